@@ -1,0 +1,80 @@
+/* `ebb`: finds the command and hands over. */
+#include "command.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <zstd.h>
+
+struct command {
+    const char *name;
+    const char *does;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+    {"run", "run a program within a memory budget", ebb__cmd_run},
+    {"record", "run a program and record its memory behaviour", ebb__cmd_record},
+    {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info},
+    {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan},
+};
+
+static const size_t command_count = sizeof commands / sizeof commands[0];
+
+static void print_help(FILE *out)
+{
+    fputs("usage: ebb COMMAND [options] ...\n\n"
+          "Ebb runs a training program in less memory than it asks for:\n"
+          "no code change, the same numbers, little time lost.\n\ncommands:\n",
+          out);
+    for (size_t i = 0; i < command_count; i++)
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].does);
+    fputs("\n  ebb COMMAND --help    options of one command\n"
+          "  ebb --version [-v]    version, with -v the libraries it was built with\n\n"
+          "example: ebb run --budget 8G -- python3 train.py\n",
+          out);
+}
+
+int ebb__command_fail(const char *command, const struct ebb_error *error)
+{
+    fprintf(stderr, "ebb: %s: %s%s%s\n", command, error->what, error->what[0] ? ": " : "",
+            error->why[0] ? error->why : ebb_status_text(error->status));
+    if (error->remedy[0])
+        fprintf(stderr, "ebb: %s\n", error->remedy);
+    return ebb_status_exit_code(error->status);
+}
+
+int ebb__command_usage(const char *command, const char *message, ...)
+{
+    fprintf(stderr, "ebb: %s: ", command);
+    va_list arguments;
+    va_start(arguments, message);
+    vfprintf(stderr, message, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nebb: see 'ebb %s --help'\n", command);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ebb %s\n", EBB_VERSION);
+        if (argc > 2 && strcmp(argv[2], "-v") == 0)
+            printf("zstd %s\njansson %s\n", ZSTD_versionString(), jansson_version_str());
+        return 0;
+    }
+    for (size_t i = 0; i < command_count; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "ebb: unknown command '%s'\nebb: see 'ebb --help'\n", argv[1]);
+    return 2;
+}

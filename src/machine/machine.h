@@ -1,0 +1,40 @@
+/* The machine: what planner and simulator believe about lanes. (Tiers and prices join it with the
+ * planners that use them.) Plain data; thread-safe. */
+#ifndef EBB_MACHINE_MACHINE_H
+#define EBB_MACHINE_MACHINE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A lane: a serial transfer resource in one direction; bytes cost ns_per_byte and each transfer
+ * fixed_ns on top. */
+struct ebb_lane {
+    double ns_per_byte;
+    uint64_t fixed_ns;
+};
+
+struct ebb_machine {
+    char name[32];
+    struct ebb_lane out; /* fast memory -> store */
+    struct ebb_lane in;  /* store -> fast memory */
+    bool duplex;         /* out and in do not share bandwidth */
+};
+
+/* Time that a transfer of `bytes` occupies the lane, ns. */
+uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes);
+
+/* A named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `optane`, `cxl`, `nvme`.
+ * EBB_ERR_ARGUMENT where the name is unknown. */
+EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
+                                                 struct ebb_error *error);
+
+/* Measure the lanes of a store in directory `path` (O_DIRECT where the file system has it, 8 MiB
+ * requests, two in flight, `probe_bytes` each way, e.g. 256 MiB) into *machine, named `host`. Makes
+ * no named file (O_TMPFILE). EBB_ERR_IO with detail where the directory cannot be written. */
+EBB_NODISCARD enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
+                                                 struct ebb_machine *machine,
+                                                 struct ebb_error *error);
+
+#endif

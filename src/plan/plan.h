@@ -1,0 +1,77 @@
+/* The plan: which block leaves fast memory when, and when it is back.
+ *
+ * Ticks are those of the model the plan was made for. An absence takes one gap of one block:
+ *   from_tick   the access before the gap; leaving may start once the use that began there is
+ *               over, that is at the first clock event after it (ebb_gap.from_ns)
+ *   in_ns       when coming back should start, ns from the iteration's start, cyclic
+ *   to_tick     the access (or FREE) at which the block must be resident again
+ *   drops       to_tick is the block's FREE: it never comes back
+ * Bytes of a block count as resident until its copy out is done, and again from the start of its
+ * copy in. */
+#ifndef EBB_PLAN_PLAN_H
+#define EBB_PLAN_PLAN_H
+
+#include "base/status.h"
+#include "machine/machine.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ebb_absence {
+    uint32_t block; /* index into model->blocks */
+    uint32_t from_tick;
+    uint32_t to_tick;
+    bool drops;
+    bool keep_copy; /* the trace says that the block is only read until its next absence: the store
+                       keeps its copy, so that it may leave unwritten if unchanged */
+    uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
+    uint64_t out_end_ns;
+    uint64_t in_start_ns; /* 0 and unused where drops */
+    uint64_t in_end_ns;
+};
+
+struct ebb_plan {
+    char policy[32];
+    uint64_t budget_bytes;
+    bool feasible;                   /* peak_bytes <= budget_bytes */
+    uint64_t smallest_feasible_bytes; /* of any plan by this policy: one operation's working set */
+    struct ebb_absence *absences;    /* by out_start_ns */
+    uint32_t absence_count;
+    /* Predictions, made by the simulator, for one iteration in steady state. */
+    uint64_t peak_bytes; /* resident */
+    uint64_t stall_ns;
+    uint64_t iteration_ns; /* with stalls */
+    uint64_t moved_out_bytes;
+    uint64_t moved_in_bytes;
+    uint64_t plan_ns; /* time spent planning */
+};
+
+/* What a planner is asked. */
+struct ebb_plan_request {
+    const struct ebb_model *model;
+    const struct ebb_machine *machine;
+    uint64_t budget_bytes;       /* on resident block bytes, each block rounded up to page_bytes */
+    uint64_t page_bytes;         /* a power of two; 1 for traces without pages */
+    uint64_t smallest_block_bytes; /* smaller blocks never move */
+    uint64_t time_limit_ns;      /* soft */
+};
+
+/* Bytes that a block takes in fast memory under this request. */
+static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *request,
+                                             const struct ebb_model_block *block)
+{
+    uint64_t page = request->page_bytes ? request->page_bytes : 1;
+    return (block->size_bytes + page - 1) / page * page;
+}
+
+/* Plan under `policy` ("ebb", "none"). On EBB_OK *plan is owned by the caller (ebb__plan_fini());
+ * a budget that cannot be met gives EBB_OK with feasible == false and smallest_feasible_bytes set
+ * (the absences are then the planner's best effort). Unknown policy: EBB_ERR_ARGUMENT. */
+EBB_NODISCARD enum ebb_status ebb__plan_make(const char *policy,
+                                             const struct ebb_plan_request *request,
+                                             struct ebb_plan *plan, struct ebb_error *error);
+
+void ebb__plan_fini(struct ebb_plan *plan);
+
+#endif
