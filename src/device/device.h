@@ -1,0 +1,96 @@
+/* A device: how the engine moves pages without copying and learns of accesses to absent ones.
+ *
+ * The engine sees three ranges of address space of equal rights, all 2 MiB aligned:
+ *   arena    the program's blocks; an access to a page that is not there is a *fault*
+ *   staging  a mirror of the arena: block at arena + o parks at staging + o
+ *   depot    spare pages, two stacks: huge (2 MiB pages) and small (4 KiB pages)
+ * `move` takes pages from any of them to any other; what is moved is the pages themselves.
+ *
+ * Implementations: host_uffd.c (userfaultfd with MOVE), fake.c (plain memory and memcpy, for
+ * tests). All functions may be called from any thread, but the engine's lock serialises move,
+ * fresh and release. */
+#ifndef EBB_DEVICE_DEVICE_H
+#define EBB_DEVICE_DEVICE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EBB_DEVICE_VERSION 1
+#define EBB_PAGE_BYTES ((uint64_t)4096)
+#define EBB_HUGE_BYTES ((uint64_t)2 << 20)
+
+enum ebb_device_kind { EBB_DEVICE_NONE = 0, EBB_DEVICE_UFFD_MOVE = 1, EBB_DEVICE_FAKE = 2 };
+
+enum ebb_device_result {
+    EBB_DEVICE_OK = 0,
+    EBB_DEVICE_BUSY,   /* some page is pinned or shared; *moved bytes were moved */
+    EBB_DEVICE_FAILED, /* nothing more to say: errno-like detail is in *moved's shortfall */
+};
+
+struct ebb_device_range {
+    uintptr_t base;
+    uint64_t bytes;
+};
+
+struct ebb_device_layout {
+    struct ebb_device_range arena, staging, depot_huge, depot_small;
+};
+
+struct ebb_fault {
+    uintptr_t address;
+    bool write;
+};
+
+struct ebb_device_ops {
+    uint32_t version; /* EBB_DEVICE_VERSION */
+    enum ebb_device_kind kind;
+
+    /* Move the pages of [source, source + bytes) to [target, ...); pages that are not there are
+     * skipped. Wakes whoever waits for the target. *moved is always set. */
+    enum ebb_device_result (*move)(void *device, uintptr_t target, uintptr_t source,
+                                   uint64_t bytes, uint64_t *moved);
+    /* New zeroed pages at [target, + bytes), huge where `bytes` and `target` are 2 MiB multiples. */
+    enum ebb_device_result (*fresh)(void *device, uintptr_t target, uint64_t bytes);
+    /* Give the pages of [address, + bytes) back to the system. */
+    void (*release)(void *device, uintptr_t address, uint64_t bytes);
+    /* A zero page at `address` unless one is there; wakes whoever waits for it. */
+    void (*fill)(void *device, uintptr_t address);
+    /* Make shared or write-protected (by fork) pages of the range this process's own. */
+    void (*unshare)(void *device, uintptr_t address, uint64_t bytes);
+};
+
+struct ebb_device {
+    const struct ebb_device_ops *ops;
+    void *state;
+    struct ebb_device_layout layout;
+};
+
+/* What host_uffd.c offers beyond the table. Not thread-safe unless stated. */
+struct ebb_host_uffd;
+
+/* Reserve the ranges (as large as the address space allows, at least `least_bytes`) and register
+ * them. EBB_ERR_UNSUPPORTED where the kernel lacks userfaultfd or MOVE or forbids them. */
+EBB_NODISCARD enum ebb_status ebb__host_uffd_create(uint64_t least_bytes,
+                                                    struct ebb_device *device,
+                                                    struct ebb_error *error);
+/* In the child of a fork: the same ranges again, under a new userfaultfd. */
+EBB_NODISCARD enum ebb_status ebb__host_uffd_after_fork(struct ebb_device *device,
+                                                        struct ebb_error *error);
+/* The descriptor that becomes readable when there are faults. Thread-safe. */
+int ebb__host_uffd_descriptor(const struct ebb_device *device);
+/* Take up to `most` faults without blocking; returns how many. */
+size_t ebb__host_uffd_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most);
+
+/* A device made of plain memory, for tests: `arena_bytes` in each range. Pages that are not there
+ * are kept by a presence map; ebb__fake_touch() stands for a program's access. */
+EBB_NODISCARD enum ebb_status ebb__fake_create(uint64_t arena_bytes, struct ebb_device *device);
+void ebb__fake_destroy(struct ebb_device *device);
+/* True where the page at `address` is there (and may be read and written by the test). */
+bool ebb__fake_present(const struct ebb_device *device, uintptr_t address);
+/* The next `count` moves that start in [base, base + bytes) answer BUSY after half their pages. */
+void ebb__fake_pin(struct ebb_device *device, uintptr_t base, uint64_t bytes, bool pinned);
+
+#endif

@@ -1,0 +1,77 @@
+/* The ring: how a traced process hands its events to the parent, in shared memory.
+ *
+ * One region a process, made by the shim as a memfd and sent to the parent when the process says
+ * hello: counters, then a ring of events. One producer at a time (the engine's lock sees to it),
+ * one consumer (the parent). Both sides only ever add to their own counter, so that a process
+ * killed anywhere leaves a ring that can be drained to the last complete event.
+ *
+ * A full ring is waited for as long as the parent lives (the trace is complete, or says what it
+ * lost); without a parent events are dropped and counted. */
+#ifndef EBB_TRACE_RING_H
+#define EBB_TRACE_RING_H
+
+#include "trace/event.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EBB_RING_MAGIC 0x31474e5242424535ull
+#define EBB_RING_EVENTS ((uint64_t)1 << 16) /* 2 MiB: 40 iterations of ResNet-50 */
+
+/* Counters of one process, written by the engine, read by the parent at any time. Bytes and ns. */
+struct ebb_counters {
+    _Atomic uint64_t held_bytes; /* pages this process holds for managed blocks, in any state */
+    _Atomic uint64_t live_bytes; /* managed blocks, as asked for */
+    _Atomic uint64_t peak_live_bytes;
+    _Atomic uint64_t unmanaged_bytes; /* bytes asked of the next allocator in calls of at least a
+                                         page, less those returned: an estimate, may lag */
+    _Atomic uint64_t allocations;     /* managed */
+    _Atomic uint64_t moved_out_bytes;
+    _Atomic uint64_t moved_in_bytes;
+    _Atomic uint64_t dropped_bytes; /* left without a write: an unchanged copy was there */
+    _Atomic uint64_t stall_ns;      /* the program waited for a transfer or for room */
+    _Atomic uint64_t demand_faults; /* learning excluded */
+    _Atomic uint64_t mismatches;    /* the live stream left the template */
+    _Atomic uint64_t resyncs;
+    _Atomic uint64_t reactive_evictions;
+    _Atomic uint64_t store_bytes;
+    _Atomic uint64_t store_peak_bytes;
+    _Atomic uint64_t busy_blocks;     /* times a block could not be moved: pinned or shared */
+    _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
+    _Atomic uint32_t store_error;       /* errno of the store; 0: none */
+    _Atomic uint32_t managing;          /* 1 once the arena is up */
+    _Atomic uint32_t mechanism;         /* enum ebb_device_kind */
+    _Atomic uint32_t main_exec;         /* reserved, 0 */
+};
+
+struct ebb_ring {
+    uint64_t magic;
+    uint64_t event_capacity;
+    uint64_t origin_ns; /* CLOCK_MONOTONIC that time_ns counts from */
+    struct ebb_counters counters;
+    _Alignas(64) _Atomic uint64_t written; /* events ever written */
+    _Atomic uint64_t lost;                 /* events dropped */
+    _Alignas(64) _Atomic uint64_t read;    /* events ever taken */
+    _Atomic uint32_t parent_gone;          /* set by whoever notices */
+    _Alignas(64) struct ebb_event events[];
+};
+
+static inline size_t ebb__ring_bytes(uint64_t event_capacity)
+{
+    return sizeof(struct ebb_ring) + (size_t)event_capacity * sizeof(struct ebb_event);
+}
+
+/* Make `ring` (zeroed memory of ebb__ring_bytes()) ready; capacity a power of two. */
+void ebb__ring_init(struct ebb_ring *ring, uint64_t event_capacity, uint64_t origin_ns);
+
+/* Append one event. Waits while the ring is full and the parent takes events: at most a second
+ * without progress, after which the parent counts as gone. One producer at a time. */
+void ebb__ring_write(struct ebb_ring *ring, const struct ebb_event *event);
+
+/* Take up to `most` events; returns how many. One consumer. `ring` may be memory that a hostile or
+ * dying process writes: indices are masked, never trusted. */
+size_t ebb__ring_read(struct ebb_ring *ring, struct ebb_event *events, size_t most);
+
+#endif
