@@ -8,7 +8,7 @@
 
 #if defined(__GNUC__)
 #define EBB_NODISCARD __attribute__((warn_unused_result))
-#define EBB_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define EBB_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define EBB_NODISCARD
 #define EBB_PRINTF(format, first)
