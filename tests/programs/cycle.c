@@ -100,7 +100,8 @@ static void wrong(const char *what, const void *block, size_t bytes, size_t at, 
 {
     /* Ten say enough; a thousand would fill a log. */
     if (atomic_fetch_add(&wrong_count, 1) < 10)
-        fprintf(stderr, "cycle: wrong %s: block %p of %zu bytes, offset %zu: %016llx is not %016llx\n",
+        fprintf(stderr,
+                "cycle: wrong %s: block %p of %zu bytes, offset %zu: %016llx is not %016llx\n",
                 what, block, bytes, at, (unsigned long long)found, (unsigned long long)expected);
 }
 

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""Run ctest on a build folder and count: passed, failed, skipped, and which skips are in order.
+
+A test skips by exiting 77 and saying why in a line `skipped: needs NAME...`.  The skip is expected
+only where this machine really lacks NAME, which is looked up here and not believed; any other skip
+fails the run, so that a test cannot fall silent unnoticed.  The last line printed is
+'N passed, N failed, N skipped'.
+"""
+import argparse
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def has_data():
+    folder = os.environ.get("EBB_DATA") or os.path.join(SOURCE, "..", "shared", "data")
+    return os.path.isdir(folder)
+
+
+def has_userfaultfd():
+    """The system call and UFFDIO_MOVE, as an ordinary user can have it."""
+    number = {"x86_64": 323, "aarch64": 282}.get(os.uname().machine)
+    if number is None:
+        return False
+    user_mode_only = 1
+    fd = ctypes.CDLL(None).syscall(number, os.O_CLOEXEC | os.O_NONBLOCK | user_mode_only)
+    if fd < 0:
+        return False
+    os.close(fd)
+    release = [int(n) for n in re.findall(r"\d+", os.uname().release)[:2]]
+    return release >= [6, 8]
+
+
+def has_cgroup():
+    return os.geteuid() == 0 and (os.access("/sys/fs/cgroup/memory", os.W_OK)
+                                  or os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK))
+
+
+def has_gpu():
+    return os.path.exists("/dev/nvidia0")
+
+
+NEEDS = {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
+         "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+         "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2}
+
+
+def skip_is_expected(output):
+    match = re.search(r"skipped: needs (.*)", output)
+    if not match:
+        return False, "it does not say why"
+    for name, has in NEEDS.items():
+        if match.group(1).startswith(name):
+            return (not has()), ("" if not has() else f"but {name} is here")
+    return False, f"unknown need: {match.group(1)}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", help="a configured and built folder")
+    parser.add_argument("--exclude", help="regular expression of tests to leave out")
+    parser.add_argument("--only", help="regular expression of tests to run")
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "junit.xml")
+        command = ["ctest", "--test-dir", args.build, "--output-on-failure", "--no-tests=error",
+                   "--output-junit", report]
+        if args.exclude:
+            command += ["-E", args.exclude]
+        if args.only:
+            command += ["-R", args.only]
+        code = subprocess.run(command, check=False).returncode
+        if not os.path.exists(report):
+            print("0 passed, 1 failed, 0 skipped")
+            return code or 1
+        cases = ElementTree.parse(report).getroot().findall("testcase")
+
+    passed = failed = skipped = 0
+    in_order = True
+    for case in cases:
+        name, status = case.get("name"), case.get("status")
+        output = case.findtext("system-out") or ""
+        if status == "run":
+            passed += 1
+        elif status == "notrun" and case.find("skipped") is not None:
+            skipped += 1
+            expected, why = skip_is_expected(output)
+            reason = re.search(r"skipped: .*", output)
+            print(f"{name}: {reason.group(0) if reason else 'skipped'}"
+                  + ("" if expected else f" -- UNEXPECTED: {why}"))
+            in_order = in_order and expected
+        else:
+            failed += 1
+            print(f"{name}: FAILED")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 0 if failed == 0 and in_order and passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+# The short way to everything; what it calls is CMake with the presets of CMakePresets.json.
+#
+#   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
+#   make test      packages, build with warnings as errors, every test; last line: the counts
+#   make build     build/release/bin/ebb and its neighbours
+#   make install   into PREFIX (default /usr/local), DESTDIR honoured
+
+# The distribution's Python, which has the distribution's PyTorch; the one on PATH may be another.
+PYTHON := /usr/bin/python3
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+
+# What build, tests and demo need, by its Debian 12 names.
+PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
+	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev clang-format \
+	python3 python3-torch python3-torchvision libjemalloc2
+
+SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)
+
+.PHONY: all deps build demo test format format-check tidy asan tsan install clean
+
+all: build
+
+# Without a network this is quiet as long as nothing is missing.
+deps:
+	@missing=; for package in $(PACKAGES); do \
+	  dpkg-query -W -f='$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
+	    || missing="$$missing $$package"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	echo "deps: installing$$missing"; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo"; \
+	if ! ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1; then \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq update || exit 1; \
+	fi; \
+	install="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends"; \
+	$$install $$missing || { \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq update && $$install $$missing; }
+
+build: deps
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+demo: build
+	@examples/demo.sh build/release/bin/ebb
+
+test: deps
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS)
+	@$(PYTHON) .ci/ctest.py build/dev
+
+# The sanitizers cover what thinks and the engine under its unit tests; the preloaded library itself
+# is never instrumented (it is malloc), so the tests that start programs under it stay out.
+asan tsan: deps
+	@cmake --preset $@ >/dev/null
+	@cmake --build --preset $@ -j $(JOBS)
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|docs|layers)'
+
+format:
+	@clang-format -i $(SOURCES)
+
+format-check:
+	@clang-format --dry-run -Werror $(SOURCES)
+
+# Needs the package clang-tidy, which nothing else does.
+tidy: deps
+	@command -v clang-tidy >/dev/null || { echo "tidy: install clang-tidy"; exit 1; }
+	@cmake --preset dev >/dev/null
+	@clang-tidy --quiet -p build/dev $(filter-out tests/programs/% shim/%.h,$(filter %.c,$(SOURCES)))
+
+install: build
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	@rm -rf build

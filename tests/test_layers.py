@@ -1,0 +1,153 @@
+#!/usr/bin/python3
+"""A folder may use only what stands above it: checks every #include of ours.
+
+The table below is the dependency rule of ARCHITECTURE.md, written once. The test first plants
+violations in a copy of the rule's world and expects to find each: a check that cannot fail is none.
+"""
+import os
+import re
+import sys
+import tempfile
+
+SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))
+
+# What thinks, in order; each may use itself and all that stand before it.
+THINKS = ["base", "trace", "model", "machine", "plan", "check", "sim", "report"]
+
+# folder -> what it may include besides itself: a folder ("base/") or one header.
+ALLOWED = {f"src/{name}": [f"{above}/" for above in THINKS[:i]] for i, name in enumerate(THINKS)}
+ALLOWED.update({
+    # The checker shares no code with the planners: of plan it knows the plan.
+    "src/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
+    # The machine model knows lanes, not models of programs.
+    "src/machine": ["base/"],
+    "src/device": ["base/"],
+    "src/store": ["base/"],
+    "src/engine": ["base/", "trace/", "device/device.h", "store/store.h"],
+    "shim": ["base/", "engine/", "device/", "store/", "trace/ring.h", "trace/event.h"],
+    "cli": [f"{name}/" for name in THINKS + ["engine", "device", "store"]] + ["ebb/"],
+    "include/ebb": [],
+    "train": ["ebb/"],
+    "tests": None,  # anything
+    "bench": None,
+})
+
+# What runs inside the program links libc and pthread only.
+INSIDE = ("src/device", "src/store", "src/engine", "shim")
+FOREIGN = re.compile(r"^(zstd|zdict|xxhash|jansson|coin/|lapacke|cblas|dnnl|oneapi/)")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def folder_of(path):
+    """The row of the table that a source file belongs to, or None."""
+    parts = path.split("/")
+    for depth in (2, 1):
+        name = "/".join(parts[:depth])
+        if name in ALLOWED and len(parts) > depth:
+            return name
+    return None
+
+
+def sources(root):
+    for top in ("src", "include", "shim", "cli", "train", "tests", "bench"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def resolve(root, path, name):
+    """Where an include in quotes leads: beside the file, under src/, or under include/."""
+    beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+    for candidate in (beside, f"src/{name}", f"include/{name}"):
+        if os.path.exists(os.path.join(root, candidate)):
+            return candidate
+    return None
+
+
+def violations(root):
+    found = []
+    for path in sources(root):
+        owner = folder_of(path)
+        if owner is None:
+            found.append(f"{path}: stands in no folder of the table")
+            continue
+        allowed = ALLOWED[owner]
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            text = file.read()
+        for bracket, name in INCLUDE.findall(text):
+            if bracket == "<" and not name.startswith("ebb/"):
+                if path.startswith(INSIDE) and FOREIGN.match(name):
+                    found.append(f"{path}: <{name}>: only libc and pthread inside the program")
+                continue
+            target = resolve(root, path, name)
+            if target is None:
+                found.append(f"{path}: \"{name}\" leads nowhere")
+                continue
+            if allowed is None or folder_of(target) == owner:
+                continue
+            short = target.removeprefix("src/").removeprefix("include/")
+            if not any(short == rule or rule.endswith("/") and short.startswith(rule)
+                       for rule in allowed):
+                found.append(f"{path}: \"{name}\": {owner} may not use {target}")
+    return found
+
+
+PLANTED = {  # file: (text, is it a violation)
+    "src/base/size.h": ("#include <stdint.h>\n", False),
+    "src/base/bad.c": ('#include "trace/event.h"\n', True),
+    "src/trace/event.h": ('#include "base/size.h"\n', False),
+    "src/model/model.h": ('#include "trace/event.h"\n', False),
+    "src/plan/plan.h": ('#include "model/model.h"\n', False),
+    "src/plan/swap/lanes.h": ('#include "plan/plan.h"\n', False),
+    "src/check/good.c": ('#include "plan/plan.h"\n', False),
+    "src/check/bad.c": ('#include "plan/swap/lanes.h"\n', True),
+    "src/sim/good.c": ('#include "plan/swap/lanes.h"\n', False),
+    "src/device/device.h": ("#include <stddef.h>\n", False),
+    "src/device/host.h": ('#include "device.h"\n', False),
+    "src/engine/good.c": ('#include "device/device.h"\n#include <pthread.h>\n', False),
+    "src/engine/bad.c": ('#  include "device/host.h"\n', True),
+    "src/engine/worse.c": ("#include <jansson.h>\n", True),
+    "src/engine/model.c": ('#include "model/model.h"\n', True),
+    "shim/malloc/good.c": ('#include "device/host.h"\n#include "trace/event.h"\n', False),
+    "shim/malloc/bad.c": ('#include "plan/plan.h"\n', True),
+    "cli/good.c": ('#include "plan/swap/lanes.h"\n#include <zstd.h>\n', False),
+    "include/ebb/ebb.h": ("#include <stddef.h>\n", False),
+    "train/good.c": ("#include <ebb/ebb.h>\n", False),
+    "train/bad.c": ('#include "base/size.h"\n', True),
+    "src/new/thing.c": ("", True),
+    "bench/lost.c": ('#include "base/gone.h"\n', True),
+}
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as root:
+        for path, (text, _) in PLANTED.items():
+            full = os.path.join(root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(text)
+        accused = {line.split(":")[0] for line in violations(root)}
+    guilty = {path for path, (_, bad) in PLANTED.items() if bad}
+    for path in sorted(guilty - accused):
+        print(f"self-test: a planted violation was not found: {path}")
+    for path in sorted(accused - guilty):
+        print(f"self-test: an innocent file was accused: {path}")
+    return guilty == accused
+
+
+def main():
+    if not self_test():
+        return 1
+    found = violations(SOURCE)
+    for line in found:
+        print(line)
+    count = sum(1 for _ in sources(SOURCE))
+    print(f"{count} files, {len(found)} violations")
+    return 1 if found or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
