@@ -1,0 +1,77 @@
+/* Prefix hashes of a growing sequence: the hash of any stretch of it in O(1).
+ *
+ * Polynomial over the Mersenne prime 2^61 - 1, on symbols that a mixer has spread first. Two
+ * stretches are taken as equal where their hashes are: wrong once in 2^61 comparisons or so.
+ * 16 bytes a symbol. Not thread-safe. */
+#ifndef EBB_MODEL_ROLLING_H
+#define EBB_MODEL_ROLLING_H
+
+#include "base/vec.h"
+
+#define EBB_ROLLING_PRIME (((uint64_t)1 << 61) - 1)
+#define EBB_ROLLING_BASE UINT64_C(0x0b4c9d2f7a31e685) /* arbitrary, below the prime */
+
+/* A zeroed struct is the empty sequence. */
+struct ebb_rolling {
+    EBB_VEC(uint64_t) prefix; /* [i]: hash of symbols [0, i] */
+    EBB_VEC(uint64_t) power;  /* [i]: base to the power i + 1 */
+};
+
+/* Spread the bits of a value (splitmix64's finaliser). */
+static inline uint64_t ebb__hash_mix(uint64_t value)
+{
+    value += UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
+static inline uint64_t ebb__rolling_multiply(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+    uint64_t sum = (uint64_t)(product & EBB_ROLLING_PRIME) + (uint64_t)(product >> 61);
+    return sum >= EBB_ROLLING_PRIME ? sum - EBB_ROLLING_PRIME : sum;
+}
+
+/* Append a symbol; false where memory is lacking (sequence unchanged). */
+static inline bool ebb__rolling_push(struct ebb_rolling *rolling, uint64_t symbol)
+{
+    size_t count = rolling->prefix.count;
+    uint64_t before = count ? rolling->prefix.items[count - 1] : 0;
+    uint64_t power = count ? rolling->power.items[count - 1] : 1;
+    uint64_t hash = ebb__rolling_multiply(before, EBB_ROLLING_BASE) +
+                    ebb__hash_mix(symbol) % EBB_ROLLING_PRIME;
+    if (hash >= EBB_ROLLING_PRIME)
+        hash -= EBB_ROLLING_PRIME;
+    if (!ebb_vec_reserve(&rolling->prefix, count + 1) || !ebb_vec_reserve(&rolling->power, count + 1))
+        return false;
+    rolling->prefix.items[rolling->prefix.count++] = hash;
+    rolling->power.items[rolling->power.count++] = ebb__rolling_multiply(power, EBB_ROLLING_BASE);
+    return true;
+}
+
+static inline size_t ebb__rolling_count(const struct ebb_rolling *rolling)
+{
+    return rolling->prefix.count;
+}
+
+/* Hash of symbols [first, last), first < last <= count. */
+static inline uint64_t ebb__rolling_range(const struct ebb_rolling *rolling, size_t first,
+                                          size_t last)
+{
+    uint64_t whole = rolling->prefix.items[last - 1];
+    if (first == 0)
+        return whole;
+    uint64_t head = ebb__rolling_multiply(rolling->prefix.items[first - 1],
+                                          rolling->power.items[last - first - 1]);
+    return whole >= head ? whole - head : whole + EBB_ROLLING_PRIME - head;
+}
+
+static inline void ebb__rolling_fini(struct ebb_rolling *rolling)
+{
+    ebb_vec_free(&rolling->prefix);
+    ebb_vec_free(&rolling->power);
+}
+
+#endif

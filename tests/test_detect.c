@@ -1,0 +1,290 @@
+/* Iteration detection: when a repetition is announced, when it must not be, and what it costs. */
+#include "model/detect.h"
+
+#include "base/vec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static uint64_t random_state = 1;
+
+static uint64_t random_next(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static struct ebb_detector *made(void)
+{
+    struct ebb_detector *detector;
+    assert_int_equal(ebb__detector_create(&detector), EBB_OK);
+    return detector;
+}
+
+static bool push(struct ebb_detector *detector, uint64_t symbol, uint64_t live)
+{
+    assert_int_equal(ebb__detector_push(detector, symbol, live), EBB_OK);
+    return ebb__detector_current(detector).found;
+}
+
+/* Random words of every small length, behind a random head: found at the first possible symbol. */
+static void test_found_at_once(void **state)
+{
+    (void)state;
+    for (size_t period = 1; period <= 200; period++) {
+        struct ebb_detector *detector = made();
+        size_t head = random_next() % 50, n = 0;
+        uint64_t word[200], live[200];
+        for (size_t i = 0; i < period; i++) {
+            word[i] = 1000 + i * 7 + random_next() % 7; /* no letter twice: primitive */
+            live[i] = (1 + random_next() % 1000) << 20;
+        }
+        for (; n < head; n++)
+            assert_false(push(detector, 5000 + n, (2000 + n * 50) << 20));
+        for (size_t i = 0; i < 2 * period; i++, n++) {
+            bool found = push(detector, word[i % period], live[i % period]);
+            assert_int_equal(found, i + 1 == 2 * period);
+        }
+        struct ebb_detection at = ebb__detector_current(detector);
+        assert_int_equal(at.period_symbols, period);
+        assert_int_equal(at.first_symbol, head);
+        assert_int_equal(at.found_at_symbol, n - 1);
+        assert_int_equal(ebb__detector_run(detector), period);
+        for (size_t i = 0; i < 3 * period; i++)
+            assert_true(push(detector, word[i % period], live[i % period]));
+        assert_int_equal(ebb__detector_run(detector), 4 * period);
+        assert_int_equal(ebb__detector_current(detector).period_symbols, period);
+        ebb__detector_destroy(detector);
+    }
+}
+
+/* A deep network: the same block of layers `depth` times, memory growing, then freed. */
+static size_t push_deep_iteration(struct ebb_detector *detector, size_t depth, bool *found_inside)
+{
+    uint64_t weights = UINT64_C(400) << 20, live = weights;
+    size_t pushed = 0;
+    *found_inside = false;
+    for (size_t i = 0; i < depth; i++)
+        for (size_t k = 0; k < 5; k++, pushed++) {
+            live += (k + 1) << 16;
+            *found_inside |= push(detector, 100 + k, live);
+        }
+    for (size_t i = 0; i < depth; i++)
+        for (size_t k = 0; k < 5; k++, pushed++) {
+            *found_inside |= push(detector, 100 + k, live + (1 << 16));
+            live -= (k + 1) << 16;
+        }
+    *found_inside |= push(detector, 900, weights + 4096);
+    return pushed + 1;
+}
+
+static void test_inner_repetition_is_not_announced(void **state)
+{
+    (void)state;
+    size_t depths[] = {3, 16, 50, 152, 500};
+    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+        struct ebb_detector *detector = made();
+        bool inside;
+        size_t period = push_deep_iteration(detector, depths[i], &inside);
+        assert_false(inside);
+        push_deep_iteration(detector, depths[i], &inside);
+        struct ebb_detection at = ebb__detector_current(detector);
+        assert_true(at.found);
+        assert_int_equal(at.period_symbols, period);
+        assert_true(at.found_at_symbol <= 2 * period - 1);
+        for (size_t k = 0; k < 3; k++) {
+            push_deep_iteration(detector, depths[i], &inside);
+            assert_int_equal(ebb__detector_current(detector).period_symbols, period);
+        }
+        ebb__detector_destroy(detector);
+    }
+}
+
+/* Micro-batches that leave nothing behind are iterations for a while; then the whole step is. */
+static void test_longer_repetition_takes_over(void **state)
+{
+    (void)state;
+    struct ebb_detector *detector = made();
+    size_t seen = 0;
+    for (size_t step = 0; step < 4; step++) {
+        for (size_t batch = 0; batch < 4; batch++)
+            for (size_t i = 0; i < 40; i++, seen++) {
+                push(detector, i, (100 + (i < 20 ? i : 40 - i)) << 20);
+                if (seen == 79)
+                    assert_int_equal(ebb__detector_current(detector).period_symbols, 40);
+            }
+        for (size_t i = 0; i < 30; i++, seen++) {
+            bool found = push(detector, 500, (uint64_t)90 << 20);
+            if (seen + 1 == 2 * 190) {
+                assert_true(found);
+                assert_int_equal(ebb__detector_current(detector).period_symbols, 190);
+                assert_int_equal(ebb__detector_current(detector).first_symbol, 0);
+            }
+            if (seen >= 2 * 190)
+                assert_int_equal(ebb__detector_current(detector).period_symbols, 190);
+        }
+    }
+    ebb__detector_destroy(detector);
+}
+
+static void test_equal_symbols(void **state)
+{
+    (void)state;
+    struct ebb_detector *detector = made();
+    assert_false(push(detector, 7, 4096));
+    for (size_t i = 0; i < 1000; i++)
+        assert_true(push(detector, 7, 4096));
+    assert_int_equal(ebb__detector_current(detector).period_symbols, 1);
+    ebb__detector_destroy(detector);
+
+    /* Where all sizes are equal the load tells the iteration. */
+    detector = made();
+    for (size_t i = 0; i < 400; i++) {
+        bool found = push(detector, 7, (1 + i % 20) << 22);
+        assert_int_equal(found, i >= 39);
+    }
+    assert_int_equal(ebb__detector_current(detector).period_symbols, 20);
+    ebb__detector_destroy(detector);
+
+    /* Up, a plateau, and down again within an iteration. */
+    detector = made();
+    for (size_t i = 0; i < 600; i++) {
+        size_t at = i % 60;
+        push(detector, 7, (uint64_t)(at < 20 ? at + 1 : at < 40 ? 20 : 60 - at) << 22);
+    }
+    assert_true(ebb__detector_current(detector).found);
+    assert_int_equal(ebb__detector_current(detector).period_symbols, 60);
+    ebb__detector_destroy(detector);
+
+    detector = made(); /* a leak never repeats */
+    for (size_t i = 0; i < 4000; i++)
+        assert_false(push(detector, 7, i << 20));
+    ebb__detector_destroy(detector);
+}
+
+static void test_jitter_of_frees(void **state)
+{
+    (void)state;
+    struct ebb_detector *detector = made();
+    size_t broken = 0;
+    for (size_t i = 0; i < 5000; i++) {
+        size_t at = i % 500;
+        uint64_t live = ((at < 250 ? at : 500 - at) + 100) << 20;
+        if (random_next() % 50 == 0)
+            live += UINT64_C(20) << 20;
+        bool found = push(detector, at * 3, live);
+        broken += i >= 1100 && !found;
+    }
+    assert_int_equal(broken, 0);
+    assert_int_equal(ebb__detector_current(detector).period_symbols, 500);
+    ebb__detector_destroy(detector);
+}
+
+static void test_break_and_return(void **state)
+{
+    (void)state;
+    struct ebb_detector *detector = made();
+    for (size_t i = 0; i < 400; i++)
+        push(detector, i % 100, (i % 100) << 20);
+    assert_int_equal(ebb__detector_current(detector).period_symbols, 100);
+    assert_false(push(detector, 12345, 0)); /* something else between */
+    assert_int_equal(ebb__detector_run(detector), 0);
+    size_t again = 0;
+    for (size_t i = 0; i < 400; i++)
+        if (push(detector, i % 100, (i % 100) << 20) && !again)
+            again = i + 1;
+    assert_int_equal(again, 200);
+    ebb__detector_destroy(detector);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Whatever comes, time and memory stay linear; the bound is loose, for busy machines and
+ * sanitizers. */
+static void test_pathological(void **state)
+{
+    (void)state;
+    size_t count = 300000;
+    for (size_t kind = 0; kind < 6; kind++) {
+        struct ebb_detector *detector = made();
+        double begin = seconds();
+        for (size_t i = 0; i < count; i++) {
+            uint64_t symbol = 0, live = i % 97;
+            switch (kind) {
+            case 0: symbol = random_next(); break;
+            case 1: symbol = random_next() & 1; break;
+            case 2: symbol = 0; live = i; break;
+            case 3: symbol = (uint64_t)__builtin_popcountll(i) & 1; break; /* Thue-Morse */
+            case 4: symbol = (uint64_t)__builtin_ctzll(i + 1); break;     /* the ruler */
+            default: symbol = i % 865; live = i % 865; break;
+            }
+            live <<= 20;
+            push(detector, symbol, live);
+        }
+        double each = (seconds() - begin) / (double)count;
+        print_message("kind %zu: %.0f ns a symbol\n", kind, each * 1e9);
+        assert_true(each < 20e-6);
+        if (kind == 5) {
+            assert_true(ebb__detector_current(detector).found);
+            assert_int_equal(ebb__detector_current(detector).period_symbols, 865);
+        }
+        ebb__detector_destroy(detector);
+    }
+}
+
+/* Random words over a small alphabet with inner repeats, the load a function of the position. */
+static void test_random_programs(void **state)
+{
+    (void)state;
+    for (size_t round = 0; round < 300; round++) {
+        size_t period = 20 + random_next() % 400;
+        uint64_t word[420], live[420], level = 1 << 10;
+        for (size_t i = 0; i < period;) {
+            size_t inner = 1 + random_next() % 6, times = 1 + random_next() % 8, base = i;
+            for (size_t k = 0; k < inner * times && i < period; k++, i++) {
+                word[i] = k < inner ? random_next() % 6 : word[base + k % inner];
+                level = i < period / 2 ? level + 300 + random_next() % 300 : level * 9 / 10;
+                live[i] = level << 12;
+            }
+        }
+        word[period - 1] = 999;
+        struct ebb_detector *detector = made();
+        size_t head = random_next() % 100, n = 0;
+        for (; n < head; n++)
+            push(detector, random_next() % 6, random_next() % 6 << 20);
+        for (size_t i = 0; i < 4 * period; i++, n++)
+            push(detector, word[i % period], live[i % period]);
+        struct ebb_detection at = ebb__detector_current(detector);
+        assert_true(at.found);
+        assert_int_equal(at.period_symbols, period);
+        assert_true(ebb__detector_run(detector) >= 3 * period);
+        ebb__detector_destroy(detector);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_found_at_once),
+        cmocka_unit_test(test_inner_repetition_is_not_announced),
+        cmocka_unit_test(test_longer_repetition_takes_over),
+        cmocka_unit_test(test_equal_symbols),
+        cmocka_unit_test(test_jitter_of_frees),
+        cmocka_unit_test(test_break_and_return),
+        cmocka_unit_test(test_pathological),
+        cmocka_unit_test(test_random_programs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
