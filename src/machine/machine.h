@@ -30,6 +30,15 @@ uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes);
 EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                                  struct ebb_error *error);
 
+/* Read a machine from a JSON file (docs/formats/machine.md). EBB_ERR_IO where it cannot be read,
+ * EBB_ERR_FORMAT where it is not a machine; *machine is then untouched. */
+EBB_NODISCARD enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
+                                                struct ebb_error *error);
+
+/* What `--machine` takes, `host` apart: a name, else the path of a JSON file. */
+EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
+                                                struct ebb_error *error);
+
 /* Measure the lanes of a store in directory `path` (O_DIRECT where the file system has it, 8 MiB
  * requests, two in flight, `probe_bytes` each way, e.g. 256 MiB) into *machine, named `host`. Makes
  * no named file (O_TMPFILE). EBB_ERR_IO with detail where the directory cannot be written. */

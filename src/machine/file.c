@@ -1,0 +1,66 @@
+/* Machines in JSON files: docs/formats/machine.md is the reference. */
+#include "machine/machine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum ebb_status lane_read(const json_t *lane, const char *path, const char *name,
+                                 struct ebb_lane *out, struct ebb_error *error)
+{
+    if (!json_is_object(lane))
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "member '%s' must be an object", name);
+    const json_t *rate = json_object_get(lane, "bytes_per_second");
+    const json_t *per_byte = json_object_get(lane, "ns_per_byte");
+    const json_t *fixed = json_object_get(lane, "fixed_ns");
+    if (json_is_number(rate) == json_is_number(per_byte))
+        return ebb__fail(error, EBB_ERR_FORMAT, path,
+                         "lane '%s' needs bytes_per_second or ns_per_byte, and not both", name);
+    double value = json_number_value(rate ? rate : per_byte);
+    if (!(value > 0))
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "lane '%s' has a rate that is not positive",
+                         name);
+    if (fixed && (!json_is_integer(fixed) || json_integer_value(fixed) < 0))
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "lane '%s': fixed_ns must be 0 or more",
+                         name);
+    out->ns_per_byte = rate ? 1e9 / value : value;
+    out->fixed_ns = fixed ? (uint64_t)json_integer_value(fixed) : 0;
+    return EBB_OK;
+}
+
+enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
+                                  struct ebb_error *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
+    json_error_t json_error;
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &json_error);
+    fclose(file);
+    if (!root)
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "line %d: %s", json_error.line,
+                         json_error.text);
+
+    struct ebb_machine read = {0};
+    const json_t *name = json_object_get(root, "name");
+    const json_t *duplex = json_object_get(root, "duplex");
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    enum ebb_status status = EBB_OK;
+    snprintf(read.name, sizeof read.name, "%s", json_is_string(name) ? json_string_value(name) : "file");
+    read.duplex = json_is_true(duplex);
+    if (!schema || strcmp(schema, "ebb.machine/1") != 0)
+        status = ebb__fail(error, EBB_ERR_FORMAT, path, "member schema is not ebb.machine/1");
+    else if (name && !json_is_string(name))
+        status = ebb__fail(error, EBB_ERR_FORMAT, path, "member name must be a string");
+    else if (duplex && !json_is_boolean(duplex))
+        status = ebb__fail(error, EBB_ERR_FORMAT, path, "member duplex must be true or false");
+    if (!status)
+        status = lane_read(json_object_get(root, "out"), path, "out", &read.out, error);
+    if (!status)
+        status = lane_read(json_object_get(root, "in"), path, "in", &read.in, error);
+    json_decref(root);
+    if (!status)
+        *machine = read;
+    return status;
+}

@@ -1,0 +1,24 @@
+/* First in, first out: what the lanes allow.
+ *
+ * Wherever the load exceeds the budget, the block whose gap began first leaves, and blocks come back
+ * in order of need as soon as there is room. No foresight but the load itself: on a training
+ * iteration, where what is stored first is wanted last, this is also latest need first, and no
+ * schedule that moves the same bytes over the same lanes is much faster. It stalls where the lanes
+ * are the limit, and moves more than it must where gaps differ in length. O(n^2) at worst. */
+#include "plan/swap/swap.h"
+
+enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                               struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    if (status)
+        return status;
+    bool met = ebb__swap_select(&swap, request->budget_bytes, EBB_SWAP_FIRST_IN);
+    ebb__swap_trigger_early(&swap, request->budget_bytes);
+    status = ebb__swap_finish(&swap, plan, error);
+    if (!status && !met)
+        plan->feasible = false;
+    ebb__swap_fini(&swap);
+    return status;
+}
