@@ -22,6 +22,7 @@ enum {
     SMALL_PERIODS = 8,    /* always tracked */
     CANDIDATE_LIMIT = 32, /* in all; arbitrary: more than eight at a time was never seen */
     LEVEL_COUNT = 7,      /* grams of 8, 64 ... 2^21 symbols */
+    LONG_GRAM_SHARE = 8,  /* grams of 64 and more are met at one in so many symbols */
     SAMPLE_LIMIT = 32,    /* phases at which the load is compared */
 };
 
@@ -46,13 +47,6 @@ struct ebb_detector {
 static size_t gram_symbols(size_t level)
 {
     return (size_t)8 << (3 * level);
-}
-
-/* Short grams are remembered at every symbol, long ones at every quarter of their length: enough
- * to find any period of at least 1.25 grams, and the tables stay small. */
-static size_t gram_stride(size_t level)
-{
-    return level == 0 ? 1 : gram_symbols(level) / 4;
 }
 
 enum ebb_status ebb__detector_create(struct ebb_detector **detector)
@@ -142,7 +136,8 @@ static bool is_mere_multiple(const struct ebb_detector *d, size_t period)
     size_t newest = d->symbols.count - 1;
     for (size_t i = 0; i < d->candidate_count; i++) {
         const struct candidate *c = &d->candidates[i];
-        if (c->run == 0 || period <= c->period || period % c->period || c->run + c->period <= period)
+        if (c->run == 0 || period <= c->period || c->run + c->period <= period ||
+            period % c->period != 0)
             continue;
         size_t implied = c->run + c->period - period;
         if (newest < implied + period ||
@@ -192,7 +187,8 @@ static void advance_candidates(struct ebb_detector *d)
     }
 }
 
-/* Look the newest grams up and remember them. */
+/* Look the newest grams up and remember them: the short ones at every symbol, the long ones where
+ * the short one's hash says so, which is at the same places in every iteration. */
 static bool meet_grams(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
@@ -204,8 +200,10 @@ static bool meet_grams(struct ebb_detector *d)
         uint64_t before;
         if (ebb__map_get(&d->grams[level], hash, &before))
             add_candidate(d, count - 1 - (size_t)before, symbols);
-        if (count % gram_stride(level) == 0 && !ebb__map_put(&d->grams[level], hash, count - 1))
+        if (!ebb__map_put(&d->grams[level], hash, count - 1))
             return false;
+        if (level == 0 && hash % LONG_GRAM_SHARE != 0)
+            break;
     }
     return true;
 }
@@ -249,25 +247,30 @@ static void consider(const struct ebb_detector *d, size_t period, size_t run,
         *best = (struct candidate){period, run};
 }
 
-static void announce(struct ebb_detector *d)
+static bool announce(struct ebb_detector *d)
 {
     size_t newest = d->symbols.count - 1;
     struct candidate best = {0, 0}, shortest = {0, 0};
     for (size_t i = 0; i < d->candidate_count; i++) {
         const struct candidate *c = &d->candidates[i];
+        if (c->run < c->period)
+            continue;
         consider(d, c->period, c->run, &best);
-        if (c->run >= c->period && (shortest.period == 0 || c->period < shortest.period))
+        if (shortest.period == 0 || c->period < shortest.period)
             shortest = *c;
     }
-    uint64_t same_load;
-    if (best.period == 0 && shortest.period != 0 &&
-        ebb__map_get(&d->loads, load_key(d), &same_load)) {
-        size_t period = newest - (size_t)same_load;
-        if (period % shortest.period == 0 && shortest.run + shortest.period >= 2 * period)
-            consider(d, period, shortest.run + shortest.period - period, &best);
+    if (best.period == 0 && shortest.period != 0 && !d->current.found) {
+        uint64_t same_load, key = load_key(d);
+        if (ebb__map_get(&d->loads, key, &same_load)) {
+            size_t period = newest - (size_t)same_load;
+            if (period % shortest.period == 0 && shortest.run + shortest.period >= 2 * period)
+                consider(d, period, shortest.run + shortest.period - period, &best);
+        }
+        if (!ebb__map_put(&d->loads, key, newest))
+            return false;
     }
     if (best.period == 0)
-        return;
+        return true;
     d->current = (struct ebb_detection){
         .found = true,
         .first_symbol = newest + 1 - 2 * best.period,
@@ -275,6 +278,7 @@ static void announce(struct ebb_detector *d)
         .found_at_symbol = newest,
     };
     d->current_run = best.run;
+    return true;
 }
 
 enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
@@ -289,10 +293,7 @@ enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbo
     check_current(detector);
     if (!meet_grams(detector))
         return EBB_ERR_MEMORY;
-    announce(detector);
-    if (!ebb__map_put(&detector->loads, load_key(detector), detector->symbols.count - 1))
-        return EBB_ERR_MEMORY;
-    return EBB_OK;
+    return announce(detector) ? EBB_OK : EBB_ERR_MEMORY;
 }
 
 struct ebb_detection ebb__detector_current(const struct ebb_detector *detector)
