@@ -274,20 +274,30 @@ uint64_t ebb__swap_schedule(struct ebb_swap *swap, uint64_t margin_ns)
         }
         next_ns += lap;
     }
-    memcpy(swap->curve, swap->load, swap->cell_count * sizeof *swap->curve);
+    /* Differences first, then their sums. */
+    uint32_t cells = swap->cell_count;
+    uint64_t away = 0, peak = 0;
+    memset(swap->curve, 0, cells * sizeof *swap->curve);
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
+        uint32_t first, last;
         if (!gap->taken)
             continue;
-        uint32_t first, last;
         ebb__swap_cells(swap, gap, &first, &last);
-        if (first < last)
-            range_add(swap->curve, swap->cell_count, first % swap->cell_count, last - first,
-                      0 - gap->bytes);
+        if (first >= last)
+            continue;
+        first %= cells;
+        last %= cells;
+        swap->curve[first] += gap->bytes;
+        swap->curve[last] -= gap->bytes;
+        if (last <= first)
+            away += gap->bytes;
     }
-    uint64_t peak = 0;
-    for (uint32_t t = 0; t < swap->cell_count; t++)
+    for (uint32_t t = 0; t < cells; t++) {
+        away += swap->curve[t];
+        swap->curve[t] = swap->load[t] - away;
         peak = swap->curve[t] > peak ? swap->curve[t] : peak;
+    }
     return peak;
 }
 
