@@ -372,6 +372,56 @@ void *pvalloc(size_t bytes)
     return memalign(page, (bytes + page - 1) / page * page);
 }
 
+/* C++'s operators by their mangled names: an allocator that brings its own (jemalloc does) would
+ * otherwise serve them past this count. Nothing here throws: a program out of memory ends. */
+void *_Znwm(size_t bytes);
+void *_Znwm(size_t bytes)
+{
+    void *block = malloc(bytes ? bytes : 1);
+    if (!block)
+        abort();
+    return block;
+}
+
+void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment);
+void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment)
+{
+    void *block = memalign(alignment, bytes ? bytes : 1);
+    if (!block)
+        abort();
+    return block;
+}
+
+__attribute__((used)) static void *new_or_null(size_t bytes)
+{
+    return malloc(bytes ? bytes : 1);
+}
+
+__attribute__((used)) static void delete_block(void *block)
+{
+    free(block);
+}
+
+#define SAME_AS(target, name, ...) void *name(__VA_ARGS__) __attribute__((alias(target)))
+SAME_AS("_Znwm", _Znam, size_t);
+SAME_AS("new_or_null", _ZnwmRKSt9nothrow_t, size_t);
+SAME_AS("new_or_null", _ZnamRKSt9nothrow_t, size_t);
+SAME_AS("_ZnwmSt11align_val_t", _ZnamSt11align_val_t, size_t, size_t);
+#undef SAME_AS
+
+#define DELETES(name) void name(void *) __attribute__((alias("delete_block")))
+DELETES(_ZdlPv);
+DELETES(_ZdaPv);
+DELETES(_ZdlPvm);
+DELETES(_ZdaPvm);
+DELETES(_ZdlPvRKSt9nothrow_t);
+DELETES(_ZdaPvRKSt9nothrow_t);
+DELETES(_ZdlPvSt11align_val_t);
+DELETES(_ZdaPvSt11align_val_t);
+DELETES(_ZdlPvmSt11align_val_t);
+DELETES(_ZdaPvmSt11align_val_t);
+#undef DELETES
+
 /* --- begin and end -------------------------------------------------------------------------- */
 
 static void before_fork(void)
