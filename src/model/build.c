@@ -321,12 +321,15 @@ static uint64_t window_ns(const struct builder *b)
     uint64_t begin = events[b->first].time_ns, end = events[b->last - 1].time_ns;
     if (b->last < b->trace.count)
         return events[b->last].time_ns - begin;
-    size_t period = b->last - b->first;
-    uint64_t seen = end - begin, before = 0;
-    if (b->first >= period)
-        before = begin - events[b->first - period].time_ns;
-    if (before >= seen && before > 0)
-        return before;
+    size_t period = b->last - b->first, n = b->periodics.count;
+    uint64_t seen = end - begin;
+    if (n && b->first_rank >= n) {
+        const struct instance *own = &b->instances.items[b->allocs.items[b->first_rank]];
+        const struct instance *before = &b->instances.items[b->allocs.items[b->first_rank - n]];
+        uint64_t turn = events[own->alloc_event].time_ns - events[before->alloc_event].time_ns;
+        if (before->size_bytes == own->size_bytes && turn >= seen)
+            return turn;
+    }
     return seen + (period > 1 ? seen / (period - 1) : 1);
 }
 
@@ -490,9 +493,9 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     struct builder b = {.trace = trace, .first = first, .last = first + period, .error = error};
     struct ebb_model made = {0};
     enum ebb_status status = collect_instances(&b);
-    b.duration_ns = window_ns(&b);
     if (!status)
         status = match_instances(&b);
+    b.duration_ns = window_ns(&b);
     if (!status)
         status = collect_entries(&b);
     if (!status && b.entries.count == 0)
