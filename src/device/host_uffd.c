@@ -38,13 +38,15 @@ struct uffdio_move {
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Room to make new huge pages in before they are moved to where they belong. */
+/* Room to make new pages in before they are moved to where they belong: huge ones, small ones. */
 #define NURSERY_BYTES ((uint64_t)64 << 20)
+#define SMALL_NURSERY_BYTES ((uint64_t)2 << 20)
 
 struct ebb_host_uffd {
     int uffd;
     int pagemap; /* -1 until needed */
     uintptr_t nursery;
+    uintptr_t small_nursery;
     uint64_t all_bytes; /* of the one reservation that holds the ranges, from arena.base */
 };
 
@@ -134,18 +136,20 @@ static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t
 
 static enum ebb_device_result host_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
+    bool huge = (target | bytes) % EBB_HUGE_BYTES == 0;
+    uintptr_t nursery = huge ? host.nursery : host.small_nursery;
+    uint64_t most = huge ? NURSERY_BYTES : SMALL_NURSERY_BYTES;
     uint64_t done = 0;
     while (done < bytes) {
-        uint64_t piece = bytes - done < NURSERY_BYTES ? bytes - done : NURSERY_BYTES;
-        void *nursery = (void *)host.nursery;
-        if (madvise(nursery, piece, MADV_POPULATE_WRITE) != 0) {
+        uint64_t piece = bytes - done < most ? bytes - done : most;
+        if (madvise((void *)nursery, piece, MADV_POPULATE_WRITE) != 0) {
             if (errno != EINVAL)
                 return EBB_DEVICE_FAILED;
             for (uint64_t at = 0; at < piece; at += EBB_PAGE_BYTES) /* before Linux 5.14 */
-                *(volatile char *)(host.nursery + at) = 0;
+                *(volatile char *)(nursery + at) = 0;
         }
         uint64_t moved;
-        if (host_move(state, target + done, host.nursery, piece, &moved) != EBB_DEVICE_OK)
+        if (host_move(state, target + done, nursery, piece, &moved) != EBB_DEVICE_OK)
             return EBB_DEVICE_FAILED;
         done += piece;
     }
@@ -212,6 +216,7 @@ static void advise(struct ebb_device *device)
     const struct ebb_device_layout *layout = &device->layout;
     madvise((void *)layout->arena.base, host.all_bytes, MADV_HUGEPAGE);
     madvise((void *)layout->depot_small.base, layout->depot_small.bytes, MADV_NOHUGEPAGE);
+    madvise((void *)host.small_nursery, SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
     uint64_t private_bytes = host.all_bytes - layout->arena.bytes;
     madvise((void *)layout->staging.base, private_bytes, MADV_DONTFORK);
     madvise((void *)layout->staging.base, private_bytes, MADV_DONTDUMP);
@@ -220,7 +225,7 @@ static void advise(struct ebb_device *device)
 /* One reservation: arena, staging, huge depot, small depot (each `arena_bytes`), nursery. */
 static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
 {
-    uint64_t all = 4 * arena_bytes + NURSERY_BYTES;
+    uint64_t all = 4 * arena_bytes + NURSERY_BYTES + SMALL_NURSERY_BYTES;
     char *memory = mmap(NULL, all + EBB_HUGE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -232,6 +237,7 @@ static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
     layout->depot_huge = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
     layout->depot_small = (struct ebb_device_range){base + 3 * arena_bytes, arena_bytes};
     host.nursery = base + 4 * arena_bytes;
+    host.small_nursery = host.nursery + NURSERY_BYTES;
     host.all_bytes = all;
     return true;
 }

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Kept in place: the shim must not allocate. One store a process. */
-static int store_descriptor = -1;
+/* Kept in place: the shim must not allocate. A process has one store of its own and may read those
+ * of the processes it was forked from. */
+#define MOST_STORES 16
+static int descriptors[MOST_STORES];
+static unsigned descriptor_count;
 
 static int file_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
 {
@@ -71,6 +74,8 @@ static int open_nameless(const char *directory)
 enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                      struct ebb_store *store, struct ebb_error *error)
 {
+    if (descriptor_count == MOST_STORES)
+        return ebb__fail(error, EBB_ERR_LIMIT, directory, "too many stores in one process");
     int descriptor = open_nameless(directory);
     if (descriptor < 0)
         return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
@@ -83,8 +88,9 @@ enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)
         fcntl(descriptor, F_SETFL, flags | O_DIRECT);
-    store_descriptor = descriptor;
-    *store = (struct ebb_store){&file_ops, &store_descriptor, limit_bytes};
+    int *place = &descriptors[descriptor_count++];
+    *place = descriptor;
+    *store = (struct ebb_store){&file_ops, place, limit_bytes};
     return EBB_OK;
 }
 

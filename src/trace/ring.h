@@ -25,8 +25,8 @@ struct ebb_counters {
     _Atomic uint64_t held_bytes; /* pages this process holds for managed blocks, in any state */
     _Atomic uint64_t live_bytes; /* managed blocks, as asked for */
     _Atomic uint64_t peak_live_bytes;
-    _Atomic uint64_t unmanaged_bytes; /* bytes asked of the next allocator in calls of at least a
-                                         page, less those returned: an estimate, may lag */
+    _Atomic uint64_t unmanaged_bytes; /* most that the next allocator had given out, as far as it
+                                         was sampled and says so (libc does) */
     _Atomic uint64_t allocations;     /* managed */
     _Atomic uint64_t moved_out_bytes;
     _Atomic uint64_t moved_in_bytes;

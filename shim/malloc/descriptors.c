@@ -1,0 +1,120 @@
+/* Descriptors: programs close what they did not open (daemons, subprocess helpers); the shim's must
+ * survive, since a closed userfaultfd would turn absent pages into zeros. Closing one of ours
+ * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define MOST_DESCRIPTORS 32
+
+EXPORT int close(int descriptor);
+EXPORT int dup2(int from, int to);
+EXPORT int dup3(int from, int to, int flags);
+EXPORT int close_range(unsigned first, unsigned last, int flags);
+EXPORT void closefrom(int first);
+
+static _Atomic int protected[MOST_DESCRIPTORS]; /* descriptor + 1; 0: free place */
+
+void ebb__shim_protect(int descriptor)
+{
+    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+        int expected = 0;
+        if (atomic_compare_exchange_strong(&protected[i], &expected, descriptor + 1))
+            return;
+    }
+}
+
+void ebb__shim_unprotect(int descriptor)
+{
+    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+        int expected = descriptor + 1;
+        if (atomic_compare_exchange_strong(&protected[i], &expected, 0))
+            return;
+    }
+}
+
+static bool is_protected(int descriptor)
+{
+    if (descriptor < 0)
+        return false;
+    for (int i = 0; i < MOST_DESCRIPTORS; i++)
+        if (atomic_load_explicit(&protected[i], memory_order_relaxed) == descriptor + 1)
+            return true;
+    return false;
+}
+
+static void *next_function(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+int close(int descriptor)
+{
+    static int (*_Atomic next)(int);
+    if (is_protected(descriptor))
+        return 0;
+    int (*function)(int) = atomic_load(&next);
+    if (!function) {
+        void *symbol = next_function("close");
+        memcpy(&function, &symbol, sizeof symbol);
+        atomic_store(&next, function);
+    }
+    return function ? function(descriptor) : (int)syscall(SYS_close, descriptor);
+}
+
+int dup2(int from, int to)
+{
+    if (from != to && is_protected(to)) {
+        errno = EBUSY;
+        return -1;
+    }
+    if (from == to)
+        return (int)syscall(SYS_fcntl, from, 1 /* F_GETFD */) < 0 ? -1 : to;
+    return (int)syscall(SYS_dup3, from, to, 0);
+}
+
+int dup3(int from, int to, int flags)
+{
+    if (is_protected(to)) {
+        errno = EBUSY;
+        return -1;
+    }
+    return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* Close [first, last] around the protected ones. */
+int close_range(unsigned first, unsigned last, int flags)
+{
+    while (first <= last) {
+        unsigned stop = last;
+        bool found = false;
+        for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+            unsigned kept = (unsigned)atomic_load(&protected[i]) - 1;
+            if (kept != (unsigned)-1 && kept >= first && kept <= stop) {
+                stop = kept;
+                found = true;
+            }
+        }
+        if (!found)
+            return (int)syscall(SYS_close_range, first, last, flags);
+        if (stop > first && syscall(SYS_close_range, first, stop - 1, flags) != 0)
+            return -1;
+        first = stop + 1;
+    }
+    return 0;
+}
+
+void closefrom(int first)
+{
+    close_range(first < 0 ? 0u : (unsigned)first, ~0u, 0);
+}

@@ -1,0 +1,203 @@
+/* The allocation functions of the program.
+ *
+ * A request of at least the threshold becomes a managed block; everything else, and whatever the
+ * engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made it. errno
+ * is left as the program expects it: untouched on success. */
+#include "shim.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Prototypes of what libc declares elsewhere or with attributes of its own. */
+EXPORT void *malloc(size_t bytes);
+EXPORT void free(void *pointer);
+EXPORT void *calloc(size_t count, size_t bytes);
+EXPORT void *realloc(void *pointer, size_t bytes);
+EXPORT void *reallocarray(void *pointer, size_t count, size_t bytes);
+EXPORT int posix_memalign(void **pointer, size_t alignment, size_t bytes);
+EXPORT void *aligned_alloc(size_t alignment, size_t bytes);
+EXPORT void *memalign(size_t alignment, size_t bytes);
+EXPORT void *valloc(size_t bytes);
+EXPORT void *pvalloc(size_t bytes);
+EXPORT size_t malloc_usable_size(void *pointer);
+
+static inline bool is_power_of_two(size_t number)
+{
+    return number && (number & (number - 1)) == 0;
+}
+
+/* A managed block, or NULL where this is not for us. Keeps errno. */
+static void *managed_alloc(size_t bytes, size_t alignment, bool zeroed)
+{
+    if (__builtin_expect(bytes < ebb__shim_threshold, 1))
+        return NULL;
+    int saved = errno;
+    struct ebb_engine *engine = ebb__shim_engine();
+    void *pointer = engine ? ebb__engine_alloc(engine, bytes, alignment, zeroed) : NULL;
+    errno = saved;
+    return pointer;
+}
+
+/* The engine that owns `pointer`; NULL: not ours. */
+static inline struct ebb_engine *owner(const void *pointer)
+{
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    return engine && ebb__engine_owns(engine, pointer) ? engine : NULL;
+}
+
+void *malloc(size_t bytes)
+{
+    void *pointer = managed_alloc(bytes, 1, false);
+    if (pointer)
+        return pointer;
+    const struct ebb_next *next = ebb__shim_next();
+    return next ? next->malloc(bytes) : ebb__shim_bootstrap_alloc(bytes, 16);
+}
+
+void free(void *pointer)
+{
+    struct ebb_engine *engine = owner(pointer);
+    if (engine) {
+        int saved = errno;
+        ebb__engine_free(engine, pointer);
+        errno = saved;
+        return;
+    }
+    if (!pointer || ebb__shim_bootstrap_owns(pointer))
+        return;
+    const struct ebb_next *next = ebb__shim_next();
+    if (next)
+        next->free(pointer);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    size_t all;
+    if (__builtin_mul_overflow(count, bytes, &all)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *pointer = managed_alloc(all, 1, true);
+    if (pointer)
+        return pointer;
+    const struct ebb_next *next = ebb__shim_next();
+    return next ? next->calloc(count, bytes) : ebb__shim_bootstrap_alloc(all, 16);
+}
+
+static size_t usable_bytes(void *pointer)
+{
+    struct ebb_engine *engine = owner(pointer);
+    if (engine)
+        return ebb__engine_usable_bytes(engine, pointer);
+    const struct ebb_next *next = ebb__shim_next();
+    return next && next->malloc_usable_size ? next->malloc_usable_size(pointer) : 0;
+}
+
+static void *move_to(void *pointer, size_t had, size_t bytes)
+{
+    void *moved = malloc(bytes);
+    if (!moved)
+        return NULL;
+    memcpy(moved, pointer, had < bytes ? had : bytes);
+    free(pointer);
+    return moved;
+}
+
+void *realloc(void *pointer, size_t bytes)
+{
+    if (!pointer)
+        return malloc(bytes);
+    if (ebb__shim_bootstrap_owns(pointer)) {
+        /* Its size is not known; what lies behind it in the buffer is readable. */
+        void *moved = malloc(bytes);
+        if (moved)
+            memcpy(moved, pointer, bytes < 4096 ? bytes : 4096);
+        return moved;
+    }
+    if (owner(pointer)) {
+        if (bytes == 0) {
+            free(pointer);
+            return NULL;
+        }
+        return move_to(pointer, usable_bytes(pointer), bytes);
+    }
+    const struct ebb_next *next = ebb__shim_next();
+    if (bytes >= ebb__shim_threshold && next->malloc_usable_size && ebb__shim_engine()) {
+        void *moved = managed_alloc(bytes, 1, false);
+        if (moved) {
+            size_t had = next->malloc_usable_size(pointer);
+            memcpy(moved, pointer, had < bytes ? had : bytes);
+            next->free(pointer);
+            return moved;
+        }
+    }
+    return next->realloc(pointer, bytes);
+}
+
+void *reallocarray(void *pointer, size_t count, size_t bytes)
+{
+    size_t all;
+    if (__builtin_mul_overflow(count, bytes, &all)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc(pointer, all);
+}
+
+int posix_memalign(void **pointer, size_t alignment, size_t bytes)
+{
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *))
+        return EINVAL;
+    void *managed = managed_alloc(bytes, alignment, false);
+    if (managed) {
+        *pointer = managed;
+        return 0;
+    }
+    const struct ebb_next *next = ebb__shim_next();
+    if (next)
+        return next->posix_memalign(pointer, alignment, bytes);
+    *pointer = ebb__shim_bootstrap_alloc(bytes, alignment);
+    return *pointer ? 0 : ENOMEM;
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    void *managed = is_power_of_two(alignment) ? managed_alloc(bytes, alignment, false) : NULL;
+    if (managed)
+        return managed;
+    const struct ebb_next *next = ebb__shim_next();
+    return next ? next->aligned_alloc(alignment, bytes)
+                : ebb__shim_bootstrap_alloc(bytes, alignment);
+}
+
+void *memalign(size_t alignment, size_t bytes)
+{
+    void *managed = is_power_of_two(alignment) ? managed_alloc(bytes, alignment, false) : NULL;
+    if (managed)
+        return managed;
+    const struct ebb_next *next = ebb__shim_next();
+    return next ? next->memalign(alignment, bytes) : ebb__shim_bootstrap_alloc(bytes, alignment);
+}
+
+void *valloc(size_t bytes)
+{
+    return memalign(EBB_PAGE_BYTES, bytes);
+}
+
+void *pvalloc(size_t bytes)
+{
+    size_t rounded = (bytes + EBB_PAGE_BYTES - 1) & ~(size_t)(EBB_PAGE_BYTES - 1);
+    if (rounded < bytes) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return memalign(EBB_PAGE_BYTES, rounded);
+}
+
+size_t malloc_usable_size(void *pointer)
+{
+    return pointer && !ebb__shim_bootstrap_owns(pointer) ? usable_bytes(pointer) : 0;
+}

@@ -1,0 +1,66 @@
+/* The allocator behind the shim, by dlsym(RTLD_NEXT): libc's, or another preloaded one, whose
+ * pointers must go back to it. dlsym itself may allocate: a small bump allocator serves it. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#define BOOTSTRAP_BYTES ((size_t)64 << 10)
+
+static _Alignas(4096) unsigned char bootstrap[BOOTSTRAP_BYTES];
+static _Atomic size_t bootstrap_used;
+
+static struct ebb_next next;
+static _Atomic int state; /* 0: not looked up, 1: being looked up, 2: there */
+
+void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment)
+{
+    if (alignment < 16)
+        alignment = 16;
+    if (bytes > BOOTSTRAP_BYTES || alignment > 4096)
+        return NULL;
+    size_t used = atomic_load(&bootstrap_used), start;
+    do {
+        start = (used + alignment - 1) & ~(alignment - 1);
+        if (bytes > BOOTSTRAP_BYTES - start)
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&bootstrap_used, &used, start + bytes));
+    return bootstrap + start;
+}
+
+bool ebb__shim_bootstrap_owns(const void *pointer)
+{
+    return (uintptr_t)pointer - (uintptr_t)bootstrap < BOOTSTRAP_BYTES;
+}
+
+static void *look_up(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+#define LOOK_UP(member, name)                                                                      \
+    do {                                                                                           \
+        void *symbol = look_up(name);                                                              \
+        memcpy(&next.member, &symbol, sizeof symbol);                                              \
+    } while (0)
+
+const struct ebb_next *ebb__shim_next(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == 2, 1))
+        return &next;
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&state, &expected, 1))
+        return expected == 2 ? &next : NULL;
+    LOOK_UP(malloc, "malloc");
+    LOOK_UP(free, "free");
+    LOOK_UP(calloc, "calloc");
+    LOOK_UP(realloc, "realloc");
+    LOOK_UP(memalign, "memalign");
+    LOOK_UP(posix_memalign, "posix_memalign");
+    LOOK_UP(aligned_alloc, "aligned_alloc");
+    LOOK_UP(malloc_usable_size, "malloc_usable_size");
+    atomic_store_explicit(&state, 2, memory_order_release);
+    return &next;
+}

@@ -1,0 +1,46 @@
+/* The shim for programs on the CPU: what its files share.
+ *
+ * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
+ * next.c         the allocator behind us
+ * start.c        hello to the parent, the engine at the first managed block, the service thread
+ * descriptors.c  keeps the program from closing what the shim needs
+ * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
+ * engine's lock. */
+#ifndef EBB_SHIM_SHIM_H
+#define EBB_SHIM_SHIM_H
+
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The functions of the next allocator in the chain. */
+struct ebb_next {
+    void *(*malloc)(size_t bytes);
+    void (*free)(void *pointer);
+    void *(*calloc)(size_t count, size_t bytes);
+    void *(*realloc)(void *pointer, size_t bytes);
+    void *(*memalign)(size_t alignment, size_t bytes);
+    int (*posix_memalign)(void **pointer, size_t alignment, size_t bytes);
+    void *(*aligned_alloc)(size_t alignment, size_t bytes);
+    size_t (*malloc_usable_size)(void *pointer);
+};
+
+/* The next allocator; NULL while it is being looked up (then ebb__shim_bootstrap_*() serve). */
+const struct ebb_next *ebb__shim_next(void);
+/* Memory for the look-up itself, never given back. */
+void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
+bool ebb__shim_bootstrap_owns(const void *pointer);
+
+/* Blocks of at least so many bytes are managed; SIZE_MAX: none. */
+extern size_t ebb__shim_threshold;
+/* The engine, started if need be; NULL: nothing is managed. */
+struct ebb_engine *ebb__shim_engine(void);
+/* The engine if it has been started. */
+struct ebb_engine *ebb__shim_engine_now(void);
+
+/* Descriptors that must stay open; at most a handful. */
+void ebb__shim_protect(int descriptor);
+void ebb__shim_unprotect(int descriptor);
+
+#endif

@@ -1,0 +1,443 @@
+/* Start: hello to the parent when the library is loaded, the engine when the first block of the
+ * threshold's size is asked for, and the thread that serves faults and the parent's messages.
+ *
+ * Without EBB_RUN in the environment, or without a parent that answers, the shim stays inert: the
+ * program runs as it would without it. A parent that goes away later changes nothing but plans:
+ * the ledger is shared memory, the engine goes on reactively. */
+#include "shim.h"
+
+#include "engine/protocol.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define WELCOME_TIMEOUT_MS 5000
+#define SERVICE_STACK_BYTES ((size_t)256 << 10)
+#define SAMPLE_MS 200
+#define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
+
+size_t ebb__shim_threshold = SIZE_MAX;
+
+static struct {
+    int inherited;
+    unsigned long long inode;
+    char name[64];
+    size_t threshold;
+    unsigned flags;
+    char directory[PATH_MAX];
+} settings;
+
+static struct {
+    int channel; /* to the parent; -1: none */
+    struct ebb_ring *ring;
+    struct ebb_ledger *ledger;
+    uint64_t store_limit_bytes;
+    bool trace;
+    struct ebb_device device;
+    _Atomic(struct ebb_engine *) engine;
+    _Atomic int state; /* 0: not started, 1: starting, 2: started or failed */
+} shim = {.channel = -1};
+
+struct ebb_engine *ebb__shim_engine_now(void)
+{
+    return atomic_load_explicit(&shim.engine, memory_order_acquire);
+}
+
+/* "1:<fd>:<inode>:<name>:<threshold>:<flags>:<directory>" */
+static bool read_settings(const char *text)
+{
+    int consumed = 0;
+    unsigned long long threshold;
+    if (!text || sscanf(text, "1:%d:%llu:%63[^:]:%llu:%u:%n", &settings.inherited, &settings.inode,
+                        settings.name, &threshold, &settings.flags, &consumed) != 5 ||
+        consumed == 0)
+        return false;
+    settings.threshold = (size_t)threshold;
+    snprintf(settings.directory, sizeof settings.directory, "%s", text + consumed);
+    return true;
+}
+
+static bool send_message(int socket, const struct ebb_message *message, const int *descriptors,
+                         size_t count)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    struct msghdr envelope = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count) {
+        envelope.msg_control = &control;
+        envelope.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&envelope);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(header), descriptors, count * sizeof(int));
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(socket, &envelope, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)sizeof *message;
+}
+
+/* True where a message was there; *descriptor is -1 where it came without one. */
+static bool receive_message(int socket, struct ebb_message *message, int *descriptor, int flags)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+    struct msghdr envelope = {.msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof control};
+    *descriptor = -1;
+    ssize_t got = recvmsg(socket, &envelope, MSG_CMSG_CLOEXEC | flags);
+    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&envelope) : NULL;
+    if (header && header->cmsg_type == SCM_RIGHTS)
+        memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+    return got == (ssize_t)sizeof *message && message->version == EBB_PROTOCOL_VERSION;
+}
+
+static bool is_socket_of_inode(int descriptor)
+{
+    struct stat status;
+    return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
+           (unsigned long long)status.st_ino == settings.inode;
+}
+
+/* A socket on which the parent hears a hello; -1: none. *ours: close it afterwards. */
+static int reach_parent(bool *ours)
+{
+    *ours = false;
+    if (is_socket_of_inode(settings.inherited))
+        return settings.inherited;
+    int descriptor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        return -1;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(settings.name);
+    memcpy(address.sun_path + 1, settings.name, length);
+    if (connect(descriptor, (struct sockaddr *)&address,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0) {
+        close(descriptor);
+        return -1;
+    }
+    *ours = true;
+    return descriptor;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int high_descriptor(int descriptor)
+{
+    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 702);
+    if (high < 0)
+        return descriptor;
+    close(descriptor);
+    return high;
+}
+
+/* Say hello, be welcomed: ring, channel and ledger are there afterwards. */
+static bool say_hello(void)
+{
+    size_t bytes = ebb__ring_bytes(EBB_RING_EVENTS);
+    int memory = memfd_create("ebb-ring", MFD_CLOEXEC);
+    if (memory < 0)
+        return false;
+    struct ebb_ring *ring = MAP_FAILED;
+    if (ftruncate(memory, (off_t)bytes) == 0)
+        ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (ring == MAP_FAILED) {
+        close(memory);
+        return false;
+    }
+    ebb__ring_init(ring, EBB_RING_EVENTS, now_ns());
+    int pair[2];
+    bool ours, good = false;
+    int parent = reach_parent(&ours);
+    if (parent >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+        struct ebb_message hello = {.version = EBB_PROTOCOL_VERSION,
+                                    .kind = EBB_MESSAGE_HELLO,
+                                    .process_id = (uint32_t)getpid(),
+                                    .parent_process_id = (uint32_t)getppid()};
+        prctl(PR_GET_NAME, hello.text);
+        int descriptors[2] = {pair[1], memory};
+        good = send_message(parent, &hello, descriptors, 2);
+        close(pair[1]);
+        shim.channel = high_descriptor(pair[0]);
+    }
+    if (parent >= 0 && ours)
+        close(parent);
+    close(memory);
+    struct ebb_message welcome;
+    int ledger = -1;
+    struct pollfd answer = {.fd = shim.channel, .events = POLLIN};
+    if (good)
+        good = poll(&answer, 1, WELCOME_TIMEOUT_MS) == 1 &&
+               receive_message(shim.channel, &welcome, &ledger, MSG_DONTWAIT) &&
+               welcome.kind == EBB_MESSAGE_WELCOME && ledger >= 0;
+    if (good) {
+        void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ledger, 0);
+        good = shared != MAP_FAILED && ((struct ebb_ledger *)shared)->magic == EBB_LEDGER_MAGIC;
+        if (good)
+            shim.ledger = shared;
+    }
+    if (ledger >= 0)
+        close(ledger);
+    if (!good) {
+        if (shim.channel >= 0)
+            close(shim.channel);
+        shim.channel = -1;
+        munmap(ring, bytes);
+        return false;
+    }
+    shim.ring = ring;
+    shim.store_limit_bytes = welcome.limit_bytes;
+    shim.trace = welcome.value != 0;
+    ebb__shim_protect(shim.channel);
+    return true;
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    struct ebb_message text = {.version = EBB_PROTOCOL_VERSION,
+                               .kind = EBB_MESSAGE_WARN,
+                               .process_id = (uint32_t)getpid()};
+    snprintf(text.text, sizeof text.text, "%s", message);
+    if (shim.channel >= 0)
+        send_message(shim.channel, &text, NULL, 0);
+}
+
+static void lost(void *context, const char *message)
+{
+    (void)context;
+    char line[300];
+    int length = snprintf(line, sizeof line, "ebb: process %ld: %s\n", (long)getpid(), message);
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0) {
+        /* nobody to tell */
+    }
+    signal(SIGBUS, SIG_DFL);
+    kill(getpid(), SIGBUS);
+}
+
+static enum ebb_status open_store(void *context, struct ebb_store *store, struct ebb_error *error)
+{
+    (void)context;
+    enum ebb_status status =
+        ebb__store_file_open(settings.directory, shim.store_limit_bytes, store, error);
+    if (status == EBB_OK)
+        ebb__shim_protect(ebb__store_file_descriptor(store));
+    return status;
+}
+
+static void take_script(struct ebb_engine *engine, int descriptor, uint64_t bytes)
+{
+    struct stat status;
+    if (descriptor < 0 || fstat(descriptor, &status) != 0 || (uint64_t)status.st_size < bytes)
+        return;
+    void *script = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (script == MAP_FAILED)
+        return;
+    if (ebb__engine_set_script(engine, script, bytes) != EBB_OK) {
+        munmap(script, bytes);
+        warn(NULL, "a plan was refused: malformed");
+    }
+}
+
+static void serve_message(struct ebb_engine *engine)
+{
+    struct ebb_message message;
+    int descriptor;
+    if (!receive_message(shim.channel, &message, &descriptor, MSG_DONTWAIT))
+        return;
+    if (message.kind == EBB_MESSAGE_SCRIPT)
+        take_script(engine, descriptor, message.value);
+    else if (message.kind == EBB_MESSAGE_TRACE)
+        ebb__engine_set_trace(engine, message.value != 0);
+    else if (message.kind == EBB_MESSAGE_TRIM)
+        ebb__engine_trim(engine);
+    if (descriptor >= 0)
+        close(descriptor);
+}
+
+/* What the next allocator has given out, where it is libc's. Walks its free lists: not often. */
+static void sample_unmanaged(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    ebb__ledger_raise(&shim.ring->counters.unmanaged_bytes, info.uordblks + info.hblkhd);
+}
+
+/* Serves the faults of the program and the messages of the parent, for the life of the process. */
+static void *service(void *argument)
+{
+    struct ebb_engine *engine = argument;
+    struct pollfd watched[2] = {
+        {.fd = ebb__host_uffd_descriptor(&shim.device), .events = POLLIN},
+        {.fd = shim.channel, .events = POLLIN},
+    };
+    int wait_ms = SAMPLE_MS;
+    for (;;) {
+        int ready = poll(watched, 2, wait_ms);
+        if (ready == 0) {
+            sample_unmanaged();
+            wait_ms = wait_ms < INT_MAX / 2 ? wait_ms * 2 : -1; /* ever more rarely */
+        }
+        if (ready <= 0)
+            continue;
+        if (watched[0].revents) {
+            struct ebb_fault faults[64];
+            size_t count = ebb__host_uffd_faults(&shim.device, faults, 64);
+            for (size_t i = 0; i < count; i++)
+                ebb__engine_fault(engine, faults[i].address, faults[i].write);
+        }
+        if (watched[1].revents & POLLIN) {
+            serve_message(engine);
+        } else if (watched[1].revents) {
+            atomic_store(&shim.ring->parent_gone, 1);
+            watched[1].fd = -1;
+        }
+    }
+    return NULL;
+}
+
+static bool start_service(struct ebb_engine *engine)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, SERVICE_STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    bool good = pthread_create(&thread, &attributes, service, engine) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return good;
+}
+
+static void start_engine(void)
+{
+    struct ebb_error error;
+    struct ebb_engine *engine;
+    if (ebb__host_uffd_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
+        char text[500];
+        snprintf(text, sizeof text, "%s: %s: the budget is NOT enforced", error.what, error.why);
+        warn(NULL, text);
+        return;
+    }
+    ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
+    struct ebb_engine_config config = {
+        .device = shim.device,
+        .ledger = shim.ledger,
+        .ring = shim.ring,
+        .trace = shim.trace,
+        .open_store = settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
+        .warn = warn,
+        .lost = lost,
+    };
+    if (ebb__engine_create(&config, &engine) != EBB_OK || !start_service(engine)) {
+        warn(NULL, "threads cannot be started: the budget is NOT enforced");
+        return;
+    }
+    atomic_store_explicit(&shim.engine, engine, memory_order_release);
+}
+
+struct ebb_engine *ebb__shim_engine(void)
+{
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    if (engine || atomic_load(&shim.state) == 2)
+        return engine;
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&shim.state, &expected, 1))
+        return NULL; /* another thread, or this one further up, is at it */
+    start_engine();
+    atomic_store(&shim.state, 2);
+    return ebb__shim_engine_now();
+}
+
+static void before_fork(void)
+{
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    if (engine)
+        ebb__engine_before_fork(engine);
+}
+
+static void after_fork_parent(void)
+{
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    if (engine)
+        ebb__engine_after_fork_parent(engine);
+}
+
+/* The child is a process of its own: new channel, new ring, new descriptors, the same ledger. */
+static void after_fork_child(void)
+{
+    int saved = errno;
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_ring *parents_ring = shim.ring;
+    if (shim.channel >= 0) {
+        ebb__shim_unprotect(shim.channel);
+        close(shim.channel);
+        shim.channel = -1;
+    }
+    if (!say_hello()) {
+        size_t bytes = ebb__ring_bytes(64);
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory != MAP_FAILED) {
+            shim.ring = memory;
+            ebb__ring_init(shim.ring, 64, now_ns());
+            atomic_store(&shim.ring->parent_gone, 1);
+        }
+    }
+    if (engine) {
+        struct ebb_error error;
+        ebb__shim_unprotect(ebb__host_uffd_descriptor(&shim.device));
+        if (ebb__host_uffd_after_fork(&shim.device, &error) != EBB_OK)
+            lost(NULL, "the child of a fork cannot reach its blocks");
+        ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
+        if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
+            !start_service(engine))
+            lost(NULL, "the child of a fork cannot start threads");
+    }
+    if (parents_ring && parents_ring != shim.ring)
+        munmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    errno = saved;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    int saved = errno;
+    if (read_settings(getenv(EBB_PROTOCOL_ENV)) && say_hello()) {
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+        ebb__shim_threshold = settings.threshold;
+    }
+    errno = saved;
+}

@@ -1,0 +1,378 @@
+/* The clock: where in the template the program is, and what hangs on that position.
+ *
+ * The live stream of managed ALLOC and FREE events is matched to the template of the script.
+ * Allocation sizes identify the position. Frees are hints: one that comes early or late is taken
+ * as it comes. An allocation that is not the expected one ends the match at once; the engine is
+ * then reactive and looks for the last allocations anywhere in any script it knows, so that an
+ * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more. */
+#include "engine/internal.h"
+
+/* So many allocations in a row must agree before a position counts as found. */
+#define SYNC_ALLOCATIONS 12u
+
+static const struct ebb_script_event *event_at(const struct performance *playing, uint32_t position)
+{
+    return &ebb__script_events(playing->script)[position];
+}
+
+bool ebb__clock_prepare(struct performance *performance, const struct ebb_script *script)
+{
+    size_t clocks = script->clock_count, absences = script->absence_count;
+    size_t words = script->block_count + 3 * clocks + 4 * absences;
+    uint32_t *memory = ebb__engine_memory(words * sizeof *memory + absences * sizeof(uint64_t) + 8);
+    if (!memory)
+        return false;
+    performance->script = script;
+    performance->in_delay_ns = (uint64_t *)memory;
+    memory = (uint32_t *)(performance->in_delay_ns + absences);
+    performance->live = memory;
+    memory += script->block_count;
+    uint32_t **heads[] = {&performance->out_first, &performance->in_first, &performance->due_first};
+    for (size_t i = 0; i < 3; i++) {
+        *heads[i] = memory;
+        memory += clocks;
+        for (size_t position = 0; position < clocks; position++)
+            (*heads[i])[position] = EBB_SCRIPT_NONE;
+    }
+    performance->out_next = memory;
+    performance->in_next = memory + absences;
+    performance->due_next = memory + 2 * absences;
+    performance->in_clock = memory + 3 * absences;
+    const struct ebb_script_absence *all = ebb__script_absences(script);
+    for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
+        performance->out_next[i] = performance->out_first[all[i].out_clock];
+        performance->out_first[all[i].out_clock] = i;
+        performance->in_clock[i] = all[i].in_clock;
+        performance->in_delay_ns[i] = all[i].in_delay_ns;
+        if (all[i].in_clock == EBB_SCRIPT_NONE || all[i].due_clock == EBB_SCRIPT_NONE)
+            continue;
+        performance->in_next[i] = performance->in_first[all[i].in_clock];
+        performance->in_first[all[i].in_clock] = i;
+        performance->due_next[i] = performance->due_first[all[i].due_clock];
+        performance->due_first[all[i].due_clock] = i;
+    }
+    return true;
+}
+
+uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block)
+{
+    const struct ebb_script *script = engine->playing->script;
+    if (block->script_block == EBB_SCRIPT_NONE)
+        return UINT32_MAX;
+    const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
+    const uint32_t *uses = ebb__script_uses(script) + known->first_use;
+    uint32_t clocks = script->clock_count;
+    uint32_t now = (engine->position + clocks - 1) % clocks; /* the last event seen */
+    uint32_t best = clocks;
+    for (uint32_t i = 0; i < known->use_count; i++) {
+        uint32_t distance = (uses[i] + clocks - now) % clocks;
+        if (distance < best)
+            best = distance;
+    }
+    return best;
+}
+
+void ebb__clock_close_operation(struct ebb_engine *engine)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < engine->open_count; i++) {
+        struct block *block = &engine->blocks[engine->open_blocks[i]];
+        block->open = false;
+        if (block->state == BLOCK_RESIDENT && !ebb__move_park(engine, block)) {
+            block->open = true; /* pinned: its next use is not seen, try again at the next event */
+            engine->open_blocks[kept++] = engine->open_blocks[i];
+        }
+    }
+    engine->open_count = kept;
+}
+
+static void bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
+                 uint32_t script_block)
+{
+    playing->live[script_block] = ebb__block_index(engine, block);
+    block->script_block = script_block;
+}
+
+static void begin_return(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
+                         bool keep_copy, bool urgent)
+{
+    block->keep_copy = keep_copy;
+    if (block->out_queued)
+        ebb__move_unqueue_out(engine, block);
+    else if (block->state == BLOCK_LEAVING)
+        block->cancelled = true;
+    else if (block->state == BLOCK_AWAY)
+        ebb__move_queue_in(engine, block, not_before_ns, urgent);
+}
+
+static struct block *absent_block(struct ebb_engine *engine, const struct performance *playing,
+                                  uint32_t absence)
+{
+    uint32_t index = playing->live[ebb__script_absences(playing->script)[absence].block];
+    return index == NO_BLOCK ? NULL : &engine->blocks[index];
+}
+
+/* The clock passes `position`: queue what hangs on it. */
+static void pass(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    engine->position_ns = ebb__engine_now();
+    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i]) {
+        struct block *block = absent_block(engine, playing, i);
+        if (block && (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+            !block->out_queued && !engine->store_failed)
+            ebb__move_queue_out(engine, block, false);
+    }
+    for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i]) {
+        struct block *block = absent_block(engine, playing, i);
+        if (block)
+            begin_return(engine, block, engine->position_ns + playing->in_delay_ns[i],
+                         absences[i].keep_copy, false);
+    }
+    engine->position = position + 1;
+    if (engine->position == playing->script->clock_count) {
+        engine->position = 0;
+        engine->laps++;
+        ebb__engine_mark(engine, EBB_MARK_LAP, engine->laps);
+    }
+}
+
+/* Start an absence's return earlier by `late_ns`: at an earlier position of the template. */
+static void move_earlier(struct performance *playing, uint32_t absence, uint64_t late_ns)
+{
+    const struct ebb_script *script = playing->script;
+    uint32_t from = playing->in_clock[absence];
+    uint64_t start = event_at(playing, from)->time_ns + playing->in_delay_ns[absence];
+    uint64_t wanted = (start + script->iteration_ns - late_ns % script->iteration_ns) %
+                      script->iteration_ns;
+    uint32_t out = ebb__script_absences(script)[absence].out_clock;
+    uint32_t to = from;
+    while (event_at(playing, to)->time_ns > wanted ||
+           event_at(playing, from)->time_ns < wanted) { /* at most one turn, not before leaving */
+        uint32_t before = (to + script->clock_count - 1) % script->clock_count;
+        if (to == out || before == from)
+            break;
+        to = before;
+        if (event_at(playing, to)->time_ns <= wanted)
+            break;
+    }
+    uint32_t *place = &playing->in_first[from];
+    while (*place != absence)
+        place = &playing->in_next[*place];
+    *place = playing->in_next[absence];
+    playing->in_next[absence] = playing->in_first[to];
+    playing->in_first[to] = absence;
+    playing->in_clock[absence] = to;
+    uint64_t tick = event_at(playing, to)->time_ns;
+    playing->in_delay_ns[absence] = wanted > tick ? wanted - tick : 0;
+}
+
+/* Wait until every block that is due at `position` is back. Releases the lock. */
+static void wait_for_due(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i]) {
+        struct block *block = absent_block(engine, playing, i);
+        if (!block)
+            continue;
+        uint64_t serial = block->serial, began = 0;
+        while (engine->playing == playing && block->serial == serial) {
+            if (block->out_queued)
+                ebb__move_unqueue_out(engine, block);
+            if (block->state == BLOCK_PARKED)
+                ebb__move_unpark(engine, block);
+            if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
+                block->state != BLOCK_COMING)
+                break;
+            if (!began)
+                began = ebb__engine_now();
+            begin_return(engine, block, 0, block->keep_copy, true);
+            pthread_cond_wait(&engine->changed, &engine->lock);
+        }
+        if (began) {
+            uint64_t late_ns = ebb__engine_now() - began;
+            atomic_fetch_add(&engine->counters->stall_ns, late_ns);
+            if (engine->playing == playing)
+                move_earlier(playing, i, late_ns + late_ns / 2);
+        }
+    }
+}
+
+static void stop_playing(struct ebb_engine *engine)
+{
+    if (!engine->playing)
+        return;
+    atomic_fetch_add(&engine->counters->mismatches, 1);
+    ebb__engine_mark(engine, EBB_MARK_PLAN_OFF, engine->position);
+    engine->playing = NULL;
+}
+
+/* Match one event; false: the stream has left the template. Positions passed are
+ * [*first, engine->position) on the cyclic template, *passed of them. */
+static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block,
+                  uint32_t *passed)
+{
+    struct performance *playing = engine->playing;
+    uint32_t clocks = playing->script->clock_count;
+    *passed = 0;
+    if (kind == EBB_EVENT_FREE) {
+        uint32_t known = block->script_block;
+        if (known == EBB_SCRIPT_NONE)
+            return true;
+        const struct ebb_script_event *event = event_at(playing, engine->position);
+        bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
+        if (playing->live[known] == ebb__block_index(engine, block))
+            playing->live[known] = NO_BLOCK;
+        if (expected) {
+            pass(engine, playing, engine->position);
+            *passed = 1;
+        }
+        return true;
+    }
+    while (event_at(playing, engine->position)->kind == EBB_EVENT_FREE) {
+        if (++*passed > clocks)
+            return false;
+        pass(engine, playing, engine->position);
+    }
+    const struct ebb_script_event *event = event_at(playing, engine->position);
+    if (event->size_bytes != block->size_bytes)
+        return false;
+    bind(engine, playing, block, event->block);
+    pass(engine, playing, engine->position);
+    ++*passed;
+    return true;
+}
+
+/* How many of the newest allocations, walking back from template position `position`, agree. */
+static uint32_t agreement(const struct ebb_engine *engine, const struct performance *playing,
+                          uint32_t position, uint32_t most)
+{
+    uint32_t clocks = playing->script->clock_count, agreed = 0, steps = 0;
+    while (agreed < most && steps++ < 2 * clocks) {
+        const struct ebb_script_event *event = event_at(playing, position);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            uint64_t at = engine->allocations - 1 - agreed;
+            if (engine->history[at % HISTORY].size_bytes != event->size_bytes)
+                return agreed;
+            agreed++;
+        }
+        position = (position + clocks - 1) % clocks;
+    }
+    return agreed;
+}
+
+/* The one position of `playing` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
+ * more than one. */
+static uint32_t find_position(const struct ebb_engine *engine, const struct performance *playing)
+{
+    const struct ebb_script *script = playing->script;
+    const uint32_t *allocs = ebb__script_allocs(script);
+    uint64_t size = engine->history[(engine->allocations - 1) % HISTORY].size_bytes;
+    uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
+    if (engine->allocations < most)
+        return EBB_SCRIPT_NONE;
+    uint32_t low = 0, high = script->alloc_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (event_at(playing, allocs[middle])->size_bytes < size)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint32_t found = EBB_SCRIPT_NONE;
+    for (; low < script->alloc_count && event_at(playing, allocs[low])->size_bytes == size; low++) {
+        if (agreement(engine, playing, allocs[low], most) < most)
+            continue;
+        if (found != EBB_SCRIPT_NONE)
+            return EBB_SCRIPT_NONE;
+        found = allocs[low];
+    }
+    return found;
+}
+
+static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial)
+{
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    uint32_t low = 0, high = script->persistent_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (blocks[middle].serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < script->persistent_count && blocks[low].serial == serial ? low : EBB_SCRIPT_NONE;
+}
+
+static bool is_live(const struct block *block)
+{
+    return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
+}
+
+/* From now on the script is followed; the last event seen is its `position`. */
+static void start_playing(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    const struct ebb_script *script = playing->script;
+    for (uint32_t i = 0; i < script->block_count; i++)
+        playing->live[i] = NO_BLOCK;
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        block->script_block = EBB_SCRIPT_NONE;
+        uint32_t known = is_live(block) ? find_persistent(script, block->serial) : EBB_SCRIPT_NONE;
+        if (known != EBB_SCRIPT_NONE)
+            bind(engine, playing, block, known);
+    }
+    /* Name the blocks of the last iteration's allocations, newest first. */
+    uint32_t agreed = agreement(engine, playing, position, script->alloc_count);
+    uint32_t at = position;
+    for (uint32_t i = 0; i < agreed && i < HISTORY;) {
+        const struct ebb_script_event *event = event_at(playing, at);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            const struct history *past = &engine->history[(engine->allocations - 1 - i) % HISTORY];
+            struct block *block = &engine->blocks[past->block];
+            if (is_live(block) && block->serial == past->serial)
+                bind(engine, playing, block, event->block);
+            i++;
+        }
+        at = (at + script->clock_count - 1) % script->clock_count;
+    }
+    engine->playing = playing;
+    engine->position = (position + 1) % script->clock_count;
+    engine->position_ns = ebb__engine_now();
+    atomic_fetch_add(&engine->counters->resyncs, 1);
+    ebb__engine_mark(engine, EBB_MARK_PLAN_ON, position);
+}
+
+static void look_for_script(struct ebb_engine *engine)
+{
+    for (uint32_t i = engine->script_count; i-- > 0;) { /* the newest first */
+        uint32_t position = find_position(engine, &engine->scripts[i]);
+        if (position != EBB_SCRIPT_NONE) {
+            start_playing(engine, &engine->scripts[i], position);
+            return;
+        }
+    }
+}
+
+void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
+{
+    engine->event_number++;
+    if (kind == EBB_EVENT_ALLOC) {
+        engine->history[engine->allocations++ % HISTORY] = (struct history){
+            .size_bytes = block->size_bytes,
+            .serial = block->serial,
+            .block = ebb__block_index(engine, block),
+        };
+    }
+    if (engine->playing) {
+        struct performance *playing = engine->playing;
+        uint32_t first = engine->position, passed;
+        if (!match(engine, kind, block, &passed)) {
+            stop_playing(engine);
+        } else {
+            for (uint32_t i = 0; i < passed && engine->playing == playing; i++)
+                wait_for_due(engine, playing, (first + i) % playing->script->clock_count);
+        }
+    }
+    if (!engine->playing && kind == EBB_EVENT_ALLOC && engine->script_count)
+        look_for_script(engine);
+}

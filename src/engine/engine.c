@@ -1,0 +1,382 @@
+#include "engine/internal.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_OPEN ((uint32_t)1 << 20)
+#define MOST_EXTENTS ((size_t)1 << 16)
+
+void *ebb__engine_memory(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+uint64_t ebb__engine_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t thread_id(void)
+{
+    static _Thread_local uint32_t id;
+    if (id == 0)
+        id = (uint32_t)syscall(SYS_gettid);
+    return id;
+}
+
+void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event)
+{
+    struct ebb_event stamped = *event;
+    stamped.time_ns = ebb__engine_now() - engine->ring->origin_ns;
+    ebb__ring_write(engine->ring, &stamped);
+}
+
+void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value)
+{
+    ebb__engine_event(engine, &(struct ebb_event){
+                                  .size_bytes = value, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
+}
+
+static void block_event(struct ebb_engine *engine, enum ebb_event_kind kind,
+                        const struct block *block)
+{
+    ebb__engine_event(engine, &(struct ebb_event){.block = block->serial,
+                                                  .size_bytes = block->size_bytes,
+                                                  .kind = (uint8_t)kind,
+                                                  .thread = thread_id()});
+}
+
+static void init_sync(struct ebb_engine *engine)
+{
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->changed, NULL);
+    pthread_cond_init(&engine->out_work, NULL);
+    pthread_cond_init(&engine->in_work, NULL);
+}
+
+enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
+                                   struct ebb_engine **created)
+{
+    struct ebb_engine *engine = ebb__engine_memory(sizeof *engine);
+    if (!engine)
+        return EBB_ERR_MEMORY;
+    engine->config = *config;
+    engine->device = config->device;
+    engine->ledger = config->ledger;
+    engine->ring = config->ring;
+    engine->counters = &config->ring->counters;
+    init_sync(engine);
+    engine->open_capacity = MOST_OPEN;
+    engine->open_blocks = ebb__engine_memory(MOST_OPEN * sizeof *engine->open_blocks);
+    engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
+    engine->extent_table = ebb__engine_memory(MOST_EXTENTS * sizeof *engine->extent_table);
+    if (!engine->open_blocks || !engine->history || !engine->extent_table ||
+        !ebb__space_init(engine))
+        return EBB_ERR_MEMORY;
+    ebb__extents_init(&engine->extents, engine->extent_table, MOST_EXTENTS, UINT64_MAX);
+    engine->trace = config->trace;
+    if (!ebb__mover_start(engine))
+        return EBB_ERR_LIMIT;
+    atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
+    atomic_store(&engine->counters->managing, 1);
+    if (engine->trace)
+        ebb__engine_mark(engine, EBB_MARK_TRACE_ON, 0);
+    *created = engine;
+    return EBB_OK;
+}
+
+void ebb__engine_destroy(struct ebb_engine *engine)
+{
+    ebb__mover_stop(engine);
+    ebb__space_fini(engine);
+    munmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
+    munmap(engine->history, HISTORY * sizeof *engine->history);
+    munmap(engine->extent_table, MOST_EXTENTS * sizeof *engine->extent_table);
+    munmap(engine, sizeof *engine);
+}
+
+/* A budget that has just been set is approached step by step, then it holds. */
+static void approach_budget(struct ebb_engine *engine)
+{
+    struct ebb_ledger *ledger = engine->ledger;
+    if (atomic_load_explicit(&ledger->in_force, memory_order_relaxed))
+        return;
+    uint64_t budget = atomic_load(&ledger->budget_bytes);
+    if (budget == UINT64_MAX)
+        return;
+    ebb__pages_trim(engine);
+    uint64_t held = atomic_load(&ledger->held_bytes);
+    if (held > budget) {
+        uint64_t over = held - budget;
+        while (engine->out_pending_bytes < over && !engine->store_failed) {
+            struct block *victim = ebb__victim_choose(engine);
+            if (!victim)
+                break;
+            ebb__move_queue_out(engine, victim, true);
+        }
+        return;
+    }
+    atomic_store(&ledger->peak_bytes, held);
+    atomic_store(&ledger->in_force, 1);
+}
+
+/* Pages for a new block, waiting for room as long as something is leaving. */
+static bool attach(struct ebb_engine *engine, struct block *block)
+{
+    if (ebb__pages_take(engine, block->address, block->page_bytes))
+        return true;
+    uint64_t began = ebb__engine_now();
+    bool got = false;
+    engine->waiting_for_room++;
+    while (!(got = ebb__pages_take(engine, block->address, block->page_bytes))) {
+        if (!ebb__mover_make_room(engine, block->page_bytes)) {
+            got = ebb__pages_force(engine, block->address, block->page_bytes);
+            break;
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
+    }
+    engine->waiting_for_room--;
+    atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - began);
+    return got;
+}
+
+static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
+{
+    block->size_bytes = bytes;
+    block->serial = ++engine->next_serial;
+    block->last_use = engine->event_number + 1;
+    block->fault_ns = 0;
+    block->pinned_until = 0;
+    block->script_block = EBB_SCRIPT_NONE;
+    block->open = block->urgent = block->cancelled = block->keep_copy = false;
+    block->has_copy = block->hashed = block->shared_copy = false;
+    block->out_queued = block->in_queued = block->inherited = false;
+    atomic_fetch_add(&engine->counters->allocations, 1);
+    uint64_t live = atomic_fetch_add(&engine->counters->live_bytes, bytes) + bytes;
+    ebb__ledger_raise(&engine->counters->peak_live_bytes, live);
+}
+
+void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
+{
+    uint64_t page_bytes = ((uint64_t)bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+    if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
+        return NULL;
+    pthread_mutex_lock(&engine->lock);
+    if (engine->trace)
+        ebb__clock_close_operation(engine);
+    approach_budget(engine);
+    struct block *block = engine->trace ? NULL : ebb__pages_spare(engine, page_bytes);
+    bool has_pages = block != NULL;
+    if (!block)
+        block = ebb__space_take(engine, page_bytes);
+    if (!block) {
+        pthread_mutex_unlock(&engine->lock);
+        return NULL;
+    }
+    block->page_bytes = page_bytes;
+    begin_life(engine, block, bytes);
+    block->state = has_pages ? BLOCK_RESIDENT : BLOCK_BARE;
+    block_event(engine, EBB_EVENT_ALLOC, block);
+    ebb__clock_step(engine, EBB_EVENT_ALLOC, block);
+    if (!has_pages && !engine->trace) {
+        if (!attach(engine, block)) {
+            atomic_fetch_sub(&engine->counters->live_bytes, bytes);
+            block_event(engine, EBB_EVENT_FREE, block);
+            ebb__move_discard(engine, block);
+            pthread_mutex_unlock(&engine->lock);
+            return NULL;
+        }
+        block->state = BLOCK_RESIDENT;
+    }
+    void *pointer = (void *)block->address;
+    pthread_mutex_unlock(&engine->lock);
+    if (zeroed)
+        memset(pointer, 0, bytes);
+    return pointer;
+}
+
+bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer)
+{
+    const struct ebb_device_range *arena = &engine->device.layout.arena;
+    return (uintptr_t)pointer - arena->base < arena->bytes;
+}
+
+/* The live block that starts at `pointer`; NULL: none. */
+static struct block *block_at(struct ebb_engine *engine, const void *pointer)
+{
+    struct block *block = ebb__space_find(engine, (uintptr_t)pointer);
+    if (!block || block->address != (uintptr_t)pointer || block->state < BLOCK_BARE ||
+        block->state > BLOCK_COMING)
+        return NULL;
+    return block;
+}
+
+bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct block *block = block_at(engine, pointer);
+    if (!block) {
+        pthread_mutex_unlock(&engine->lock);
+        return false;
+    }
+    if (engine->trace)
+        ebb__clock_close_operation(engine);
+    atomic_fetch_sub(&engine->counters->live_bytes, block->size_bytes);
+    block_event(engine, EBB_EVENT_FREE, block);
+    ebb__clock_step(engine, EBB_EVENT_FREE, block);
+    ebb__move_discard(engine, block);
+    approach_budget(engine);
+    pthread_mutex_unlock(&engine->lock);
+    return true;
+}
+
+size_t ebb__engine_usable_bytes(struct ebb_engine *engine, const void *pointer)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct block *block = block_at(engine, pointer);
+    size_t bytes = block ? (size_t)block->size_bytes : 0;
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
+}
+
+static void note_access(struct ebb_engine *engine, struct block *block, bool write, bool absent)
+{
+    bool demand = absent && !engine->trace;
+    if (demand)
+        atomic_fetch_add(&engine->counters->demand_faults, 1);
+    if (block->open && !demand)
+        return;
+    ebb__engine_event(engine,
+                      &(struct ebb_event){.block = block->serial,
+                                          .size_bytes = block->size_bytes,
+                                          .kind = EBB_EVENT_ACCESS,
+                                          .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
+                                          .flags = demand ? EBB_EVENT_DEMAND : 0});
+    ebb__move_touch(engine, block);
+}
+
+static void fault_in_block(struct ebb_engine *engine, struct block *block, uintptr_t address,
+                           bool write)
+{
+    switch (block->state) {
+    case BLOCK_PARKED:
+        if (block->out_queued)
+            ebb__move_unqueue_out(engine, block);
+        note_access(engine, block, write, true);
+        ebb__move_unpark(engine, block);
+        break;
+    case BLOCK_BARE:
+        note_access(engine, block, write, false);
+        if (ebb__pages_take(engine, block->address, block->page_bytes)) {
+            block->state = BLOCK_RESIDENT;
+        } else if (!block->urgent) {
+            block->fault_ns = ebb__engine_now();
+            ebb__move_queue_in(engine, block, 0, true);
+        }
+        break;
+    case BLOCK_LEAVING:
+    case BLOCK_AWAY:
+    case BLOCK_COMING:
+        if (block->fault_ns == 0) {
+            note_access(engine, block, write, true);
+            block->fault_ns = ebb__engine_now();
+        }
+        if (block->state == BLOCK_LEAVING) {
+            block->cancelled = true;
+            pthread_cond_broadcast(&engine->out_work);
+        } else if (block->state == BLOCK_AWAY) {
+            ebb__move_queue_in(engine, block, 0, true);
+        }
+        break;
+    default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
+        engine->device.ops->fill(engine->device.state, address);
+        break;
+    }
+}
+
+void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct block *block = ebb__space_find(engine, address);
+    if (block)
+        fault_in_block(engine, block, address, write);
+    else
+        engine->device.ops->fill(engine->device.state, address);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct ebb_script *script,
+                                       uint64_t bytes)
+{
+    struct performance performance = {0};
+    if (!ebb__script_valid(script, bytes))
+        return EBB_ERR_FORMAT;
+    if (!ebb__clock_prepare(&performance, script))
+        return EBB_ERR_MEMORY;
+    pthread_mutex_lock(&engine->lock);
+    /* The newest replaces the oldest once there are too many; what plays stops. */
+    engine->playing = NULL;
+    if (engine->script_count == MAX_SCRIPTS)
+        memmove(engine->scripts, engine->scripts + 1,
+                (MAX_SCRIPTS - 1) * sizeof engine->scripts[0]);
+    else
+        engine->script_count++;
+    engine->scripts[engine->script_count - 1] = performance;
+    pthread_mutex_unlock(&engine->lock);
+    return EBB_OK;
+}
+
+void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->trace != on) {
+        if (!on)
+            for (uint32_t i = 0; i < engine->open_count; i++)
+                engine->blocks[engine->open_blocks[i]].open = false;
+        engine->open_count = 0;
+        engine->trace = on;
+        for (uint32_t i = 1; i <= engine->block_count; i++) {
+            struct block *block = &engine->blocks[i];
+            if (on && block->state == BLOCK_RESIDENT && !block->out_queued)
+                ebb__move_park(engine, block);
+            else if (!on && block->state == BLOCK_PARKED && !block->out_queued)
+                ebb__move_unpark(engine, block);
+        }
+        ebb__engine_mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void ebb__engine_trim(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    approach_budget(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void ebb__engine_settle(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    while (engine->out_queue.first != NO_BLOCK || engine->out_current != NO_BLOCK ||
+           engine->in_current != NO_BLOCK || engine->transfers ||
+           (engine->in_queue.first != NO_BLOCK &&
+            engine->blocks[engine->in_queue.first].not_before_ns <= ebb__engine_now())) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 5000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}

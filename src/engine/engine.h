@@ -1,0 +1,90 @@
+/* The engine: keeps the managed blocks of one process within the budget.
+ *
+ *     ebb__engine_create(&config, &engine)
+ *     p = ebb__engine_alloc(engine, bytes, zeroed);   the program's thread
+ *     ebb__engine_free(engine, p);
+ *     ebb__engine_fault(engine, address, is_write);   the thread that reads faults
+ *
+ * A block is in one of these states; each transition is one function of moves.c:
+ *
+ *     bare -> resident <-> parked -> leaving -> away -> coming -> resident
+ *
+ * parked: its pages are in staging, an access is seen and brings it back at once. bare: it has no
+ * pages yet (while accesses are traced). All state is guarded by one lock; transfers happen
+ * outside of it. Until a script is in force, and whenever the program departs from it, the engine
+ * is reactive: it evicts what is needed latest as far as known, else what was used longest ago,
+ * and fetches on access. */
+#ifndef EBB_ENGINE_ENGINE_H
+#define EBB_ENGINE_ENGINE_H
+
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/ledger.h"
+#include "engine/script.h"
+#include "store/store.h"
+#include "trace/ring.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ebb_engine;
+
+struct ebb_engine_config {
+    struct ebb_device device;
+    struct ebb_ledger *ledger;
+    struct ebb_ring *ring; /* events and counters go here */
+    bool trace;            /* observe accesses from the start */
+    /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
+     * Called without the engine's lock. */
+    enum ebb_status (*open_store)(void *context, struct ebb_store *store, struct ebb_error *error);
+    /* Tells the person who runs the program something that must not go unsaid. */
+    void (*warn)(void *context, const char *message);
+    /* The only copy of a block could not be read: does not return, or the block stays absent. */
+    void (*lost)(void *context, const char *message);
+    void *context;
+    unsigned out_workers, in_workers; /* transfers in flight a lane; 0: two */
+};
+
+/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */
+EBB_NODISCARD enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
+                                                 struct ebb_engine **engine);
+/* For tests: stops the workers, drops everything. No block may be in use. */
+void ebb__engine_destroy(struct ebb_engine *engine);
+
+/* A block of `bytes` (> 0), page aligned; aligned to `alignment` (a power of two up to 2 MiB).
+ * NULL where address space or memory is out. zeroed: its bytes are zero. Thread-safe. */
+void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed);
+/* True where `pointer` lies in the arena. Thread-safe, no lock. */
+bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer);
+/* Free a block by its start; false where no block starts there. Thread-safe. */
+bool ebb__engine_free(struct ebb_engine *engine, void *pointer);
+/* Bytes that may be used at `pointer`; 0 where no block starts there. Thread-safe. */
+size_t ebb__engine_usable_bytes(struct ebb_engine *engine, const void *pointer);
+
+/* A thread of the program waits for the page at `address`. Never blocks on a transfer. */
+void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write);
+
+/* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
+ * soon as the live stream is found in it. EBB_ERR_FORMAT where it is not valid. */
+EBB_NODISCARD enum ebb_status ebb__engine_set_script(struct ebb_engine *engine,
+                                                     const struct ebb_script *script,
+                                                     uint64_t bytes);
+/* Start or stop observing accesses. */
+void ebb__engine_set_trace(struct ebb_engine *engine, bool on);
+/* The ledger's budget has changed: give back what is over it. */
+void ebb__engine_trim(struct ebb_engine *engine);
+
+/* Around fork(): before, in the parent, and in the child (where `device` must have been set up
+ * again already). The child starts reactive, with the parent's absent blocks readable from the
+ * store that both share. */
+void ebb__engine_before_fork(struct ebb_engine *engine);
+void ebb__engine_after_fork_parent(struct ebb_engine *engine);
+EBB_NODISCARD enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine,
+                                                           struct ebb_ledger *ledger,
+                                                           struct ebb_ring *ring);
+
+/* For tests and debugging: wait until no transfer is queued or in flight. */
+void ebb__engine_settle(struct ebb_engine *engine);
+
+#endif

@@ -1,0 +1,103 @@
+/* Fork: what a child may see of its parent's blocks.
+ *
+ * Before the fork every transfer ends and every parked block goes back to the arena, so that the
+ * child inherits by copy on write what is resident. What is away stays in the store, which both
+ * can read: those slots are never given out again, so that neither can overwrite the other's
+ * bytes. The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a
+ * store of its own, and counts only the pages that it takes itself. */
+#include "engine/internal.h"
+
+#include <string.h>
+
+void ebb__engine_before_fork(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->frozen = true;
+    pthread_cond_broadcast(&engine->out_work);
+    pthread_cond_broadcast(&engine->in_work);
+    while (engine->out_current != NO_BLOCK || engine->in_current != NO_BLOCK ||
+           engine->transfers || engine->store_opening)
+        pthread_cond_wait(&engine->changed, &engine->lock);
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        if (block->state == BLOCK_PARKED && !block->out_queued)
+            ebb__move_unpark(engine, block);
+        else if (block->state == BLOCK_PARKED) {
+            ebb__move_unqueue_out(engine, block);
+            ebb__move_unpark(engine, block);
+        }
+        if (block->has_copy)
+            block->shared_copy = true;
+        block->keep_copy = block->hashed = false;
+    }
+    for (uint32_t i = 0; i < engine->open_count; i++)
+        engine->blocks[engine->open_blocks[i]].open = false;
+    engine->open_count = 0;
+    /* The lock stays held across the fork. */
+}
+
+/* What was watched before the fork is watched again. */
+static void watch_again(struct ebb_engine *engine)
+{
+    for (uint32_t i = 1; engine->trace && i <= engine->block_count; i++)
+        if (engine->blocks[i].state == BLOCK_RESIDENT && !engine->blocks[i].out_queued)
+            ebb__move_park(engine, &engine->blocks[i]);
+}
+
+void ebb__engine_after_fork_parent(struct ebb_engine *engine)
+{
+    engine->forked = true;
+    engine->frozen = false;
+    watch_again(engine);
+    pthread_cond_broadcast(&engine->out_work);
+    pthread_cond_broadcast(&engine->in_work);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct ebb_ledger *ledger,
+                                             struct ebb_ring *ring)
+{
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->changed, NULL);
+    pthread_cond_init(&engine->out_work, NULL);
+    pthread_cond_init(&engine->in_work, NULL);
+    engine->ledger = ledger;
+    engine->ring = ring;
+    engine->counters = &ring->counters;
+    engine->forked = true;
+    engine->frozen = false;
+    engine->playing = NULL;
+    engine->script_count = 0;
+    /* The depot stayed with the parent, the arena came along. */
+    engine->depot_huge_bytes = engine->depot_small_bytes = 0;
+    engine->out_queue = engine->in_queue = (struct list){NO_BLOCK, NO_BLOCK};
+    engine->out_pending_bytes = 0;
+    engine->waiting_for_room = 0;
+    uint64_t live = 0;
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        block->out_queued = block->in_queued = block->urgent = false;
+        block->fault_ns = 0;
+        block->inherited = block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE;
+        if (block->state >= BLOCK_BARE && block->state <= BLOCK_COMING)
+            live += block->size_bytes;
+    }
+    while (engine->spare_ages.first != NO_BLOCK)
+        ebb__pages_drop_spare(engine);
+    atomic_store(&engine->counters->live_bytes, live);
+    atomic_store(&engine->counters->peak_live_bytes, live);
+    if (engine->store_open && engine->store_current + 1 < MAX_STORES) {
+        engine->store_current++;
+        engine->store_open = false;
+    } else if (engine->store_open) {
+        engine->store_failed = true;
+    }
+    ebb__extents_init(&engine->extents, engine->extent_table, engine->extents.capacity, UINT64_MAX);
+    if (engine->trace) {
+        engine->trace = false;
+        ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
+    }
+    atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
+    atomic_store(&engine->counters->managing, 1);
+    return ebb__mover_start(engine) ? EBB_OK : EBB_ERR_LIMIT;
+}

@@ -1,0 +1,244 @@
+/* What the files of the engine share: the state, and who does what to it.
+ *
+ * Every function here expects engine->lock to be held unless it says otherwise. */
+#ifndef EBB_ENGINE_INTERNAL_H
+#define EBB_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+#include "store/extents.h"
+
+#include <pthread.h>
+
+#define NO_BLOCK 0u /* index of no block; block 0 of the table is never used */
+
+/* Pieces in which a block is written and read: large enough for full bandwidth (measured: 1 MiB
+ * reaches 80 %, 4 MiB all of it), small enough that a cancel waits a few ms. */
+#define CHUNK_BYTES ((uint64_t)4 << 20)
+
+enum block_state {
+    BLOCK_UNUSED = 0, /* index on the list of unused indices */
+    BLOCK_EMPTY,      /* address space without pages, to be given out again */
+    BLOCK_SPARE,      /* freed, its pages still in the arena: the next of this size takes both */
+    BLOCK_BARE,
+    BLOCK_RESIDENT,
+    BLOCK_PARKED,
+    BLOCK_LEAVING,
+    BLOCK_AWAY,
+    BLOCK_COMING,
+    BLOCK_DYING, /* freed while a transfer was in flight */
+};
+
+struct link {
+    uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
+};
+
+struct block {
+    uintptr_t address;
+    uint64_t size_bytes; /* as asked for */
+    uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
+    uint64_t serial;
+    uint64_t last_use; /* event number of the last known use */
+    uint64_t store_offset;
+    uint64_t hash[2];    /* of the bytes in the store, where has_copy and hashed */
+    uint64_t not_before_ns; /* queued to come back: not before this time */
+    uint64_t fault_ns;      /* when a thread of the program began to wait for it; 0: none */
+    uint64_t pinned_until;  /* event number: could not be moved, do not try before */
+    uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
+    uint32_t chunks_in_flight;
+    uint32_t units; /* of 2 MiB of address space */
+    uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
+    struct link list;      /* empty list, or spare bucket */
+    struct link age;       /* spare blocks by age */
+    struct link queue;     /* out or in queue */
+    int transfer_error;
+    uint8_t state;
+    uint8_t store; /* where its copy is: index into stores */
+    bool open;       /* touched since the last event; on the open list */
+    bool out_queued; /* on the out queue (resident or parked) */
+    bool in_queued;  /* on the in queue (away or bare) */
+    bool urgent;     /* somebody waits for it */
+    bool cancelled;  /* leaving, but wanted again */
+    bool has_copy;   /* store_offset holds its bytes as of the last write out */
+    bool hashed;
+    bool keep_copy;  /* do not give the store's copy up when it comes back */
+    bool inherited;   /* its pages came with a fork: not in the ledger */
+    bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
+};
+
+struct list {
+    uint32_t first, last;
+};
+
+/* A script with what the engine knows about it. */
+struct performance {
+    const struct ebb_script *script;
+    uint32_t *live;       /* block index for each script block, NO_BLOCK: none alive */
+    /* Absences that begin to leave, begin to return, are due at each clock position: heads of
+     * chains (clock_count each) and what follows in the chain (absence_count each). */
+    uint32_t *out_first, *out_next;
+    uint32_t *in_first, *in_next;
+    uint32_t *due_first, *due_next;
+    uint32_t *in_clock;    /* of each absence; moved earlier when it came late */
+    uint64_t *in_delay_ns; /* likewise */
+};
+
+#define MAX_STORES 8
+#define MAX_SCRIPTS 4
+#define HISTORY 16384u /* remembered allocations: several iterations */
+#define SPARE_BUCKETS 1024u
+
+struct history {
+    uint64_t size_bytes;
+    uint64_t serial;
+    uint32_t block;
+};
+
+struct ebb_engine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* some block changed state, or pages came free */
+    pthread_cond_t out_work, in_work;
+
+    struct ebb_engine_config config;
+    struct ebb_device device;
+    struct ebb_ledger *ledger;
+    struct ebb_ring *ring;
+    struct ebb_counters *counters;
+
+    /* space.c */
+    struct block *blocks;
+    uint32_t block_count; /* indices ever used, from 1 */
+    uint32_t unused_first;
+    uint32_t *unit_block; /* arena unit -> block */
+    uint64_t units_used, units_total;
+    struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
+
+    /* pages.c */
+    uint64_t depot_huge_bytes, depot_small_bytes;
+    struct list spare_buckets[SPARE_BUCKETS];
+    struct list spare_ages; /* oldest first */
+    uint64_t spare_bytes;
+
+    /* moves.c, mover.c */
+    struct ebb_store stores[MAX_STORES]; /* the last one is ours, the others those of ancestors */
+    unsigned store_current;
+    struct ebb_extents extents;
+    struct ebb_extent *extent_table;
+    bool store_open, store_failed, store_opening;
+    struct list out_queue, in_queue;
+    uint32_t out_current, in_current; /* block being transferred with chunks left */
+    uint64_t out_pending_bytes; /* queued or leaving: pages that will come free */
+    uint32_t waiting_for_room;  /* program threads */
+    pthread_t workers[16];
+    unsigned worker_count;
+    bool stopping;
+    bool frozen; /* around fork: workers take nothing new */
+    unsigned transfers; /* chunks in flight */
+
+    /* clock.c */
+    uint64_t next_serial;
+    uint64_t event_number; /* ALLOC and FREE events so far */
+    bool trace;
+    uint32_t *open_blocks;
+    uint32_t open_count, open_capacity;
+    struct history *history; /* ring of HISTORY */
+    uint64_t allocations;
+    struct performance scripts[MAX_SCRIPTS];
+    uint32_t script_count;
+    struct performance *playing; /* NULL: reactive */
+    uint32_t position;           /* next clock event expected */
+    uint64_t position_ns;        /* when the last one was seen */
+    uint64_t laps;
+    bool forked; /* pages may be shared with a child */
+};
+
+/* engine.c */
+void *ebb__engine_memory(size_t bytes); /* zeroed, from the system; NULL: none */
+uint64_t ebb__engine_now(void); /* CLOCK_MONOTONIC, ns */
+void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
+void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
+static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)
+{
+    return &engine->blocks[index];
+}
+static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const struct block *block)
+{
+    return (uint32_t)(block - engine->blocks);
+}
+static inline uintptr_t ebb__staging(const struct ebb_engine *engine, const struct block *block)
+{
+    return block->address - engine->device.layout.arena.base + engine->device.layout.staging.base;
+}
+
+/* lists.c: intrusive lists over the block table; `member` is the offset of the struct link. */
+#define LINK_LIST offsetof(struct block, list)
+#define LINK_AGE offsetof(struct block, age)
+#define LINK_QUEUE offsetof(struct block, queue)
+void ebb__list_push_front(struct ebb_engine *engine, struct list *list, uint32_t index,
+                          size_t member);
+void ebb__list_push_back(struct ebb_engine *engine, struct list *list, uint32_t index,
+                         size_t member);
+void ebb__list_remove(struct ebb_engine *engine, struct list *list, uint32_t index, size_t member);
+
+/* space.c: address space and the block table */
+EBB_NODISCARD bool ebb__space_init(struct ebb_engine *engine);
+void ebb__space_fini(struct ebb_engine *engine);
+/* A block with address space for `page_bytes`, in state EMPTY and on no list; NULL: none left. */
+struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes);
+void ebb__space_give(struct ebb_engine *engine, struct block *block);
+/* The block whose address space holds `address`, in any state; NULL: none. */
+struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address);
+
+/* pages.c: pages without a block, and giving them to blocks */
+/* Pages for `bytes` at `target` (2 MiB aligned); false: none without evicting. */
+bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
+/* As ebb__pages_take(), over the budget if need be; false only where memory is out. */
+bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
+/* Pages at [source, + bytes) become spare. */
+void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes);
+/* A spare block of exactly this size, off its lists, pages in place; NULL: none. */
+struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes);
+void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block);
+/* The oldest spare block, whose pages came with a fork, is emptied. */
+void ebb__pages_drop_spare(struct ebb_engine *engine);
+/* Bytes that can be had without evicting. */
+uint64_t ebb__pages_available(const struct ebb_engine *engine);
+/* Give spare pages back to the system until the ledger is within the budget. */
+void ebb__pages_trim(struct ebb_engine *engine);
+
+/* moves.c: the transitions of a block */
+bool ebb__move_park(struct ebb_engine *engine, struct block *block);   /* RESIDENT -> PARKED */
+void ebb__move_unpark(struct ebb_engine *engine, struct block *block); /* -> RESIDENT, wakes */
+void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent);
+void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block);
+void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
+                        bool urgent);
+bool ebb__move_start_out(struct ebb_engine *engine, struct block *block); /* -> LEAVING */
+void ebb__move_finish_out(struct ebb_engine *engine, struct block *block);
+bool ebb__move_start_in(struct ebb_engine *engine, struct block *block); /* -> COMING */
+void ebb__move_finish_in(struct ebb_engine *engine, struct block *block);
+void ebb__move_discard(struct ebb_engine *engine, struct block *block); /* freed by the program */
+void ebb__move_touch(struct ebb_engine *engine, struct block *block);   /* used now */
+void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
+
+/* mover.c: the lanes */
+EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
+void ebb__mover_stop(struct ebb_engine *engine);
+/* Let victims leave until `bytes` more will be available; false: nothing can leave. */
+bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes);
+
+/* victim.c */
+struct block *ebb__victim_choose(struct ebb_engine *engine);
+
+/* clock.c */
+/* What was touched since the last event is watched again. */
+void ebb__clock_close_operation(struct ebb_engine *engine);
+/* An ALLOC or FREE has happened: match it, queue the actions that hang on it, wait for what is
+ * due. Releases the lock while it waits. */
+void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block);
+/* Make the tables of a script; false where memory is lacking. No lock needed. */
+EBB_NODISCARD bool ebb__clock_prepare(struct performance *performance,
+                                      const struct ebb_script *script);
+/* Clock positions until `block` is used next; UINT32_MAX: unknown. */
+uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block);
+
+#endif

@@ -1,0 +1,267 @@
+/* The lanes: workers that write what leaves and read what comes back.
+ *
+ * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has
+ * workers; so a lane is serial for the planner and busy for the disk. Whoever finishes the last
+ * piece of a block finishes the block. What somebody waits for goes first; what merely returns by
+ * plan takes pages only where there are some. */
+#include "engine/internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+
+#define DEFAULT_WORKERS 2
+#define WORKER_STACK_BYTES ((size_t)256 << 10)
+
+static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
+}
+
+/* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
+static bool have_store(struct ebb_engine *engine)
+{
+    while (engine->store_opening)
+        pthread_cond_wait(&engine->changed, &engine->lock);
+    if (engine->store_open || engine->store_failed)
+        return engine->store_open && !engine->store_failed;
+    if (!engine->config.open_store) {
+        engine->store_failed = true;
+        return false;
+    }
+    engine->store_opening = true;
+    pthread_mutex_unlock(&engine->lock);
+    struct ebb_error error;
+    struct ebb_store store;
+    enum ebb_status status = engine->config.open_store(engine->config.context, &store, &error);
+    pthread_mutex_lock(&engine->lock);
+    engine->store_opening = false;
+    if (status == EBB_OK) {
+        engine->stores[engine->store_current] = store;
+        engine->extents.limit_bytes = store.limit_bytes;
+        engine->store_open = true;
+    } else {
+        engine->store_failed = true;
+        atomic_store(&engine->counters->store_error, EIO);
+        if (engine->config.warn)
+            engine->config.warn(engine->config.context,
+                                "the store cannot be opened: the budget is NOT kept");
+    }
+    pthread_cond_broadcast(&engine->changed);
+    return engine->store_open;
+}
+
+static bool has_chunks_left(const struct block *block)
+{
+    return block->chunk_bytes < block->page_bytes && !block->cancelled && !block->transfer_error &&
+           block->state != BLOCK_DYING;
+}
+
+/* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
+static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool out)
+{
+    uint64_t at = block->chunk_bytes;
+    uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
+    block->chunk_bytes += bytes;
+    block->chunks_in_flight++;
+    engine->transfers++;
+    uintptr_t staging = ebb__staging(engine, block) + at;
+    uint64_t offset = block->store_offset + at;
+    const struct ebb_store store = engine->stores[block->store];
+    pthread_mutex_unlock(&engine->lock);
+    int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
+                  : store.ops->read(store.state, (void *)staging, bytes, offset);
+    pthread_mutex_lock(&engine->lock);
+    engine->transfers--;
+    block->chunks_in_flight--;
+    if (why && !block->transfer_error)
+        block->transfer_error = why;
+    return block->chunks_in_flight == 0 && !has_chunks_left(block);
+}
+
+static void *out_worker(void *argument)
+{
+    struct ebb_engine *engine = argument;
+    pthread_mutex_lock(&engine->lock);
+    while (!engine->stopping) {
+        uint32_t current = engine->out_current;
+        if (current == NO_BLOCK) {
+            if (engine->frozen || engine->out_queue.first == NO_BLOCK) {
+                pthread_cond_wait(&engine->out_work, &engine->lock);
+                continue;
+            }
+            if (!have_store(engine)) {
+                while (engine->out_queue.first != NO_BLOCK)
+                    ebb__move_unqueue_out(engine, &engine->blocks[engine->out_queue.first]);
+                continue;
+            }
+            if (engine->out_queue.first == NO_BLOCK)
+                continue; /* the lock was released meanwhile */
+            current = engine->out_queue.first;
+            if (!ebb__move_start_out(engine, &engine->blocks[current])) {
+                pthread_cond_broadcast(&engine->changed);
+                continue;
+            }
+            if (engine->out_current != NO_BLOCK) {
+                /* Another worker started a block while this one hashed: write ours alone. */
+                while (has_chunks_left(&engine->blocks[current]))
+                    if (transfer_chunk(engine, &engine->blocks[current], true))
+                        break;
+                ebb__move_finish_out(engine, &engine->blocks[current]);
+                continue;
+            }
+            engine->out_current = current;
+            pthread_cond_signal(&engine->out_work);
+        }
+        struct block *block = &engine->blocks[current];
+        if (!has_chunks_left(block)) {
+            /* Cancelled before its first or next piece. */
+            engine->out_current = NO_BLOCK;
+            if (block->chunks_in_flight == 0)
+                ebb__move_finish_out(engine, block);
+            continue;
+        }
+        bool last = transfer_chunk(engine, block, true);
+        if (engine->out_current == current && !has_chunks_left(block)) {
+            engine->out_current = NO_BLOCK;
+            pthread_cond_signal(&engine->out_work);
+        }
+        if (last)
+            ebb__move_finish_out(engine, block);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return NULL;
+}
+
+bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
+{
+    /* What is on its way out counts; what is still lacking must be evicted. */
+    uint64_t available = ebb__pages_available(engine);
+    uint64_t coming_free = engine->out_pending_bytes;
+    if (available >= bytes)
+        return true;
+    if (engine->store_failed)
+        return coming_free > 0;
+    while (available + coming_free < bytes) {
+        struct block *victim = ebb__victim_choose(engine);
+        if (!victim)
+            break;
+        atomic_fetch_add(&engine->counters->reactive_evictions, 1);
+        coming_free += victim->page_bytes;
+        ebb__move_queue_out(engine, victim, true);
+    }
+    return coming_free > 0;
+}
+
+/* The target of pages for a block that comes: staging before a read, the arena where it is new. */
+static bool take_pages(struct ebb_engine *engine, struct block *block)
+{
+    uintptr_t target = block->state == BLOCK_BARE ? block->address : ebb__staging(engine, block);
+    if (ebb__pages_take(engine, target, block->page_bytes))
+        return true;
+    if (!block->urgent || ebb__mover_make_room(engine, block->page_bytes))
+        return false;
+    return ebb__pages_force(engine, target, block->page_bytes);
+}
+
+/* The block that should come next and has its pages; NULL: none. *until: when to look again. */
+static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
+{
+    *until = 0;
+    uint32_t index = engine->in_queue.first;
+    if (index == NO_BLOCK)
+        return NULL;
+    struct block *block = &engine->blocks[index];
+    if (!block->urgent) {
+        uint64_t now = ebb__engine_now();
+        if (block->not_before_ns > now) {
+            *until = block->not_before_ns;
+            return NULL;
+        }
+    }
+    if (take_pages(engine, block))
+        return block;
+    *until = ebb__engine_now() + 2000000; /* pages come free without a signal too */
+    return NULL;
+}
+
+static void *in_worker(void *argument)
+{
+    struct ebb_engine *engine = argument;
+    pthread_mutex_lock(&engine->lock);
+    while (!engine->stopping) {
+        uint32_t current = engine->in_current;
+        if (current == NO_BLOCK) {
+            uint64_t until = 0;
+            struct block *next = engine->frozen ? NULL : next_in(engine, &until);
+            if (!next) {
+                if (until)
+                    wait_until(&engine->in_work, &engine->lock, until);
+                else
+                    pthread_cond_wait(&engine->in_work, &engine->lock);
+                continue;
+            }
+            if (!ebb__move_start_in(engine, next))
+                continue;
+            current = ebb__block_index(engine, next);
+            engine->in_current = current;
+            pthread_cond_signal(&engine->in_work);
+        }
+        struct block *block = &engine->blocks[current];
+        if (!has_chunks_left(block)) {
+            engine->in_current = NO_BLOCK;
+            if (block->chunks_in_flight == 0)
+                ebb__move_finish_in(engine, block);
+            continue;
+        }
+        bool last = transfer_chunk(engine, block, false);
+        if (engine->in_current == current && !has_chunks_left(block)) {
+            engine->in_current = NO_BLOCK;
+            pthread_cond_signal(&engine->in_work);
+        }
+        if (last)
+            ebb__move_finish_in(engine, block);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return NULL;
+}
+
+bool ebb__mover_start(struct ebb_engine *engine)
+{
+    unsigned out = engine->config.out_workers ? engine->config.out_workers : DEFAULT_WORKERS;
+    unsigned in = engine->config.in_workers ? engine->config.in_workers : DEFAULT_WORKERS;
+    if (out + in > sizeof engine->workers / sizeof engine->workers[0])
+        return false;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES > (size_t)PTHREAD_STACK_MIN
+                                               ? WORKER_STACK_BYTES
+                                               : (size_t)PTHREAD_STACK_MIN);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
+    engine->worker_count = 0;
+    bool good = true;
+    for (unsigned i = 0; i < out + in && good; i++) {
+        good = pthread_create(&engine->workers[i], &attributes, i < out ? out_worker : in_worker,
+                              engine) == 0;
+        engine->worker_count += good;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return good;
+}
+
+void ebb__mover_stop(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->stopping = true;
+    pthread_cond_broadcast(&engine->out_work);
+    pthread_cond_broadcast(&engine->in_work);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+    for (unsigned i = 0; i < engine->worker_count; i++)
+        pthread_join(engine->workers[i], NULL);
+    engine->worker_count = 0;
+}

@@ -1,0 +1,363 @@
+/* The transitions of a block. Each is one function; nothing else sets block->state of a live one.
+ *
+ * A block's bytes are at one place at any time: in the arena (resident), in staging (parked,
+ * leaving, coming), in the store (away). While it is leaving the staging pages are the truth and
+ * nobody can write them, so nothing is ever torn; an access cancels. */
+#include "engine/internal.h"
+
+#define XXH_INLINE_ALL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include <xxhash.h>
+#pragma GCC diagnostic pop
+
+#include <errno.h>
+#include <stdio.h>
+
+/* A block that could not be moved is left alone for so many events. */
+#define PINNED_EVENTS 64
+
+static enum ebb_device_result device_move(struct ebb_engine *engine, uintptr_t target,
+                                          uintptr_t source, uint64_t bytes, uint64_t *moved)
+{
+    return engine->device.ops->move(engine->device.state, target, source, bytes, moved);
+}
+
+bool ebb__move_park(struct ebb_engine *engine, struct block *block)
+{
+    uintptr_t staging = ebb__staging(engine, block);
+    uint64_t moved, rest;
+    enum ebb_device_result result =
+        device_move(engine, staging, block->address, block->page_bytes, &moved);
+    if (result == EBB_DEVICE_BUSY && engine->forked) {
+        /* Shared with a child: make the rest ours, then try once more. */
+        engine->device.ops->unshare(engine->device.state, block->address + moved,
+                                    block->page_bytes - moved);
+        result = device_move(engine, staging + moved, block->address + moved,
+                             block->page_bytes - moved, &rest);
+        moved += rest;
+    }
+    if (result != EBB_DEVICE_OK) {
+        device_move(engine, block->address, staging, moved, &rest);
+        block->pinned_until = engine->event_number + PINNED_EVENTS;
+        atomic_fetch_add(&engine->counters->busy_blocks, 1);
+        return false;
+    }
+    block->state = BLOCK_PARKED;
+    return true;
+}
+
+void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
+{
+    uint64_t moved;
+    if (device_move(engine, block->address, ebb__staging(engine, block), block->page_bytes,
+                    &moved) != EBB_DEVICE_OK &&
+        engine->config.lost) {
+        char message[128];
+        snprintf(message, sizeof message, "block %llu could not be put back at %#llx",
+                 (unsigned long long)block->serial, (unsigned long long)block->address + moved);
+        engine->config.lost(engine->config.context, message);
+    }
+    block->state = BLOCK_RESIDENT;
+    block->urgent = false;
+    if (block->fault_ns) {
+        atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - block->fault_ns);
+        block->fault_ns = 0;
+    }
+    pthread_cond_broadcast(&engine->changed);
+}
+
+void ebb__move_touch(struct ebb_engine *engine, struct block *block)
+{
+    block->last_use = engine->event_number;
+    if (!engine->trace || block->open || engine->open_count == engine->open_capacity)
+        return;
+    block->open = true;
+    engine->open_blocks[engine->open_count++] = ebb__block_index(engine, block);
+}
+
+void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block)
+{
+    /* What a forked relative may still read is never given out again. */
+    if (block->has_copy && !block->shared_copy) {
+        ebb__extents_give(&engine->extents, block->store_offset, block->page_bytes);
+        atomic_store(&engine->counters->store_bytes, engine->extents.used_bytes);
+    }
+    block->has_copy = false;
+    block->hashed = false;
+    block->shared_copy = false;
+}
+
+void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent)
+{
+    uint32_t index = ebb__block_index(engine, block);
+    block->out_queued = true;
+    engine->out_pending_bytes += block->page_bytes;
+    if (urgent)
+        ebb__list_push_front(engine, &engine->out_queue, index, LINK_QUEUE);
+    else
+        ebb__list_push_back(engine, &engine->out_queue, index, LINK_QUEUE);
+    pthread_cond_signal(&engine->out_work);
+}
+
+void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block)
+{
+    block->out_queued = false;
+    engine->out_pending_bytes -= block->page_bytes;
+    ebb__list_remove(engine, &engine->out_queue, ebb__block_index(engine, block), LINK_QUEUE);
+    pthread_cond_broadcast(&engine->changed);
+}
+
+void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
+                        bool urgent)
+{
+    uint32_t index = ebb__block_index(engine, block);
+    if (block->in_queued) {
+        if (!urgent || block->urgent)
+            return;
+        ebb__list_remove(engine, &engine->in_queue, index, LINK_QUEUE);
+    }
+    block->in_queued = true;
+    block->not_before_ns = not_before_ns;
+    block->urgent = urgent;
+    if (urgent)
+        ebb__list_push_front(engine, &engine->in_queue, index, LINK_QUEUE);
+    else
+        ebb__list_push_back(engine, &engine->in_queue, index, LINK_QUEUE);
+    pthread_cond_broadcast(&engine->in_work);
+}
+
+/* The pages of a block, at `where`, are not its own any more. Pages that came with a fork were never
+ * entered in the ledger: they just go. */
+static void give_pages(struct ebb_engine *engine, struct block *block, uintptr_t where)
+{
+    if (block->inherited)
+        engine->device.ops->release(engine->device.state, where, block->page_bytes);
+    else
+        ebb__pages_give(engine, where, block->page_bytes);
+    block->inherited = false;
+}
+
+static void hash_staging(const struct ebb_engine *engine, const struct block *block,
+                         uint64_t hash[2])
+{
+    XXH128_hash_t value = XXH3_128bits((const void *)ebb__staging(engine, block),
+                                       (size_t)block->page_bytes);
+    hash[0] = value.low64;
+    hash[1] = value.high64;
+}
+
+/* PARKED -> AWAY without a write: the store holds exactly these bytes. */
+static void leave_clean(struct ebb_engine *engine, struct block *block)
+{
+    engine->out_pending_bytes -= block->page_bytes;
+    give_pages(engine, block, ebb__staging(engine, block));
+    block->state = BLOCK_AWAY;
+    atomic_fetch_add(&engine->counters->dropped_bytes, block->page_bytes);
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+}
+
+bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
+{
+    ebb__list_remove(engine, &engine->out_queue, ebb__block_index(engine, block), LINK_QUEUE);
+    block->out_queued = false;
+    if (block->state == BLOCK_RESIDENT && !ebb__move_park(engine, block)) {
+        engine->out_pending_bytes -= block->page_bytes;
+        return false;
+    }
+    block->state = BLOCK_LEAVING; /* from here an access cancels */
+    block->cancelled = false;
+    block->transfer_error = 0;
+    block->chunk_bytes = 0;
+    block->chunks_in_flight = 0;
+    if (block->has_copy && block->hashed) {
+        uint64_t hash[2];
+        engine->transfers++;
+        block->chunks_in_flight = 1;
+        pthread_mutex_unlock(&engine->lock);
+        hash_staging(engine, block, hash);
+        pthread_mutex_lock(&engine->lock);
+        block->chunks_in_flight = 0;
+        engine->transfers--;
+        if (block->state == BLOCK_DYING || block->cancelled) {
+            ebb__move_finish_out(engine, block);
+            return false;
+        }
+        if (hash[0] == block->hash[0] && hash[1] == block->hash[1]) {
+            leave_clean(engine, block);
+            return false;
+        }
+    }
+    ebb__move_drop_copy(engine, block);
+    if (!ebb__extents_take(&engine->extents, block->page_bytes, &block->store_offset)) {
+        block->transfer_error = ENOSPC;
+        ebb__move_finish_out(engine, block);
+        return false;
+    }
+    block->has_copy = true;
+    block->store = (uint8_t)engine->store_current;
+    atomic_store(&engine->counters->store_bytes, engine->extents.used_bytes);
+    ebb__ledger_raise(&engine->counters->store_peak_bytes, engine->extents.peak_bytes);
+    return true;
+}
+
+static void store_failed(struct ebb_engine *engine, int why)
+{
+    if (engine->store_failed)
+        return;
+    engine->store_failed = true;
+    atomic_store(&engine->counters->store_error, (uint32_t)why);
+    while (engine->out_queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(engine, &engine->blocks[engine->out_queue.first]);
+    if (engine->config.warn)
+        engine->config.warn(engine->config.context,
+                            why == ENOSPC
+                                ? "the store is full: blocks stay in memory from here, the budget "
+                                  "is NOT kept; free space or give --store another directory"
+                                : "the store cannot be written: blocks stay in memory from here, "
+                                  "the budget is NOT kept; give --store another directory");
+}
+
+static void bury(struct ebb_engine *engine, struct block *block)
+{
+    give_pages(engine, block, ebb__staging(engine, block));
+    ebb__move_drop_copy(engine, block);
+    ebb__space_give(engine, block);
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+}
+
+void ebb__move_finish_out(struct ebb_engine *engine, struct block *block)
+{
+    engine->out_pending_bytes -= block->page_bytes;
+    if (block->state == BLOCK_DYING) {
+        bury(engine, block);
+        return;
+    }
+    if (block->transfer_error || block->cancelled) {
+        if (block->transfer_error)
+            store_failed(engine, block->transfer_error);
+        ebb__move_drop_copy(engine, block);
+        ebb__move_unpark(engine, block);
+        return;
+    }
+    atomic_fetch_add(&engine->counters->moved_out_bytes, block->page_bytes);
+    give_pages(engine, block, ebb__staging(engine, block));
+    block->state = BLOCK_AWAY;
+    block->keep_copy = false;
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+}
+
+bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
+{
+    ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
+    block->in_queued = false;
+    if (block->state == BLOCK_BARE) {
+        block->state = BLOCK_RESIDENT;
+        block->urgent = false;
+        if (block->fault_ns)
+            atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - block->fault_ns);
+        block->fault_ns = 0;
+        pthread_cond_broadcast(&engine->changed);
+        return false;
+    }
+    block->state = BLOCK_COMING;
+    block->cancelled = false;
+    block->transfer_error = 0;
+    block->chunk_bytes = 0;
+    block->chunks_in_flight = 0;
+    return true;
+}
+
+void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
+{
+    if (block->state == BLOCK_DYING) {
+        bury(engine, block);
+        return;
+    }
+    if (block->transfer_error) {
+        char message[160];
+        snprintf(message, sizeof message,
+                 "block %llu (%llu bytes) cannot be read back from the store: error %d; its only "
+                 "copy is lost",
+                 (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
+                 block->transfer_error);
+        atomic_store(&engine->counters->store_error, (uint32_t)block->transfer_error);
+        /* The pages go, the block stays away: no byte of it is ever shown. */
+        give_pages(engine, block, ebb__staging(engine, block));
+        block->state = BLOCK_AWAY;
+        if (engine->config.lost)
+            engine->config.lost(engine->config.context, message);
+        return;
+    }
+    atomic_fetch_add(&engine->counters->moved_in_bytes, block->page_bytes);
+    if (block->keep_copy && !block->shared_copy) {
+        /* Now, while nobody can write it, and before the program sees it. */
+        engine->transfers++;
+        pthread_mutex_unlock(&engine->lock);
+        uint64_t hash[2];
+        hash_staging(engine, block, hash);
+        pthread_mutex_lock(&engine->lock);
+        engine->transfers--;
+        block->hash[0] = hash[0];
+        block->hash[1] = hash[1];
+        block->hashed = true;
+        if (block->state == BLOCK_DYING) {
+            bury(engine, block);
+            return;
+        }
+    } else {
+        ebb__move_drop_copy(engine, block);
+    }
+    ebb__move_unpark(engine, block);
+}
+
+void ebb__move_discard(struct ebb_engine *engine, struct block *block)
+{
+    if (block->open) {
+        for (uint32_t i = 0; i < engine->open_count; i++) {
+            if (engine->open_blocks[i] == ebb__block_index(engine, block)) {
+                engine->open_blocks[i] = engine->open_blocks[--engine->open_count];
+                break;
+            }
+        }
+        block->open = false;
+    }
+    if (block->out_queued)
+        ebb__move_unqueue_out(engine, block);
+    if (block->in_queued) {
+        ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
+        block->in_queued = false;
+    }
+    switch (block->state) {
+    case BLOCK_RESIDENT:
+        ebb__move_drop_copy(engine, block);
+        if (block->inherited) {
+            give_pages(engine, block, block->address);
+            ebb__space_give(engine, block);
+        } else {
+            ebb__pages_keep_spare(engine, block);
+        }
+        break;
+    case BLOCK_PARKED:
+        bury(engine, block);
+        break;
+    case BLOCK_LEAVING:
+    case BLOCK_COMING:
+        block->state = BLOCK_DYING; /* the transfer ends, then it is buried */
+        block->cancelled = true;
+        pthread_cond_broadcast(&engine->out_work);
+        pthread_cond_broadcast(&engine->in_work);
+        break;
+    default: /* AWAY, BARE */
+        ebb__move_drop_copy(engine, block);
+        ebb__space_give(engine, block);
+        break;
+    }
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+}

@@ -1,0 +1,257 @@
+/* Pages: the physical memory that the engine holds, and who has it.
+ *
+ * The number of pages is what the budget limits; they are entered in the ledger before they are
+ * made. A page belongs to a block, to a *spare* block (freed, pages in place: the next block of
+ * that size takes address and pages without a system call), or to the depot: two stacks, one of
+ * huge pages, one of small ones. Stacks, because what is pushed and popped at one end is always
+ * one contiguous run: one move call a block, whatever came before. A block takes huge pages for
+ * its whole 2 MiB units and small ones for the rest. */
+#include "engine/internal.h"
+
+static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
+
+static void held_add(struct ebb_engine *engine, uint64_t bytes)
+{
+    atomic_fetch_add(&engine->counters->held_bytes, bytes);
+}
+
+static void held_release(struct ebb_engine *engine, uint64_t bytes)
+{
+    atomic_fetch_sub(&engine->counters->held_bytes, bytes);
+    ebb__ledger_release(engine->ledger, bytes);
+}
+
+static uintptr_t huge_top(const struct ebb_engine *engine)
+{
+    return engine->device.layout.depot_huge.base + engine->depot_huge_bytes;
+}
+
+static uintptr_t small_top(const struct ebb_engine *engine)
+{
+    return engine->device.layout.depot_small.base + engine->depot_small_bytes;
+}
+
+static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, uintptr_t source,
+                                   uint64_t bytes)
+{
+    uint64_t moved;
+    enum ebb_device_result result =
+        engine->device.ops->move(engine->device.state, target, source, bytes, &moved);
+    if (result == EBB_DEVICE_BUSY && engine->forked) {
+        engine->device.ops->unshare(engine->device.state, source + moved, bytes - moved);
+        uint64_t rest;
+        result = engine->device.ops->move(engine->device.state, target + moved, source + moved,
+                                          bytes - moved, &rest);
+        moved += rest;
+    }
+    if (result != EBB_DEVICE_OK) {
+        /* Whatever is at the target (a freed block that the program touched) has no value. */
+        engine->device.ops->release(engine->device.state, target + moved, bytes - moved);
+        /* Nothing of value is in spare pages: what cannot be moved goes back to the system and is
+         * made anew where it is wanted. */
+        engine->device.ops->release(engine->device.state, source + moved, bytes - moved);
+        if (engine->device.ops->fresh(engine->device.state, target + moved, bytes - moved) !=
+            EBB_DEVICE_OK)
+            return EBB_DEVICE_FAILED;
+    }
+    return EBB_DEVICE_OK;
+}
+
+void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes)
+{
+    uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
+    if (huge_bytes && move(engine, huge_top(engine), source, huge_bytes) == EBB_DEVICE_OK)
+        engine->depot_huge_bytes += huge_bytes;
+    if (small_bytes &&
+        move(engine, small_top(engine), source + huge_bytes, small_bytes) == EBB_DEVICE_OK)
+        engine->depot_small_bytes += small_bytes;
+}
+
+static uint32_t bucket_of(uint64_t page_bytes)
+{
+    return (uint32_t)((page_bytes / EBB_PAGE_BYTES * 0x9E3779B97F4A7C15ull) >> 54);
+}
+
+static void spare_remove(struct ebb_engine *engine, struct block *block)
+{
+    uint32_t index = ebb__block_index(engine, block);
+    ebb__list_remove(engine, &engine->spare_buckets[bucket_of(block->page_bytes)], index,
+                     LINK_LIST);
+    ebb__list_remove(engine, &engine->spare_ages, index, LINK_AGE);
+    engine->spare_bytes -= block->page_bytes;
+}
+
+struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes)
+{
+    uint32_t index = engine->spare_buckets[bucket_of(page_bytes)].first;
+    while (index != NO_BLOCK && engine->blocks[index].page_bytes != page_bytes)
+        index = engine->blocks[index].list.next;
+    if (index == NO_BLOCK)
+        return NULL;
+    spare_remove(engine, &engine->blocks[index]);
+    return &engine->blocks[index];
+}
+
+void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block)
+{
+    uint32_t index = ebb__block_index(engine, block);
+    block->state = BLOCK_SPARE;
+    ebb__list_push_front(engine, &engine->spare_buckets[bucket_of(block->page_bytes)], index,
+                         LINK_LIST);
+    ebb__list_push_back(engine, &engine->spare_ages, index, LINK_AGE);
+    engine->spare_bytes += block->page_bytes;
+}
+
+/* The pages of the oldest spare block go to the depot; false: there is none. */
+static bool strip_one(struct ebb_engine *engine)
+{
+    uint32_t index = engine->spare_ages.first;
+    if (index == NO_BLOCK)
+        return false;
+    struct block *block = &engine->blocks[index];
+    spare_remove(engine, block);
+    ebb__pages_give(engine, block->address, block->page_bytes);
+    ebb__space_give(engine, block);
+    return true;
+}
+
+void ebb__pages_drop_spare(struct ebb_engine *engine)
+{
+    struct block *block = &engine->blocks[engine->spare_ages.first];
+    spare_remove(engine, block);
+    engine->device.ops->release(engine->device.state, block->address, block->page_bytes);
+    block->inherited = false;
+    ebb__space_give(engine, block);
+}
+
+static bool make(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
+{
+    if (!ebb__ledger_reserve(engine->ledger, bytes)) {
+        if (!force)
+            return false;
+        ebb__ledger_force(engine->ledger, bytes);
+    }
+    held_add(engine, bytes);
+    if (engine->device.ops->fresh(engine->device.state, target, bytes) == EBB_DEVICE_OK)
+        return true;
+    held_release(engine, bytes);
+    return false;
+}
+
+static void release_small(struct ebb_engine *engine, uint64_t bytes)
+{
+    engine->depot_small_bytes -= bytes;
+    engine->device.ops->release(engine->device.state, small_top(engine), bytes);
+    held_release(engine, bytes);
+}
+
+static void release_huge(struct ebb_engine *engine, uint64_t bytes)
+{
+    engine->depot_huge_bytes -= bytes;
+    engine->device.ops->release(engine->device.state, huge_top(engine), bytes);
+    held_release(engine, bytes);
+}
+
+static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
+                        bool force)
+{
+    while (engine->depot_huge_bytes < wanted) {
+        uint64_t lacking = wanted - engine->depot_huge_bytes;
+        if (strip_one(engine))
+            continue;
+        if (make(engine, huge_top(engine), lacking, false)) {
+            engine->depot_huge_bytes += lacking;
+        } else if (engine->depot_small_bytes >= small_wanted + lacking) {
+            /* Small pages cannot be made huge: exchange them with the system. */
+            release_small(engine, lacking);
+        } else if (force && make(engine, huge_top(engine), lacking, true)) {
+            engine->depot_huge_bytes += lacking;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t huge_wanted,
+                         bool force)
+{
+    while (engine->depot_small_bytes < wanted) {
+        uint64_t lacking = wanted - engine->depot_small_bytes;
+        if (engine->depot_huge_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+            uintptr_t source = huge_top(engine) - EBB_HUGE_BYTES;
+            if (move(engine, small_top(engine), source, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+                return false;
+            engine->depot_huge_bytes -= EBB_HUGE_BYTES;
+            engine->depot_small_bytes += EBB_HUGE_BYTES;
+        } else if (strip_one(engine)) {
+            continue;
+        } else if (make(engine, small_top(engine), lacking, force)) {
+            engine->depot_small_bytes += lacking;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
+{
+    uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
+    /* Each may draw on what the other has gathered, so look twice. */
+    if (!gather_huge(engine, huge_bytes, small_bytes, force) ||
+        !gather_small(engine, small_bytes, huge_bytes, force) ||
+        !gather_huge(engine, huge_bytes, small_bytes, force))
+        return false;
+    if (huge_bytes) {
+        if (move(engine, target, huge_top(engine) - huge_bytes, huge_bytes) != EBB_DEVICE_OK)
+            return false;
+        engine->depot_huge_bytes -= huge_bytes;
+    }
+    if (small_bytes) {
+        if (move(engine, target + huge_bytes, small_top(engine) - small_bytes, small_bytes) !=
+            EBB_DEVICE_OK)
+            return false;
+        engine->depot_small_bytes -= small_bytes;
+    }
+    return true;
+}
+
+uint64_t ebb__pages_available(const struct ebb_engine *engine)
+{
+    uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
+    uint64_t held = atomic_load(&engine->ledger->held_bytes);
+    uint64_t unmade = budget > held ? budget - held : 0;
+    uint64_t spare = engine->depot_huge_bytes + engine->depot_small_bytes + engine->spare_bytes;
+    return unmade > UINT64_MAX - spare ? UINT64_MAX : unmade + spare;
+}
+
+bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+{
+    return ebb__pages_available(engine) >= bytes && take(engine, target, bytes, false);
+}
+
+bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+{
+    return take(engine, target, bytes, true);
+}
+
+void ebb__pages_trim(struct ebb_engine *engine)
+{
+    for (;;) {
+        uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
+        uint64_t held = atomic_load(&engine->ledger->held_bytes);
+        if (held <= budget)
+            return;
+        uint64_t over = (held - budget + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+        if (engine->depot_small_bytes) {
+            release_small(engine,
+                          over < engine->depot_small_bytes ? over : engine->depot_small_bytes);
+        } else if (engine->depot_huge_bytes) {
+            over = (over + huge_mask) & ~huge_mask;
+            release_huge(engine, over < engine->depot_huge_bytes ? over : engine->depot_huge_bytes);
+        } else if (!strip_one(engine)) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/* What a program and its parent say to each other, over one SOCK_SEQPACKET socket a process.
+ *
+ * `ebb run` puts EBB_RUN into the environment:
+ *     EBB_RUN=1:<fd>:<inode>:<name>:<threshold>:<flags>:<directory>
+ * <fd> is an inherited socket (checked against <inode>, since programs close and reuse
+ * descriptors), <name> the abstract address that serves where the descriptor is gone. A process
+ * says hello on either with two descriptors: its end of a socket pair and its ring. Everything
+ * after that goes over the socket pair. */
+#ifndef EBB_ENGINE_PROTOCOL_H
+#define EBB_ENGINE_PROTOCOL_H
+
+#include <stdint.h>
+
+#define EBB_PROTOCOL_VERSION 1
+#define EBB_PROTOCOL_ENV "EBB_RUN"
+#define EBB_PROTOCOL_FLAG_QUIET 1u  /* no warnings of the shim's own on stderr */
+#define EBB_PROTOCOL_FLAG_RECORD 2u /* record only: never move anything out */
+
+enum ebb_message_kind {
+    EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: socket, ring */
+    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses */
+    EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes */
+    EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: 1 on, 0 off */
+    EBB_MESSAGE_TRIM = 5,    /* parent -> process; the ledger's budget has changed */
+    EBB_MESSAGE_WARN = 6,    /* process -> parent; text: for the person who runs the program */
+};
+
+struct ebb_message {
+    uint32_t version; /* EBB_PROTOCOL_VERSION */
+    uint32_t kind;
+    uint64_t value;
+    uint64_t limit_bytes; /* WELCOME: of the store */
+    uint32_t process_id;
+    uint32_t parent_process_id; /* HELLO */
+    char text[200];
+};
+
+#endif

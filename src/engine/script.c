@@ -1,0 +1,58 @@
+#include "engine/script.h"
+
+#include "trace/event.h"
+
+static bool array_fits(uint64_t bytes, uint64_t offset, uint64_t count, uint64_t item_bytes)
+{
+    return offset % 8 == 0 && offset <= bytes && count <= (bytes - offset) / item_bytes;
+}
+
+static bool clock_ok(const struct ebb_script *script, uint32_t clock, bool may_lack)
+{
+    return clock < script->clock_count || (may_lack && clock == EBB_SCRIPT_NONE);
+}
+
+bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
+{
+    if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
+        return false;
+    if (script->clock_count == 0 || script->alloc_count == 0 ||
+        script->persistent_count > script->block_count)
+        return false;
+    uint64_t all = script->bytes;
+    if (!array_fits(all, script->events_offset, script->clock_count,
+                    sizeof(struct ebb_script_event)) ||
+        !array_fits(all, script->blocks_offset, script->block_count,
+                    sizeof(struct ebb_script_block)) ||
+        !array_fits(all, script->uses_offset, script->use_count, sizeof(uint32_t)) ||
+        !array_fits(all, script->absences_offset, script->absence_count,
+                    sizeof(struct ebb_script_absence)) ||
+        !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
+        return false;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    for (uint32_t i = 0; i < script->clock_count; i++)
+        if (events[i].block >= script->block_count ||
+            (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
+            return false;
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    for (uint32_t i = 0; i < script->block_count; i++)
+        if (blocks[i].first_use > script->use_count ||
+            blocks[i].use_count > script->use_count - blocks[i].first_use)
+            return false;
+    const uint32_t *uses = ebb__script_uses(script);
+    for (uint32_t i = 0; i < script->use_count; i++)
+        if (uses[i] >= script->clock_count)
+            return false;
+    const uint32_t *allocs = ebb__script_allocs(script);
+    for (uint32_t i = 0; i < script->alloc_count; i++)
+        if (allocs[i] >= script->clock_count || events[allocs[i]].kind != EBB_EVENT_ALLOC)
+            return false;
+    const struct ebb_script_absence *absences = ebb__script_absences(script);
+    for (uint32_t i = 0; i < script->absence_count; i++)
+        if (absences[i].block >= script->block_count ||
+            !clock_ok(script, absences[i].out_clock, false) ||
+            !clock_ok(script, absences[i].in_clock, true) ||
+            !clock_ok(script, absences[i].due_clock, true))
+            return false;
+    return true;
+}

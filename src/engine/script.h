@@ -1,0 +1,86 @@
+/* The script: a plan as the engine reads it, one blob in shared memory, from parent to process.
+ *
+ * The engine's clock is the sequence of managed ALLOC and FREE events of one iteration (the
+ * *template*). Actions hang on clock positions: position p means "when clock event p has just
+ * been seen". All arrays follow the header at the given byte offsets; every index is checked by
+ * ebb__script_valid() before use. */
+#ifndef EBB_ENGINE_SCRIPT_H
+#define EBB_ENGINE_SCRIPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EBB_SCRIPT_MAGIC 0x3174706972635345ull
+#define EBB_SCRIPT_NONE UINT32_MAX
+
+struct ebb_script_event {
+    uint64_t size_bytes;
+    uint64_t time_ns; /* from the iteration's start */
+    uint32_t block;   /* index into blocks */
+    uint32_t kind;    /* EBB_EVENT_ALLOC or EBB_EVENT_FREE */
+};
+
+struct ebb_script_block {
+    uint64_t serial; /* of a persistent block; 0: allocated in the iteration */
+    uint64_t size_bytes;
+    uint32_t first_use; /* into uses */
+    uint32_t use_count;
+};
+
+/* One absence. out_clock: leaving may start; in_clock + in_delay_ns: coming back should start;
+ * due_clock: the program must not pass this position before the block is back. */
+struct ebb_script_absence {
+    uint32_t block;
+    uint32_t out_clock;
+    uint32_t in_clock;  /* EBB_SCRIPT_NONE: never comes back (freed while away) */
+    uint32_t due_clock; /* likewise */
+    uint64_t in_delay_ns;
+    uint32_t keep_copy;
+    uint32_t reserved;
+};
+
+struct ebb_script {
+    uint64_t magic;
+    uint64_t bytes; /* of the whole blob */
+    uint64_t iteration_ns;
+    uint32_t clock_count;
+    uint32_t block_count;
+    uint32_t use_count;
+    uint32_t absence_count;
+    uint32_t persistent_count; /* the first so many blocks, in order of serial */
+    uint32_t alloc_count;      /* ALLOC events among the clock events */
+    uint64_t events_offset;   /* struct ebb_script_event[clock_count] */
+    uint64_t blocks_offset;   /* struct ebb_script_block[block_count] */
+    uint64_t uses_offset;     /* uint32_t[use_count]: clock positions after which a block is used,
+                                 ascending within a block */
+    uint64_t absences_offset; /* struct ebb_script_absence[absence_count] */
+    uint64_t allocs_offset;   /* uint32_t[alloc_count]: positions of the ALLOC events, by size, then
+                                 by position */
+};
+
+static inline const struct ebb_script_event *ebb__script_events(const struct ebb_script *script)
+{
+    return (const struct ebb_script_event *)((const char *)script + script->events_offset);
+}
+static inline const struct ebb_script_block *ebb__script_blocks(const struct ebb_script *script)
+{
+    return (const struct ebb_script_block *)((const char *)script + script->blocks_offset);
+}
+static inline const uint32_t *ebb__script_uses(const struct ebb_script *script)
+{
+    return (const uint32_t *)((const char *)script + script->uses_offset);
+}
+static inline const struct ebb_script_absence *ebb__script_absences(const struct ebb_script *script)
+{
+    return (const struct ebb_script_absence *)((const char *)script + script->absences_offset);
+}
+static inline const uint32_t *ebb__script_allocs(const struct ebb_script *script)
+{
+    return (const uint32_t *)((const char *)script + script->allocs_offset);
+}
+
+/* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
+bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
+
+#endif

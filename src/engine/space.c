@@ -1,0 +1,85 @@
+/* Address space: each block has its own run of 2 MiB units of the arena, kept for life.
+ *
+ * Address space costs nothing, pages do: so a block is rounded up to whole units of the former and
+ * to 4 KiB of the latter. A run that is given back is given out again to the next block of as many
+ * units; a larger one serves where the arena is exhausted. */
+#include "engine/internal.h"
+
+#include <sys/mman.h>
+
+#define MOST_BLOCKS ((uint32_t)1 << 21)
+
+static uint32_t bucket_of(uint32_t units)
+{
+    return units < SPARE_BUCKETS ? units : SPARE_BUCKETS - 1;
+}
+
+bool ebb__space_init(struct ebb_engine *engine)
+{
+    engine->units_total = engine->device.layout.arena.bytes / EBB_HUGE_BYTES;
+    engine->blocks = ebb__engine_memory(MOST_BLOCKS * sizeof *engine->blocks);
+    engine->unit_block = ebb__engine_memory(engine->units_total * sizeof *engine->unit_block);
+    engine->empty_by_units = ebb__engine_memory(SPARE_BUCKETS * sizeof *engine->empty_by_units);
+    return engine->blocks && engine->unit_block && engine->empty_by_units;
+}
+
+void ebb__space_fini(struct ebb_engine *engine)
+{
+    munmap(engine->blocks, MOST_BLOCKS * sizeof *engine->blocks);
+    munmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
+    munmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
+}
+
+/* An empty block of at least `units` from bucket `bucket` or a larger one. */
+static struct block *reuse(struct ebb_engine *engine, uint32_t units, bool larger)
+{
+    uint32_t last = larger ? SPARE_BUCKETS - 1 : bucket_of(units);
+    for (uint32_t bucket = bucket_of(units); bucket <= last; bucket++) {
+        struct list *list = &engine->empty_by_units[bucket];
+        for (uint32_t i = list->first; i != NO_BLOCK; i = engine->blocks[i].list.next) {
+            struct block *block = &engine->blocks[i];
+            if (larger ? block->units < units : block->units != units)
+                continue;
+            ebb__list_remove(engine, list, i, LINK_LIST);
+            return block;
+        }
+    }
+    return NULL;
+}
+
+struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
+{
+    uint64_t wanted = (page_bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
+    if (wanted > engine->units_total)
+        return NULL;
+    uint32_t units = (uint32_t)wanted;
+    struct block *block = reuse(engine, units, false);
+    if (block)
+        return block;
+    if (units > engine->units_total - engine->units_used || engine->block_count + 1 >= MOST_BLOCKS)
+        return reuse(engine, units, true);
+    uint32_t index = ++engine->block_count;
+    block = &engine->blocks[index];
+    block->address = engine->device.layout.arena.base + engine->units_used * EBB_HUGE_BYTES;
+    block->units = units;
+    block->state = BLOCK_EMPTY;
+    for (uint32_t unit = 0; unit < units; unit++)
+        engine->unit_block[engine->units_used + unit] = index;
+    engine->units_used += units;
+    return block;
+}
+
+void ebb__space_give(struct ebb_engine *engine, struct block *block)
+{
+    block->state = BLOCK_EMPTY;
+    ebb__list_push_front(engine, &engine->empty_by_units[bucket_of(block->units)],
+                         ebb__block_index(engine, block), LINK_LIST);
+}
+
+struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address)
+{
+    uint64_t unit = (address - engine->device.layout.arena.base) / EBB_HUGE_BYTES;
+    if (address < engine->device.layout.arena.base || unit >= engine->units_used)
+        return NULL;
+    return &engine->blocks[engine->unit_block[unit]];
+}
