@@ -17,6 +17,8 @@ PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)
 
+TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
+
 .PHONY: all deps build demo test format format-check tidy asan tsan install clean
 
 all: build
@@ -66,7 +68,7 @@ format-check:
 tidy: deps
 	@command -v clang-tidy >/dev/null || { echo "tidy: install clang-tidy"; exit 1; }
 	@cmake --preset dev >/dev/null
-	@clang-tidy --quiet -p build/dev $(filter-out tests/programs/% shim/%.h,$(filter %.c,$(SOURCES)))
+	@printf '%s\n' $(TIDY_SOURCES) | xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/dev
 
 install: build
 	@cmake --install build/release --prefix $(PREFIX)

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -256,7 +257,6 @@ static void resolve(void)
     resolving = false;
 }
 
-void *malloc(size_t bytes);
 void *malloc(size_t bytes)
 {
     if (!next_malloc) {
@@ -269,7 +269,6 @@ void *malloc(size_t bytes)
     return block;
 }
 
-void *calloc(size_t count, size_t each);
 void *calloc(size_t count, size_t each)
 {
     if (!next_malloc) {
@@ -282,7 +281,6 @@ void *calloc(size_t count, size_t each)
     return block;
 }
 
-void free(void *block);
 void free(void *block)
 {
     if (!block || is_early(block))
@@ -293,7 +291,6 @@ void free(void *block)
     next_free(block);
 }
 
-void *realloc(void *block, size_t bytes);
 void *realloc(void *block, size_t bytes)
 {
     if (!block)
@@ -317,7 +314,6 @@ void *realloc(void *block, size_t bytes)
     return moved;
 }
 
-void *reallocarray(void *block, size_t count, size_t each);
 void *reallocarray(void *block, size_t count, size_t each)
 {
     size_t bytes;
@@ -328,7 +324,6 @@ void *reallocarray(void *block, size_t count, size_t each)
     return realloc(block, bytes);
 }
 
-int posix_memalign(void **block, size_t alignment, size_t bytes);
 int posix_memalign(void **block, size_t alignment, size_t bytes)
 {
     if (!next_malloc)
@@ -339,7 +334,6 @@ int posix_memalign(void **block, size_t alignment, size_t bytes)
     return error;
 }
 
-void *aligned_alloc(size_t alignment, size_t bytes);
 void *aligned_alloc(size_t alignment, size_t bytes)
 {
     if (!next_malloc)
@@ -349,7 +343,6 @@ void *aligned_alloc(size_t alignment, size_t bytes)
     return block;
 }
 
-void *memalign(size_t alignment, size_t bytes);
 void *memalign(size_t alignment, size_t bytes)
 {
     if (!next_malloc)
@@ -359,13 +352,11 @@ void *memalign(size_t alignment, size_t bytes)
     return block;
 }
 
-void *valloc(size_t bytes);
 void *valloc(size_t bytes)
 {
     return memalign((size_t)sysconf(_SC_PAGESIZE), bytes);
 }
 
-void *pvalloc(size_t bytes);
 void *pvalloc(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -453,7 +444,6 @@ __attribute__((destructor)) static void end(void)
 }
 
 /* Python's os._exit() and some runtimes leave without running destructors. */
-__attribute__((noreturn)) void _exit(int status);
 __attribute__((noreturn)) void _exit(int status)
 {
     write_report();
@@ -461,7 +451,6 @@ __attribute__((noreturn)) void _exit(int status)
         syscall(SYS_exit_group, status);
 }
 
-__attribute__((noreturn)) void _Exit(int status);
 __attribute__((noreturn)) void _Exit(int status)
 {
     _exit(status);
