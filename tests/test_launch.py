@@ -422,6 +422,111 @@ class Summary(Launch):
         os.unlink(path)
 
 
+class Budgets(Launch):
+    """What a budget means; each run also prints the right checksum."""
+
+    def run_cycle(self, *options, code=0, args=()):
+        program = [CYCLE, *CYCLE_ARGS, *args]
+        plain = self.run_command(program)
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(*program, options=[*options, "--summary-json", path])
+        self.assertEqual(code, result.returncode, result.stderr)
+        if code == 0:
+            self.assertEqual(plain.stdout, result.stdout)
+        summary = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                summary = json.load(file)
+            os.unlink(path)
+        return summary, result.stderr
+
+    def test_in_bytes_from_the_first_allocation(self):
+        for mib in (96, 34, 24):
+            summary, _ = self.run_cycle("--budget", f"{mib}M")
+            self.assertEqual(mib * MIB, summary["budget_bytes"])
+            self.assertLessEqual(summary["peak_resident_bytes"], mib * MIB)
+            self.assertFalse(summary["budget_exceeded"])
+            if mib == 96:
+                self.assertEqual(0, summary["moved_out_bytes"])
+            else:
+                self.assertGreater(summary["moved_out_bytes"], 0)
+
+    def test_in_per_cent_of_what_it_takes(self):
+        summary, _ = self.run_cycle("--budget", "60%", args=["--iterations", "24"])
+        self.assertGreater(summary["budget_from_iteration"], 0)
+        self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
+        self.assertGreaterEqual(summary["learning_peak_bytes"], 42 * MIB)
+        self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
+                               delta=0.02 * summary["unmanaged_peak_bytes"])
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
+    def test_none_given(self):
+        summary, _ = self.run_cycle()
+        self.assertGreater(summary["budget_bytes"], 100 * MIB)
+        self.assertEqual(0, summary["moved_out_bytes"])
+
+    def test_a_plan_comes_into_force(self):
+        summary, _ = self.run_cycle("--budget", "30M", args=["--iterations", "30"])
+        self.assertGreater(summary["planned_iterations"], 10)
+        self.assertGreater(summary["planned_from_iteration"], 0)
+        self.assertGreater(summary["period_events"], 24)
+        self.assertTrue(26 <= summary["iterations"] <= 31, summary["iterations"])
+
+    def test_impossible(self):
+        """One operation needs more: it runs on, and says so."""
+        summary, _ = self.run_cycle("--budget", "2M")
+        self.assertTrue(summary["budget_exceeded"])
+        _, errors = self.run_cycle("--budget", "2M", "--strict", code=125)
+        self.assertRegex(errors, rb"[0-9.]+ MiB")
+
+    def test_store_full(self):
+        summary, _ = self.run_cycle("--budget", "26M", "--store-limit", "4M")
+        self.assertTrue(summary["budget_exceeded"])
+        self.assertLessEqual(summary["store_peak_bytes"], 4 * MIB)
+
+    def test_verify(self):
+        self.run_cycle("--budget", "26M", "--verify")
+
+    def test_no_env(self):
+        self.run_cycle("--budget", "26M", "--no-env")
+
+    def test_policies(self):
+        for policy in ("ebb", "fifo", "none"):
+            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy)
+            self.assertEqual(policy, summary["policy"])
+
+    def test_record_beside(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        self.run_cycle("--budget", "26M", "--record", path)
+        self.assertGreater(os.path.getsize(path), 1000)
+        info = self.run_command([EBB, "info", path, "--json"])
+        self.assertEqual(0, info.returncode, info.stderr)
+        self.assertEqual("ebb.info/1", json.loads(info.stdout)["schema"])
+        os.unlink(path)
+
+
+class Record(Launch):
+    def test_changes_nothing(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        plain = self.run_command([CYCLE, *CYCLE_ARGS])
+        result = self.run_command([EBB, "record", "-o", path, "--", CYCLE, *CYCLE_ARGS])
+        self.assertEqual((0, plain.stdout, b""), (result.returncode, result.stdout, result.stderr))
+        info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)
+        self.assertGreaterEqual(info["iterations"], 7)
+        self.assertAlmostEqual(43 * MIB, info["peak_bytes"], delta=2 * MIB)
+        os.unlink(path)
+
+    def test_exit_codes(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        for code, program in ((42, "exit 42"), (-signal.SIGTERM, "kill -TERM $$")):
+            result = self.run_command([EBB, "record", "-o", path, "--", "sh", "-c", program])
+            self.assertEqual(code, result.returncode)
+        self.assertEqual(127, self.run_command(
+            [EBB, "record", "-o", path, "--", "/no/such/program"]).returncode)
+        if os.path.exists(path):
+            os.unlink(path)
+
+
 # --- signals ---------------------------------------------------------------------------------
 
 COUNT_SIGNALS = """
@@ -676,6 +781,16 @@ class Torture(Launch):
         result = self.run_ebb(CYCLE, *arguments, options=["--budget", str(budget)])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
         self.assert_quiet(result)
+
+
+    def test_a_wrong_byte_shows(self):
+        """The program that all of the above relies on is not blind."""
+        arguments = [*CYCLE_ARGS, "--corrupt", "5"]
+        for command in ([CYCLE, *arguments], [*self.options("--budget", "26M"), "--", CYCLE,
+                                              *arguments]):
+            result = self.run_command(command)
+            self.assertEqual(1, result.returncode)
+            self.assertIn(b"wrong activation", result.stderr)
 
 
 def add_torture():

@@ -37,10 +37,11 @@ static const char usage[] =
     "  --foreign           free blocks that the interposed malloc never saw (glibc only)\n"
     "  --odd N             each N-th iteration is different: forward only, other sizes (0: none)\n"
     "  --static            allocate all activations once, before the first iteration\n"
+    "  --corrupt N         change one byte behind the program's back in iteration N: exit code 1\n"
     "  --time              seconds of each iteration on stderr\n";
 
 struct options {
-    unsigned iterations, layers, threads, work_ms, odd;
+    unsigned iterations, layers, threads, work_ms, odd, corrupt;
     size_t block_bytes, persistent_bytes;
     bool fork, grow, io, foreign, once, time;
 };
@@ -49,6 +50,7 @@ static struct options options = {
     .iterations = 8,
     .layers = 24,
     .threads = 1,
+    .corrupt = UINT32_MAX,
     .block_bytes = (size_t)8 << 20,
     .persistent_bytes = (size_t)32 << 20,
 };
@@ -460,6 +462,10 @@ static void *train(void *argument)
             fork_and_check(model, options.layers);
         if (options.foreign)
             free_foreign();
+        if (iteration == options.corrupt) {
+            struct activation *victim = &model->activations[options.layers / 2];
+            ((unsigned char *)victim->block)[victim->bytes - 1] ^= 1;
+        }
         backward(model, iteration, odd, fd);
         pass_parcel(model, iteration);
         if (options.time)
@@ -523,6 +529,8 @@ static void parse(int argc, char **argv)
             options.work_ms = (unsigned)parse_size(value);
         else if (strcmp(name, "--odd") == 0)
             options.odd = (unsigned)parse_size(value);
+        else if (strcmp(name, "--corrupt") == 0)
+            options.corrupt = (unsigned)parse_size(value);
         else if (strcmp(name, "--block") == 0)
             options.block_bytes = parse_size(value);
         else if (strcmp(name, "--persistent") == 0)
