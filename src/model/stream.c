@@ -1,0 +1,451 @@
+/* Symbols are hashed by content, so that an iteration is recognised in O(1) wherever it stands.
+ * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
+#include "stream.h"
+
+#include <string.h>
+
+enum ebb_status ebb__stream_init(struct ebb_stream *stream)
+{
+    memset(stream, 0, sizeof *stream);
+    for (size_t kind = 0; kind < EBB_SYMBOL_MARK; kind++)
+        if (ebb__detector_create(&stream->symbols[kind].detector) != EBB_OK) {
+            ebb__stream_fini(stream);
+            return EBB_ERR_MEMORY;
+        }
+    return EBB_OK;
+}
+
+void ebb__stream_fini(struct ebb_stream *stream)
+{
+    ebb_vec_free(&stream->events);
+    for (size_t kind = 0; kind < EBB_SYMBOL_KIND_COUNT; kind++) {
+        ebb__rolling_fini(&stream->symbols[kind].rolling);
+        ebb_vec_free(&stream->symbols[kind].events);
+        ebb_vec_free(&stream->symbols[kind].live);
+        ebb__detector_destroy(stream->symbols[kind].detector);
+    }
+    ebb_vec_free(&stream->allocs);
+    ebb__map_fini(&stream->serials);
+    ebb_vec_free(&stream->traced);
+    ebb_vec_free(&stream->planned);
+    ebb_vec_free(&stream->lost);
+    memset(stream, 0, sizeof *stream);
+}
+
+static size_t event_of_symbol(const struct ebb_stream *stream, enum ebb_symbol_kind kind, size_t symbol)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[kind];
+    return symbol < symbols->events.count ? symbols->events.items[symbol] : stream->events.count;
+}
+
+size_t ebb__stream_coverage(const struct ebb_stream *stream, const struct ebb_repetition *repetition)
+{
+    return event_of_symbol(stream, repetition->kind, repetition->last_symbol) -
+           event_of_symbol(stream, repetition->kind, repetition->first_symbol);
+}
+
+/* Keep the repetition among the best if it covers enough. */
+static void retire(struct ebb_stream *stream, struct ebb_repetition *repetition)
+{
+    if (repetition->period_symbols == 0)
+        return;
+    size_t slot = stream->best_count;
+    if (slot == EBB_STREAM_BEST) {
+        slot = 0;
+        for (size_t i = 1; i < EBB_STREAM_BEST; i++)
+            if (ebb__stream_coverage(stream, &stream->best[i]) <
+                ebb__stream_coverage(stream, &stream->best[slot]))
+                slot = i;
+        if (ebb__stream_coverage(stream, &stream->best[slot]) >=
+            ebb__stream_coverage(stream, repetition)) {
+            repetition->period_symbols = 0;
+            return;
+        }
+    } else {
+        stream->best_count++;
+    }
+    stream->best[slot] = *repetition;
+    repetition->period_symbols = 0;
+}
+
+/* Follow what the detector says after a symbol. */
+static void follow_detector(struct ebb_stream *stream, enum ebb_symbol_kind kind)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[kind];
+    struct ebb_repetition *current = &stream->current[kind];
+    struct ebb_detection detection = ebb__detector_current(symbols->detector);
+    if (!detection.found) {
+        retire(stream, current);
+        return;
+    }
+    size_t reach = ebb__detector_run(symbols->detector) + detection.period_symbols;
+    if (current->period_symbols && current->found_at_symbol != detection.found_at_symbol)
+        retire(stream, current);
+    *current = (struct ebb_repetition){
+        .kind = kind,
+        .first_symbol = symbols->events.count - reach,
+        .last_symbol = symbols->events.count,
+        .period_symbols = detection.period_symbols,
+        .found_at_symbol = detection.found_at_symbol,
+    };
+}
+
+/* live_before, live_after: live bytes around the symbol. */
+static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_kind kind,
+                                   uint64_t symbol, uint64_t live_before, uint64_t live_after)
+{
+    struct ebb_symbols *symbols = &stream->symbols[kind];
+    if (!ebb__rolling_push(&symbols->rolling, symbol) ||
+        !ebb_vec_push(&symbols->events, stream->events.count - 1) ||
+        !ebb_vec_push(&symbols->live, live_before))
+        return EBB_ERR_MEMORY;
+    if (symbols->detector) {
+        enum ebb_status status = ebb__detector_push(symbols->detector, symbol, live_after);
+        if (status)
+            return status;
+        follow_detector(stream, kind);
+        return EBB_OK;
+    }
+    size_t count = symbols->events.count;
+    if (count >= 3) /* marks: what the program says needs no evidence */
+        stream->current[kind] = (struct ebb_repetition){
+            .kind = kind, .last_symbol = count, .period_symbols = 1, .found_at_symbol = 2};
+    return EBB_OK;
+}
+
+#define begin_stretch(stretches, event)                                                            \
+    (((stretches)->count == 0 || (stretches)->items[(stretches)->count - 1].last != SIZE_MAX)      \
+         ? ebb_vec_push(stretches, ((struct ebb_stretch){event, SIZE_MAX}))                        \
+         : true)
+
+#define end_stretch(stretches, event)                                                              \
+    do {                                                                                           \
+        if ((stretches)->count && (stretches)->items[(stretches)->count - 1].last == SIZE_MAX)     \
+            (stretches)->items[(stretches)->count - 1].last = (event);                             \
+    } while (0)
+
+static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_event *event)
+{
+    size_t index = stream->events.count - 1;
+    bool ok = true;
+    switch (event->mark) {
+    case EBB_MARK_ITERATION:
+        return push_symbol(stream, EBB_SYMBOL_MARK, 0, stream->live_bytes, stream->live_bytes);
+    case EBB_MARK_TRACE_ON:
+        if (!stream->has_trace_marks) /* accesses before the first mark: not traced throughout */
+            stream->traced.count = 0;
+        stream->has_trace_marks = true;
+        ok = begin_stretch(&stream->traced, index);
+        break;
+    case EBB_MARK_TRACE_OFF:
+        if (!stream->has_trace_marks && stream->traced.count == 0)
+            ok = begin_stretch(&stream->traced, 0); /* traced from the start, unmarked */
+        stream->has_trace_marks = true;
+        end_stretch(&stream->traced, index);
+        break;
+    case EBB_MARK_PLAN_ON:
+        ok = begin_stretch(&stream->planned, index);
+        break;
+    case EBB_MARK_PLAN_OFF:
+        end_stretch(&stream->planned, index);
+        break;
+    case EBB_MARK_LOST:
+        ok = ebb_vec_push(&stream->lost, index);
+        break;
+    default:
+        break;
+    }
+    return ok ? EBB_OK : EBB_ERR_MEMORY;
+}
+
+enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_event *event)
+{
+    size_t index = stream->events.count;
+    if (!ebb_vec_push(&stream->events, *event))
+        return EBB_ERR_MEMORY;
+    uint64_t before = stream->live_bytes, alloc;
+    switch (event->kind) {
+    case EBB_EVENT_ALLOC:
+        if (!ebb__map_put(&stream->serials, event->block, stream->allocs.count) ||
+            !ebb_vec_push(&stream->allocs, ((struct ebb_stream_alloc){index, SIZE_MAX})))
+            return EBB_ERR_MEMORY;
+        stream->live_bytes += event->size_bytes;
+        if (stream->live_bytes > stream->peak_bytes)
+            stream->peak_bytes = stream->live_bytes;
+        return push_symbol(stream, EBB_SYMBOL_ALLOC, event->size_bytes, before, stream->live_bytes);
+    case EBB_EVENT_FREE:
+        if (ebb__map_get(&stream->serials, event->block, &alloc) &&
+            stream->allocs.items[alloc].free_event == SIZE_MAX) {
+            stream->allocs.items[alloc].free_event = index;
+            stream->live_bytes -= stream->events.items[stream->allocs.items[alloc].event].size_bytes;
+        }
+        return EBB_OK;
+    case EBB_EVENT_ACCESS:
+        if (event->flags & EBB_EVENT_DEMAND)
+            return EBB_OK;
+        if (!stream->has_trace_marks && stream->traced.count == 0 && !begin_stretch(&stream->traced, 0))
+            return EBB_ERR_MEMORY;
+        return push_symbol(stream, EBB_SYMBOL_ACCESS, event->block << 2 | event->access, before, before);
+    case EBB_EVENT_MARK:
+        return push_mark(stream, event);
+    default:
+        return EBB_OK;
+    }
+}
+
+/* The first symbol of the repetition, walked back as far as the period holds. */
+static size_t leftmost(const struct ebb_stream *stream, const struct ebb_repetition *repetition)
+{
+    const struct ebb_rolling *rolling = &stream->symbols[repetition->kind].rolling;
+    size_t first = repetition->first_symbol, period = repetition->period_symbols;
+    while (first > 0 && ebb__rolling_range(rolling, first - 1, first) ==
+                            ebb__rolling_range(rolling, first - 1 + period, first + period))
+        first--;
+    return first;
+}
+
+struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
+                                         const struct ebb_repetition *repetition,
+                                         size_t whole_iterations)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[repetition->kind];
+    size_t period = repetition->period_symbols;
+    struct ebb_template made = {repetition->kind, period, 0};
+    if (repetition->kind == EBB_SYMBOL_MARK)
+        return made;
+    size_t first = leftmost(stream, repetition), length = repetition->last_symbol - first;
+    /* A place further on than `free_places` costs one whole iteration. */
+    size_t free_places = length % period, choice = 0;
+    uint64_t least = UINT64_MAX, least_free = UINT64_MAX;
+    size_t choice_free = 0;
+    for (size_t place = 0; place < period; place++) {
+        /* In the newest period: the first one may lack what lives for ever. */
+        uint64_t live = symbols->live.items[first + place + (length - 1 - place) / period * period];
+        if (place + whole_iterations * period <= length && live < least) {
+            least = live;
+            choice = place;
+        }
+        if (place <= free_places && live < least_free) {
+            least_free = live;
+            choice_free = place;
+        }
+    }
+    if (least == UINT64_MAX || least_free <= least || least_free - least <= stream->peak_bytes / 100)
+        choice = choice_free;
+    made.hash = ebb__rolling_range(&symbols->rolling, first + choice, first + choice + period);
+    return made;
+}
+
+bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_template *template,
+                             size_t *symbol, struct ebb_window *window)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[template->kind];
+    size_t count = symbols->events.count, period = template->period_symbols;
+    for (size_t at = *symbol; at + period <= count; at++) {
+        if (at + period == count && !stream->closed)
+            break; /* where it ends only the next symbol says */
+        if (template->kind != EBB_SYMBOL_MARK &&
+            ebb__rolling_range(&symbols->rolling, at, at + period) != template->hash) {
+            *symbol = at + 1;
+            continue;
+        }
+        *window = (struct ebb_window){at, symbols->events.items[at],
+                                      event_of_symbol(stream, template->kind, at + period)};
+        if (template->kind == EBB_SYMBOL_MARK && at + period == count) {
+            /* Behind the last mark: whole if it allocates as often as the one before. */
+            size_t own = stream->allocs.count - ebb__stream_allocs_before(stream, window->first);
+            size_t before = at ? ebb__stream_allocs_before(stream, window->first) -
+                                     ebb__stream_allocs_before(stream, symbols->events.items[at - 1])
+                               : 0;
+            if (at == 0 || own != before || window->last == window->first + 1)
+                break;
+        }
+        *symbol = at + period;
+        return true;
+    }
+    return false;
+}
+
+bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    for (size_t i = stream->lost.count; i-- > 0 && stream->lost.items[i] >= window->first;)
+        if (stream->lost.items[i] < window->last)
+            return true;
+    return false;
+}
+
+bool ebb__stream_is_traced(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    for (size_t i = stream->traced.count; i-- > 0;) {
+        const struct ebb_stretch *stretch = &stream->traced.items[i];
+        if (stretch->first <= window->first)
+            return stretch->last >= window->last && !ebb__stream_has_lost(stream, window);
+    }
+    return false;
+}
+
+bool ebb__stream_is_planned(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    for (size_t i = stream->planned.count; i-- > 0;) {
+        const struct ebb_stretch *stretch = &stream->planned.items[i];
+        if (stretch->first <= window->first)
+            return stretch->last >= window->last;
+    }
+    return false;
+}
+
+static bool touches(const struct ebb_stretch *stretches, size_t count, const struct ebb_window *window)
+{
+    for (size_t i = count; i-- > 0 && stretches[i].last > window->first;)
+        if (stretches[i].first < window->last)
+            return true;
+    return false;
+}
+
+bool ebb__stream_touches_plan(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    return touches(stream->planned.items, stream->planned.count, window);
+}
+
+uint64_t ebb__stream_window_ns(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    const struct ebb_event *events = stream->events.items;
+    size_t end = window->last < stream->events.count ? window->last : stream->events.count - 1;
+    return events[end].time_ns - events[window->first].time_ns;
+}
+
+size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
+{
+    size_t low = 0, high = stream->allocs.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (stream->allocs.items[middle].event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from; arbitrary */
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static uint64_t median(uint64_t *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[(count - 1) / 2];
+}
+
+/* The newest iterations whose times can be trusted and whose allocations are those of `own`. */
+static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
+                             const struct ebb_window *own, bool planned, struct ebb_window *out)
+{
+    const struct ebb_rolling *sizes = &stream->symbols[EBB_SYMBOL_ALLOC].rolling;
+    size_t own_first = ebb__stream_allocs_before(stream, own->first);
+    size_t own_last = ebb__stream_allocs_before(stream, own->last);
+    size_t symbol = 0, found = 0;
+    struct ebb_window window;
+    while (ebb__stream_next_window(stream, template, &symbol, &window)) {
+        if (touches(stream->traced.items, stream->traced.count, &window) ||
+            ebb__stream_has_lost(stream, &window) ||
+            ebb__stream_touches_plan(stream, &window) != planned ||
+            window.last >= stream->events.count) /* its end is not known */
+            continue;
+        size_t first = ebb__stream_allocs_before(stream, window.first);
+        size_t last = ebb__stream_allocs_before(stream, window.last);
+        if (last - first != own_last - own_first ||
+            (last > first && ebb__rolling_range(sizes, first, last) !=
+                                 ebb__rolling_range(sizes, own_first, own_last)))
+            continue;
+        if (found == TIMING_LIMIT)
+            memmove(out, out + 1, (--found) * sizeof *out);
+        out[found++] = window;
+    }
+    return found;
+}
+
+/* When the model's clock event `event` happened in the iteration `window`, from its start. */
+static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *model,
+                       const struct ebb_model_event *event, size_t own_first, size_t period,
+                       const struct ebb_window *window, uint64_t *time_ns)
+{
+    const struct ebb_model_block *block = &model->blocks[event->block];
+    uint64_t rank;
+    if (!ebb__map_get(&stream->serials, block->serial, &rank) || rank < own_first)
+        return false;
+    size_t instance = (size_t)rank - own_first + ebb__stream_allocs_before(stream, window->first);
+    size_t at;
+    if (event->kind == EBB_EVENT_FREE) {
+        size_t back = (block->alloc_tick + block->span_ticks) / model->tick_count * period;
+        if (back > instance)
+            return false;
+        at = stream->allocs.items[instance - back].free_event;
+    } else {
+        at = stream->allocs.items[instance].event;
+    }
+    if (at < window->first || at >= window->last)
+        return false;
+    *time_ns = stream->events.items[at].time_ns - stream->events.items[window->first].time_ns;
+    return true;
+}
+
+/* Give the model the median times of the untraced iterations, if there are any. */
+static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_template *template,
+                              const struct ebb_window *own, struct ebb_model *model)
+{
+    struct ebb_window windows[TIMING_LIMIT];
+    uint64_t samples[TIMING_LIMIT];
+    size_t count = timing_windows(stream, template, own, false, windows);
+    if (count == 0)
+        count = timing_windows(stream, template, own, true, windows);
+    if (count == 0)
+        return EBB_OK;
+    uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
+    if (!clock_ns)
+        return EBB_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        samples[i] = ebb__stream_window_ns(stream, &windows[i]);
+    uint64_t duration = median(samples, count), own_duration = ebb__model_iteration_ns(model);
+    size_t own_first = ebb__stream_allocs_before(stream, own->first);
+    size_t period = ebb__stream_allocs_before(stream, own->last) - own_first;
+    size_t clock = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        if (!event->clock)
+            continue;
+        size_t known = 0;
+        for (size_t i = 0; i < count; i++)
+            known += clock_time(stream, model, event, own_first, period, &windows[i], &samples[known]);
+        double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
+        uint64_t time_ns = known ? median(samples, known) : (uint64_t)(share * (double)duration);
+        clock_ns[clock++] = time_ns < duration ? time_ns : duration;
+    }
+    clock_ns[clock] = duration;
+    ebb__model_retime(model, clock_ns);
+    free(clock_ns);
+    return EBB_OK;
+}
+
+enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
+                                  const struct ebb_template *template,
+                                  const struct ebb_window *window, struct ebb_model *model,
+                                  struct ebb_error *error)
+{
+    struct ebb_event_span trace = {stream->events.items, stream->events.count};
+    struct ebb_model made;
+    enum ebb_status status =
+        ebb__model_build(trace, window->first, window->last - window->first, &made, error);
+    if (status)
+        return status;
+    if (retime(stream, template, window, &made) != EBB_OK) {
+        ebb__model_fini(&made);
+        return ebb__fail(error, EBB_ERR_MEMORY, "iteration", "no memory for its times");
+    }
+    *model = made;
+    return EBB_OK;
+}

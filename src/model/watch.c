@@ -1,0 +1,309 @@
+/* A stream, the repetition taken for the program's iteration, and the iterations seen of it.
+ *
+ * A repetition becomes the program's when it has covered a few symbols and nothing else was known,
+ * or when it covers more than two iterations of the one before: what repeats within an iteration
+ * cannot last that long. Iterations recorded before the new one began are kept. */
+#include "watch.h"
+
+#include "stream.h"
+
+#include <string.h>
+
+enum {
+    EVENT_LIMIT = 1 << 22,  /* then the older half goes; 128 MiB of events */
+    SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
+};
+
+struct ebb_watch {
+    struct ebb_stream stream;
+    uint64_t event_base; /* serial number of the stream's event 0; wraps below 0 */
+    struct ebb_template template;
+    bool found;
+    size_t pattern_count;
+    size_t window_events;       /* of an iteration of the template, the longest seen */
+    size_t period_clock_events;
+    size_t next_symbol;         /* where to look for the next iteration */
+    size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
+    EBB_VEC(struct ebb_watch_iteration) iterations;
+};
+
+enum ebb_status ebb__watch_create(struct ebb_watch **watch)
+{
+    struct ebb_watch *made = calloc(1, sizeof *made);
+    if (!made)
+        return EBB_ERR_MEMORY;
+    if (ebb__stream_init(&made->stream) != EBB_OK) {
+        free(made);
+        return EBB_ERR_MEMORY;
+    }
+    *watch = made;
+    return EBB_OK;
+}
+
+void ebb__watch_destroy(struct ebb_watch *watch)
+{
+    if (!watch)
+        return;
+    ebb__stream_fini(&watch->stream);
+    ebb_vec_free(&watch->iterations);
+    free(watch);
+}
+
+/* Is the repetition that of the template, possibly at another phase? Then the template occurs in
+ * its first two periods. */
+static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    const struct ebb_template *template = &watch->template;
+    if (!watch->found || template->kind != repetition->kind ||
+        template->period_symbols != repetition->period_symbols)
+        return false;
+    if (template->kind == EBB_SYMBOL_MARK)
+        return true;
+    const struct ebb_rolling *rolling = &watch->stream.symbols[template->kind].rolling;
+    size_t period = template->period_symbols;
+    for (size_t at = repetition->first_symbol; at < repetition->first_symbol + period; at++)
+        if (ebb__rolling_range(rolling, at, at + period) == template->hash)
+            return true;
+    return false;
+}
+
+static void adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[repetition->kind];
+    uint64_t begin = watch->event_base + symbols->events.items[repetition->first_symbol];
+    while (watch->iterations.count &&
+           watch->iterations.items[watch->iterations.count - 1].last_event > begin)
+        watch->iterations.count--;
+    uint64_t recorded = watch->iterations.count
+                            ? watch->iterations.items[watch->iterations.count - 1].last_event
+                            : watch->event_base;
+    size_t next = 0;
+    while (next < symbols->events.count &&
+           (int64_t)(watch->event_base + symbols->events.items[next] - recorded) < 0)
+        next++;
+    watch->template = ebb__stream_template(&watch->stream, repetition, 1);
+    watch->next_symbol = next;
+    watch->window_events = ebb__stream_coverage(&watch->stream, repetition) /
+                           ((repetition->last_symbol - repetition->first_symbol) /
+                            repetition->period_symbols);
+    watch->period_clock_events = 0;
+    watch->pattern_count++;
+    watch->found = true;
+}
+
+/* Judge the repetition that is in force, if it is new. */
+static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
+{
+    const struct ebb_repetition *repetition = &watch->stream.current[kind];
+    if (repetition->period_symbols == 0 ||
+        watch->considered[kind] == repetition->found_at_symbol)
+        return;
+    bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
+    if (marked && kind != EBB_SYMBOL_MARK)
+        return;
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    if (kind != EBB_SYMBOL_MARK) {
+        if (symbols < SMALLEST_REPETITION)
+            return;
+        size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
+        if (watch->found && coverage <= 2 * watch->window_events)
+            return;
+        /* Accesses are the clock only where no allocation is: see the first two periods. */
+        if (kind == EBB_SYMBOL_ACCESS) {
+            size_t first = watch->stream.symbols[kind].events.items[repetition->first_symbol];
+            if (ebb__stream_allocs_before(&watch->stream, first) < watch->stream.allocs.count)
+                return;
+        }
+    }
+    watch->considered[kind] = repetition->found_at_symbol;
+    if (!is_known(watch, repetition))
+        adopt(watch, repetition);
+}
+
+static enum ebb_status record_iterations(struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    struct ebb_window window;
+    while (ebb__stream_next_window(stream, &watch->template, &watch->next_symbol, &window)) {
+        struct ebb_watch_iteration made = {
+            .start_ns = stream->events.items[window.first].time_ns,
+            .duration_ns = ebb__stream_window_ns(stream, &window),
+            .first_event = watch->event_base + window.first,
+            .last_event = watch->event_base + window.last,
+            .planned = ebb__stream_is_planned(stream, &window),
+            .traced = ebb__stream_is_traced(stream, &window),
+            .pattern = (uint32_t)(watch->pattern_count - 1),
+        };
+        size_t clocks = 0;
+        for (size_t i = window.first; i < window.last; i++) {
+            const struct ebb_event *event = &stream->events.items[i];
+            made.demand_faults +=
+                event->kind == EBB_EVENT_ACCESS && (event->flags & EBB_EVENT_DEMAND);
+            clocks += event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE;
+        }
+        watch->period_clock_events = clocks;
+        if (window.last - window.first > watch->window_events)
+            watch->window_events = window.last - window.first;
+        if (!ebb_vec_push(&watch->iterations, made))
+            return EBB_ERR_MEMORY;
+    }
+    return EBB_OK;
+}
+
+/* Start a new stream with the newer half of the events, behind the ALLOCs of what is live where
+ * it begins; the state of tracing and planning comes along as marks. */
+static enum ebb_status drop_older_half(struct ebb_watch *watch)
+{
+    struct ebb_stream old = watch->stream, made;
+    size_t cut = old.events.count / 2;
+    uint64_t cut_serial = watch->event_base + cut;
+    enum ebb_status status = ebb__stream_init(&made);
+    if (status)
+        return status;
+    struct ebb_event mark = {.time_ns = old.events.items[cut].time_ns, .kind = EBB_EVENT_MARK};
+    for (size_t i = 0; !status && i < old.allocs.count && old.allocs.items[i].event < cut; i++)
+        if (old.allocs.items[i].free_event >= cut)
+            status = ebb__stream_push(&made, &old.events.items[old.allocs.items[i].event]);
+    struct ebb_window here = {.first = cut, .last = cut};
+    if (!status && ebb__stream_is_traced(&old, &here)) {
+        mark.mark = EBB_MARK_TRACE_ON;
+        status = ebb__stream_push(&made, &mark);
+    } else if (!status && old.has_trace_marks) {
+        mark.mark = EBB_MARK_TRACE_OFF;
+        made.has_trace_marks = true;
+        status = ebb__stream_push(&made, &mark);
+    }
+    if (!status && ebb__stream_is_planned(&old, &here)) {
+        mark.mark = EBB_MARK_PLAN_ON;
+        status = ebb__stream_push(&made, &mark);
+    }
+    size_t head = made.events.count;
+    for (size_t i = cut; !status && i < old.events.count; i++)
+        status = ebb__stream_push(&made, &old.events.items[i]);
+    if (status) {
+        ebb__stream_fini(&made);
+        return status;
+    }
+    made.peak_bytes = old.peak_bytes > made.peak_bytes ? old.peak_bytes : made.peak_bytes;
+    ebb__stream_fini(&watch->stream);
+    watch->stream = made;
+    watch->event_base = cut_serial - head;
+    memset(watch->considered, 0, sizeof watch->considered);
+    /* Look on behind what has been recorded. */
+    if (watch->found) {
+        const struct ebb_symbols *symbols = &made.symbols[watch->template.kind];
+        uint64_t recorded = watch->iterations.count
+                                ? watch->iterations.items[watch->iterations.count - 1].last_event
+                                : cut_serial;
+        size_t at = 0;
+        while (at < symbols->events.count &&
+               (int64_t)(watch->event_base + symbols->events.items[at] - recorded) < 0)
+            at++;
+        watch->next_symbol = at;
+    }
+    return EBB_OK;
+}
+
+enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event *event)
+{
+    struct ebb_stream *stream = &watch->stream;
+    if (stream->events.count >= EVENT_LIMIT) {
+        enum ebb_status dropped = drop_older_half(watch);
+        if (dropped)
+            return dropped;
+    }
+    enum ebb_status status = ebb__stream_push(stream, event);
+    if (status)
+        return status;
+    enum ebb_symbol_kind kind;
+    switch (event->kind) {
+    case EBB_EVENT_ALLOC: kind = EBB_SYMBOL_ALLOC; break;
+    case EBB_EVENT_ACCESS: kind = EBB_SYMBOL_ACCESS; break;
+    case EBB_EVENT_MARK: kind = EBB_SYMBOL_MARK; break;
+    default: return EBB_OK;
+    }
+    consider(watch, kind);
+    return watch->found && watch->template.kind == kind ? record_iterations(watch) : EBB_OK;
+}
+
+bool ebb__watch_found(const struct ebb_watch *watch)
+{
+    return watch->found;
+}
+
+bool ebb__watch_in_period(const struct ebb_watch *watch)
+{
+    const struct ebb_repetition *current = &watch->stream.current[watch->template.kind];
+    return watch->found && current->period_symbols == watch->template.period_symbols;
+}
+
+size_t ebb__watch_period_clock_events(const struct ebb_watch *watch)
+{
+    return watch->period_clock_events;
+}
+
+size_t ebb__watch_patterns(const struct ebb_watch *watch)
+{
+    return watch->pattern_count;
+}
+
+size_t ebb__watch_iterations(const struct ebb_watch *watch,
+                             const struct ebb_watch_iteration **iterations)
+{
+    if (iterations)
+        *iterations = watch->iterations.items;
+    return watch->iterations.count;
+}
+
+/* The newest iteration of the template that was traced. */
+static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *window)
+{
+    uint64_t base = watch->event_base;
+    for (size_t i = watch->iterations.count; i-- > 0;) {
+        const struct ebb_watch_iteration *iteration = &watch->iterations.items[i];
+        if (iteration->pattern + 1 != watch->pattern_count ||
+            iteration->first_event - base >= watch->stream.events.count)
+            break;
+        if (!iteration->traced)
+            continue;
+        *window = (struct ebb_window){.first = (size_t)(iteration->first_event - base),
+                                      .last = (size_t)(iteration->last_event - base)};
+        return true;
+    }
+    return false;
+}
+
+/* One period that was traced, wherever it begins, in the repetition in force. */
+static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
+                       struct ebb_template *template)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    if (!ebb__watch_in_period(watch) || watch->template.kind == EBB_SYMBOL_MARK)
+        return false;
+    const struct ebb_repetition *current = &stream->current[watch->template.kind];
+    const struct ebb_symbols *symbols = &stream->symbols[watch->template.kind];
+    size_t period = current->period_symbols, count = symbols->events.count;
+    if (count < period + 1 || count - period - 1 < current->first_symbol)
+        return false;
+    size_t first = count - period - 1;
+    *window = (struct ebb_window){first, symbols->events.items[first],
+                                  symbols->events.items[count - 1]};
+    *template = watch->template;
+    template->hash = ebb__rolling_range(&symbols->rolling, first, first + period);
+    return ebb__stream_is_traced(stream, window);
+}
+
+enum ebb_status ebb__watch_model(const struct ebb_watch *watch, struct ebb_model *model,
+                                 uint64_t *first_event, struct ebb_error *error)
+{
+    struct ebb_window window;
+    struct ebb_template template = watch->template;
+    if (!watch->found)
+        return ebb__fail(error, EBB_INFEASIBLE, "iteration", "no repetition has been seen yet");
+    if (!newest_traced(watch, &window) && !any_traced(watch, &window, &template))
+        return ebb__fail(error, EBB_INFEASIBLE, "iteration", "none has been traced whole yet");
+    enum ebb_status status = ebb__stream_model(&watch->stream, &template, &window, model, error);
+    if (!status && first_event)
+        *first_event = watch->event_base + window.first;
+    return status;
+}

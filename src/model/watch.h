@@ -1,0 +1,68 @@
+/* Watching a running program: push its events as they come, ask whether its iterations are known,
+ * and take the model of one as soon as its accesses have been traced.
+ *
+ *     struct ebb_watch *watch;
+ *     if (ebb__watch_create(&watch) != EBB_OK) ...
+ *     for (each event of the ring) if (ebb__watch_push(watch, &event) != EBB_OK) ...
+ *     if (ebb__watch_found(watch) && ebb__watch_model(watch, &model, &first, NULL) == EBB_OK) ...
+ *     ebb__watch_destroy(watch);
+ *
+ * Not thread-safe. */
+#ifndef EBB_MODEL_WATCH_H
+#define EBB_MODEL_WATCH_H
+
+#include "base/status.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ebb_watch;
+
+/* One whole iteration that the program has done. */
+struct ebb_watch_iteration {
+    uint64_t start_ns; /* time of its first clock event */
+    uint64_t duration_ns;
+    uint64_t demand_faults; /* demand accesses in it */
+    uint64_t first_event;   /* serial numbers of events: 0 is the first one pushed */
+    uint64_t last_event;    /* one behind its last event */
+    bool planned;           /* a plan was in force during all of it */
+    bool traced;            /* accesses were traced during all of it */
+    uint32_t pattern;       /* 0 for the first repetition seen, 1 for the next one, ... */
+};
+
+EBB_NODISCARD enum ebb_status ebb__watch_create(struct ebb_watch **watch);
+void ebb__watch_destroy(struct ebb_watch *watch); /* NULL is fine */
+
+/* Push the next event. O(1) amortised. The newest events are kept, 2^21 or more; where older ones
+ * are dropped the blocks still live stay known. EBB_ERR_MEMORY leaves the watch good for
+ * ebb__watch_destroy() only. */
+EBB_NODISCARD enum ebb_status ebb__watch_push(struct ebb_watch *watch,
+                                              const struct ebb_event *event);
+
+/* Has a repetition of two whole iterations been seen? Stays true when the program leaves it. */
+bool ebb__watch_found(const struct ebb_watch *watch);
+/* Is the program in it at the newest event, as far as its allocations tell? */
+bool ebb__watch_in_period(const struct ebb_watch *watch);
+/* ALLOC and FREE events in an iteration; 0 where none is found. */
+size_t ebb__watch_period_clock_events(const struct ebb_watch *watch);
+/* Which repetition: grows by one with each new one; 0 before the first is found. */
+size_t ebb__watch_patterns(const struct ebb_watch *watch);
+
+/* The whole iterations since the start, also those before the repetition was recognised.
+ * *iterations (may be NULL) is valid until the next push. */
+size_t ebb__watch_iterations(const struct ebb_watch *watch,
+                             const struct ebb_watch_iteration **iterations);
+
+/* Build the model of the newest whole iteration for which accesses were traced from begin to end,
+ * timed by untraced iterations where there are any. It begins where least memory is live, or, where
+ * no such iteration has been traced yet, anywhere.
+ *   model        out; release with ebb__model_fini()
+ *   first_event  out, may be NULL: serial number of its first event
+ * EBB_INFEASIBLE where there is none yet; else as ebb__model_build(). O(events kept). */
+EBB_NODISCARD enum ebb_status ebb__watch_model(const struct ebb_watch *watch,
+                                               struct ebb_model *model, uint64_t *first_event,
+                                               struct ebb_error *error);
+
+#endif
