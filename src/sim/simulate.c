@@ -108,10 +108,6 @@ static void absence_ready(struct sim *sim, uint32_t absence)
         return;
     sim->state[absence] = QUEUED;
     sim->block_absence[block] = absence;
-    struct ebb_sim_times *times = times_of(sim, absence);
-    if (times)
-        *times = (struct ebb_sim_times){.in_start_ns = times->in_start_ns,
-                                        .in_end_ns = times->in_end_ns};
     queue_push(&sim->out_queue, absence);
 }
 
@@ -185,8 +181,11 @@ static bool lanes_finish(struct sim *sim)
         sim->in.absence = NONE;
         sim->lap.moved_in_bytes += absence_bytes(sim, absence);
         struct ebb_sim_times *times = times_of(sim, absence);
-        if (times)
+        if (times) {
             times->in_end_ns = sim->model_ns;
+            times->stall_ns = 0;
+            times->cancelled = false;
+        }
         absence_end(sim, absence);
         finished = true;
     }
@@ -227,10 +226,14 @@ static bool event_happen(struct sim *sim, bool forced)
             if (absence != NONE) {
                 if (sim->in.absence == absence)
                     sim->in.absence = NONE;
-                if (sim->state[absence] == AWAY)
-                    absence_end(sim, absence);
-                else
+                struct ebb_sim_times *times = times_of(sim, absence);
+                if (held) {
                     absence_cancel(sim, absence);
+                } else {
+                    absence_end(sim, absence);
+                    if (times)
+                        times->cancelled = false;
+                }
             }
             if (held)
                 sim->resident_bytes -= bytes;
@@ -391,30 +394,48 @@ static void sim_release(struct sim *sim)
     free(sim->in_queue.items);
 }
 
-/* The tick at which each absence becomes ready, into ready[]; sorted lists into the sim. */
-static void sim_index(struct sim *sim, uint32_t *ready)
+struct ready_key {
+    uint32_t tick;
+    uint32_t absence;
+    uint64_t wait_ns; /* from ready to the planned start of the copy out */
+};
+
+static int ready_key_compare(const void *left, const void *right)
+{
+    const struct ready_key *a = left, *b = right;
+    if (a->tick != b->tick)
+        return a->tick < b->tick ? -1 : 1;
+    if (a->wait_ns != b->wait_ns)
+        return a->wait_ns < b->wait_ns ? -1 : 1;
+    return (a->absence > b->absence) - (a->absence < b->absence);
+}
+
+/* The tick at which each absence becomes ready, into ready[]; sorted lists into the sim. `keys` is
+ * room for as many. */
+static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
 {
     const struct ebb_sim_request *request = sim->request;
-    uint32_t ticks = sim->model->tick_count;
-    for (uint32_t i = 0; i < request->absence_count; i++) {
+    uint32_t ticks = sim->model->tick_count, count = request->absence_count;
+    for (uint32_t i = 0; i < count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
         ready[i] = ebb__model_clock_after(sim->model, absence->from_tick);
         if (ready[i] == EBB_TICK_NONE)
             ready[i] = (absence->from_tick + 1) % ticks;
-        sim->ready_first[ready[i] + 1]++;
+        uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
+        uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
+        keys[i] = (struct ready_key){ready[i], i, (start_ns + sim->lap_ns - ready_ns) % sim->lap_ns};
         if (!absence->drops)
             sim->by_in_start[sim->in_count++] =
                 (struct in_key){absence->in_start_ns % sim->lap_ns, i};
     }
-    for (uint32_t t = 0; t < ticks; t++)
-        sim->ready_first[t + 1] += sim->ready_first[t];
-    for (uint32_t i = request->absence_count; i-- > 0;) {
-        uint32_t place = --sim->ready_first[ready[i] + 1];
-        sim->ready_list[place] = i;
+    qsort(keys, count, sizeof *keys, ready_key_compare);
+    for (uint32_t t = 0, place = 0; t <= ticks; t++) {
+        while (place < count && keys[place].tick < t)
+            place++;
+        sim->ready_first[t] = place;
     }
-    /* The loop above moved each start one slot down: shift them back. */
-    memmove(sim->ready_first, sim->ready_first + 1, (size_t)ticks * sizeof *sim->ready_first);
-    sim->ready_first[ticks] = request->absence_count;
+    for (uint32_t i = 0; i < count; i++)
+        sim->ready_list[i] = keys[i].absence;
     qsort(sim->by_in_start, sim->in_count, sizeof *sim->by_in_start, in_key_compare);
 }
 
@@ -430,7 +451,7 @@ static void sim_begin(struct sim *sim, const uint32_t *ready)
         sim->block_absence[i] = NONE;
         uint64_t instances = 1;
         if (block->alloc_tick != EBB_TICK_NONE)
-            instances = ((uint64_t)block->alloc_tick + block->span_ticks - 1) / model->tick_count;
+            instances = ((uint64_t)block->alloc_tick + block->span_ticks) / model->tick_count;
         sim->resident_bytes += instances * sim->block_bytes[i];
     }
     for (uint32_t i = 0; i < sim->request->absence_count; i++) {
@@ -482,13 +503,14 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
     if (sim.lap_ns == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate", "the model's iteration takes no time");
     uint32_t *ready = malloc((request->absence_count + 1) * sizeof *ready);
-    if (!sim_allocate(&sim) || !ready) {
+    struct ready_key *keys = malloc((request->absence_count + 1) * sizeof *keys);
+    if (!sim_allocate(&sim) || !ready || !keys) {
         status = ebb__fail(error, EBB_ERR_MEMORY, "simulate", "out of memory");
         goto out;
     }
     if (detail && detail->times)
         memset(detail->times, 0, request->absence_count * sizeof *detail->times);
-    sim_index(&sim, ready);
+    sim_index(&sim, ready, keys);
     sim_begin(&sim, ready);
 
     struct ebb_sim_result before = {0};
@@ -506,5 +528,6 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
 out:
     sim_release(&sim);
     free(ready);
+    free(keys);
     return status;
 }

@@ -10,7 +10,8 @@
  * while the program stalls. All times given and taken here are on it.
  *
  *   - An absence becomes ready at the first clock event after its from_tick. Copies out run one by
- *     one in the order in which they became ready (at one event: in the order of the absences).
+ *     one in the order in which they became ready (at one event: in that of out_start_ns, counted
+ *     from there; then in that of the absences).
  *   - A copy in is due to start when the model clock reaches in_start_ns; it starts when the lane
  *     is free and resident + its bytes <= budget. Copies in run in the order of in_start_ns; one
  *     that the program waits for goes first.
@@ -37,7 +38,7 @@
 struct ebb_sim_request {
     const struct ebb_model *model;
     const struct ebb_machine *machine;
-    const struct ebb_absence *absences; /* in_start_ns, block, from_tick, to_tick, drops are read */
+    const struct ebb_absence *absences; /* all but keep_copy and the ends are read */
     uint32_t absence_count;
     uint64_t budget_bytes;
     uint64_t page_bytes; /* as in struct ebb_plan_request */

@@ -10,7 +10,7 @@
  * before each copy in is due, so that jitter makes nobody late, and with less of it where that
  * cannot be had. (2) Where no choice is free of stalls: sweeps over the load, and greedy choices for
  * lanes thought faster, each judged by the simulator with copies in as early as room allows.
- * (3) Refinement: without each absence in turn, or with one more, as long as the time lasts.
+ * (3) Refinement: one gap turned over at a time, then two, as long as that gains and time lasts.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O((events + absences) log) a judgement.
  * Fails: where many gaps must be exchanged at once to gain anything, as any greedy does.
  * Source: the smooth-maximum greedy after docs/papers.md, AutoSwap; the rest is ours. */
@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define RESERVE_MAX_BYTES ((uint64_t)8 << 20) /* arbitrary: a few blocks' worth of jitter */
+#define SMALL_GAPS 64                         /* so few that trying more costs nothing */
 #define MARGIN_MAX_NS 50000000u               /* arbitrary: jitter of an operation, not more */
 
 struct best {
@@ -146,7 +147,7 @@ static bool greedy_step(struct search *search, uint64_t largest_bytes)
 /* Take gaps until the scheduled curve meets `target_bytes`; what was taken before stays. */
 static bool greedy(struct search *search, uint64_t target_bytes, uint64_t margin_ns)
 {
-    for (;;) {
+    while (!time_is_up(search)) {
         uint64_t peak = ebb__swap_schedule(&search->swap, margin_ns);
         if (peak <= target_bytes)
             return true;
@@ -154,6 +155,7 @@ static bool greedy(struct search *search, uint64_t target_bytes, uint64_t margin
         if (!greedy_step(search, largest))
             return false;
     }
+    return false;
 }
 
 struct use {
@@ -186,7 +188,7 @@ static void prune(struct search *search, struct use *uses, uint64_t target_bytes
 {
     struct ebb_swap *swap = &search->swap;
     uint32_t count = taken_by_cost(swap, uses);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !time_is_up(search); i++) {
         swap->gaps[uses[i].gap].taken = false;
         if (ebb__swap_schedule(swap, margin_ns) > target_bytes)
             swap->gaps[uses[i].gap].taken = true;
@@ -283,63 +285,89 @@ static enum ebb_status search_dilated(struct search *search, struct use *uses)
     return EBB_OK;
 }
 
-/* Leave out each absence in turn, dearest first; keep what the simulator likes better. */
-static enum ebb_status refine_without(struct search *search, struct use *uses)
+/* Judge what is taken with copies in early, and late where that still stalls. */
+static enum ebb_status judge_both(struct search *search, bool *better)
 {
     struct ebb_swap *swap = &search->swap;
-    best_restore(search);
-    uint32_t count = taken_by_cost(swap, uses);
-    for (uint32_t i = 0; i < count && !time_is_up(search); i++) {
-        best_restore(search);
-        if (!swap->gaps[uses[i].gap].taken)
-            continue;
-        swap->gaps[uses[i].gap].taken = false;
-        enum ebb_status status = judge_early(search);
-        if (status)
-            return status;
+    bool early = false, late = false;
+    ebb__swap_trigger_early(swap, swap->request->budget_bytes);
+    enum ebb_status status = judge(search, &early);
+    if (!status && swap->gap_count <= SMALL_GAPS) {
+        ebb__swap_schedule(swap, 0);
+        ebb__swap_trigger_late(swap);
+        status = judge(search, &late);
     }
-    return EBB_OK;
+    *better = early || late;
+    return status;
 }
 
-/* Add one absence at a time, the longest gaps per lane time first. */
-static enum ebb_status refine_with(struct search *search, struct use *uses)
+/* Every gap by what turning it over promises: dear absences to do without, then long gaps to take. */
+static void flips_order(const struct ebb_swap *swap, struct use *uses)
 {
-    struct ebb_swap *swap = &search->swap;
-    best_restore(search);
-    uint32_t count = 0;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
-        uint64_t length_ns = gap->need_ns - gap->ready_ns, cost_ns = gap->out_ns + gap->in_ns;
-        if (!gap->taken && length_ns > cost_ns)
-            uses[count++] = (struct use){(double)length_ns * (double)gap->bytes /
-                                             (double)(cost_ns + 1),
-                                         i};
+        double cost_ns = (double)(gap->out_ns + gap->in_ns + 1);
+        double length_ns = (double)(gap->need_ns - gap->ready_ns);
+        double promise = (double)gap->bytes * (length_ns - cost_ns) / cost_ns;
+        uses[i] = (struct use){gap->taken ? 1e30 + cost_ns : promise, i};
     }
-    qsort(uses, count, sizeof *uses, use_compare);
-    for (uint32_t i = 0; i < count && !time_is_up(search); i++) {
+    qsort(uses, swap->gap_count, sizeof *uses, use_compare);
+}
+
+/* Turn over one gap at a time, then two, as long as that gains and time lasts. */
+static enum ebb_status refine(struct search *search, struct use *uses)
+{
+    struct ebb_swap *swap = &search->swap;
+    enum ebb_status status = EBB_OK;
+    bool gained = true;
+    while (gained && !time_is_up(search)) {
+        gained = false;
         best_restore(search);
-        swap->gaps[uses[i].gap].taken = true;
-        enum ebb_status status = judge_early(search);
-        if (status)
-            return status;
+        flips_order(swap, uses);
+        for (uint32_t i = 0; i < swap->gap_count && !time_is_up(search); i++) {
+            bool better;
+            best_restore(search);
+            swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
+            status = judge_both(search, &better);
+            if (status)
+                return status;
+            gained |= better;
+        }
+        for (uint32_t i = 0; !gained && i < swap->gap_count; i++) {
+            for (uint32_t j = i + 1; !gained && j < swap->gap_count; j++) {
+                if (time_is_up(search))
+                    return EBB_OK;
+                best_restore(search);
+                swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
+                swap->gaps[uses[j].gap].taken = !swap->gaps[uses[j].gap].taken;
+                status = judge_both(search, &gained);
+                if (status)
+                    return status;
+            }
+        }
     }
-    return EBB_OK;
+    return status;
 }
 
 static enum ebb_status search_run(struct search *search, struct use *uses)
 {
-    bool found;
-    enum ebb_status status = search_without_stall(search, uses, &found);
+    struct ebb_swap *swap = &search->swap;
+    bool found = false, possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
+    enum ebb_status status = EBB_OK;
+    if (possible) {
+        /* Half the time at most: what stalls a little must still be looked for. */
+        uint64_t deadline_ns = swap->deadline_ns;
+        swap->deadline_ns -= (deadline_ns - swap->started_ns) / 2;
+        status = search_without_stall(search, uses, &found);
+        swap->deadline_ns = deadline_ns;
+    }
     if (status || found)
         return status;
     status = search_sweeps(search);
-    if (!status)
-        status = search_dilated(search, uses);
-    if (!status)
-        status = refine_without(search, uses);
-    if (!status)
-        status = refine_with(search, uses);
-    return status;
+    if (status || !possible)
+        return status;
+    status = search_dilated(search, uses);
+    return status ? status : refine(search, uses);
 }
 
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,

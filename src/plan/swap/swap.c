@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#define SETTLE_ROUNDS 8                   /* then an order that flips to and fro is as good */
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
 uint64_t ebb__swap_now_ns(void)
@@ -515,41 +516,65 @@ static bool only_read_until_next(const struct ebb_plan *plan, const struct ebb_m
     return false;
 }
 
+/* Put the plan's absences in order and simulate them so, until neither their order nor which of
+ * them take place changes any more: at one event, the order decides who leaves first. */
+static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
+                                   struct ebb_sim_result *result, struct ebb_error *error)
+{
+    for (int round = 0;; round++) {
+        qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
+        struct ebb_sim_request request = {swap->model,           swap->request->machine,
+                                          plan->absences,        plan->absence_count,
+                                          swap->request->budget_bytes, swap->request->page_bytes};
+        struct ebb_sim_detail detail = {.times = swap->times};
+        enum ebb_status status = ebb__simulate(&request, &detail, result, error);
+        if (status)
+            return status;
+        uint32_t kept = 0;
+        bool ordered = true;
+        for (uint32_t i = 0; i < plan->absence_count; i++) {
+            const struct ebb_sim_times *times = &swap->times[i];
+            struct ebb_absence absence = plan->absences[i];
+            if (times->cancelled)
+                continue;
+            absence.out_start_ns = times->out_start_ns % swap->lap_ns;
+            absence.out_end_ns = times->out_end_ns % swap->lap_ns;
+            absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
+            absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
+            plan->absences[kept++] = absence;
+            ordered &= kept < 2 || absence_compare(&plan->absences[kept - 2], &absence) <= 0;
+        }
+        bool settled = kept == plan->absence_count && (ordered || round >= SETTLE_ROUNDS);
+        plan->absence_count = kept;
+        if (settled)
+            return EBB_OK;
+    }
+}
+
 enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
                                  struct ebb_error *error)
 {
     struct ebb_swap_outcome outcome;
+    struct ebb_sim_result result;
     enum ebb_status status = ebb__swap_evaluate(swap, &outcome, error);
     if (status)
         return status;
-    uint32_t count = absences_build(swap);
-    plan->absences = malloc((count + 1u) * sizeof *plan->absences);
+    plan->absence_count = absences_build(swap);
+    plan->absences = malloc((plan->absence_count + 1u) * sizeof *plan->absences);
     if (!plan->absences)
         return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
-    plan->absence_count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct ebb_absence *absence = &plan->absences[i];
-        const struct ebb_sim_times *times = &swap->times[i];
-        *absence = swap->absences[i];
-        absence->out_start_ns = times->out_start_ns % swap->lap_ns;
-        absence->out_end_ns = times->out_end_ns % swap->lap_ns;
-        if (!absence->drops) {
-            absence->in_start_ns = times->in_start_ns % swap->lap_ns;
-            absence->in_end_ns = times->in_end_ns % swap->lap_ns;
-        }
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        plan->absences[i] = swap->absences[i];
+        plan->absences[i].out_start_ns = swap->times[i].out_start_ns % swap->lap_ns;
+        plan->absences[i].out_end_ns = swap->times[i].out_end_ns % swap->lap_ns;
     }
-    qsort(plan->absences, count, sizeof *plan->absences, absence_compare);
-    for (uint32_t i = 0; i < count; i++)
+    status = plan_settle(swap, plan, &result, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
         if (!plan->absences[i].drops)
             plan->absences[i].keep_copy =
                 only_read_until_next(plan, swap->model, &plan->absences[i]);
-
-    struct ebb_sim_request request = {swap->model, swap->request->machine, plan->absences, count,
-                                      swap->request->budget_bytes, swap->request->page_bytes};
-    struct ebb_sim_result result;
-    status = ebb__simulate(&request, NULL, &result, error);
-    if (status)
-        return status;
     plan->budget_bytes = swap->request->budget_bytes;
     plan->smallest_feasible_bytes = swap->smallest_feasible_bytes;
     plan->peak_bytes = result.peak_bytes;

@@ -1,0 +1,347 @@
+#include "check/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER UINT32_MAX
+
+/* An absence on an unrolled clock that begins with its ready event's iteration. */
+struct span {
+    uint64_t out_start, out_end, in_start, in_end, need;
+};
+
+struct interval {
+    uint64_t first, last;
+    uint32_t absence;
+};
+
+/* A change of the resident bytes. At one instant copies out end first, then the program's events
+ * happen in their order, then copies in start. */
+enum change_class { OUT_ENDS, EVENT_HAPPENS, IN_STARTS };
+
+struct change {
+    uint64_t time_ns;
+    uint32_t order; /* the tick, or the absence: among equals */
+    uint8_t class;  /* enum change_class */
+    int64_t bytes;
+};
+
+struct check {
+    const struct ebb_check_request *request;
+    const struct ebb_model *model;
+    const struct ebb_plan *plan;
+    struct ebb_error *error;
+    uint64_t turn_ns;
+    uint32_t *next_use;   /* by tick: the next event of the same block */
+    uint32_t *next_clock; /* by tick: the first clock event behind it */
+    struct span *spans;
+    bool *taken;          /* by tick: an absence begins behind it */
+    bool *dropped;        /* by tick: a FREE of a block that has left already */
+};
+
+#define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
+
+static uint64_t bytes_of(const struct check *check, uint32_t block)
+{
+    uint64_t page = check->request->page_bytes > 1 ? check->request->page_bytes : 1;
+    uint64_t size = check->model->blocks[block].size_bytes;
+    return size % page ? size - size % page + page : size;
+}
+
+static double lane_time(const struct ebb_lane *lane, uint64_t bytes)
+{
+    return (double)lane->fixed_ns + (double)bytes * lane->ns_per_byte;
+}
+
+/* Two turns backwards, so that what stands after the iteration's end is known at its end. */
+static enum ebb_status next_find(struct check *check)
+{
+    const struct ebb_model *model = check->model;
+    uint32_t ticks = model->tick_count;
+    uint32_t *use = malloc((model->block_count + 1u) * sizeof *use);
+    if (!use)
+        return EBB_ERR_MEMORY;
+    memset(use, 0xff, (model->block_count + 1u) * sizeof *use);
+    uint32_t clock = NEVER;
+    for (uint32_t step = 2 * ticks; step-- > 0;) {
+        uint32_t tick = step % ticks;
+        const struct ebb_model_event *event = &model->events[tick];
+        check->next_clock[tick] = model->clock_count ? clock : (tick + 1) % ticks;
+        if (event->clock)
+            clock = tick;
+        if (event->block >= model->block_count)
+            continue;
+        check->next_use[tick] = use[event->block];
+        use[event->block] = tick;
+    }
+    free(use);
+    return EBB_OK;
+}
+
+/* `time_ns`, given modulo a turn, as the first instant at or after `after_ns`. */
+static uint64_t unroll(const struct check *check, uint64_t time_ns, uint64_t after_ns)
+{
+    while (time_ns < after_ns)
+        time_ns += check->turn_ns;
+    return time_ns;
+}
+
+static enum ebb_status gap_check(struct check *check, uint32_t i)
+{
+    const struct ebb_model *model = check->model;
+    const struct ebb_absence *absence = &check->plan->absences[i];
+    if (absence->block >= model->block_count)
+        return VIOLATION(check, "absence %u: there is no block %u", i, absence->block);
+    if (absence->from_tick >= model->tick_count || absence->to_tick >= model->tick_count)
+        return VIOLATION(check, "absence %u: a tick behind the last", i);
+    const struct ebb_model_event *from = &model->events[absence->from_tick];
+    const struct ebb_model_event *to = &model->events[absence->to_tick];
+    if (from->block != absence->block || to->block != absence->block)
+        return VIOLATION(check, "absence %u: its ticks do not use block %u", i, absence->block);
+    if (model->blocks[absence->block].span_ticks > model->tick_count)
+        return VIOLATION(check, "absence %u: block %u outlives an iteration", i, absence->block);
+    if (from->kind == EBB_EVENT_FREE || from->kind == EBB_EVENT_ALLOC ||
+        to->kind == EBB_EVENT_ALLOC)
+        return VIOLATION(check, "absence %u: not between accesses", i);
+    if (check->next_use[absence->from_tick] != absence->to_tick)
+        return VIOLATION(check, "absence %u: block %u is used in between, at tick %u", i,
+                         absence->block, check->next_use[absence->from_tick]);
+    if (absence->drops != (to->kind == EBB_EVENT_FREE))
+        return VIOLATION(check, "absence %u: drops is %s, but block %u is %s at its end", i,
+                         absence->drops ? "true" : "false", absence->block,
+                         absence->drops ? "used" : "freed");
+    if (check->taken[absence->from_tick])
+        return VIOLATION(check, "absence %u of block %u overlaps another", i, absence->block);
+    check->taken[absence->from_tick] = true;
+    return EBB_OK;
+}
+
+static enum ebb_status copy_check(struct check *check, uint32_t i, const char *direction,
+                                  const struct ebb_lane *lane, uint64_t taken_ns)
+{
+    double needs = lane_time(lane, bytes_of(check, check->plan->absences[i].block));
+    if ((double)taken_ns + (double)check->plan->stall_ns + 2 < needs)
+        return VIOLATION(check, "absence %u: copy %s takes %" PRIu64 " ns, the lane needs %.0f", i,
+                         direction, taken_ns, needs);
+    return EBB_OK;
+}
+
+static enum ebb_status times_check(struct check *check, uint32_t i)
+{
+    const struct ebb_model *model = check->model;
+    const struct ebb_absence *absence = &check->plan->absences[i];
+    struct span *span = &check->spans[i];
+    uint32_t ready = check->next_clock[absence->from_tick];
+    uint64_t ready_ns = model->time_ns[ready];
+    if (absence->out_start_ns > check->turn_ns || absence->out_end_ns > check->turn_ns ||
+        absence->in_start_ns > check->turn_ns || absence->in_end_ns > check->turn_ns)
+        return VIOLATION(check, "absence %u: a time outside the iteration", i);
+    span->need = model->time_ns[absence->to_tick];
+    if (absence->to_tick <= ready)
+        span->need += check->turn_ns;
+    span->out_start = unroll(check, absence->out_start_ns, ready_ns);
+    if (span->out_start > span->need)
+        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+                         absence->block);
+    span->out_end = unroll(check, absence->out_end_ns, span->out_start);
+    if (span->out_end > span->need)
+        return VIOLATION(check, "absence %u: the copy out ends after its gap", i);
+    if (!absence->drops) {
+        span->in_start = unroll(check, absence->in_start_ns, span->out_end);
+        if (span->in_start > span->need)
+            return VIOLATION(check, "absence %u: the copy in starts before the copy out ends", i);
+        span->in_end = unroll(check, absence->in_end_ns, span->in_start);
+        if (span->in_end > span->need)
+            return VIOLATION(check, "absence %u: block %u is back late", i, absence->block);
+    }
+    enum ebb_status status =
+        copy_check(check, i, "out", &check->request->machine->out, span->out_end - span->out_start);
+    if (!status && !absence->drops)
+        status = copy_check(check, i, "in", &check->request->machine->in,
+                            span->in_end - span->in_start);
+    return status;
+}
+
+static int interval_compare(const void *left, const void *right)
+{
+    const struct interval *a = left, *b = right;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return (a->last > b->last) - (a->last < b->last);
+}
+
+static enum ebb_status lane_check(struct check *check, bool in)
+{
+    uint32_t count = 0;
+    enum ebb_status status = EBB_OK;
+    struct interval *copies = malloc((check->plan->absence_count + 1u) * sizeof *copies);
+    if (!copies)
+        return EBB_ERR_MEMORY;
+    for (uint32_t i = 0; i < check->plan->absence_count; i++) {
+        if (in && check->plan->absences[i].drops)
+            continue;
+        uint64_t first = in ? check->spans[i].in_start : check->spans[i].out_start;
+        uint64_t last = in ? check->spans[i].in_end : check->spans[i].out_end;
+        copies[count++] = (struct interval){first % check->turn_ns,
+                                            first % check->turn_ns + (last - first), i};
+    }
+    qsort(copies, count, sizeof *copies, interval_compare);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        const struct interval *next = &copies[(i + 1) % count];
+        uint64_t next_first = next->first + (i + 1 == count ? check->turn_ns : 0);
+        if (copies[i].last > next_first)
+            status = VIOLATION(check, "absences %u and %u copy %s at the same time",
+                               copies[i].absence, next->absence, in ? "in" : "out");
+    }
+    free(copies);
+    return status;
+}
+
+static int change_compare(const void *left, const void *right)
+{
+    const struct change *a = left, *b = right;
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns ? -1 : 1;
+    if (a->class != b->class)
+        return a->class < b->class ? -1 : 1;
+    return (a->order > b->order) - (a->order < b->order);
+}
+
+/* Resident bytes just before tick 0, and every change after it. */
+static int64_t changes_list(struct check *check, struct change *changes, uint32_t *count)
+{
+    const struct ebb_model *model = check->model;
+    int64_t resident = 0;
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        const struct ebb_model_block *block = &model->blocks[b];
+        int64_t bytes = (int64_t)bytes_of(check, b);
+        if (block->alloc_tick == EBB_TICK_NONE) {
+            resident += bytes;
+            continue;
+        }
+        uint64_t end = (uint64_t)block->alloc_tick + block->span_ticks;
+        for (uint64_t boundary = model->tick_count; boundary <= end; boundary += model->tick_count)
+            resident += bytes;
+    }
+    for (uint32_t i = 0; i < check->plan->absence_count; i++) {
+        const struct ebb_absence *absence = &check->plan->absences[i];
+        const struct span *span = &check->spans[i];
+        int64_t bytes = (int64_t)bytes_of(check, absence->block);
+        uint64_t out_turn = span->out_end / check->turn_ns;
+        uint64_t back_turn = span->in_start / check->turn_ns;
+        if (absence->drops) {
+            back_turn = absence->to_tick <= check->next_clock[absence->from_tick] ? 1 : 0;
+            check->dropped[absence->to_tick] = true;
+        }
+        if (back_turn > out_turn)
+            resident -= bytes * (int64_t)(back_turn - out_turn);
+        changes[(*count)++] = (struct change){span->out_end % check->turn_ns, i, OUT_ENDS, -bytes};
+        if (!absence->drops)
+            changes[(*count)++] =
+                (struct change){span->in_start % check->turn_ns, i, IN_STARTS, bytes};
+    }
+    for (uint32_t t = 0; t < model->tick_count; t++) {
+        const struct ebb_model_event *event = &model->events[t];
+        bool alloc = event->kind == EBB_EVENT_ALLOC;
+        if (event->block >= model->block_count || check->dropped[t] ||
+            (!alloc && event->kind != EBB_EVENT_FREE))
+            continue;
+        int64_t bytes = (int64_t)bytes_of(check, event->block);
+        changes[(*count)++] =
+            (struct change){model->time_ns[t], t, EVENT_HAPPENS, alloc ? bytes : -bytes};
+    }
+    return resident;
+}
+
+static enum ebb_status curve_check(struct check *check)
+{
+    uint32_t count = 0;
+    const struct ebb_plan *plan = check->plan;
+    size_t room = check->model->tick_count + 2 * (size_t)plan->absence_count;
+    struct change *changes = malloc((room + 1) * sizeof *changes);
+    if (!changes)
+        return EBB_ERR_MEMORY;
+    int64_t resident = changes_list(check, changes, &count);
+    qsort(changes, count, sizeof *changes, change_compare);
+    enum ebb_status status = EBB_OK;
+    for (uint32_t i = 0; i <= count && !status; i++) {
+        uint64_t at_ns = i ? changes[i - 1].time_ns : 0;
+        if (i)
+            resident += changes[i - 1].bytes;
+        if (resident < 0)
+            status = VIOLATION(check, "more leaves than is there at %" PRIu64 " ns", at_ns);
+        else if ((uint64_t)resident > plan->peak_bytes)
+            status = VIOLATION(check,
+                               "%" PRId64 " bytes resident at %" PRIu64
+                               " ns, over the claimed peak of %" PRIu64,
+                               resident, at_ns, plan->peak_bytes);
+        else if (plan->feasible && (uint64_t)resident > check->request->budget_bytes)
+            status = VIOLATION(check,
+                               "%" PRId64 " bytes resident at %" PRIu64
+                               " ns, over the budget of %" PRIu64,
+                               resident, at_ns, check->request->budget_bytes);
+    }
+    free(changes);
+    return status;
+}
+
+static enum ebb_status figures_check(struct check *check)
+{
+    const struct ebb_plan *plan = check->plan;
+    uint64_t out_bytes = 0, in_bytes = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        uint64_t bytes = bytes_of(check, plan->absences[i].block);
+        out_bytes += bytes;
+        in_bytes += plan->absences[i].drops ? 0 : bytes;
+    }
+    if (plan->budget_bytes != check->request->budget_bytes)
+        return VIOLATION(check, "made for another budget");
+    if (plan->feasible != (plan->peak_bytes <= plan->budget_bytes))
+        return VIOLATION(check, "feasible is %s, but its peak says otherwise",
+                         plan->feasible ? "true" : "false");
+    if (plan->moved_out_bytes != out_bytes || plan->moved_in_bytes != in_bytes)
+        return VIOLATION(check, "its sums of moved bytes are not those of its absences");
+    if (plan->iteration_ns != check->turn_ns + plan->stall_ns)
+        return VIOLATION(check, "its iteration is not the model's plus its stalls");
+    return EBB_OK;
+}
+
+enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
+                                const struct ebb_plan *plan, struct ebb_error *error)
+{
+    const struct ebb_model *model = request->model;
+    struct check check = {.request = request, .model = model, .plan = plan, .error = error};
+    if (model->tick_count == 0 || model->time_ns[model->tick_count] == 0)
+        return VIOLATION(&check, "the model has no events or no time");
+    check.turn_ns = model->time_ns[model->tick_count];
+    check.next_use = malloc(model->tick_count * sizeof *check.next_use);
+    check.next_clock = malloc(model->tick_count * sizeof *check.next_clock);
+    check.spans = calloc(plan->absence_count + 1u, sizeof *check.spans);
+    check.taken = calloc(model->tick_count, sizeof *check.taken);
+    check.dropped = calloc(model->tick_count, sizeof *check.dropped);
+    enum ebb_status status = EBB_ERR_MEMORY;
+    if (check.next_use && check.next_clock && check.spans && check.taken && check.dropped)
+        status = next_find(&check);
+    for (uint32_t i = 0; i < plan->absence_count && !status; i++) {
+        status = gap_check(&check, i);
+        if (!status)
+            status = times_check(&check, i);
+    }
+    if (!status)
+        status = lane_check(&check, false);
+    if (!status)
+        status = lane_check(&check, true);
+    if (!status)
+        status = figures_check(&check);
+    if (!status)
+        status = curve_check(&check);
+    if (status == EBB_ERR_MEMORY)
+        ebb__fail(error, status, "plan", "out of memory");
+    free(check.next_use);
+    free(check.next_clock);
+    free(check.spans);
+    free(check.taken);
+    free(check.dropped);
+    return status;
+}
