@@ -274,12 +274,22 @@ bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_wind
     return false;
 }
 
+/* The end of what the program does in the window: marks behind its last event are the next one's. */
+static size_t window_end(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    size_t last = window->last;
+    while (last > window->first && stream->events.items[last - 1].kind == EBB_EVENT_MARK)
+        last--;
+    return last;
+}
+
 bool ebb__stream_is_traced(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     for (size_t i = stream->traced.count; i-- > 0;) {
         const struct ebb_stretch *stretch = &stream->traced.items[i];
         if (stretch->first <= window->first)
-            return stretch->last >= window->last && !ebb__stream_has_lost(stream, window);
+            return stretch->last >= window_end(stream, window) &&
+                   !ebb__stream_has_lost(stream, window);
     }
     return false;
 }
@@ -289,22 +299,24 @@ bool ebb__stream_is_planned(const struct ebb_stream *stream, const struct ebb_wi
     for (size_t i = stream->planned.count; i-- > 0;) {
         const struct ebb_stretch *stretch = &stream->planned.items[i];
         if (stretch->first <= window->first)
-            return stretch->last >= window->last;
+            return stretch->last >= window_end(stream, window);
     }
     return false;
 }
 
-static bool touches(const struct ebb_stretch *stretches, size_t count, const struct ebb_window *window)
+static bool touches(const struct ebb_stream *stream, const struct ebb_stretch *stretches,
+                    size_t count, const struct ebb_window *window)
 {
+    size_t end = window_end(stream, window);
     for (size_t i = count; i-- > 0 && stretches[i].last > window->first;)
-        if (stretches[i].first < window->last)
+        if (stretches[i].first < end)
             return true;
     return false;
 }
 
 bool ebb__stream_touches_plan(const struct ebb_stream *stream, const struct ebb_window *window)
 {
-    return touches(stream->planned.items, stream->planned.count, window);
+    return touches(stream, stream->planned.items, stream->planned.count, window);
 }
 
 uint64_t ebb__stream_window_ns(const struct ebb_stream *stream, const struct ebb_window *window)
@@ -351,7 +363,7 @@ static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_t
     size_t symbol = 0, found = 0;
     struct ebb_window window;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        if (touches(stream->traced.items, stream->traced.count, &window) ||
+        if (touches(stream, stream->traced.items, stream->traced.count, &window) ||
             ebb__stream_has_lost(stream, &window) ||
             ebb__stream_touches_plan(stream, &window) != planned ||
             window.last >= stream->events.count) /* its end is not known */

@@ -1,0 +1,168 @@
+/* `ebb info`: what a trace holds. */
+#include "command.h"
+
+#include "base/size.h"
+#include "model/analyse.h"
+#include "trace/file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(void)
+{
+    fputs("usage: ebb info [--json] FILE\n\n"
+          "Says what the trace FILE holds: iterations, blocks, load, and three properties that\n"
+          "tell how well its memory can be scheduled, each from 0 to 1:\n"
+          "  iterative        share of the events that repeat those of one iteration\n"
+          "  regularity       share of the blocks that are the same in all iterations\n"
+          "  extremalization  share of the idle byte-seconds in the longest tenth of the gaps\n\n"
+          "  --json    one object, schema ebb.info/1; bytes and nanoseconds as integers\n\n"
+          "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n",
+          stdout);
+}
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static bool print_json(const struct ebb_trace *trace, const struct ebb_analysis *analysis)
+{
+    const struct ebb_model *model = analysis->has_model ? &analysis->model : NULL;
+    json_t *root = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f}}",
+        "schema", "ebb.info/1", "events", integer(trace->count), "blocks", integer(analysis->blocks),
+        "iterations", integer(analysis->iterations), "period_events", integer(analysis->period_events),
+        "first_periodic_event", integer(analysis->first_periodic_event),
+        "peak_bytes", integer(analysis->peak_bytes),
+        "peak_tick", integer(model ? model->peak_tick : 0), "detect_ns", integer(analysis->detect_ns),
+        "properties", "iterative", analysis->properties.iterative,
+        "regularity", analysis->properties.regularity,
+        "extremalization", analysis->properties.extremalization);
+    if (!root)
+        return false;
+    bool ok = json_object_set_new(root, "iteration_ns",
+                                  integer(model ? ebb__model_iteration_ns(model) : 0)) == 0 &&
+              json_object_set_new(root, "iteration_peak_bytes",
+                                  integer(model ? model->peak_bytes : 0)) == 0 &&
+              json_object_set_new(root, "iteration_blocks",
+                                  integer(model ? model->block_count : 0)) == 0 &&
+              json_object_set_new(root, "accesses", json_boolean(analysis->has_accesses)) == 0 &&
+              json_object_set_new(root, "complete", json_boolean(trace->complete)) == 0 &&
+              json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 &&
+              putchar('\n') != EOF;
+    json_decref(root);
+    return ok;
+}
+
+/* The command as it may be shown on a terminal. */
+static void print_command(const char *command)
+{
+    printf("command      ");
+    for (const char *at = command; *at; at++)
+        putchar((unsigned char)*at < 32 || *at == 127 ? '?' : *at);
+    putchar('\n');
+}
+
+static void print_text(const struct ebb_trace *trace, const struct ebb_analysis *analysis)
+{
+    char text[32], more[32];
+    if (trace->info.command[0])
+        print_command(trace->info.command);
+    printf("events       %zu%s\n", trace->count,
+           trace->complete ? "" : " (the trace was not finished: its end is missing)");
+    printf("blocks       %zu", analysis->blocks);
+    if (trace->info.threshold_bytes)
+        printf(", of %s and more",
+               ebb_size_format(trace->info.threshold_bytes, text, sizeof text));
+    printf("\npeak load    %s\n", ebb_size_format(analysis->peak_bytes, text, sizeof text));
+    if (!analysis->has_model) {
+        printf("iterations   none found: nothing repeats twice\n");
+        return;
+    }
+    const struct ebb_model *model = &analysis->model;
+    uint64_t persistent = 0;
+    uint32_t persistent_count = 0;
+    for (uint32_t i = 0; i < model->block_count; i++)
+        if (model->blocks[i].alloc_tick == EBB_TICK_NONE) {
+            persistent += model->blocks[i].size_bytes;
+            persistent_count++;
+        }
+    printf("iterations   %zu, from event %zu on; found in %s\n", analysis->iterations,
+           analysis->first_periodic_event,
+           ebb_duration_format(analysis->detect_ns, text, sizeof text));
+    printf("\none iteration\n");
+    printf("  events     %" PRIu32 " in %s%s\n", model->tick_count,
+           ebb_duration_format(ebb__model_iteration_ns(model), text, sizeof text),
+           model->has_accesses ? "" : " (accesses were not traced)");
+    printf("  blocks     %" PRIu32 ", of them %" PRIu32 " persistent with %s\n", model->block_count,
+           persistent_count, ebb_size_format(persistent, text, sizeof text));
+    printf("  peak load  %s at event %" PRIu32 " (%s into it)\n",
+           ebb_size_format(model->peak_bytes, text, sizeof text), model->peak_tick,
+           ebb_duration_format(model->time_ns[model->peak_tick], more, sizeof more));
+    printf("\nproperties\n");
+    printf("  iterative        %6.2f %%\n", 100 * analysis->properties.iterative);
+    printf("  regularity       %6.2f %%\n", 100 * analysis->properties.regularity);
+    if (model->has_accesses)
+        printf("  extremalization  %6.2f %%\n", 100 * analysis->properties.extremalization);
+    else
+        printf("  extremalization  unknown without accesses\n");
+}
+
+int ebb__cmd_info(int argc, char **argv)
+{
+    const char *path = NULL;
+    bool json = false, options = true;
+    for (int i = 1; i < argc; i++) {
+        if (options && strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (options && strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (options && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            print_help();
+            return 0;
+        } else if (options && argv[i][0] == '-' && argv[i][1]) {
+            return ebb__command_usage("info", "unknown option '%s'", argv[i]);
+        } else if (path) {
+            return ebb__command_usage("info", "one FILE, not more: '%s'", argv[i]);
+        } else {
+            path = argv[i];
+        }
+    }
+    if (!path)
+        return ebb__command_usage("info", "no FILE given");
+    struct ebb_error error = {0};
+    struct ebb_trace trace;
+    if (ebb__trace_read(path, &trace, &error) != EBB_OK) {
+        if (!error.remedy[0])
+            ebb__error_set_remedy(&error, "make a trace with 'ebb record -o FILE -- CMD'");
+        return ebb__command_fail("info", &error);
+    }
+    struct ebb_analysis analysis;
+    struct ebb_event_span span = {trace.events, trace.count};
+    int code = 0;
+    if (ebb__analyse(span, &analysis, &error) != EBB_OK) {
+        if (!error.remedy[0])
+            ebb__error_set_remedy(&error, error.status == EBB_ERR_MEMORY
+                                              ? "free memory, or record fewer iterations"
+                                              : "record the program again");
+        code = ebb__command_fail("info", &error);
+    } else {
+        bool written = true;
+        if (json)
+            written = print_json(&trace, &analysis);
+        else
+            print_text(&trace, &analysis);
+        ebb__analysis_fini(&analysis);
+        if (!written || fflush(stdout) != 0 || ferror(stdout)) {
+            error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
+            ebb__error_set_remedy(&error, "see that its disk is not full");
+            code = ebb__command_fail("info", &error);
+        }
+    }
+    ebb__trace_fini(&trace);
+    return code;
+}

@@ -1,0 +1,553 @@
+/* Analysis of whole traces and watching of running programs, on a synthetic training loop; and the
+ * public traces, where they are at hand. */
+#include "model/analyse.h"
+#include "model/watch.h"
+
+#include "base/map.h"
+#include "base/vec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef EBB_VEC(struct ebb_event) events_vec;
+
+static uint64_t random_state = 0x9E3779B97F4A7C15;
+
+static uint64_t random_below(uint64_t limit)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % limit;
+}
+
+/* A training loop as a framework would do it: LAYERS layers, weights that live for ever, momentum
+ * that is allocated in iteration 0, activations freed in the backward pass, a workspace each. */
+enum { LAYERS = 12, CLOCKS = 2 * LAYERS * 4 };
+
+struct loop {
+    events_vec events;
+    uint64_t now, serial, weights[LAYERS], momentum[LAYERS], carried;
+    bool traced, jitter;
+    uint64_t slow; /* ns that each clock event takes */
+    size_t trace_on_layer; /* where tracing begins, once; 0: nowhere */
+    size_t starts[64];
+};
+
+static void emit(struct loop *loop, uint8_t kind, uint64_t block, uint64_t size)
+{
+    struct ebb_event event = {.time_ns = loop->now, .block = block, .size_bytes = size, .kind = kind};
+    assert_true(ebb_vec_push(&loop->events, event));
+    if (kind == EBB_EVENT_ALLOC || kind == EBB_EVENT_FREE)
+        loop->now += loop->slow;
+}
+
+static void emit_mark(struct loop *loop, uint8_t mark)
+{
+    struct ebb_event event = {.time_ns = loop->now, .kind = EBB_EVENT_MARK, .mark = mark};
+    assert_true(ebb_vec_push(&loop->events, event));
+}
+
+static void touch(struct loop *loop, uint64_t block, uint8_t access)
+{
+    if (!loop->traced)
+        return;
+    emit(loop, EBB_EVENT_ACCESS, block, 0);
+    loop->events.items[loop->events.count - 1].access = access;
+    loop->now += 10; /* tracing costs time */
+}
+
+static uint64_t make(struct loop *loop, uint64_t size)
+{
+    emit(loop, EBB_EVENT_ALLOC, ++loop->serial, size);
+    return loop->serial;
+}
+
+static uint64_t layer_bytes(size_t layer)
+{
+    return (3 + layer * 7 % 5) << 20;
+}
+
+static void begin_loop(struct loop *loop)
+{
+    memset(loop, 0, sizeof *loop);
+    loop->slow = 100;
+    for (size_t i = 0; i < LAYERS; i++)
+        loop->weights[i] = make(loop, layer_bytes(i) / 2);
+}
+
+/* `starts` notes where the load is least: the first ALLOC of the iteration, the input. */
+static void iterate(struct loop *loop, size_t number)
+{
+    uint64_t kept[LAYERS], gradient = 0;
+    loop->starts[number] = loop->events.count;
+    uint64_t input = make(loop, 9 << 20); /* a prefetched batch: freed in the next iteration */
+    if (loop->carried)
+        emit(loop, EBB_EVENT_FREE, loop->carried, 9 << 20);
+    loop->carried = input;
+    for (size_t i = 0; i < LAYERS; i++) {
+        if (i && i == loop->trace_on_layer) {
+            loop->trace_on_layer = 0;
+            loop->traced = true;
+            emit_mark(loop, EBB_MARK_TRACE_ON);
+        }
+        uint64_t space = make(loop, 2 << 20);
+        kept[i] = make(loop, layer_bytes(i));
+        touch(loop, loop->weights[i], EBB_ACCESS_READ);
+        touch(loop, space, EBB_ACCESS_WRITE);
+        touch(loop, kept[i], EBB_ACCESS_WRITE);
+        emit(loop, EBB_EVENT_FREE, space, 2 << 20);
+    }
+    for (size_t i = LAYERS; i-- > 0;) {
+        uint64_t next = make(loop, layer_bytes(i));
+        touch(loop, kept[i], EBB_ACCESS_READ);
+        touch(loop, next, EBB_ACCESS_WRITE);
+        if (!loop->momentum[i])
+            loop->momentum[i] = make(loop, layer_bytes(i) / 2);
+        bool swapped = loop->jitter && random_below(2);
+        if (swapped)
+            emit(loop, EBB_EVENT_FREE, kept[i], layer_bytes(i));
+        if (gradient)
+            emit(loop, EBB_EVENT_FREE, gradient, layer_bytes(i + 1));
+        if (!swapped)
+            emit(loop, EBB_EVENT_FREE, kept[i], layer_bytes(i));
+        gradient = next;
+        touch(loop, loop->momentum[i], EBB_ACCESS_WRITE);
+        touch(loop, loop->weights[i], EBB_ACCESS_WRITE);
+    }
+    emit(loop, EBB_EVENT_FREE, gradient, layer_bytes(0));
+}
+
+static struct ebb_event_span span_of(const struct loop *loop)
+{
+    return (struct ebb_event_span){loop->events.items, loop->events.count};
+}
+
+enum {
+    CLOCK_EVENTS = 2 + LAYERS * 3 + LAYERS * 3, /* of an iteration */
+    ACCESSES = LAYERS * 7,
+};
+
+static void test_training_loop(void **state)
+{
+    (void)state;
+    for (size_t jitter = 0; jitter < 2; jitter++) {
+        struct loop loop;
+        begin_loop(&loop);
+        loop.jitter = jitter;
+        loop.traced = true;
+        for (size_t i = 0; i < 8; i++)
+            iterate(&loop, i);
+        struct ebb_analysis analysis;
+        struct ebb_error error;
+        assert_int_equal(ebb__analyse(span_of(&loop), &analysis, &error), EBB_OK);
+        assert_int_equal(analysis.iterations, 7); /* the first one allocates momentum */
+        assert_int_equal(analysis.start_count, 7);
+        for (size_t i = 0; i < 7; i++)
+            assert_int_equal(analysis.starts[i], loop.starts[i + 1]);
+        assert_int_equal(analysis.period_events, CLOCK_EVENTS + ACCESSES);
+        assert_true(analysis.has_model);
+        assert_true(analysis.has_accesses);
+        assert_int_equal(analysis.model_first, loop.starts[6]);
+        /* Weights and momentum; input, workspaces, activations, gradients. */
+        assert_int_equal(analysis.model.block_count, 2 * LAYERS + 1 + 3 * LAYERS);
+        assert_int_equal(analysis.peak_bytes, analysis.model.peak_bytes);
+        assert_true(analysis.found_at_event < loop.starts[3] + 2);
+        assert_true(analysis.first_periodic_event <= loop.starts[1]);
+        assert_true(analysis.properties.extremalization > 0.1);
+        assert_true(analysis.properties.extremalization < 1);
+        if (!jitter) {
+            assert_true(analysis.properties.iterative > 0.99);
+            assert_true(analysis.properties.regularity > 0.97);
+        } else {
+            assert_true(analysis.properties.iterative > 0.9);
+        }
+        ebb__analysis_fini(&analysis);
+        ebb_vec_free(&loop.events);
+    }
+}
+
+/* Accesses are traced in two iterations only; the others give the times. */
+static void test_times_of_untraced(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    for (size_t i = 0; i < 9; i++) {
+        loop.traced = i == 4 || i == 5;
+        loop.slow = loop.traced ? 700 : 100 + i;
+        if (i == 4)
+            emit_mark(&loop, EBB_MARK_TRACE_ON);
+        if (i == 6)
+            emit_mark(&loop, EBB_MARK_TRACE_OFF);
+        iterate(&loop, i);
+    }
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 8);
+    assert_int_equal(analysis.period_events, CLOCK_EVENTS + ACCESSES);
+    assert_true(analysis.has_accesses);
+    /* The mark that ends tracing stands before iteration 6 begins: 5 is traced whole. */
+    assert_int_equal(analysis.model_first, loop.starts[5]);
+    /* Iterations 1, 2, 3, 6, 7 are known to their ends: the median takes 103 ns an event. */
+    assert_int_equal(ebb__model_iteration_ns(&analysis.model), CLOCK_EVENTS * 103);
+    uint64_t clock = 0;
+    for (uint32_t tick = 0; tick < analysis.model.tick_count; tick++)
+        if (analysis.model.events[tick].clock)
+            assert_int_equal(analysis.model.time_ns[tick], clock++ * 103);
+    assert_int_equal(clock, CLOCK_EVENTS);
+    assert_true(analysis.properties.iterative > 0.99);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+/* What the program says wins; here it says that two rounds make one iteration. */
+static void test_marks_win(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    loop.traced = true;
+    size_t marks[8];
+    for (size_t i = 0; i < 10; i++) {
+        if (i % 2 == 0) {
+            marks[i / 2] = loop.events.count;
+            emit_mark(&loop, EBB_MARK_ITERATION);
+        }
+        iterate(&loop, i);
+    }
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(analysis.starts[i], marks[i]);
+    assert_int_equal(analysis.period_events, 2 * (CLOCK_EVENTS + ACCESSES));
+    assert_int_equal(analysis.model.block_count, 2 * LAYERS + 2 * (1 + 3 * LAYERS));
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+/* A program that allocates once: accesses are the clock. */
+static void test_allocate_once(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    loop.traced = true;
+    size_t begin = loop.events.count;
+    for (size_t i = 0; i < 6; i++) {
+        for (size_t k = 0; k < LAYERS; k++)
+            touch(&loop, loop.weights[k], EBB_ACCESS_READ);
+        for (size_t k = LAYERS; k-- > 0;)
+            touch(&loop, loop.weights[k], EBB_ACCESS_WRITE);
+    }
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 6);
+    assert_int_equal(analysis.period_events, 2 * LAYERS);
+    assert_int_equal(analysis.first_periodic_event, begin);
+    assert_int_equal(analysis.model.clock_count, 0);
+    assert_int_equal(analysis.model.block_count, LAYERS);
+    assert_int_equal(analysis.model.gap_count, 2 * LAYERS);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+static void test_nothing_repeats(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 0);
+    assert_false(analysis.has_model);
+    assert_true(analysis.peak_bytes > 0);
+    ebb__analysis_fini(&analysis);
+    struct ebb_event_span empty = {NULL, 0};
+    assert_int_equal(ebb__analyse(empty, &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 0);
+    ebb__analysis_fini(&analysis);
+    /* Found, but contradictory. */
+    for (size_t i = 0; i < 5; i++)
+        iterate(&loop, i);
+    emit(&loop, EBB_EVENT_FREE, loop.carried, 9 << 20);
+    emit(&loop, EBB_EVENT_FREE, loop.carried, 9 << 20);
+    struct ebb_error error;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, &error), EBB_ERR_FORMAT);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+static size_t push_new(struct ebb_watch *watch, const struct loop *loop, size_t from)
+{
+    for (; from < loop->events.count; from++)
+        assert_int_equal(ebb__watch_push(watch, &loop->events.items[from]), EBB_OK);
+    return from;
+}
+
+static void check_loop_model(const struct ebb_model *model)
+{
+    assert_int_equal(model->tick_count, CLOCK_EVENTS + ACCESSES);
+    assert_int_equal(model->block_count, 2 * LAYERS + 1 + 3 * LAYERS);
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        assert_true(model->time_ns[tick] <= model->time_ns[tick + 1]);
+}
+
+static void test_watch(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    struct ebb_model model;
+    uint64_t first;
+    struct ebb_error error;
+    size_t pushed = 0;
+    for (size_t i = 0; i < 3; i++) {
+        iterate(&loop, i);
+        pushed = push_new(watch, &loop, pushed);
+    }
+    assert_true(ebb__watch_found(watch)); /* two whole ones behind iteration 0 */
+    assert_true(ebb__watch_in_period(watch));
+    assert_int_equal(ebb__watch_model(watch, &model, &first, &error), EBB_INFEASIBLE);
+    /* Tracing begins in the middle of an iteration, and goes on for one and a bit. */
+    loop.trace_on_layer = 5;
+    iterate(&loop, 3);
+    size_t cut = loop.starts[3];
+    while (loop.events.items[cut].kind != EBB_EVENT_MARK)
+        cut++;
+    iterate(&loop, 4);
+    size_t had = 0;
+    for (; pushed < loop.events.count; pushed++) {
+        assert_int_equal(ebb__watch_push(watch, &loop.events.items[pushed]), EBB_OK);
+        if (ebb__watch_model(watch, &model, &first, &error) != EBB_OK)
+            continue;
+        check_loop_model(&model);
+        ebb__model_fini(&model);
+        had = pushed;
+        break;
+    }
+    assert_true(had > cut && had <= cut + CLOCK_EVENTS + ACCESSES + 12);
+    pushed = push_new(watch, &loop, had + 1);
+    loop.traced = false;
+    emit_mark(&loop, EBB_MARK_TRACE_OFF);
+    emit_mark(&loop, EBB_MARK_PLAN_ON);
+    for (size_t i = 5; i < 9; i++) {
+        iterate(&loop, i);
+        if (i == 6) {
+            emit(&loop, EBB_EVENT_ACCESS, loop.weights[3], 0);
+            loop.events.items[loop.events.count - 1].flags = EBB_EVENT_DEMAND;
+        }
+        if (i == 7)
+            emit_mark(&loop, EBB_MARK_PLAN_OFF);
+    }
+    iterate(&loop, 9);
+    pushed = push_new(watch, &loop, pushed);
+    const struct ebb_watch_iteration *iterations;
+    assert_int_equal(ebb__watch_patterns(watch), 1);
+    assert_int_equal(ebb__watch_period_clock_events(watch), CLOCK_EVENTS);
+    assert_int_equal(ebb__watch_iterations(watch, &iterations), 8); /* 1 to 8 */
+    for (size_t i = 0; i < 8; i++) {
+        size_t number = i + 1;
+        assert_int_equal(iterations[i].first_event, loop.starts[number]);
+        assert_int_equal(iterations[i].demand_faults, number == 6);
+        assert_int_equal(iterations[i].planned, number >= 5 && number <= 7);
+        assert_int_equal(iterations[i].traced, number == 4);
+        assert_int_equal(iterations[i].start_ns, loop.events.items[loop.starts[number]].time_ns);
+        assert_int_equal(iterations[i].duration_ns,
+                         loop.events.items[loop.starts[number + 1]].time_ns - iterations[i].start_ns);
+    }
+    assert_int_equal(ebb__watch_model(watch, &model, &first, &error), EBB_OK);
+    assert_int_equal(first, loop.starts[4]);
+    check_loop_model(&model);
+    /* 1 and 2 are untraced, unplanned and known to their ends. */
+    assert_int_equal(ebb__model_iteration_ns(&model), CLOCK_EVENTS * 100);
+    ebb__model_fini(&model);
+
+    /* Evaluation between, then training again: all of it is counted. */
+    for (size_t i = 0; i < 80; i++)
+        for (size_t k = 0; k < 5; k++) {
+            uint64_t block = make(&loop, (11 + k) << 20);
+            emit(&loop, EBB_EVENT_FREE, block, (11 + k) << 20);
+        }
+    iterate(&loop, 10);
+    iterate(&loop, 11);
+    iterate(&loop, 12);
+    push_new(watch, &loop, pushed);
+    size_t count = ebb__watch_iterations(watch, &iterations);
+    size_t training = 0;
+    for (size_t i = 0; i < count; i++)
+        training += iterations[i].duration_ns >= CLOCK_EVENTS * 100;
+    assert_int_equal(training, 11);
+    assert_true(count - training >= 75);
+    assert_int_equal(ebb__watch_patterns(watch), 3);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
+/* More events than are kept: iterations are counted on, models still know the weights. */
+static void test_watch_forgets(void **state)
+{
+    (void)state;
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    struct loop loop;
+    begin_loop(&loop);
+    size_t rounds = 0, total = 0;
+    loop.traced = true;
+    emit_mark(&loop, EBB_MARK_TRACE_ON);
+    while (total < (1u << 22) + 100000) {
+        iterate(&loop, rounds % 64);
+        rounds++;
+        total += push_new(watch, &loop, 0);
+        loop.events.count = 0;
+    }
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(watch, &iterations);
+    assert_int_equal(count, rounds - 2); /* neither the first nor the last */
+    for (size_t i = 0; i + 1 < count; i++)
+        assert_int_equal(iterations[i].last_event, iterations[i + 1].first_event);
+    assert_int_equal(ebb__watch_patterns(watch), 1);
+    struct ebb_model model;
+    uint64_t first;
+    assert_int_equal(ebb__watch_model(watch, &model, &first, NULL), EBB_OK);
+    check_loop_model(&model);
+    assert_int_equal(first, iterations[count - 1].first_event);
+    ebb__model_fini(&model);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
+/* Random events: no crash, no hang, no contradiction. */
+static void test_watch_random(void **state)
+{
+    (void)state;
+    for (size_t round = 0; round < 200; round++) {
+        struct ebb_watch *watch;
+        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        for (size_t i = 0; i < 600; i++) {
+            struct ebb_event event = {.time_ns = i,
+                                      .block = 1 + random_below(20),
+                                      .size_bytes = random_below(3) << 20,
+                                      .kind = (uint8_t)random_below(EBB_EVENT_KIND_COUNT),
+                                      .access = (uint8_t)random_below(3),
+                                      .mark = (uint8_t)random_below(EBB_MARK_COUNT),
+                                      .flags = (uint8_t)random_below(2)};
+            assert_int_equal(ebb__watch_push(watch, &event), EBB_OK);
+            struct ebb_model model;
+            if (i % 50 == 0 && ebb__watch_model(watch, &model, NULL, NULL) == EBB_OK)
+                ebb__model_fini(&model);
+        }
+        ebb__watch_destroy(watch);
+    }
+}
+
+/* Read `op ptr size time` lines, after `columns` leading columns. Blocks used before their Malloc get
+ * an ALLOC in front. */
+static bool read_public_trace(const char *name, int columns, struct loop *loop)
+{
+    const char *folder = getenv("EBB_DATA"), *source = getenv("EBB_SOURCE_DIR");
+    char path[1024];
+    if (folder)
+        snprintf(path, sizeof path, "%s/singa/%s", folder, name);
+    else
+        snprintf(path, sizeof path, "%s/../shared/data/singa/%s", source ? source : ".", name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    memset(loop, 0, sizeof *loop);
+    struct ebb_map live = {0};
+    for (size_t pass = 0; pass < 2; pass++) {
+        char line[256], op[32];
+        unsigned long long pointer, size, time, begin = 0;
+        rewind(file);
+        struct ebb_map known = {0};
+        while (fgets(line, sizeof line, file)) {
+            const char *text = line;
+            for (int i = 0; i < columns; i++)
+                text = strchr(text, ' ') + 1;
+            if (sscanf(text, "%31s %llx %llu %llu", op, &pointer, &size, &time) != 4)
+                continue;
+            begin = begin ? begin : time;
+            bool alloc = strcmp(op, "Malloc") == 0, release = strcmp(op, "Free") == 0;
+            if (pass == 0) { /* who existed before? */
+                if (!alloc && !ebb__map_get(&known, pointer, NULL)) {
+                    assert_true(ebb__map_put(&live, pointer, make(loop, size)));
+                }
+                assert_true(ebb__map_put(&known, pointer, 1));
+                continue;
+            }
+            loop->now = time - begin;
+            uint64_t serial;
+            if (alloc) {
+                assert_true(ebb__map_put(&live, pointer, make(loop, size)));
+            } else if (ebb__map_get(&live, pointer, &serial)) {
+                if (release)
+                    ebb__map_remove(&live, pointer, NULL);
+                emit(loop, release ? EBB_EVENT_FREE : EBB_EVENT_ACCESS, serial, size);
+                if (!release)
+                    loop->events.items[loop->events.count - 1].access =
+                        strcmp(op, "Read") == 0      ? EBB_ACCESS_READ
+                        : strcmp(op, "Mutable") == 0 ? EBB_ACCESS_WRITE
+                                                     : EBB_ACCESS_UNKNOWN;
+            }
+        }
+        ebb__map_fini(&known);
+    }
+    ebb__map_fini(&live);
+    fclose(file);
+    return true;
+}
+
+static void check_public_trace(const char *name, int columns, size_t period)
+{
+    struct loop loop;
+    if (!read_public_trace(name, columns, &loop))
+        skip();
+    struct ebb_analysis analysis;
+    struct ebb_error error;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, &error), EBB_OK);
+    print_message("%s: %zu iterations of %zu events, first at %zu, found at %zu of %zu, %.2f ms, "
+                  "iterative %.4f regularity %.4f extremalization %.4f\n",
+                  name, analysis.iterations, analysis.period_events, analysis.first_periodic_event,
+                  analysis.found_at_event, loop.events.count, (double)analysis.detect_ns / 1e6,
+                  analysis.properties.iterative, analysis.properties.regularity,
+                  analysis.properties.extremalization);
+    print_message("peak %.1f MiB, model peak %.1f MiB, %u blocks\n",
+                  (double)analysis.peak_bytes / (1 << 20),
+                  (double)analysis.model.peak_bytes / (1 << 20), analysis.model.block_count);
+    assert_int_equal(analysis.period_events, period);
+    assert_int_equal(analysis.model.peak_bytes, analysis.peak_bytes);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+static void test_public_vgg(void **state)
+{
+    (void)state;
+    check_public_trace("vec_block_fresh_vgg.csv", 0, 3172);
+}
+
+static void test_public_alexnet(void **state)
+{
+    (void)state;
+    check_public_trace("vec_run_5_alex.csv", 1, 612);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training_loop),  cmocka_unit_test(test_times_of_untraced),
+        cmocka_unit_test(test_marks_win),      cmocka_unit_test(test_allocate_once),
+        cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_watch_forgets),  cmocka_unit_test(test_watch_random),
+        cmocka_unit_test(test_public_vgg),     cmocka_unit_test(test_public_alexnet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
