@@ -1,0 +1,264 @@
+#include "launch.h"
+
+#include "engine/protocol.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SHIM_NAME "libebb_malloc.so"
+/* A program that has not said hello by then is not under Ebb: the shim speaks before main(). */
+#define HELLO_TIMEOUT_NS ((uint64_t)5000000000)
+#define MOST_POLLED 256
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void ebb__launch_warn(void *context, const char *message)
+{
+    (void)context;
+    fprintf(stderr, "ebb: %s\n", message);
+}
+
+/* The shim lies beside this program. */
+static bool find_shim(char *path, size_t bytes)
+{
+    ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
+    if (length <= 0)
+        return false;
+    path[length] = 0;
+    char *slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash + 1 - path) + sizeof SHIM_NAME > bytes)
+        return false;
+    strcpy(slash + 1, SHIM_NAME);
+    return access(path, R_OK) == 0;
+}
+
+/* Prepend the shim to LD_PRELOAD, remove nothing. */
+static bool set_environment(const struct ebb_serve *serve)
+{
+    char shim[PATH_MAX];
+    if (!find_shim(shim, sizeof shim))
+        return false;
+    const char *before = getenv("LD_PRELOAD");
+    size_t bytes = strlen(shim) + (before ? strlen(before) : 0) + 2;
+    char *preload = malloc(bytes);
+    if (!preload)
+        return false;
+    snprintf(preload, bytes, "%s%s%s", shim, before && *before ? ":" : "", before ? before : "");
+    bool good = setenv("LD_PRELOAD", preload, 1) == 0 &&
+                putenv((char *)(uintptr_t)ebb__serve_environment(serve)) == 0;
+    free(preload);
+    return good;
+}
+
+static const int forwarded[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
+
+/* Signals that this process takes through a descriptor: those it forwards, INT and QUIT (which the
+ * terminal sends to the whole group, the program included), and CHLD. */
+static int watch_signals(sigset_t *before)
+{
+    sigset_t watched;
+    sigemptyset(&watched);
+    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
+        sigaddset(&watched, forwarded[i]);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGQUIT);
+    sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, before);
+    return signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void forward_signals(int descriptor, pid_t program)
+{
+    struct signalfd_siginfo info;
+    while (read(descriptor, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD)
+            continue;
+        /* INT and QUIT from the terminal (SI_KERNEL) have reached the program already. */
+        if ((number == SIGINT || number == SIGQUIT) && info.ssi_code == SI_KERNEL)
+            continue;
+        kill(program, number);
+    }
+}
+
+/* True where the program of process `program` is statically linked: no shim can be in it. */
+static bool is_static(pid_t program)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/exe", (long)program);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return false;
+    Elf64_Ehdr header;
+    bool has_interpreter = false;
+    bool good = pread(descriptor, &header, sizeof header, 0) == (ssize_t)sizeof header &&
+                memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                header.e_ident[EI_CLASS] == ELFCLASS64;
+    for (int i = 0; good && i < header.e_phnum; i++) {
+        Elf64_Phdr segment;
+        off_t at = (off_t)(header.e_phoff + (uint64_t)i * sizeof segment);
+        if (pread(descriptor, &segment, sizeof segment, at) != (ssize_t)sizeof segment)
+            break;
+        has_interpreter |= segment.p_type == PT_INTERP;
+    }
+    close(descriptor);
+    return good && !has_interpreter;
+}
+
+/* Start the program; on success *program is set and 0 returned, else the errno of exec. */
+static int start_program(const struct ebb_launch *launch, struct ebb_serve *serve,
+                         const sigset_t *mask, pid_t *program)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return errno;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        fcntl(ebb__serve_inherited(serve), F_SETFD, 0);
+        int why = ENOEXEC;
+        if (set_environment(serve)) {
+            execvp(launch->argv[0], launch->argv);
+            why = errno;
+        }
+        if (write(report[1], &why, sizeof why) < 0)
+            _exit(EBB_EXIT_OWN_FAILURE);
+        _exit(EBB_EXIT_NOT_FOUND);
+    }
+    int why = child < 0 ? errno : 0;
+    close(report[1]);
+    if (child > 0) {
+        ebb__serve_set_main(serve, child);
+        ssize_t got;
+        do
+            got = read(report[0], &why, sizeof why);
+        while (got < 0 && errno == EINTR);
+        if (got == (ssize_t)sizeof why)
+            waitpid(child, NULL, 0);
+        else
+            why = 0;
+    }
+    close(report[0]);
+    *program = child;
+    return why;
+}
+
+static void stop_program(pid_t program, int *wait_status)
+{
+    kill(program, SIGTERM);
+    for (int i = 0; i < 20; i++) {
+        if (waitpid(program, wait_status, WNOHANG) == program)
+            return;
+        usleep(50000);
+    }
+    kill(program, SIGKILL);
+    waitpid(program, wait_status, 0);
+}
+
+/* The program runs without the shim: say so once; true where it must stop for that. */
+static bool complain(const struct ebb_launch *launch, const char *why)
+{
+    if (!launch->quiet || launch->strict)
+        fprintf(stderr, "ebb: %s: %s: %s is not under Ebb, the budget is NOT enforced\n",
+                launch->command_name, why, launch->argv[0]);
+    return launch->strict;
+}
+
+static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *serve,
+                             pid_t program, int signals, struct ebb_launch_result *result)
+{
+    uint64_t began = now_ns();
+    bool complained = false;
+    struct rusage usage;
+    if (is_static(program)) {
+        complained = true;
+        if (complain(launch, "statically linked")) {
+            stop_program(program, &result->wait_status);
+            result->exit_code = EBB_EXIT_OWN_FAILURE;
+            return;
+        }
+    }
+    for (;;) {
+        int wait_ms = ebb__serve_step(serve);
+        pid_t ended = wait4(program, &result->wait_status, WNOHANG, &usage);
+        if (ended == program || (ended < 0 && errno == ECHILD))
+            break;
+        if (!complained && !ebb__serve_main_said_hello(serve) &&
+            now_ns() - began > HELLO_TIMEOUT_NS) {
+            complained = true;
+            if (complain(launch, "no hello from its main process")) {
+                stop_program(program, &result->wait_status);
+                result->exit_code = EBB_EXIT_OWN_FAILURE;
+                return;
+            }
+        }
+        struct pollfd polled[MOST_POLLED];
+        polled[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+        size_t count = 1 + ebb__serve_descriptors(serve, polled + 1, MOST_POLLED - 1);
+        poll(polled, (nfds_t)count, wait_ms);
+        forward_signals(signals, program);
+    }
+    ebb__serve_step(serve);
+    result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (!complained && !ebb__serve_main_said_hello(serve) &&
+        complain(launch, "no hello from its main process"))
+        result->exit_code = EBB_EXIT_OWN_FAILURE;
+}
+
+struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_serve *serve)
+{
+    struct ebb_launch_result result = {.exit_code = -1};
+    sigset_t before;
+    int signals = watch_signals(&before);
+    uint64_t began = now_ns();
+    pid_t program;
+    int why = start_program(launch, serve, &before, &program);
+    if (why) {
+        fprintf(stderr, "ebb: %s: %s: %s\n", launch->command_name, launch->argv[0], strerror(why));
+        result.exit_code = program < 0                        ? EBB_EXIT_OWN_FAILURE
+                           : why == ENOENT || why == ENOTDIR ? EBB_EXIT_NOT_FOUND
+                                                              : EBB_EXIT_NOT_EXECUTABLE;
+        return result;
+    }
+    serve_to_the_end(launch, serve, program, signals, &result);
+    result.elapsed_ns = now_ns() - began;
+    close(signals);
+    return result;
+}
+
+void ebb__launch_exit(const struct ebb_launch_result *result)
+{
+    fflush(NULL);
+    if (result->exit_code >= 0)
+        exit(result->exit_code);
+    if (WIFSIGNALED(result->wait_status)) {
+        int number = WTERMSIG(result->wait_status);
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none); /* the program has dumped its own */
+        signal(number, SIG_DFL);
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, number);
+        raise(number);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        exit(128 + number);
+    }
+    exit(WEXITSTATUS(result->wait_status));
+}

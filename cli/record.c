@@ -1,0 +1,92 @@
+/* `ebb record`: run a program, write down its memory behaviour, change nothing. */
+#include "command.h"
+#include "launch.h"
+
+#include "base/size.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: ebb record -o FILE [options] -- CMD...\n\n"
+    "Runs CMD and writes every managed allocation and free of the whole run to FILE, with\n"
+    "the accesses of at least two whole iterations. CMD's exit code is passed through.\n\n"
+    "  -o, --output FILE      the trace (.ebbt)\n"
+    "      --threshold SIZE   smaller blocks are not recorded (default 128 KiB)\n"
+    "  -q, --quiet            no messages of Ebb's own\n";
+
+static void join(char *const *argv, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; argv[i] && used + 1 < bytes; i++) {
+        int wrote = snprintf(out + used, bytes - used, "%s%s", i ? " " : "", argv[i]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+int ebb__cmd_record(int argc, char **argv)
+{
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"threshold", required_argument, NULL, 't'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct ebb_serve_options serving = {
+        .record = true,
+        .policy = "none",
+        .budget_bytes = UINT64_MAX,
+        .threshold_bytes = EBB_SERVE_THRESHOLD_BYTES,
+        .warn = ebb__launch_warn,
+    };
+    bool quiet = false;
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+o:qh", options, NULL)) != -1) {
+        switch (option) {
+        case 'o':
+            serving.record_path = optarg;
+            break;
+        case 't':
+            if (!ebb_size_parse(optarg, &serving.threshold_bytes) || serving.threshold_bytes == 0) {
+                ebb__command_usage("record", "--threshold: '%s' is not a size", optarg);
+                return EBB_EXIT_OWN_FAILURE;
+            }
+            break;
+        case 'q':
+            quiet = true;
+            serving.warn = NULL;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return 0;
+        default:
+            ebb__command_usage("record", "unknown option or missing value: %s", argv[optind - 1]);
+            return EBB_EXIT_OWN_FAILURE;
+        }
+    }
+    if (!serving.record_path || optind == argc) {
+        ebb__command_usage("record", "%s", serving.record_path ? "no command given" : "no -o FILE");
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    char command[256];
+    join(argv + optind, command, sizeof command);
+    serving.command = command;
+    struct ebb_serve *serve;
+    struct ebb_error error = {0};
+    if (ebb__serve_create(&serving, &serve, &error) != EBB_OK) {
+        ebb__command_fail("record", &error);
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    struct ebb_launch launch = {.command_name = "record", .argv = argv + optind, .quiet = quiet};
+    struct ebb_launch_result result = ebb__launch(&launch, serve);
+    struct ebb_serve_result figures;
+    if (ebb__serve_finish(serve, &figures, &error) != EBB_OK) {
+        ebb__command_fail("record", &error);
+        if (result.exit_code < 0)
+            result.exit_code = EBB_EXIT_OWN_FAILURE;
+    }
+    ebb__serve_destroy(serve);
+    ebb__launch_exit(&result);
+}

@@ -1,0 +1,217 @@
+/* `ebb run`: run a program within a memory budget. */
+#include "command.h"
+#include "launch.h"
+#include "store_dir.h"
+#include "summary.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: ebb run [options] [--] CMD...\n\n"
+    "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
+    "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
+    "                             (default: 90 % of the free memory)\n"
+    "      --store DIR            where absent blocks go (default: a directory on a disk)\n"
+    "      --store-limit SIZE     most bytes there\n"
+    "      --policy P             ebb (default), fifo, none\n"
+    "      --record FILE          write a trace as well\n"
+    "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
+    "      --summary-json FILE    the figures, as one JSON object\n"
+    "      --strict               stop (125) where the budget cannot be enforced\n"
+    "      --threshold SIZE       smaller blocks are left alone (default 128 KiB)\n"
+    "      --no-cache             neither read nor write a plan cache\n"
+    "      --no-env               set nothing in CMD's environment for its framework\n"
+    "  -q, --quiet                no messages of Ebb's own\n\n"
+    "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be executed,\n"
+    "127: CMD not found.\n";
+
+enum { OPTION_STORE = 256, OPTION_LIMIT, OPTION_POLICY, OPTION_RECORD, OPTION_SUMMARY,
+       OPTION_JSON, OPTION_STRICT, OPTION_THRESHOLD, OPTION_IGNORED };
+
+struct run_options {
+    struct ebb_serve_options serving;
+    const char *store;
+    enum ebb_summary_when summary;
+    const char *summary_json;
+    bool strict, quiet;
+};
+
+/* Returns 0, or the exit code to end with. */
+static int set_option(struct run_options *run, int option, const char *value)
+{
+    struct ebb_serve_options *serving = &run->serving;
+    switch (option) {
+    case 'b':
+        if (ebb_percent_parse(value, &serving->budget_fraction))
+            return 0;
+        serving->budget_fraction = 0;
+        if (ebb_size_parse(value, &serving->budget_bytes) && serving->budget_bytes > 0)
+            return 0;
+        ebb__command_usage("run", "--budget: '%s' is neither a size (4G, 512MiB) nor a percentage",
+                           value);
+        return EBB_EXIT_OWN_FAILURE;
+    case OPTION_STORE:
+        run->store = value;
+        return 0;
+    case OPTION_LIMIT:
+        if (ebb_size_parse(value, &serving->store_limit_bytes))
+            return 0;
+        ebb__command_usage("run", "--store-limit: '%s' is not a size", value);
+        return EBB_EXIT_OWN_FAILURE;
+    case OPTION_THRESHOLD:
+        if (ebb_size_parse(value, &serving->threshold_bytes) && serving->threshold_bytes >= 4096)
+            return 0;
+        ebb__command_usage("run", "--threshold: '%s' is not a size of at least 4 KiB", value);
+        return EBB_EXIT_OWN_FAILURE;
+    case OPTION_POLICY:
+        serving->policy = value;
+        return 0;
+    case OPTION_RECORD:
+        serving->record_path = value;
+        return 0;
+    case OPTION_SUMMARY:
+        if (ebb__summary_when(value, &run->summary))
+            return 0;
+        ebb__command_usage("run", "--summary: '%s' is none of never, auto, always", value);
+        return EBB_EXIT_OWN_FAILURE;
+    case OPTION_JSON:
+        run->summary_json = value;
+        return 0;
+    case OPTION_STRICT:
+        run->strict = true;
+        return 0;
+    case OPTION_IGNORED:
+        return 0;
+    case 'q':
+        run->quiet = true;
+        serving->warn = NULL;
+        return 0;
+    default:
+        return EBB_EXIT_OWN_FAILURE;
+    }
+}
+
+static bool known_policy(const char *policy)
+{
+    static const char *const known[] = {"ebb", "fifo", "none"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(policy, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The summary's file is opened before CMD starts, so that a bad path costs no training. */
+static FILE *open_summary(const struct run_options *run, int *failed)
+{
+    if (!run->summary_json)
+        return NULL;
+    FILE *file = fopen(run->summary_json, "we");
+    if (!file) {
+        struct ebb_error error;
+        enum ebb_status status =
+            ebb__fail(&error, EBB_ERR_IO, run->summary_json, "%s", strerror(errno));
+        ebb__command_fail("run", &error);
+        *failed = status != EBB_OK;
+    }
+    return file;
+}
+
+int ebb__cmd_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"budget", required_argument, NULL, 'b'},
+        {"store", required_argument, NULL, OPTION_STORE},
+        {"store-limit", required_argument, NULL, OPTION_LIMIT},
+        {"policy", required_argument, NULL, OPTION_POLICY},
+        {"record", required_argument, NULL, OPTION_RECORD},
+        {"summary", required_argument, NULL, OPTION_SUMMARY},
+        {"summary-json", required_argument, NULL, OPTION_JSON},
+        {"strict", no_argument, NULL, OPTION_STRICT},
+        {"threshold", required_argument, NULL, OPTION_THRESHOLD},
+        {"no-cache", no_argument, NULL, OPTION_IGNORED},
+        {"no-env", no_argument, NULL, OPTION_IGNORED},
+        {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct run_options run = {
+        .serving = {.policy = "ebb",
+                    .budget_bytes = 0,
+                    .store_limit_bytes = UINT64_MAX,
+                    .threshold_bytes = EBB_SERVE_THRESHOLD_BYTES,
+                    .warn = ebb__launch_warn},
+        .summary = EBB_SUMMARY_AUTO,
+    };
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+b:qh", options, NULL)) != -1) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return 0;
+        }
+        if (option == '?' || option == ':') {
+            ebb__command_usage("run", "unknown option or missing value: %s", argv[optind - 1]);
+            return EBB_EXIT_OWN_FAILURE;
+        }
+        int failed = set_option(&run, option, optarg);
+        if (failed)
+            return failed;
+    }
+    if (optind == argc) {
+        ebb__command_usage("run", "no command given");
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    if (!known_policy(run.serving.policy)) {
+        ebb__command_usage("run", "--policy: unknown policy '%s'", run.serving.policy);
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    struct ebb_error error = {0};
+    char store[PATH_MAX];
+    if (ebb__store_dir_find(run.store, store, sizeof store, &error) != EBB_OK) {
+        ebb__command_fail("run", &error);
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    run.serving.store = store;
+    run.serving.command = argv[optind];
+    bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
+    if (!chosen)
+        run.serving.budget_bytes = ebb__free_memory_budget();
+    int failed = 0;
+    FILE *json = open_summary(&run, &failed);
+    if (failed)
+        return EBB_EXIT_OWN_FAILURE;
+    struct ebb_serve *serve;
+    if (ebb__serve_create(&run.serving, &serve, &error) != EBB_OK) {
+        ebb__command_fail("run", &error);
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    struct ebb_launch launch = {
+        .command_name = "run", .argv = argv + optind, .strict = run.strict, .quiet = run.quiet};
+    struct ebb_launch_result launched = ebb__launch(&launch, serve);
+    struct ebb_summary summary = {.launch = &launched, .policy = run.serving.policy,
+                                  .default_budget = !chosen};
+    if (ebb__serve_finish(serve, &summary.figures, &error) != EBB_OK) {
+        ebb__command_fail("run", &error);
+        if (launched.exit_code < 0)
+            launched.exit_code = EBB_EXIT_OWN_FAILURE;
+    }
+    ebb__serve_destroy(serve);
+    if (run.strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
+        fprintf(stderr, "ebb: run: the budget could not be kept\n");
+        launched.exit_code = EBB_EXIT_OWN_FAILURE;
+    }
+    if (json)
+        ebb__summary_json(&summary, json);
+    if (!run.quiet && (run.summary == EBB_SUMMARY_ALWAYS ||
+                       (run.summary == EBB_SUMMARY_AUTO && isatty(STDERR_FILENO))))
+        ebb__summary_text(&summary, stderr);
+    ebb__launch_exit(&launched);
+}

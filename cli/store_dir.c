@@ -1,0 +1,137 @@
+#include "store_dir.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+static bool in_memory(const char *path)
+{
+    struct statfs status;
+    if (statfs(path, &status) != 0)
+        return false;
+    return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
+}
+
+/* Try what the store will do: a file without a name. */
+static int try_directory(const char *path)
+{
+    int descriptor = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+        char name[PATH_MAX];
+        if (snprintf(name, sizeof name, "%s/.ebb-probe-%ld", path, (long)getpid()) >=
+            (int)sizeof name)
+            return ENAMETOOLONG;
+        descriptor = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        if (descriptor >= 0)
+            unlink(name);
+    }
+    if (descriptor < 0)
+        return errno;
+    close(descriptor);
+    return 0;
+}
+
+static bool make_absolute(const char *path, char *absolute, size_t bytes)
+{
+    char *resolved = realpath(path, NULL);
+    if (!resolved)
+        return false;
+    bool fits = (size_t)snprintf(absolute, bytes, "%s", resolved) < bytes;
+    free(resolved);
+    return fits;
+}
+
+enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
+                                    struct ebb_error *error)
+{
+    if (given) {
+        int why = make_absolute(given, path, bytes) ? try_directory(path) : errno;
+        if (why == 0)
+            return EBB_OK;
+        enum ebb_status status = ebb__fail(error, EBB_ERR_IO, given, "%s", strerror(why));
+        ebb__error_set_remedy(error, "--store takes a directory that you may write to, on a disk "
+                                     "with room for what does not fit into the budget");
+        return status;
+    }
+    const char *const candidates[] = {getenv("TMPDIR"), "/var/tmp", ".", getenv("HOME")};
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
+        if (candidates[i] && *candidates[i] && !in_memory(candidates[i]) &&
+            make_absolute(candidates[i], path, bytes) && try_directory(path) == 0)
+            return EBB_OK;
+    enum ebb_status status =
+        ebb__fail(error, EBB_ERR_IO, "--store", "no writable directory on a disk found");
+    ebb__error_set_remedy(error, "name one: ebb run --store DIR ...");
+    return status;
+}
+
+static bool read_number(const char *path, uint64_t *value)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    unsigned long long number;
+    bool good = fscanf(file, "%llu", &number) == 1;
+    fclose(file);
+    if (good)
+        *value = number;
+    return good;
+}
+
+/* What the memory cgroup of this process leaves free; UINT64_MAX: no limit known. */
+static uint64_t cgroup_free(void)
+{
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file)
+        return UINT64_MAX;
+    char line[PATH_MAX + 64];
+    uint64_t least = UINT64_MAX;
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        bool unified = controllers[1] == 0;
+        if (!unified && !strstr(controllers + 1, "memory"))
+            continue;
+        char name[2 * PATH_MAX];
+        uint64_t limit, usage;
+        snprintf(name, sizeof name, "/sys/fs/cgroup%s%s/%s", unified ? "" : "/memory", path,
+                 unified ? "memory.max" : "memory.limit_in_bytes");
+        if (!read_number(name, &limit))
+            continue;
+        snprintf(name, sizeof name, "/sys/fs/cgroup%s%s/%s", unified ? "" : "/memory", path,
+                 unified ? "memory.current" : "memory.usage_in_bytes");
+        if (read_number(name, &usage) && limit > usage && limit - usage < least)
+            least = limit - usage;
+    }
+    fclose(file);
+    return least;
+}
+
+uint64_t ebb__free_memory_budget(void)
+{
+    uint64_t available = UINT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    while (file && fgets(line, sizeof line, file)) {
+        unsigned long long kib;
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            available = kib * EBB_KIB;
+    }
+    if (file)
+        fclose(file);
+    uint64_t limited = cgroup_free();
+    if (limited < available)
+        available = limited;
+    return available == UINT64_MAX ? UINT64_MAX : available / 10 * 9;
+}

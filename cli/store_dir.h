@@ -1,0 +1,20 @@
+/* Where absent blocks go when nobody says. */
+#ifndef EBB_CLI_STORE_DIR_H
+#define EBB_CLI_STORE_DIR_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The directory given by the user, or (given == NULL) the first disk-backed one of $TMPDIR,
+ * /var/tmp, the current directory and $HOME: never a file system in memory. Absolute, into `path`.
+ * EBB_ERR_IO where it cannot hold a file of ours. */
+EBB_NODISCARD enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
+                                                  struct ebb_error *error);
+
+/* Memory that a run may take when no budget is given: 90 % of what the memory cgroup or the
+ * machine has free. */
+uint64_t ebb__free_memory_budget(void);
+
+#endif

@@ -1,0 +1,26 @@
+/* The summary of a run: at most 8 lines for people, one JSON object for scripts. */
+#ifndef EBB_CLI_SUMMARY_H
+#define EBB_CLI_SUMMARY_H
+
+#include "launch.h"
+#include "serve/serve.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum ebb_summary_when { EBB_SUMMARY_NEVER, EBB_SUMMARY_AUTO, EBB_SUMMARY_ALWAYS };
+
+struct ebb_summary {
+    struct ebb_serve_result figures;
+    const struct ebb_launch_result *launch;
+    const char *policy;
+    bool default_budget; /* nobody gave one */
+};
+
+bool ebb__summary_when(const char *text, enum ebb_summary_when *when);
+bool ebb__summary_budget_exceeded(const struct ebb_summary *summary);
+void ebb__summary_text(const struct ebb_summary *summary, FILE *out);
+/* Writes `ebb.run/1` and closes `out`. */
+void ebb__summary_json(const struct ebb_summary *summary, FILE *out);
+
+#endif

@@ -1,0 +1,126 @@
+/* What a run has come to: counters of all processes, and the iterations of the busiest one. */
+#include "serve/internal.h"
+
+#include <stdlib.h>
+
+static int by_value(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static uint64_t median(uint64_t *values, size_t count)
+{
+    if (count == 0)
+        return 0;
+    qsort(values, count, sizeof *values, by_value);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static void add_counters(const struct process *process, struct ebb_serve_result *result)
+{
+    const struct ebb_counters *counters = &process->ring->counters;
+    result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
+    result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
+    result->dropped_bytes += atomic_load(&counters->dropped_bytes);
+    result->stall_ns += atomic_load(&counters->stall_ns);
+    result->demand_faults += atomic_load(&counters->demand_faults);
+    result->mismatches += atomic_load(&counters->mismatches);
+    result->reactive_evictions += atomic_load(&counters->reactive_evictions);
+    result->busy_blocks += atomic_load(&counters->busy_blocks);
+    result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
+    result->lost_events += atomic_load(&process->ring->lost);
+    result->managing |= atomic_load(&counters->managing) != 0;
+    if (atomic_load(&counters->store_error))
+        result->store_error = (int)atomic_load(&counters->store_error);
+}
+
+/* The process whose blocks were largest speaks for the run. */
+static const struct process *busiest(const struct ebb_serve *serve)
+{
+    const struct process *best = NULL;
+    uint64_t best_bytes = 0;
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        const struct process *process = serve->processes.items[i];
+        uint64_t bytes = atomic_load(&process->ring->counters.peak_live_bytes);
+        if (!best || bytes > best_bytes) {
+            best = process;
+            best_bytes = bytes;
+        }
+    }
+    return best;
+}
+
+static void iteration_figures(const struct process *process, struct ebb_serve_result *result)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(process->watch, &iterations), planned = 0;
+    uint64_t *durations = calloc(count + 1, sizeof *durations);
+    uint64_t *faults = calloc(count + 1, sizeof *faults);
+    result->iterations = count;
+    for (size_t i = 0; i < count && durations && faults; i++) {
+        if (!iterations[i].planned)
+            continue;
+        if (planned == 0)
+            result->planned_from_iteration = (int64_t)i;
+        durations[planned] = iterations[i].duration_ns;
+        faults[planned++] = iterations[i].demand_faults;
+    }
+    result->planned_iterations = planned;
+    result->iteration_median_ns = median(durations, planned);
+    result->demand_faults_planned_median = median(faults, planned);
+    if (planned) {
+        result->iteration_min_ns = durations[0];
+        result->iteration_max_ns = durations[planned - 1];
+    }
+    free(durations);
+    free(faults);
+}
+
+enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_result *result,
+                                  struct ebb_error *error)
+{
+    ebb__serve_step(serve);
+    *result = (struct ebb_serve_result){.planned_from_iteration = -1, .budget_from_iteration = -1};
+    const struct ebb_ledger *ledger = serve->ledger;
+    result->budget_bytes = atomic_load(&ledger->budget_bytes);
+    result->learning_peak_bytes = atomic_load(&ledger->learning_peak_bytes);
+    result->over_budget_bytes = atomic_load(&ledger->over_bytes);
+    result->peak_resident_bytes = atomic_load(&ledger->in_force) ? atomic_load(&ledger->peak_bytes)
+                                                                 : result->learning_peak_bytes;
+    for (size_t i = 0; i < serve->processes.count; i++)
+        add_counters(serve->processes.items[i], result);
+    const struct process *main = busiest(serve);
+    if (main) {
+        const struct ebb_counters *counters = &main->ring->counters;
+        result->managed_peak_bytes = atomic_load(&counters->peak_live_bytes);
+        result->unmanaged_bytes = atomic_load(&counters->unmanaged_bytes);
+        result->unmanaged_peak_bytes = result->managed_peak_bytes + result->unmanaged_bytes;
+        result->budget_from_iteration = main->budget_from;
+        if (main->watch)
+            iteration_figures(main, result);
+    }
+    result->period_events = serve->period_events;
+    result->predicted_peak_bytes = serve->predicted_peak_bytes;
+    result->predicted_stall_ns = serve->predicted_stall_ns;
+    result->smallest_feasible_bytes = serve->smallest_feasible_bytes;
+    result->plans = serve->plans;
+    result->events = serve->events;
+    result->processes = serve->processes.count;
+    result->main_said_hello = serve->main_said_hello;
+    if (serve->probed) {
+        result->out_bps = 1e9 / serve->machine.out.ns_per_byte;
+        result->in_bps = 1e9 / serve->machine.in.ns_per_byte;
+    }
+    enum ebb_status status = serve->writer_status;
+    if (status != EBB_OK && error)
+        *error = serve->writer_error;
+    if (serve->writer) {
+        enum ebb_status closed =
+            ebb__trace_writer_close(serve->writer, status == EBB_OK ? error : NULL);
+        serve->writer = NULL;
+        if (status == EBB_OK)
+            status = closed;
+    }
+    return status;
+}

@@ -1,0 +1,66 @@
+#ifndef EBB_SERVE_INTERNAL_H
+#define EBB_SERVE_INTERNAL_H
+
+#include "base/vec.h"
+#include "engine/ledger.h"
+#include "engine/protocol.h"
+#include "machine/machine.h"
+#include "model/watch.h"
+#include "serve/serve.h"
+#include "trace/file.h"
+#include "trace/ring.h"
+
+/* How far a process has come. */
+enum learner_state {
+    LEARNER_TRACING, /* accesses are observed, no plan yet */
+    LEARNER_PLANNED, /* a plan has been sent */
+    LEARNER_DONE,    /* record: enough traced, untraced iterations follow */
+};
+
+struct process {
+    int process_id;
+    int channel; /* -1: gone */
+    struct ebb_ring *ring;
+    size_t ring_bytes;
+    struct ebb_watch *watch;
+    enum learner_state state;
+    size_t patterns_planned;
+    uint64_t allocs_lost;    /* allocations since the stream left the template */
+    bool playing;
+    uint64_t next_attempt_ns; /* do not try to plan before */
+    int64_t planned_from;
+    int64_t budget_from;
+    bool is_main;
+};
+
+struct ebb_serve {
+    struct ebb_serve_options options;
+    char environment[4608];
+    int listening; /* abstract address, for processes that lost the inherited descriptor */
+    int hello_pair[2]; /* ours, the program's */
+    EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
+    struct ebb_ledger *ledger;
+    int ledger_descriptor;
+    EBB_VEC(struct process *) processes;
+    int main_process_id;
+    bool main_said_hello;
+    struct ebb_machine machine;
+    bool probed;
+    struct ebb_trace_writer *writer;
+    struct process *recorded; /* whose events go to the trace */
+    enum ebb_status writer_status;
+    struct ebb_error writer_error;
+    bool budget_set;
+    uint64_t plans, events, predicted_peak_bytes, predicted_stall_ns, smallest_feasible_bytes;
+    uint64_t period_events;
+    bool told_infeasible;
+};
+
+void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...) EBB_PRINTF(2, 3);
+bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor);
+/* learn.c: look at what the process has done and plan, or learn anew. */
+void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
+void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
+                           const struct ebb_event *event);
+
+#endif

@@ -1,0 +1,207 @@
+/* Learning and planning for one process: as soon as two iterations have been seen and the accesses
+ * of one are known, plan it, check the plan, send it. When the program leaves what was learnt and
+ * does not come back within an iteration and a half, its accesses are observed again. */
+#include "check/check.h"
+#include "plan/plan.h"
+#include "serve/compile.h"
+#include "serve/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Smaller blocks stay: what they would free is not worth a transfer's fixed cost. */
+#define SMALLEST_MOVED_BYTES ((uint64_t)256 << 10)
+#define PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
+#define PROBE_BYTES ((uint64_t)256 << 20)
+#define RETRY_NS ((uint64_t)500000000)
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void send_plain(struct process *process, enum ebb_message_kind kind, uint64_t value)
+{
+    ebb__serve_send(process, &(struct ebb_message){.kind = kind, .value = value}, -1);
+}
+
+/* Where the transfers will go, measured once, when it is first of use. */
+static void probe(struct ebb_serve *serve)
+{
+    if (serve->probed)
+        return;
+    serve->probed = true;
+    struct ebb_error error;
+    if (ebb__machine_probe(serve->options.store, PROBE_BYTES, &serve->machine, &error) != EBB_OK) {
+        ebb__serve_warn(serve, "%s: %s: assuming the lanes of an NVMe drive", error.what, error.why);
+        if (ebb__machine_named("nvme", &serve->machine, &error) != EBB_OK)
+            serve->probed = false;
+    }
+}
+
+static uint64_t unmanaged_peak(const struct process *process)
+{
+    const struct ebb_counters *counters = &process->ring->counters;
+    return atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
+}
+
+/* Bytes that this process may hold: the budget less what the others hold. */
+static uint64_t budget_for(const struct ebb_serve *serve, const struct process *process)
+{
+    uint64_t budget = atomic_load(&serve->ledger->budget_bytes);
+    if (serve->options.budget_fraction > 0 && !serve->budget_set)
+        budget = (uint64_t)(serve->options.budget_fraction * (double)unmanaged_peak(process));
+    if (budget == UINT64_MAX)
+        return budget;
+    uint64_t held = atomic_load(&serve->ledger->held_bytes);
+    uint64_t own = atomic_load(&process->ring->counters.held_bytes);
+    uint64_t others = held > own ? held - own : 0;
+    return budget > others ? budget - others : 0;
+}
+
+static bool send_script(struct process *process, const struct ebb_script *script)
+{
+    int memory = memfd_create("ebb-script", MFD_CLOEXEC);
+    if (memory < 0)
+        return false;
+    bool good = write(memory, script, script->bytes) == (ssize_t)script->bytes &&
+                ebb__serve_send(process,
+                                &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT,
+                                                      .value = script->bytes},
+                                memory);
+    close(memory);
+    return good;
+}
+
+static void put_budget_in_force(struct ebb_serve *serve, struct process *process, uint64_t budget)
+{
+    if (serve->options.budget_fraction <= 0 || serve->budget_set)
+        return;
+    serve->budget_set = true;
+    atomic_store(&serve->ledger->budget_bytes, budget);
+    process->budget_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+    for (size_t i = 0; i < serve->processes.count; i++)
+        if (serve->processes.items[i]->channel >= 0)
+            send_plain(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
+}
+
+static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan *plan)
+{
+    serve->smallest_feasible_bytes = plan->smallest_feasible_bytes;
+    if (serve->told_infeasible || plan->smallest_feasible_bytes <= plan->budget_bytes)
+        return;
+    serve->told_infeasible = true;
+    ebb__serve_warn(serve,
+                    "one operation needs more than the budget: running on at the smallest "
+                    "feasible, %.1f MiB; give --budget at least that",
+                    (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
+}
+
+/* Plan `model` and send the plan; true where it was sent. */
+static bool plan_and_send(struct ebb_serve *serve, struct process *process,
+                          const struct ebb_model *model)
+{
+    uint64_t budget = budget_for(serve, process);
+    struct ebb_plan_request request = {
+        .model = model,
+        .machine = &serve->machine,
+        .budget_bytes = budget,
+        .page_bytes = 4096,
+        .smallest_block_bytes = SMALLEST_MOVED_BYTES,
+        .time_limit_ns = PLAN_TIME_LIMIT_NS,
+    };
+    struct ebb_plan plan;
+    struct ebb_error error;
+    if (ebb__plan_make(serve->options.policy, &request, &plan, &error) != EBB_OK) {
+        ebb__serve_warn(serve, "no plan: %s", error.why);
+        return false;
+    }
+    bool sent = false;
+    struct ebb_script *script;
+    if (!plan.feasible)
+        tell_infeasible(serve, &plan);
+    const struct ebb_check_request check = {model, &serve->machine, budget, request.page_bytes};
+    enum ebb_status checked = ebb__check_plan(&check, &plan, &error);
+    if (checked != EBB_OK && plan.feasible)
+        ebb__serve_warn(serve, "the plan failed its check and is not used: %s", error.why);
+    else if (ebb__compile_script(model, &plan, &script) == EBB_OK) {
+        sent = send_script(process, script);
+        free(script);
+    }
+    if (sent) {
+        serve->plans++;
+        serve->predicted_peak_bytes = plan.peak_bytes;
+        serve->predicted_stall_ns = plan.stall_ns;
+        serve->period_events = model->tick_count;
+        put_budget_in_force(serve, process, budget);
+        if (process->planned_from < 0)
+            process->planned_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+    }
+    ebb__plan_fini(&plan);
+    return sent;
+}
+
+static void try_to_plan(struct ebb_serve *serve, struct process *process)
+{
+    uint64_t now = now_ns();
+    if (now < process->next_attempt_ns || !ebb__watch_found(process->watch))
+        return;
+    struct ebb_model model;
+    if (ebb__watch_model(process->watch, &model, NULL, NULL) != EBB_OK) {
+        process->next_attempt_ns = now + RETRY_NS / 10;
+        return;
+    }
+    if (serve->options.record) {
+        /* Two iterations with accesses are in the trace; now their true times. */
+        const struct ebb_watch_iteration *iterations;
+        size_t count = ebb__watch_iterations(process->watch, &iterations), traced = 0;
+        for (size_t i = 0; i < count; i++)
+            traced += iterations[i].traced;
+        if (traced >= 2) {
+            send_plain(process, EBB_MESSAGE_TRACE, 0);
+            process->state = LEARNER_DONE;
+        }
+        process->next_attempt_ns = now + RETRY_NS / 10;
+    } else if (model.has_accesses) {
+        probe(serve);
+        if (plan_and_send(serve, process, &model)) {
+            send_plain(process, EBB_MESSAGE_TRACE, 0);
+            process->state = LEARNER_PLANNED;
+            process->patterns_planned = ebb__watch_patterns(process->watch);
+            process->allocs_lost = 0;
+        }
+        process->next_attempt_ns = now_ns() + RETRY_NS;
+    }
+    ebb__model_fini(&model);
+}
+
+void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
+                           const struct ebb_event *event)
+{
+    (void)serve;
+    if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON)
+        process->playing = true;
+    else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF)
+        process->playing = false;
+    else if (event->kind == EBB_EVENT_ALLOC)
+        process->allocs_lost = process->playing ? 0 : process->allocs_lost + 1;
+}
+
+void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
+{
+    if (process->state == LEARNER_TRACING) {
+        try_to_plan(serve, process);
+    } else if (process->state == LEARNER_PLANNED && !process->playing &&
+               process->allocs_lost * 4 > ebb__watch_period_clock_events(process->watch) * 3 + 256) {
+        /* An iteration and a half of allocations (half of the clock events) without a match. */
+        send_plain(process, EBB_MESSAGE_TRACE, 1);
+        process->state = LEARNER_TRACING;
+        process->allocs_lost = 0;
+        process->next_attempt_ns = now_ns() + RETRY_NS;
+    }
+}

@@ -1,0 +1,410 @@
+#include "serve/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How often rings are looked at while processes allocate. A ring of 65,536 events then holds what a
+ * program does at 6 million events a second. */
+#define DRAIN_MS 10
+#define BATCH_EVENTS 4096
+
+void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...)
+{
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (serve->options.warn)
+        serve->options.warn(serve->options.context, message);
+}
+
+static int close_on_exec_high(int descriptor)
+{
+    int high = fcntl(descriptor, F_DUPFD, 600);
+    if (high < 0)
+        return descriptor;
+    close(descriptor);
+    return high;
+}
+
+static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *error)
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        number = (uint64_t)time(NULL);
+    char name[64];
+    snprintf(name, sizeof name, "ebb-%ld-%016llx", (long)getpid(), (unsigned long long)number);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path + 1, name, strlen(name));
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    serve->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (serve->listening < 0 ||
+        bind(serve->listening, (struct sockaddr *)&address, bytes) != 0 ||
+        listen(serve->listening, 128) != 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0)
+        return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
+    serve->hello_pair[1] = close_on_exec_high(serve->hello_pair[1]);
+    fcntl(serve->hello_pair[1], F_SETFD, FD_CLOEXEC);
+    fcntl(serve->hello_pair[0], F_SETFL, O_NONBLOCK);
+    struct stat status;
+    if (fstat(serve->hello_pair[1], &status) != 0)
+        return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
+    unsigned flags = serve->options.record ? EBB_PROTOCOL_FLAG_RECORD : 0;
+    int length = snprintf(serve->environment, sizeof serve->environment,
+                          EBB_PROTOCOL_ENV "=1:%d:%llu:%s:%llu:%u:%s", serve->hello_pair[1],
+                          (unsigned long long)status.st_ino, name,
+                          (unsigned long long)serve->options.threshold_bytes, flags,
+                          serve->options.store ? serve->options.store : "");
+    if (length < 0 || (size_t)length >= sizeof serve->environment)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "--store", "path too long");
+    return EBB_OK;
+}
+
+static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *error)
+{
+    serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC);
+    if (serve->ledger_descriptor < 0 || ftruncate(serve->ledger_descriptor, 4096) != 0)
+        return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
+    serve->ledger =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, serve->ledger_descriptor, 0);
+    if (serve->ledger == MAP_FAILED)
+        return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
+    serve->ledger->magic = EBB_LEDGER_MAGIC;
+    bool known = serve->options.budget_fraction <= 0;
+    atomic_store(&serve->ledger->budget_bytes, known ? serve->options.budget_bytes : UINT64_MAX);
+    atomic_store(&serve->ledger->in_force, known && serve->options.budget_bytes != UINT64_MAX);
+    return EBB_OK;
+}
+
+enum ebb_status ebb__serve_create(const struct ebb_serve_options *options,
+                                  struct ebb_serve **created, struct ebb_error *error)
+{
+    struct ebb_serve *serve = calloc(1, sizeof *serve);
+    if (!serve)
+        return ebb__fail(error, EBB_ERR_MEMORY, "", "out of memory");
+    serve->options = *options;
+    serve->listening = serve->hello_pair[0] = serve->hello_pair[1] = -1;
+    enum ebb_status status = open_doors(serve, error);
+    if (status == EBB_OK)
+        status = make_ledger(serve, error);
+    if (status == EBB_OK && options->record_path) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        struct ebb_trace_info info = {
+            .threshold_bytes = options->threshold_bytes,
+            .page_bytes = 4096,
+            .start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+        };
+        snprintf(info.command, sizeof info.command, "%s", options->command);
+        status = ebb__trace_writer_open(options->record_path, &info, &serve->writer, error);
+    }
+    if (status != EBB_OK) {
+        ebb__serve_destroy(serve);
+        return status;
+    }
+    *created = serve;
+    return EBB_OK;
+}
+
+const char *ebb__serve_environment(const struct ebb_serve *serve)
+{
+    return serve->environment;
+}
+
+int ebb__serve_inherited(const struct ebb_serve *serve)
+{
+    return serve->hello_pair[1];
+}
+
+void ebb__serve_set_main(struct ebb_serve *serve, int process_id)
+{
+    serve->main_process_id = process_id;
+}
+
+bool ebb__serve_main_said_hello(const struct ebb_serve *serve)
+{
+    return serve->main_said_hello;
+}
+
+bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    memset(&control, 0, sizeof control);
+    struct ebb_message stamped = *message;
+    stamped.version = EBB_PROTOCOL_VERSION;
+    struct iovec part = {.iov_base = &stamped, .iov_len = sizeof stamped};
+    struct msghdr envelope = {.msg_iov = &part, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        envelope.msg_control = &control;
+        envelope.msg_controllen = sizeof control;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&envelope);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    }
+    return sendmsg(process->channel, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof stamped;
+}
+
+/* 1: a message, 0: none now, -1: the other side is gone. Descriptors that came along: *count. */
+static int receive(int socket, struct ebb_message *message, int descriptors[2], size_t *count)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+    struct msghdr envelope = {.msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = &control,
+                              .msg_controllen = sizeof control};
+    *count = 0;
+    ssize_t got = recvmsg(socket, &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&envelope) : NULL;
+    if (header && header->cmsg_type == SCM_RIGHTS) {
+        *count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        if (*count > 2)
+            *count = 2;
+        memcpy(descriptors, CMSG_DATA(header), *count * sizeof(int));
+    }
+    if (got == (ssize_t)sizeof *message && message->version == EBB_PROTOCOL_VERSION)
+        return 1;
+    for (size_t i = 0; i < *count; i++)
+        close(descriptors[i]);
+    *count = 0;
+    return got <= 0 ? -1 : 0;
+}
+
+static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
+{
+    struct stat status;
+    *bytes = ebb__ring_bytes(EBB_RING_EVENTS);
+    if (fstat(descriptor, &status) != 0 || (uint64_t)status.st_size < *bytes)
+        return NULL;
+    void *memory = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (((struct ebb_ring *)memory)->magic != EBB_RING_MAGIC) {
+        munmap(memory, *bytes);
+        return NULL;
+    }
+    return memory;
+}
+
+static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, int channel,
+                    int ring_descriptor)
+{
+    size_t bytes;
+    struct ebb_ring *ring = map_ring(ring_descriptor, &bytes);
+    close(ring_descriptor);
+    struct process *process = ring ? calloc(1, sizeof *process) : NULL;
+    if (!process || ebb__watch_create(&process->watch) != EBB_OK ||
+        !ebb_vec_push(&serve->processes, process)) {
+        if (process)
+            ebb__watch_destroy(process->watch);
+        free(process);
+        if (ring)
+            munmap(ring, bytes);
+        close(channel);
+        return;
+    }
+    process->process_id = (int)hello->process_id;
+    process->channel = channel;
+    process->ring = ring;
+    process->ring_bytes = bytes;
+    process->planned_from = -1;
+    process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
+    process->is_main = process->process_id == serve->main_process_id;
+    serve->main_said_hello |= process->is_main;
+    ebb__serve_send(process,
+                    &(struct ebb_message){.kind = EBB_MESSAGE_WELCOME,
+                                          .value = 1,
+                                          .limit_bytes = serve->options.store_limit_bytes},
+                    serve->ledger_descriptor);
+}
+
+static void take_hellos(struct ebb_serve *serve, int socket)
+{
+    struct ebb_message message;
+    int descriptors[2];
+    size_t count;
+    while (receive(socket, &message, descriptors, &count) == 1) {
+        if (message.kind == EBB_MESSAGE_HELLO && count == 2) {
+            welcome(serve, &message, descriptors[0], descriptors[1]);
+            continue;
+        }
+        for (size_t i = 0; i < count; i++)
+            close(descriptors[i]);
+    }
+}
+
+static void accept_connections(struct ebb_serve *serve)
+{
+    int connection;
+    while ((connection = accept4(serve->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        struct ucred peer;
+        socklen_t bytes = sizeof peer;
+        bool ours = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+                    (peer.uid == getuid() || getuid() == 0);
+        if (!ours || !ebb_vec_push(&serve->accepted, connection))
+            close(connection);
+    }
+    for (size_t i = 0; i < serve->accepted.count;) {
+        char byte;
+        int waiting = serve->accepted.items[i];
+        take_hellos(serve, waiting);
+        ssize_t got = recv(waiting, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+            close(waiting);
+            serve->accepted.items[i] = serve->accepted.items[--serve->accepted.count];
+        } else {
+            i++;
+        }
+    }
+}
+
+/* The trace is that of the first process with managed blocks. */
+static void record_events(struct ebb_serve *serve, struct process *process,
+                          const struct ebb_event *events, size_t count)
+{
+    if (!serve->writer || serve->writer_status != EBB_OK)
+        return;
+    if (!serve->recorded)
+        serve->recorded = process;
+    if (serve->recorded != process)
+        return;
+    serve->writer_status =
+        ebb__trace_writer_append(serve->writer, events, count, &serve->writer_error);
+    if (serve->writer_status != EBB_OK)
+        ebb__serve_warn(serve, "%s: %s: the trace ends here", serve->writer_error.what,
+                        serve->writer_error.why);
+}
+
+static void drain(struct ebb_serve *serve, struct process *process)
+{
+    struct ebb_event events[BATCH_EVENTS];
+    size_t count;
+    while ((count = ebb__ring_read(process->ring, events, BATCH_EVENTS)) > 0) {
+        serve->events += count;
+        record_events(serve, process, events, count);
+        for (size_t i = 0; i < count; i++) {
+            ebb__serve_note_event(serve, process, &events[i]);
+            if (process->watch && ebb__watch_push(process->watch, &events[i]) != EBB_OK) {
+                ebb__serve_warn(serve, "out of memory: process %d is not watched any more",
+                                process->process_id);
+                ebb__watch_destroy(process->watch);
+                process->watch = NULL;
+            }
+        }
+        if (count < BATCH_EVENTS)
+            break;
+    }
+}
+
+static void say_goodbye(struct ebb_serve *serve, struct process *process)
+{
+    drain(serve, process);
+    uint64_t held = atomic_load(&process->ring->counters.held_bytes);
+    ebb__ledger_release(serve->ledger, held);
+    close(process->channel);
+    process->channel = -1;
+}
+
+static void take_messages(struct ebb_serve *serve, struct process *process)
+{
+    struct ebb_message message;
+    int descriptors[2], got;
+    size_t count;
+    while ((got = receive(process->channel, &message, descriptors, &count)) == 1) {
+        message.text[sizeof message.text - 1] = 0;
+        if (message.kind == EBB_MESSAGE_WARN)
+            ebb__serve_warn(serve, "process %d: %s", process->process_id, message.text);
+        for (size_t i = 0; i < count; i++)
+            close(descriptors[i]);
+    }
+    if (got < 0)
+        say_goodbye(serve, process);
+}
+
+size_t ebb__serve_descriptors(const struct ebb_serve *serve, struct pollfd *polled, size_t most)
+{
+    size_t count = 0;
+    if (count < most)
+        polled[count++] = (struct pollfd){.fd = serve->listening, .events = POLLIN};
+    if (count < most)
+        polled[count++] = (struct pollfd){.fd = serve->hello_pair[0], .events = POLLIN};
+    for (size_t i = 0; i < serve->accepted.count && count < most; i++)
+        polled[count++] = (struct pollfd){.fd = serve->accepted.items[i], .events = POLLIN};
+    for (size_t i = 0; i < serve->processes.count && count < most; i++)
+        if (serve->processes.items[i]->channel >= 0)
+            polled[count++] =
+                (struct pollfd){.fd = serve->processes.items[i]->channel, .events = POLLIN};
+    return count;
+}
+
+int ebb__serve_step(struct ebb_serve *serve)
+{
+    take_hellos(serve, serve->hello_pair[0]);
+    accept_connections(serve);
+    bool busy = false;
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        struct process *process = serve->processes.items[i];
+        if (process->channel < 0)
+            continue;
+        drain(serve, process);
+        if (process->watch && atomic_load(&process->ring->counters.managing)) {
+            ebb__serve_learn(serve, process);
+            busy = true;
+        }
+        take_messages(serve, process);
+    }
+    return busy ? DRAIN_MS : 100;
+}
+
+void ebb__serve_destroy(struct ebb_serve *serve)
+{
+    if (!serve)
+        return;
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        struct process *process = serve->processes.items[i];
+        if (process->channel >= 0)
+            close(process->channel);
+        munmap(process->ring, process->ring_bytes);
+        ebb__watch_destroy(process->watch);
+        free(process);
+    }
+    ebb_vec_free(&serve->processes);
+    for (size_t i = 0; i < serve->accepted.count; i++)
+        close(serve->accepted.items[i]);
+    ebb_vec_free(&serve->accepted);
+    const int descriptors[] = {serve->listening, serve->hello_pair[0], serve->hello_pair[1]};
+    for (size_t i = 0; i < 3; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+    if (serve->ledger && serve->ledger != MAP_FAILED) {
+        munmap(serve->ledger, 4096);
+        close(serve->ledger_descriptor);
+    }
+    if (serve->writer && ebb__trace_writer_close(serve->writer, NULL) != EBB_OK)
+        serve->writer = NULL;
+    free(serve);
+}

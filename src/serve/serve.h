@@ -1,0 +1,89 @@
+/* The parent's side of a run: takes hellos, drains rings, learns, plans, keeps the figures.
+ *
+ *     ebb__serve_create(&options, &serve, &error)
+ *     ... put ebb__serve_environment() into the program's environment, start it ...
+ *     loop: poll on ebb__serve_descriptors(); ebb__serve_step(serve)
+ *     ebb__serve_finish(serve, &result)
+ *
+ * One thread. Processes come and go by fork and exec; each has a ring, a watch and a script of its
+ * own, all share the ledger. */
+#ifndef EBB_SERVE_SERVE_H
+#define EBB_SERVE_SERVE_H
+
+#include "base/status.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Requests of at least so many bytes become managed blocks. */
+#define EBB_SERVE_THRESHOLD_BYTES ((uint64_t)128 << 10)
+
+struct ebb_serve_options {
+    bool record;             /* record only: no budget, nothing moves */
+    const char *record_path; /* NULL: no trace file */
+    const char *command;     /* for the trace's header */
+    const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
+    const char *store;       /* directory */
+    uint64_t store_limit_bytes;
+    uint64_t budget_bytes;   /* UINT64_MAX: none; ignored where budget_fraction > 0 */
+    double budget_fraction;  /* of the unmanaged peak; 0: not given */
+    uint64_t threshold_bytes;
+    void (*warn)(void *context, const char *message);
+    void *context;
+};
+
+struct ebb_serve_result {
+    uint64_t budget_bytes; /* UINT64_MAX where none came into force */
+    uint64_t peak_resident_bytes;
+    uint64_t learning_peak_bytes;
+    uint64_t over_budget_bytes;
+    uint64_t unmanaged_peak_bytes; /* of the heap as the program asked for it, managed or not */
+    uint64_t managed_peak_bytes;
+    uint64_t unmanaged_bytes;
+    uint64_t iterations;
+    uint64_t period_events; /* clock events of an iteration */
+    int64_t planned_from_iteration; /* counted from 0; -1: never planned */
+    int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
+    uint64_t predicted_peak_bytes, predicted_stall_ns;
+    uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
+    uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
+    uint64_t demand_faults_planned_median;
+    uint64_t planned_iterations;
+    uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns; /* planned ones */
+    uint64_t store_peak_bytes;
+    int store_error;
+    uint64_t lost_events;
+    uint64_t plans;
+    uint64_t events; /* taken from the rings */
+    double out_bps, in_bps; /* lanes as probed; 0: not probed */
+    uint64_t smallest_feasible_bytes; /* 0: unknown */
+    size_t processes; /* that said hello */
+    bool main_said_hello;
+    bool managing; /* some process had managed blocks */
+};
+
+struct ebb_serve;
+
+EBB_NODISCARD enum ebb_status ebb__serve_create(const struct ebb_serve_options *options,
+                                                struct ebb_serve **serve, struct ebb_error *error);
+/* The value of EBB_RUN for the program, valid as long as `serve`. */
+const char *ebb__serve_environment(const struct ebb_serve *serve);
+/* The descriptor that the program inherits: to be left open across exec in the child. */
+int ebb__serve_inherited(const struct ebb_serve *serve);
+/* Tell which process is the program's main one. */
+void ebb__serve_set_main(struct ebb_serve *serve, int process_id);
+bool ebb__serve_main_said_hello(const struct ebb_serve *serve);
+
+/* Descriptors to poll for, up to `most`; returns how many. */
+size_t ebb__serve_descriptors(const struct ebb_serve *serve, struct pollfd *polled, size_t most);
+/* Do what there is to do; returns how many ms may pass before the next call. */
+int ebb__serve_step(struct ebb_serve *serve);
+
+/* Take what is left, close the trace, fill in the figures. The trace's failure is the status. */
+enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_result *result,
+                                  struct ebb_error *error);
+void ebb__serve_destroy(struct ebb_serve *serve);
+
+#endif
