@@ -1,0 +1,375 @@
+/* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
+#include "base/size.h"
+#include "check/check.h"
+#include "command.h"
+#include "model/analyse.h"
+#include "plan/plan.h"
+#include "trace/file.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBE_BYTES (256 * EBB_MIB)
+#define SMALLEST_BLOCK_BYTES (512 * EBB_KIB) /* measured: smaller ones hold next to nothing */
+#define ZERO_STALL_STEPS 16                  /* bisection to peak / 65,536 */
+
+struct options {
+    const char *file, *policy, *machine, *store, *plan_path;
+    const char *budget; /* NULL with zero_stall */
+    uint64_t smallest_block_bytes;
+    bool json, zero_stall;
+};
+
+static void print_help(void)
+{
+    fputs("usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
+          "       ebb plan FILE --zero-stall [options]\n\n"
+          "Plans one iteration of a recorded program within a memory budget, checks the plan,\n"
+          "and predicts what it costs.\n\n"
+          "  --budget B          most bytes in fast memory: 4G, 512MiB, or 60% of the peak\n"
+          "  --zero-stall        find the smallest budget at which nothing waits\n"
+          "  --policy P          ebb (default), fifo, none\n"
+          "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
+          "                      pcie5, optane, cxl, nvme, or a JSON file\n"
+          "  --store DIR         the directory that `host` measures (default: .)\n"
+          "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
+          "  -o PLAN             write the plan as JSON\n"
+          "  --json              one JSON object on stdout\n",
+          stdout);
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int options_parse(int argc, char **argv, struct options *options)
+{
+    enum { BUDGET = 256, ZERO_STALL, POLICY, MACHINE, STORE, SMALLEST, JSON, HELP };
+    static const struct option known[] = {
+        {"budget", required_argument, NULL, BUDGET},
+        {"zero-stall", no_argument, NULL, ZERO_STALL},
+        {"policy", required_argument, NULL, POLICY},
+        {"machine", required_argument, NULL, MACHINE},
+        {"store", required_argument, NULL, STORE},
+        {"smallest-block", required_argument, NULL, SMALLEST},
+        {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    *options = (struct options){.policy = "ebb",
+                                .machine = "host",
+                                .store = ".",
+                                .smallest_block_bytes = SMALLEST_BLOCK_BYTES};
+    opterr = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
+        switch (option) {
+        case BUDGET:
+            options->budget = optarg;
+            break;
+        case ZERO_STALL:
+            options->zero_stall = true;
+            break;
+        case POLICY:
+            options->policy = optarg;
+            break;
+        case MACHINE:
+            options->machine = optarg;
+            break;
+        case STORE:
+            options->store = optarg;
+            break;
+        case SMALLEST:
+            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
+                return ebb__command_usage("plan", "'%s' is not a size", optarg);
+            break;
+        case JSON:
+            options->json = true;
+            break;
+        case 'o':
+            options->plan_path = optarg;
+            break;
+        case 'h':
+        case HELP:
+            print_help();
+            return 0;
+        case ':':
+            return ebb__command_usage("plan", "%s needs a value", argv[optind - 1]);
+        default:
+            return ebb__command_usage("plan", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind + 1 != argc)
+        return ebb__command_usage("plan", optind < argc ? "one FILE at a time" : "no FILE given");
+    options->file = argv[optind];
+    if (!options->budget == !options->zero_stall)
+        return ebb__command_usage("plan", "give one of --budget and --zero-stall");
+    return -1;
+}
+
+/* Bytes in fast memory with nothing away: the peak in pages. */
+static enum ebb_status unmanaged_peak(const struct ebb_plan_request *request, uint64_t *peak_bytes,
+                               struct ebb_error *error)
+{
+    struct ebb_plan none;
+    struct ebb_plan_request unlimited = *request;
+    unlimited.budget_bytes = UINT64_MAX / 4;
+    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
+    if (status)
+        return status;
+    *peak_bytes = none.peak_bytes;
+    ebb__plan_fini(&none);
+    return EBB_OK;
+}
+
+static enum ebb_status plan_checked(const struct options *options,
+                                    const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                    struct ebb_error *error)
+{
+    enum ebb_status status = ebb__plan_make(options->policy, request, plan, error);
+    if (status)
+        return status;
+    struct ebb_check_request check = {request->model, request->machine, request->budget_bytes,
+                                      request->page_bytes};
+    status = ebb__check_plan(&check, plan, error);
+    if (status)
+        ebb__plan_fini(plan);
+    return status;
+}
+
+/* The smallest budget without a stall, by bisection between what is possible and the peak. Planners
+ * are no exact science: a smaller budget may happen to work where a larger one does not, so this is
+ * a budget that works, next to one that does not. */
+static enum ebb_status plan_zero_stall(const struct options *options,
+                                       struct ebb_plan_request *request, uint64_t peak_bytes,
+                                       struct ebb_plan *plan, struct ebb_error *error)
+{
+    request->budget_bytes = peak_bytes;
+    enum ebb_status status = plan_checked(options, request, plan, error);
+    if (status)
+        return status;
+    uint64_t low = plan->smallest_feasible_bytes ? plan->smallest_feasible_bytes - 1 : 0;
+    uint64_t high = peak_bytes;
+    for (int step = 0; step < ZERO_STALL_STEPS && high - low > 1; step++) {
+        struct ebb_plan tried;
+        request->budget_bytes = low + (high - low) / 2;
+        status = plan_checked(options, request, &tried, error);
+        if (status)
+            return status;
+        if (tried.feasible && tried.stall_ns == 0) {
+            ebb__plan_fini(plan);
+            *plan = tried;
+            high = request->budget_bytes;
+        } else {
+            ebb__plan_fini(&tried);
+            low = request->budget_bytes;
+        }
+    }
+    request->budget_bytes = high;
+    return EBB_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* A bound on the peak of any plan, under whatever policy: what one operation touches must be there
+ * together. It knows nothing of lanes; a bound that does comes with the solver. */
+static uint64_t lower_bound(const struct ebb_plan *plan)
+{
+    return plan->smallest_feasible_bytes;
+}
+
+static double gap_to_bound(const struct ebb_plan *plan)
+{
+    uint64_t bound = lower_bound(plan);
+    return bound ? (double)plan->peak_bytes / (double)bound - 1 : 0;
+}
+
+static json_t *json_bytes(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *json_figures(const struct ebb_plan *plan, const char *schema)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "schema", json_string(schema));
+    json_object_set_new(object, "policy", json_string(plan->policy));
+    json_object_set_new(object, "budget_bytes", json_bytes(plan->budget_bytes));
+    json_object_set_new(object, "feasible", json_boolean(plan->feasible));
+    json_object_set_new(object, "smallest_feasible_bytes",
+                        json_bytes(plan->smallest_feasible_bytes));
+    json_object_set_new(object, "peak_bytes", json_bytes(plan->peak_bytes));
+    json_object_set_new(object, "lower_bound_bytes", json_bytes(lower_bound(plan)));
+    json_object_set_new(object, "gap", json_real(gap_to_bound(plan)));
+    json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
+    json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
+    json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
+    json_object_set_new(object, "moved_in_bytes", json_bytes(plan->moved_in_bytes));
+    json_object_set_new(object, "plan_ns", json_bytes(plan->plan_ns));
+    return object;
+}
+
+static json_t *json_machine(const struct ebb_machine *machine)
+{
+    const struct ebb_lane *lanes[] = {&machine->out, &machine->in};
+    static const char *const names[] = {"out", "in"};
+    json_t *object = json_object();
+    json_object_set_new(object, "schema", json_string("ebb.machine/1"));
+    json_object_set_new(object, "name", json_string(machine->name));
+    for (int i = 0; i < 2; i++) {
+        json_t *lane = json_object();
+        json_object_set_new(lane, "ns_per_byte", json_real(lanes[i]->ns_per_byte));
+        json_object_set_new(lane, "fixed_ns", json_bytes(lanes[i]->fixed_ns));
+        json_object_set_new(object, names[i], lane);
+    }
+    json_object_set_new(object, "duplex", json_boolean(machine->duplex));
+    return object;
+}
+
+static enum ebb_status plan_write(const char *path, const struct ebb_plan_request *request,
+                                  const struct ebb_plan *plan, struct ebb_error *error)
+{
+    const struct ebb_model *model = request->model;
+    json_t *root = json_figures(plan, "ebb.plan-file/1");
+    json_t *absences = json_array();
+    json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
+    json_object_set_new(root, "model_ticks", json_bytes(model->tick_count));
+    json_object_set_new(root, "model_iteration_ns", json_bytes(ebb__model_iteration_ns(model)));
+    json_object_set_new(root, "machine", json_machine(request->machine));
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        const struct ebb_absence *absence = &plan->absences[i];
+        const struct ebb_model_block *block = &model->blocks[absence->block];
+        json_t *item = json_object();
+        json_object_set_new(item, "block", json_bytes(absence->block));
+        json_object_set_new(item, "serial", json_bytes(block->serial));
+        json_object_set_new(item, "bytes", json_bytes(ebb__plan_block_bytes(request, block)));
+        json_object_set_new(item, "from_tick", json_bytes(absence->from_tick));
+        json_object_set_new(item, "to_tick", json_bytes(absence->to_tick));
+        json_object_set_new(item, "drops", json_boolean(absence->drops));
+        json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
+        json_object_set_new(item, "out_start_ns", json_bytes(absence->out_start_ns));
+        json_object_set_new(item, "out_end_ns", json_bytes(absence->out_end_ns));
+        if (!absence->drops) {
+            json_object_set_new(item, "in_start_ns", json_bytes(absence->in_start_ns));
+            json_object_set_new(item, "in_end_ns", json_bytes(absence->in_end_ns));
+        }
+        json_array_append_new(absences, item);
+    }
+    json_object_set_new(root, "absences", absences);
+    int failed = json_dump_file(root, path, JSON_INDENT(1));
+    json_decref(root);
+    return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
+}
+
+static void print_json(const struct ebb_plan *plan)
+{
+    json_t *root = json_figures(plan, "ebb.plan/1");
+    json_object_set_new(root, "absences", json_bytes(plan->absence_count));
+    json_dumpf(root, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(root);
+}
+
+static void print_text(const struct ebb_plan *plan, const struct ebb_plan_request *request,
+                       uint64_t peak_bytes)
+{
+    char a[32], b[32], c[32];
+    uint64_t free_ns = ebb__model_iteration_ns(request->model);
+    printf("policy      %s on machine %s (planned in %s)\n", plan->policy, request->machine->name,
+           ebb_duration_format(plan->plan_ns, a, sizeof a));
+    printf("budget      %s of a peak of %s (%.1f %%)\n",
+           ebb_size_format(plan->budget_bytes, a, sizeof a),
+           ebb_size_format(peak_bytes, b, sizeof b),
+           100 * (double)plan->budget_bytes / (double)peak_bytes);
+    printf("peak        %s%s; no plan is below %s\n", ebb_size_format(plan->peak_bytes, a, sizeof a),
+           plan->feasible ? "" : ", over the budget",
+           ebb_size_format(lower_bound(plan), b, sizeof b));
+    printf("iteration   %s, %s of it stalls: %.3f times the unlimited\n",
+           ebb_duration_format(plan->iteration_ns, a, sizeof a),
+           ebb_duration_format(plan->stall_ns, b, sizeof b),
+           (double)plan->iteration_ns / (double)free_ns);
+    printf("moved       %s out and %s in, an iteration, in %u absences\n",
+           ebb_size_format(plan->moved_out_bytes, a, sizeof a),
+           ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
+    if (!plan->feasible)
+        printf("infeasible  the smallest feasible budget is %s\n",
+               ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));
+}
+
+static enum ebb_status machine_find(const struct options *options, struct ebb_machine *machine,
+                                    struct ebb_error *error)
+{
+    if (strcmp(options->machine, "host") == 0)
+        return ebb__machine_probe(options->store, PROBE_BYTES, machine, error);
+    return ebb__machine_find(options->machine, machine, error);
+}
+
+static enum ebb_status plan_model(const struct options *options, const struct ebb_model *model,
+                                  uint64_t page_bytes, int *exit_code, struct ebb_error *error)
+{
+    struct ebb_machine machine;
+    struct ebb_plan_request request = {.model = model,
+                                       .machine = &machine,
+                                       .page_bytes = page_bytes ? page_bytes : 1,
+                                       .smallest_block_bytes = options->smallest_block_bytes};
+    struct ebb_plan plan;
+    uint64_t peak_bytes = 0;
+    enum ebb_status status = machine_find(options, &machine, error);
+    if (!status)
+        status = unmanaged_peak(&request, &peak_bytes, error);
+    if (status)
+        return status;
+    double fraction;
+    if (options->zero_stall)
+        status = plan_zero_stall(options, &request, peak_bytes, &plan, error);
+    else if (ebb_percent_parse(options->budget, &fraction))
+        request.budget_bytes = (uint64_t)(fraction * (double)peak_bytes);
+    else if (!ebb_size_parse(options->budget, &request.budget_bytes))
+        status = ebb__fail(error, EBB_ERR_ARGUMENT, options->budget, "not a size nor a percentage");
+    if (!status && !options->zero_stall)
+        status = plan_checked(options, &request, &plan, error);
+    if (status)
+        return status;
+    if (options->plan_path)
+        status = plan_write(options->plan_path, &request, &plan, error);
+    if (!status) {
+        if (options->json)
+            print_json(&plan);
+        else
+            print_text(&plan, &request, peak_bytes);
+        *exit_code = plan.feasible ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+    }
+    ebb__plan_fini(&plan);
+    return status;
+}
+
+int ebb__cmd_plan(int argc, char **argv)
+{
+    struct options options;
+    int exit_code = options_parse(argc, argv, &options);
+    if (exit_code >= 0)
+        return exit_code;
+    struct ebb_error error = {0};
+    struct ebb_trace trace;
+    if (ebb__trace_read(options.file, &trace, &error) != EBB_OK)
+        return ebb__command_fail("plan", &error);
+    struct ebb_analysis analysis;
+    enum ebb_status status =
+        ebb__analyse((struct ebb_event_span){trace.events, trace.count}, &analysis, &error);
+    if (!status) {
+        if (!analysis.has_model) {
+            status = ebb__fail(&error, EBB_ERR_FORMAT, options.file, "holds no repeating iteration");
+            ebb__error_set_remedy(&error, "record at least two whole iterations");
+        } else if (!analysis.has_accesses) {
+            status = ebb__fail(&error, EBB_ERR_FORMAT, options.file,
+                               "holds no accesses: nothing says when a block could leave");
+            ebb__error_set_remedy(&error, "record it with accesses: ebb record -o FILE -- CMD");
+        } else {
+            status = plan_model(&options, &analysis.model, trace.info.page_bytes, &exit_code,
+                                &error);
+        }
+        ebb__analysis_fini(&analysis);
+    }
+    ebb__trace_fini(&trace);
+    return status ? ebb__command_fail("plan", &error) : exit_code;
+}
