@@ -34,6 +34,7 @@ struct loop {
     uint64_t now, serial, weights[LAYERS], momentum[LAYERS], carried;
     bool traced, jitter;
     uint64_t slow; /* ns that each clock event takes */
+    size_t temporaries;    /* equal ones, one after the other, at the end of the iteration */
     size_t trace_on_layer; /* where tracing begins, once; 0: nowhere */
     size_t starts[64];
 };
@@ -120,6 +121,10 @@ static void iterate(struct loop *loop, size_t number)
         touch(loop, loop->weights[i], EBB_ACCESS_WRITE);
     }
     emit(loop, EBB_EVENT_FREE, gradient, layer_bytes(0));
+    for (size_t i = 0; i < loop->temporaries; i++) {
+        uint64_t block = make(loop, 1 << 20);
+        emit(loop, EBB_EVENT_FREE, block, 1 << 20);
+    }
 }
 
 static struct ebb_event_span span_of(const struct loop *loop)
@@ -294,6 +299,8 @@ static void check_loop_model(const struct ebb_model *model)
 {
     assert_int_equal(model->tick_count, CLOCK_EVENTS + ACCESSES);
     assert_int_equal(model->block_count, 2 * LAYERS + 1 + 3 * LAYERS);
+    for (uint32_t i = 0; i < model->block_count; i++)
+        assert_true(model->blocks[i].size_bytes > 0);
     for (uint32_t tick = 0; tick < model->tick_count; tick++)
         assert_true(model->time_ns[tick] <= model->time_ns[tick + 1]);
 }
@@ -339,6 +346,7 @@ static void test_watch(void **state)
     emit_mark(&loop, EBB_MARK_TRACE_OFF);
     emit_mark(&loop, EBB_MARK_PLAN_ON);
     for (size_t i = 5; i < 9; i++) {
+        loop.slow = i < 8 ? 150 : 100; /* a plan may stall */
         iterate(&loop, i);
         if (i == 6) {
             emit(&loop, EBB_EVENT_ACCESS, loop.weights[3], 0);
@@ -387,6 +395,32 @@ static void test_watch(void **state)
     assert_int_equal(training, 11);
     assert_true(count - training >= 75);
     assert_int_equal(ebb__watch_patterns(watch), 3);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
+/* What repeats within an iteration does not become the iteration, also when that was left. */
+static void test_watch_inner(void **state)
+{
+    (void)state;
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    struct loop loop;
+    begin_loop(&loop);
+    loop.temporaries = 20;
+    for (size_t i = 0; i < 10; i++) {
+        iterate(&loop, i);
+        if (i == 6)
+            emit(&loop, EBB_EVENT_FREE, make(&loop, (100 + i) << 20), (100 + i) << 20);
+    }
+    push_new(watch, &loop, 0);
+    /* First the temporaries of iteration 0, then the iteration: nothing else, to the end. */
+    assert_int_equal(ebb__watch_patterns(watch), 2);
+    assert_int_equal(ebb__watch_period_clock_events(watch), CLOCK_EVENTS + 40);
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(watch, &iterations);
+    assert_true(count >= 7); /* nine, less those around the odd one */
+    assert_true(iterations[count - 1].last_event > loop.starts[9]);
     ebb__watch_destroy(watch);
     ebb_vec_free(&loop.events);
 }
@@ -546,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_training_loop),  cmocka_unit_test(test_times_of_untraced),
         cmocka_unit_test(test_marks_win),      cmocka_unit_test(test_allocate_once),
         cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_watch_inner),
         cmocka_unit_test(test_watch_forgets),  cmocka_unit_test(test_watch_random),
         cmocka_unit_test(test_public_vgg),     cmocka_unit_test(test_public_alexnet),
     };

@@ -411,6 +411,39 @@ static void test_free_at_the_border(void **state)
     }
 }
 
+/* Weights of the sizes that an iteration allocates, just before the first one: they stay weights,
+ * in every iteration. */
+static void test_weights_of_like_sizes(void **state)
+{
+    (void)state;
+    events_vec events = {0};
+    size_t starts[8], serial = 0, time = 0;
+    for (size_t i = 0; i < 6; i++) /* three iterations' worth */
+        assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, i % 2 ? 32 : 64)));
+    for (size_t i = 0; i < 8; i++) {
+        starts[i] = events.count;
+        size_t kept = ++serial;
+        assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, kept, 64)));
+        if (i) /* of the last iteration */
+            assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, time++, kept - 2, 64)));
+        assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, 32)));
+        for (size_t weight = 1; weight <= 6; weight++)
+            assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ACCESS, time++, weight, 0)));
+        assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, time++, serial, 32)));
+    }
+    struct ebb_event_span trace = {events.items, events.count};
+    for (size_t i = 0; i < 7; i++) {
+        struct ebb_model model;
+        assert_int_equal(ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, NULL),
+                         EBB_OK);
+        check_well_formed(&model);
+        assert_int_equal(model.block_count, 8);
+        assert_int_equal(model.peak_bytes, 3 * 96 + 2 * 64);
+        ebb__model_fini(&model);
+    }
+    ebb_vec_free(&events);
+}
+
 /* Marks of the engine and demand accesses are left out; blocks from before the trace are there. */
 static void test_what_counts(void **state)
 {
@@ -491,7 +524,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs), cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_free_at_the_border), cmocka_unit_test(test_what_counts),
-        cmocka_unit_test(test_derive_checks),
+        cmocka_unit_test(test_derive_checks), cmocka_unit_test(test_weights_of_like_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

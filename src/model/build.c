@@ -216,6 +216,16 @@ static void find_free(struct builder *b, size_t k)
         place_synthetic(b, p, own->free_event);
 }
 
+/* Does an earlier instance end when it should, where the template block lives for `wraps` iterations
+ * and a bit? Weights allocated just before the first iteration may have the right sizes, too. */
+static bool ends_in_time(const struct builder *b, const struct instance *instance, size_t wraps)
+{
+    size_t rank = b->allocs.count;
+    if (instance->free_event != NO_INDEX)
+        rank = allocs_before(b, instance->free_event);
+    return rank <= instance->alloc_rank + (wraps + 2) * b->periodics.count;
+}
+
 static bool add_block(struct builder *b, const struct instance *instance, uint32_t *index)
 {
     struct ebb_model_block block = {
@@ -257,7 +267,7 @@ static enum ebb_status match_instances(struct builder *b)
             if (!before || before->block != EBB_TICK_NONE)
                 break;
             bool ends = wraps == p->wraps && !p->synthetic;
-            if (before->alloc_event >= b->first || ends != in_window(b, before->free_event) ||
+            if (ends != in_window(b, before->free_event) || !ends_in_time(b, before, p->wraps) ||
                 (before->free_event != NO_INDEX && before->free_event < b->first))
                 continue;
             before->block = own->block;
