@@ -120,8 +120,10 @@ static inline struct ebb_model make_training(uint32_t layers, uint64_t peak_byte
 {
     struct maker maker = {0};
     uint64_t persistent_bytes = peak_bytes / 4 / 3, state = seed | 1;
-    uint32_t *weight = must(calloc(layers, sizeof *weight)), *gradient = must(calloc(layers, sizeof *gradient));
-    uint32_t *momentum = must(calloc(layers, sizeof *momentum)), *output = must(calloc(layers, sizeof *output));
+    uint32_t *weight = must(calloc(layers, sizeof *weight));
+    uint32_t *gradient = must(calloc(layers, sizeof *gradient));
+    uint32_t *momentum = must(calloc(layers, sizeof *momentum));
+    uint32_t *output = must(calloc(layers, sizeof *output));
     uint32_t *mask = must(calloc(layers, sizeof *mask));
     uint64_t total = 0, weights = 0;
     /* Outputs shrink and weights grow with depth, both unevenly. */

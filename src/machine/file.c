@@ -47,7 +47,8 @@ enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
     const json_t *duplex = json_object_get(root, "duplex");
     const char *schema = json_string_value(json_object_get(root, "schema"));
     enum ebb_status status = EBB_OK;
-    snprintf(read.name, sizeof read.name, "%s", json_is_string(name) ? json_string_value(name) : "file");
+    snprintf(read.name, sizeof read.name, "%s",
+             json_is_string(name) ? json_string_value(name) : "file");
     read.duplex = json_is_true(duplex);
     if (!schema || strcmp(schema, "ebb.machine/1") != 0)
         status = ebb__fail(error, EBB_ERR_FORMAT, path, "member schema is not ebb.machine/1");

@@ -4,12 +4,11 @@
  * iteration stays within the budget, the program waits least, and then fewest bytes move. Choosing
  * alone is NP-hard (it contains knapsack).
  * Method: (1) Greedy: while the curve, with copies scheduled on the lanes, exceeds the target, take
- * the gap that covers most excess per lane time, excess weighted by its square so that high
- * places count most and broad ones still count. What lanes really allow enters through the schedule: a gap
- * behind a full lane covers little. Then what proves useless is dropped again. Tried with a margin
- * before each copy in is due, so that jitter makes nobody late, and with less of it where that
- * cannot be had. (2) Where no choice is free of stalls: sweeps over the load, and greedy choices for
- * lanes thought faster, each judged by the simulator with copies in as early as room allows.
+ * the gap that covers most excess (squared) per lane time; a gap behind a full lane covers little.
+ * Where that is stuck, turn over one gap at a time and keep what leaves less. Then drop what proves
+ * useless. First with a margin before copies in are due, so that jitter makes none late; with less
+ * where that cannot be had. (2) Where no choice is free of stalls: sweeps over the load, and greedy
+ * choices for lanes thought faster, judged by the simulator, copies in as early as room allows.
  * (3) Refinement: one gap turned over at a time, then two, as long as that gains and time lasts.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O((events + absences) log) a judgement.
  * Fails: where many gaps must be exchanged at once to gain anything, as any greedy does.
@@ -144,6 +143,47 @@ static bool greedy_step(struct search *search, uint64_t largest_bytes)
     return true;
 }
 
+/* The excess that is left, squared and summed over time. */
+static double excess_left(const struct search *search, uint64_t target_bytes)
+{
+    const struct ebb_swap *swap = &search->swap;
+    const uint64_t *time_ns = swap->model->time_ns;
+    double floor_ns = (double)swap->lap_ns / swap->cell_count / 4, sum = 0;
+    for (uint32_t t = 0; t < swap->cell_count; t++) {
+        if (swap->curve[t] <= target_bytes)
+            continue;
+        double excess = (double)(swap->curve[t] - target_bytes);
+        sum += excess * excess * ((double)(time_ns[t + 1] - time_ns[t]) + floor_ns);
+    }
+    return sum;
+}
+
+/* Where the greedy is stuck: turn over one gap at a time and keep what leaves less excess on the
+ * true schedule, in which a copy also delays those behind it. True where none is left. */
+static bool climb(struct search *search, uint64_t target_bytes, uint64_t margin_ns)
+{
+    struct ebb_swap *swap = &search->swap;
+    if (swap->gap_count == 0)
+        return false;
+    ebb__swap_schedule(swap, margin_ns);
+    double left = excess_left(search, target_bytes);
+    uint32_t since = 0; /* gaps tried since the last gain */
+    for (uint32_t i = 0; left > 0 && since < swap->gap_count && !time_is_up(search); since++) {
+        struct ebb_swap_gap *gap = &swap->gaps[swap->by_ready[i]];
+        i = (i + 1) % swap->gap_count;
+        gap->taken = !gap->taken;
+        ebb__swap_schedule(swap, margin_ns);
+        double now_left = excess_left(search, target_bytes);
+        if (now_left < left) {
+            left = now_left;
+            since = 0;
+        } else {
+            gap->taken = !gap->taken;
+        }
+    }
+    return left <= 0;
+}
+
 /* Take gaps until the scheduled curve meets `target_bytes`; what was taken before stays. */
 static bool greedy(struct search *search, uint64_t target_bytes, uint64_t margin_ns)
 {
@@ -219,12 +259,16 @@ static enum ebb_status search_without_stall(struct search *search, struct use *u
         uint64_t target, margin;
     } tries[] = {{budget - budget / 50, 2 * margin}, {budget - reserve, margin},
                  {budget - reserve, margin / 4},     {budget, 0}};
+    const uint32_t last = sizeof tries / sizeof tries[0] - 1;
     *found = false;
-    for (uint32_t i = 0; i < sizeof tries / sizeof tries[0] && !*found; i++) {
+    for (uint32_t i = 0; i <= last && !*found; i++) {
         for (uint32_t s = 0; s < scale_count && !*found; s++) {
             swap->lane_scale = scales[s];
             take_none(swap);
-            if (!greedy(search, tries[i].target, tries[i].margin))
+            bool met = greedy(search, tries[i].target, tries[i].margin);
+            if (!met && i == last)
+                met = climb(search, tries[i].target, tries[i].margin);
+            if (!met)
                 break;
             prune(search, uses, tries[i].target, tries[i].margin);
             ebb__swap_trigger_late(swap);
