@@ -29,7 +29,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # measured SECONDS FILES-PREFIX COMMAND...: output shown and kept, peak RSS by wait4 in PREFIX.rss.
-# After SECONDS the command is asked to stop as by Ctrl-C: a slow machine gets fewer iterations.
+# After SECONDS the command is asked to stop as by Ctrl-C (a slow machine gets fewer iterations), and
+# killed if it does not.
 measured() {
     "$python" - "$@" <<'PYTHON'
 import os, signal, subprocess, sys, threading
@@ -37,14 +38,17 @@ limit, prefix, command = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
 with open(prefix + ".err", "wb") as errors:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
                                start_new_session=True)
-    timer = threading.Timer(limit, lambda: os.killpg(process.pid, signal.SIGINT))
-    timer.start()
+    timers = [threading.Timer(limit + later, os.killpg, (process.pid, number))
+              for later, number in ((0, signal.SIGINT), (15, signal.SIGKILL))]
+    for timer in timers:
+        timer.start()
     with open(prefix + ".out", "wb") as out:
         for line in process.stdout:
             out.write(line)
             print("  " + line.decode().rstrip(), flush=True)
     _, status, usage = os.wait4(process.pid, 0)
-    timer.cancel()
+    for timer in timers:
+        timer.cancel()
 with open(prefix + ".rss", "w") as rss:
     rss.write(str(usage.ru_maxrss * 1024))
 code = os.waitstatus_to_exitcode(status)
@@ -75,6 +79,7 @@ measured 170 "$work/b" "$ebb" run --budget "$budget" ${store:+--store "$store"} 
     --iterations "$iterations"
 code=$?
 sed 's/^/   /' "$work/b.err"
+[ "$code" != 137 ] || fail "the second run did not end in time and was killed"
 [ -s "$work/summary.json" ] || fail "ebb run ended with $code and gave no summary"
 
 "$python" - "$work" "$peak" "$budget" "$code" <<'PYTHON'
