@@ -126,6 +126,7 @@ static int start_program(const struct ebb_launch *launch, struct ebb_serve *serv
                          const sigset_t *mask, pid_t *program)
 {
     int report[2];
+    *program = -1;
     if (pipe2(report, O_CLOEXEC) != 0)
         return errno;
     fflush(NULL);
@@ -228,7 +229,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     sigset_t before;
     int signals = watch_signals(&before);
     uint64_t began = now_ns();
-    pid_t program;
+    pid_t program = -1;
     int why = start_program(launch, serve, &before, &program);
     if (why) {
         fprintf(stderr, "ebb: %s: %s: %s\n", launch->command_name, launch->argv[0], strerror(why));

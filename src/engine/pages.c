@@ -152,6 +152,14 @@ static void release_huge(struct ebb_engine *engine, uint64_t bytes)
     held_release(engine, bytes);
 }
 
+/* Bytes of pages that may still be made within the budget. */
+static uint64_t unmade(const struct ebb_engine *engine)
+{
+    uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
+    uint64_t held = atomic_load(&engine->ledger->held_bytes);
+    return budget > held ? budget - held : 0;
+}
+
 static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
@@ -161,9 +169,11 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
             continue;
         if (make(engine, huge_top(engine), lacking, false)) {
             engine->depot_huge_bytes += lacking;
-        } else if (engine->depot_small_bytes >= small_wanted + lacking) {
+        } else if (engine->depot_small_bytes > small_wanted &&
+                   engine->depot_small_bytes - small_wanted + unmade(engine) >= lacking) {
             /* Small pages cannot be made huge: exchange them with the system. */
-            release_small(engine, lacking);
+            uint64_t spare = engine->depot_small_bytes - small_wanted;
+            release_small(engine, spare < lacking ? spare : lacking);
         } else if (force && make(engine, huge_top(engine), lacking, true)) {
             engine->depot_huge_bytes += lacking;
         } else {
@@ -219,11 +229,9 @@ static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bo
 
 uint64_t ebb__pages_available(const struct ebb_engine *engine)
 {
-    uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
-    uint64_t held = atomic_load(&engine->ledger->held_bytes);
-    uint64_t unmade = budget > held ? budget - held : 0;
     uint64_t spare = engine->depot_huge_bytes + engine->depot_small_bytes + engine->spare_bytes;
-    return unmade > UINT64_MAX - spare ? UINT64_MAX : unmade + spare;
+    uint64_t more = unmade(engine);
+    return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
 }
 
 bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)

@@ -16,7 +16,8 @@
 #define SMALLEST_MOVED_BYTES ((uint64_t)256 << 10)
 #define PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
 #define PROBE_BYTES ((uint64_t)256 << 20)
-#define RETRY_NS ((uint64_t)500000000)
+#define PATIENCE_ITERATIONS 64 /* arbitrary */
+#define RETRY_NS ((uint64_t)100000000)
 
 static uint64_t now_ns(void)
 {
@@ -146,6 +147,19 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     return sent;
 }
 
+/* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
+ * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on is
+ * what the program does, whatever it touches. */
+static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
+{
+    uint64_t touched = 0, all = 0;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        all += model->blocks[i].size_bytes;
+        touched += model->blocks[i].access_count ? model->blocks[i].size_bytes : 0;
+    }
+    return touched * 2 >= all || ebb__watch_iterations(process->watch, NULL) >= PATIENCE_ITERATIONS;
+}
+
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
 {
     uint64_t now = now_ns();
@@ -167,7 +181,7 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
             process->state = LEARNER_DONE;
         }
         process->next_attempt_ns = now + RETRY_NS / 10;
-    } else if (model.has_accesses) {
+    } else if (model.has_accesses && is_worth_planning(process, &model)) {
         probe(serve);
         if (plan_and_send(serve, process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
