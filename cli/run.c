@@ -26,6 +26,7 @@ static const char help[] =
     "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
     "      --summary-json FILE    the figures, as one JSON object\n"
     "      --strict               stop (125) where the budget cannot be enforced\n"
+    "      --verify               check what comes back from the store by a 128-bit hash\n"
     "      --threshold SIZE       smaller blocks are left alone (default 128 KiB)\n"
     "      --no-cache             neither read nor write a plan cache\n"
     "      --no-env               set nothing in CMD's environment for its framework\n"
@@ -34,7 +35,7 @@ static const char help[] =
     "127: CMD not found.\n";
 
 enum { OPTION_STORE = 256, OPTION_LIMIT, OPTION_POLICY, OPTION_RECORD, OPTION_SUMMARY,
-       OPTION_JSON, OPTION_STRICT, OPTION_THRESHOLD, OPTION_IGNORED };
+       OPTION_JSON, OPTION_STRICT, OPTION_VERIFY, OPTION_THRESHOLD, OPTION_IGNORED };
 
 struct run_options {
     struct ebb_serve_options serving;
@@ -88,6 +89,9 @@ static int set_option(struct run_options *run, int option, const char *value)
     case OPTION_STRICT:
         run->strict = true;
         return 0;
+    case OPTION_VERIFY:
+        serving->verify = true;
+        return 0;
     case OPTION_IGNORED:
         return 0;
     case 'q':
@@ -135,6 +139,7 @@ int ebb__cmd_run(int argc, char **argv)
         {"summary", required_argument, NULL, OPTION_SUMMARY},
         {"summary-json", required_argument, NULL, OPTION_JSON},
         {"strict", no_argument, NULL, OPTION_STRICT},
+        {"verify", no_argument, NULL, OPTION_VERIFY},
         {"threshold", required_argument, NULL, OPTION_THRESHOLD},
         {"no-cache", no_argument, NULL, OPTION_IGNORED},
         {"no-env", no_argument, NULL, OPTION_IGNORED},

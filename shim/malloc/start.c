@@ -281,6 +281,8 @@ static void serve_message(struct ebb_engine *engine)
         take_script(engine, descriptor, message.value);
     else if (message.kind == EBB_MESSAGE_TRACE)
         ebb__engine_set_trace(engine, message.value != 0);
+    else if (message.kind == EBB_MESSAGE_SHRINK)
+        ebb__engine_shrink(engine, message.value);
     else if (message.kind == EBB_MESSAGE_TRIM)
         ebb__engine_trim(engine);
     if (descriptor >= 0)
@@ -359,6 +361,8 @@ static void start_engine(void)
         .ledger = shim.ledger,
         .ring = shim.ring,
         .trace = shim.trace,
+        .verify = settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
+        .process_id = (uint32_t)getpid(),
         .open_store = settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
         .warn = warn,
         .lost = lost,
@@ -403,6 +407,14 @@ static void after_fork_child(void)
     int saved = errno;
     struct ebb_engine *engine = ebb__shim_engine_now();
     struct ebb_ring *parents_ring = shim.ring;
+    struct ebb_error error;
+    /* First of all, before anything is mapped where staging was. */
+    if (engine) {
+        ebb__shim_unprotect(ebb__host_uffd_descriptor(&shim.device));
+        if (ebb__host_uffd_after_fork(&shim.device, &error) != EBB_OK)
+            lost(NULL, error.why);
+        ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
+    }
     if (shim.channel >= 0) {
         ebb__shim_unprotect(shim.channel);
         close(shim.channel);
@@ -418,11 +430,6 @@ static void after_fork_child(void)
         }
     }
     if (engine) {
-        struct ebb_error error;
-        ebb__shim_unprotect(ebb__host_uffd_descriptor(&shim.device));
-        if (ebb__host_uffd_after_fork(&shim.device, &error) != EBB_OK)
-            lost(NULL, "the child of a fork cannot reach its blocks");
-        ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
         if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
             !start_service(engine))
             lost(NULL, "the child of a fork cannot start threads");

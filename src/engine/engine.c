@@ -137,6 +137,8 @@ static bool attach(struct ebb_engine *engine, struct block *block)
     engine->waiting_for_room++;
     while (!(got = ebb__pages_take(engine, block->address, block->page_bytes))) {
         if (!ebb__mover_make_room(engine, block->page_bytes)) {
+            if (ebb__mover_ask_others(engine, block->page_bytes, &block->asked_ns))
+                continue;
             got = ebb__pages_force(engine, block->address, block->page_bytes);
             break;
         }
@@ -155,7 +157,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->size_bytes = bytes;
     block->serial = ++engine->next_serial;
     block->last_use = engine->event_number + 1;
-    block->fault_ns = 0;
+    block->fault_ns = block->asked_ns = 0;
     block->pinned_until = 0;
     block->script_block = EBB_SCRIPT_NONE;
     block->open = block->urgent = block->cancelled = block->keep_copy = false;
@@ -353,6 +355,21 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
                 ebb__move_unpark(engine, block);
         }
         ebb__engine_mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void ebb__engine_shrink(struct ebb_engine *engine, uint64_t bytes)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->owed_bytes < bytes)
+        engine->owed_bytes = bytes;
+    ebb__pages_trim(engine);
+    while (engine->out_pending_bytes < engine->owed_bytes && !engine->store_failed) {
+        struct block *victim = ebb__victim_choose(engine);
+        if (!victim)
+            break;
+        ebb__move_queue_out(engine, victim, true);
     }
     pthread_mutex_unlock(&engine->lock);
 }

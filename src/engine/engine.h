@@ -35,6 +35,8 @@ struct ebb_engine_config {
     struct ebb_ledger *ledger;
     struct ebb_ring *ring; /* events and counters go here */
     bool trace;            /* observe accesses from the start */
+    bool verify;           /* check what comes back against what left, by a 128-bit hash */
+    uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the engine's lock. */
     enum ebb_status (*open_store)(void *context, struct ebb_store *store, struct ebb_error *error);
@@ -74,6 +76,9 @@ EBB_NODISCARD enum ebb_status ebb__engine_set_script(struct ebb_engine *engine,
 void ebb__engine_set_trace(struct ebb_engine *engine, bool on);
 /* The ledger's budget has changed: give back what is over it. */
 void ebb__engine_trim(struct ebb_engine *engine);
+
+/* Give `bytes` back to the system as soon as may be: another process of the run starves. */
+void ebb__engine_shrink(struct ebb_engine *engine, uint64_t bytes);
 
 /* Around fork(): before, in the parent, and in the child (where `device` must have been set up
  * again already). The child starts reactive, with the parent's absent blocks readable from the

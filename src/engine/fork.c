@@ -7,7 +7,7 @@
  * store of its own, and counts only the pages that it takes itself. */
 #include "engine/internal.h"
 
-#include <string.h>
+#include <unistd.h>
 
 void ebb__engine_before_fork(struct ebb_engine *engine)
 {
@@ -64,6 +64,8 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->ledger = ledger;
     engine->ring = ring;
     engine->counters = &ring->counters;
+    engine->config.process_id = (uint32_t)getpid();
+    engine->owed_bytes = 0;
     engine->forked = true;
     engine->frozen = false;
     engine->playing = NULL;

@@ -42,6 +42,7 @@ struct block {
     uint64_t hash[2];    /* of the bytes in the store, where has_copy and hashed */
     uint64_t not_before_ns; /* queued to come back: not before this time */
     uint64_t fault_ns;      /* when a thread of the program began to wait for it; 0: none */
+    uint64_t asked_ns;      /* when other processes were first asked for its room; 0: not yet */
     uint64_t pinned_until;  /* event number: could not be moved, do not try before */
     uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
@@ -117,6 +118,7 @@ struct ebb_engine {
     struct list spare_buckets[SPARE_BUCKETS];
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
+    uint64_t owed_bytes; /* to be given back for another process */
 
     /* moves.c, mover.c */
     struct ebb_store stores[MAX_STORES]; /* the last one is ours, the others those of ancestors */
@@ -223,6 +225,9 @@ void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
 /* mover.c: the lanes */
 EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
 void ebb__mover_stop(struct ebb_engine *engine);
+/* No block of this process can leave: ask for what other processes of the run hold, wait a little;
+ * false: it is of no use to wait longer. Releases the lock. *asked_ns: 0 before the first call. */
+bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *asked_ns);
 /* Let victims leave until `bytes` more will be available; false: nothing can leave. */
 bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes);
 

@@ -20,7 +20,8 @@ struct ebb_ledger {
     _Atomic uint64_t learning_peak_bytes; /* of held_bytes before */
     _Atomic uint64_t over_bytes;   /* most by which the budget had to be exceeded; 0: never */
     _Atomic uint32_t in_force;     /* held_bytes has been within the budget since */
-    _Atomic uint32_t starving;     /* a process waits for pages that others hold */
+    _Atomic uint64_t starving_bytes;  /* a process waits for pages that others hold */
+    _Atomic uint32_t starving_process; /* which */
 };
 
 static inline void ebb__ledger_raise(_Atomic uint64_t *peak, uint64_t value)

@@ -154,13 +154,32 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
     return coming_free > 0;
 }
 
+/* Others are given so long to let go of what a starving process needs. */
+#define PATIENCE_NS ((uint64_t)2000000000)
+
+bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *asked_ns)
+{
+    uint64_t own = atomic_load(&engine->counters->held_bytes);
+    uint64_t now = ebb__engine_now();
+    if (*asked_ns == 0)
+        *asked_ns = now;
+    if (atomic_load(&engine->ledger->held_bytes) <= own || now - *asked_ns > PATIENCE_NS ||
+        atomic_load(&engine->ring->parent_gone))
+        return false;
+    atomic_store(&engine->ledger->starving_process, engine->config.process_id);
+    atomic_store(&engine->ledger->starving_bytes, bytes);
+    wait_until(&engine->changed, &engine->lock, now + 5000000);
+    return true;
+}
+
 /* The target of pages for a block that comes: staging before a read, the arena where it is new. */
 static bool take_pages(struct ebb_engine *engine, struct block *block)
 {
     uintptr_t target = block->state == BLOCK_BARE ? block->address : ebb__staging(engine, block);
     if (ebb__pages_take(engine, target, block->page_bytes))
         return true;
-    if (!block->urgent || ebb__mover_make_room(engine, block->page_bytes))
+    if (!block->urgent || ebb__mover_make_room(engine, block->page_bytes) ||
+        ebb__mover_ask_others(engine, block->page_bytes, &block->asked_ns))
         return false;
     return ebb__pages_force(engine, target, block->page_bytes);
 }

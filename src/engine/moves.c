@@ -173,8 +173,9 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
     block->transfer_error = 0;
     block->chunk_bytes = 0;
     block->chunks_in_flight = 0;
-    if (block->has_copy && block->hashed) {
-        uint64_t hash[2];
+    bool clean_candidate = block->has_copy && block->hashed;
+    uint64_t hash[2] = {0, 0};
+    if (clean_candidate || engine->config.verify) {
         engine->transfers++;
         block->chunks_in_flight = 1;
         pthread_mutex_unlock(&engine->lock);
@@ -186,7 +187,7 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
             ebb__move_finish_out(engine, block);
             return false;
         }
-        if (hash[0] == block->hash[0] && hash[1] == block->hash[1]) {
+        if (clean_candidate && hash[0] == block->hash[0] && hash[1] == block->hash[1]) {
             leave_clean(engine, block);
             return false;
         }
@@ -198,6 +199,9 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
         return false;
     }
     block->has_copy = true;
+    block->hash[0] = hash[0];
+    block->hash[1] = hash[1];
+    block->hashed = engine->config.verify;
     block->store = (uint8_t)engine->store_current;
     atomic_store(&engine->counters->store_bytes, engine->extents.used_bytes);
     ebb__ledger_raise(&engine->counters->store_peak_bytes, engine->extents.peak_bytes);
@@ -273,6 +277,24 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
     return true;
 }
 
+/* The only copy of a block cannot be had, or is not what was written. */
+static void read_failed(struct ebb_engine *engine, struct block *block)
+{
+    char message[160];
+    snprintf(message, sizeof message,
+             "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
+             "is lost",
+             (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
+             block->transfer_error == EILSEQ ? "it is not what was written" : "error",
+             block->transfer_error);
+    atomic_store(&engine->counters->store_error, (uint32_t)block->transfer_error);
+    /* The pages go, the block stays away: no byte of it is ever shown. */
+    give_pages(engine, block, ebb__staging(engine, block));
+    block->state = BLOCK_AWAY;
+    if (engine->config.lost)
+        engine->config.lost(engine->config.context, message);
+}
+
 void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
 {
     if (block->state == BLOCK_DYING) {
@@ -280,22 +302,11 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         return;
     }
     if (block->transfer_error) {
-        char message[160];
-        snprintf(message, sizeof message,
-                 "block %llu (%llu bytes) cannot be read back from the store: error %d; its only "
-                 "copy is lost",
-                 (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
-                 block->transfer_error);
-        atomic_store(&engine->counters->store_error, (uint32_t)block->transfer_error);
-        /* The pages go, the block stays away: no byte of it is ever shown. */
-        give_pages(engine, block, ebb__staging(engine, block));
-        block->state = BLOCK_AWAY;
-        if (engine->config.lost)
-            engine->config.lost(engine->config.context, message);
+        read_failed(engine, block);
         return;
     }
     atomic_fetch_add(&engine->counters->moved_in_bytes, block->page_bytes);
-    if (block->keep_copy && !block->shared_copy) {
+    if (engine->config.verify || (block->keep_copy && !block->shared_copy)) {
         /* Now, while nobody can write it, and before the program sees it. */
         engine->transfers++;
         pthread_mutex_unlock(&engine->lock);
@@ -303,16 +314,22 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         hash_staging(engine, block, hash);
         pthread_mutex_lock(&engine->lock);
         engine->transfers--;
-        block->hash[0] = hash[0];
-        block->hash[1] = hash[1];
-        block->hashed = true;
         if (block->state == BLOCK_DYING) {
             bury(engine, block);
             return;
         }
-    } else {
-        ebb__move_drop_copy(engine, block);
+        if (engine->config.verify && block->hashed &&
+            (hash[0] != block->hash[0] || hash[1] != block->hash[1])) {
+            block->transfer_error = EILSEQ;
+            read_failed(engine, block);
+            return;
+        }
+        block->hash[0] = hash[0];
+        block->hash[1] = hash[1];
+        block->hashed = true;
     }
+    if (!block->keep_copy || block->shared_copy)
+        ebb__move_drop_copy(engine, block);
     ebb__move_unpark(engine, block);
 }
 

@@ -244,22 +244,39 @@ bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t byte
     return take(engine, target, bytes, true);
 }
 
+/* Give spare pages back to the system, up to `bytes`; returns how many were. */
+static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
+{
+    uint64_t given = 0;
+    while (given < bytes) {
+        uint64_t rest = (bytes - given + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+        if (engine->depot_small_bytes) {
+            if (rest > engine->depot_small_bytes)
+                rest = engine->depot_small_bytes;
+            release_small(engine, rest);
+        } else if (engine->depot_huge_bytes) {
+            rest = (rest + huge_mask) & ~huge_mask;
+            if (rest > engine->depot_huge_bytes)
+                rest = engine->depot_huge_bytes;
+            release_huge(engine, rest);
+        } else if (strip_one(engine)) {
+            continue;
+        } else {
+            break;
+        }
+        given += rest;
+    }
+    return given;
+}
+
 void ebb__pages_trim(struct ebb_engine *engine)
 {
-    for (;;) {
-        uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
-        uint64_t held = atomic_load(&engine->ledger->held_bytes);
-        if (held <= budget)
-            return;
-        uint64_t over = (held - budget + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
-        if (engine->depot_small_bytes) {
-            release_small(engine,
-                          over < engine->depot_small_bytes ? over : engine->depot_small_bytes);
-        } else if (engine->depot_huge_bytes) {
-            over = (over + huge_mask) & ~huge_mask;
-            release_huge(engine, over < engine->depot_huge_bytes ? over : engine->depot_huge_bytes);
-        } else if (!strip_one(engine)) {
-            return;
-        }
+    if (engine->owed_bytes) {
+        uint64_t given = give_back(engine, engine->owed_bytes);
+        engine->owed_bytes -= given < engine->owed_bytes ? given : engine->owed_bytes;
     }
+    uint64_t budget = atomic_load(&engine->ledger->budget_bytes);
+    uint64_t held = atomic_load(&engine->ledger->held_bytes);
+    if (held > budget)
+        give_back(engine, held - budget);
 }

@@ -1,20 +1,20 @@
 /* Problem: the smallest repeating unit of a symbol stream, announced as soon as it has been seen
  * twice, in about constant time a symbol.
- * Method: keep a handful of candidate periods, each with its run (how many of the newest symbols
- * equal the one a period earlier). Periods up to 8 are always candidates; longer ones come from
- * tables that know where the last 8, 64, 512 ... symbols stood before (longer grams see through
- * inner repetitions that are shorter than they are). A new candidate's run is extended backwards
- * by bisection over prefix hashes, so that it does not matter when it was noticed. A candidate is
- * announced when its run is a period and the live bytes are back; of several the one that reaches
- * back furthest wins, then the smaller: an inner repetition never hides the iteration around it.
- * Where sizes say nothing (all equal), multiples of the period at which the load repeats are tried.
+ * Method: keep a handful of candidate periods, each with the place from which on the symbols equal
+ * the one a period earlier. Periods up to 8 are always candidates; longer ones come from tables
+ * that know where the last 8, 64, 512 ... symbols stood before (longer grams see through inner
+ * repetitions that are shorter than they are). A new candidate's run is extended backwards over
+ * prefix hashes, so that it does not matter when it was noticed. A candidate is announced when its
+ * run is a period and the live bytes are back; of several the one that reaches back furthest wins,
+ * then the smaller: an inner repetition never hides the iteration around it. Where sizes say
+ * nothing (all equal), multiples of the period at which the load repeats are tried. What repeats
+ * in force enters no table: where its grams stood last follows from its period.
  * Cost: O(1) expected a symbol, O(log n) for a new candidate; about 60 bytes a symbol.
  * Fails: on streams whose order varies (several threads), and on words all of whose grams recur
  * within a period at every scale. */
 #include "detect.h"
 
-#include "base/map.h"
-#include "rolling.h"
+#include "base/vec.h"
 
 #include <string.h>
 
@@ -24,11 +24,30 @@ enum {
     LEVEL_COUNT = 7,      /* grams of 8, 64 ... 2^21 symbols */
     LONG_GRAM_SHARE = 8,  /* grams of 64 and more are met at one in so many symbols */
     SAMPLE_LIMIT = 32,    /* phases at which the load is compared */
+    COMPARED_ONE_BY_ONE = 32, /* symbols of a run; behind them hashes are faster */
+    SMALLEST_TABLE = 256, /* slots */
+};
+
+/* Where a hash was met last: open addressing, an entry is found by 32 bits of the hash, so what is
+ * found has to be verified. Half of the slots are free. */
+struct slot {
+    uint32_t tag;
+    uint32_t place; /* 1 + index of a symbol; 0: free */
+};
+
+struct table {
+    struct slot *slots;
+    size_t capacity; /* a power of two, or 0 */
+    size_t count;
 };
 
 struct candidate {
-    size_t period;
-    size_t run;
+    size_t period, run;
+};
+
+/* Symbols [first, last) of a repetition that was in force. */
+struct stretch {
+    size_t first, last, period;
 };
 
 struct ebb_detector {
@@ -36,12 +55,17 @@ struct ebb_detector {
     EBB_VEC(uint64_t) symbols;
     EBB_VEC(uint64_t) live;
     uint64_t peak;
-    struct candidate candidates[CANDIDATE_LIMIT]; /* the first SMALL_PERIODS are permanent */
+    /* Candidates: symbols [begins[i], now) equal the one periods[i] earlier. The first
+     * SMALL_PERIODS are permanent. */
+    size_t periods[CANDIDATE_LIMIT], begins[CANDIDATE_LIMIT];
     size_t candidate_count;
-    struct ebb_map grams[LEVEL_COUNT]; /* hash of a gram -> index of its last symbol */
-    struct ebb_map loads;              /* load_key() -> newest symbol with it */
+    struct table grams[LEVEL_COUNT]; /* hash of a gram -> its last symbol */
+    struct table loads;              /* load_key() -> newest symbol with it */
+    EBB_VEC(struct stretch) stretches; /* of which grams are missing in the tables */
     struct ebb_detection current;
-    size_t current_run;
+    size_t current_first; /* the repetition in force holds from here on */
+    size_t same_phase;    /* of the newest symbol, in the period in which it was announced */
+    bool skipped;         /* grams of the repetition in force are missing in the tables */
 };
 
 static size_t gram_symbols(size_t level)
@@ -55,7 +79,7 @@ enum ebb_status ebb__detector_create(struct ebb_detector **detector)
     if (!made)
         return EBB_ERR_MEMORY;
     for (size_t i = 0; i < SMALL_PERIODS; i++)
-        made->candidates[i].period = i + 1;
+        made->periods[i] = i + 1;
     made->candidate_count = SMALL_PERIODS;
     *detector = made;
     return EBB_OK;
@@ -68,15 +92,57 @@ void ebb__detector_destroy(struct ebb_detector *detector)
     ebb__rolling_fini(&detector->rolling);
     ebb_vec_free(&detector->symbols);
     ebb_vec_free(&detector->live);
+    ebb_vec_free(&detector->stretches);
     for (size_t i = 0; i < LEVEL_COUNT; i++)
-        ebb__map_fini(&detector->grams[i]);
-    ebb__map_fini(&detector->loads);
+        free(detector->grams[i].slots);
+    free(detector->loads.slots);
     free(detector);
+}
+
+static struct slot *slot_of(const struct table *table, uint32_t tag)
+{
+    size_t mask = table->capacity - 1, at = tag & mask;
+    while (table->slots[at].place && table->slots[at].tag != tag)
+        at = (at + 1) & mask;
+    return &table->slots[at];
+}
+
+static bool grow(struct table *table)
+{
+    struct table bigger = {.capacity = table->capacity ? table->capacity * 4 : SMALLEST_TABLE,
+                           .count = table->count};
+    bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
+    if (!bigger.slots)
+        return false;
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i].place)
+            *slot_of(&bigger, table->slots[i].tag) = table->slots[i];
+    free(table->slots);
+    *table = bigger;
+    return true;
+}
+
+/* Note that `hash` was met at `index`; *before is where it was last, SIZE_MAX: nowhere. */
+static bool meet(struct table *table, uint64_t hash, size_t index, size_t *before)
+{
+    if (table->count * 2 >= table->capacity && !grow(table))
+        return false;
+    struct slot *slot = slot_of(table, (uint32_t)hash);
+    *before = slot->place ? (size_t)slot->place - 1 : SIZE_MAX;
+    table->count += slot->place == 0;
+    *slot = (struct slot){(uint32_t)hash, (uint32_t)index + 1};
+    return true;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
+}
+
+/* Samples spread evenly over a period; all of it where it is short. */
+static size_t sample_offset(size_t sample, size_t period)
+{
+    return period < SAMPLE_LIMIT ? sample : sample * period / SAMPLE_LIMIT;
 }
 
 /* Is the load of the newest period that of the one before? The newest symbol must be back within
@@ -94,7 +160,7 @@ static bool load_is_back(const struct ebb_detector *d, size_t period)
     size_t samples = period < SAMPLE_LIMIT ? period : SAMPLE_LIMIT;
     uint64_t low = UINT64_MAX, high = 0;
     for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - i * period / samples;
+        size_t at = newest - sample_offset(i, period);
         uint64_t now = live[at], before = live[at - period];
         low = now < low ? now : low;
         low = before < low ? before : low;
@@ -108,83 +174,125 @@ static bool load_is_back(const struct ebb_detector *d, size_t period)
         return false;
     size_t agree = 0;
     for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - i * period / samples;
+        size_t at = newest - sample_offset(i, period);
         agree += distance(live[at], live[at - period]) <= tolerance;
     }
     return agree * 4 >= samples * 3;
 }
 
-/* How many of the newest symbols equal the one `period` earlier; at least `known` do. */
-static size_t backward_run(const struct ebb_detector *d, size_t period, size_t known)
+static bool same_stretch(const struct ebb_detector *d, size_t first, size_t last, size_t period)
 {
-    size_t count = d->symbols.count;
-    size_t low = known, high = count - period;
-    while (low < high) {
-        size_t middle = low + (high - low + 1) / 2;
-        if (ebb__rolling_range(&d->rolling, count - middle, count) ==
-            ebb__rolling_range(&d->rolling, count - middle - period, count - period))
-            low = middle;
+    return ebb__rolling_range(&d->rolling, first, last) ==
+           ebb__rolling_range(&d->rolling, first - period, last - period);
+}
+
+/* How many of the newest symbols equal the one `period` earlier. */
+static size_t backward_run(const struct ebb_detector *d, size_t period)
+{
+    size_t count = d->symbols.count, most = count - period, run = 0, step = COMPARED_ONE_BY_ONE;
+    const uint64_t *newest = &d->symbols.items[count - 1];
+    while (run < most && run < COMPARED_ONE_BY_ONE && *(newest - run) == *(newest - run - period))
+        run++;
+    if (run < COMPARED_ONE_BY_ONE)
+        return run;
+    while (run + step <= most && same_stretch(d, count - run - step, count - run, period)) {
+        run += step;
+        step *= 2;
+    }
+    size_t high = run + step - 1 < most ? run + step - 1 : most;
+    while (run < high) {
+        size_t middle = run + (high - run + 1) / 2;
+        if (same_stretch(d, count - middle, count - run, period))
+            run = middle;
         else
             high = middle - 1;
     }
-    return low;
+    return run;
 }
 
 /* A multiple of a tracked period, whose run is only what follows from that period's. */
 static bool is_mere_multiple(const struct ebb_detector *d, size_t period)
 {
-    size_t newest = d->symbols.count - 1;
+    size_t count = d->symbols.count;
     for (size_t i = 0; i < d->candidate_count; i++) {
-        const struct candidate *c = &d->candidates[i];
-        if (c->run == 0 || period <= c->period || c->run + c->period <= period ||
-            period % c->period != 0)
+        size_t base = d->periods[i], run = count - d->begins[i];
+        if (run == 0 || period <= base || run + base <= period || period % base != 0)
             continue;
-        size_t implied = c->run + c->period - period;
-        if (newest < implied + period ||
-            d->symbols.items[newest - implied] != d->symbols.items[newest - implied - period])
+        size_t implied = run + base - period;
+        if (count <= implied + period || d->symbols.items[count - 1 - implied] !=
+                                             d->symbols.items[count - 1 - implied - period])
             return true;
     }
     return false;
 }
 
-static void add_candidate(struct ebb_detector *d, size_t period, size_t known)
+static void add_candidate(struct ebb_detector *d, size_t period, size_t gram)
 {
-    for (size_t i = 0; i < d->candidate_count; i++)
-        if (d->candidates[i].period == period)
-            return;
-    if (period <= SMALL_PERIODS || is_mere_multiple(d, period))
+    if (period <= SMALL_PERIODS)
         return;
-    struct candidate made = {period, backward_run(d, period, known)};
-    if (d->candidate_count < CANDIDATE_LIMIT) {
-        d->candidates[d->candidate_count++] = made;
-        return;
-    }
-    size_t weakest = SMALL_PERIODS;
     for (size_t i = SMALL_PERIODS; i < d->candidate_count; i++)
-        if (d->candidates[i].run < d->candidates[weakest].run)
-            weakest = i;
-    if (d->candidates[weakest].run < made.run && d->candidates[weakest].period != d->current.period_symbols)
-        d->candidates[weakest] = made;
+        if (d->periods[i] == period)
+            return;
+    size_t run = backward_run(d, period);
+    if (run < gram || is_mere_multiple(d, period))
+        return;
+    size_t place = d->candidate_count;
+    if (place == CANDIDATE_LIMIT) {
+        place = SMALL_PERIODS;
+        for (size_t i = SMALL_PERIODS; i < CANDIDATE_LIMIT; i++)
+            if (d->begins[i] > d->begins[place])
+                place = i;
+        if (d->symbols.count - d->begins[place] >= run ||
+            d->periods[place] == d->current.period_symbols)
+            return;
+    } else {
+        d->candidate_count++;
+    }
+    d->periods[place] = period;
+    d->begins[place] = d->symbols.count - run;
 }
 
-/* Lengthen or end every candidate's run by the newest symbol. */
+/* End every candidate's run that the newest symbol breaks. */
 static void advance_candidates(struct ebb_detector *d)
 {
-    size_t newest = d->symbols.count - 1;
-    const uint64_t *symbols = d->symbols.items;
-    for (size_t i = 0; i < d->candidate_count;) {
-        struct candidate *c = &d->candidates[i];
-        bool same = newest >= c->period && symbols[newest] == symbols[newest - c->period];
-        if (same) {
-            c->run++;
-        } else if (i < SMALL_PERIODS) {
-            c->run = 0;
+    size_t count = d->symbols.count;
+    const uint64_t *newest = &d->symbols.items[count - 1];
+    size_t enough = count > SMALL_PERIODS ? SMALL_PERIODS : count - 1;
+    for (size_t i = 0; i < enough; i++)
+        d->begins[i] = *newest == *(newest - i - 1) ? d->begins[i] : count;
+    for (size_t i = enough; i < SMALL_PERIODS; i++)
+        d->begins[i] = count;
+    for (size_t i = SMALL_PERIODS; i < d->candidate_count;) {
+        if (*newest == *(newest - d->periods[i])) {
+            i++;
         } else {
-            *c = d->candidates[--d->candidate_count];
-            continue;
+            d->candidate_count--;
+            d->periods[i] = d->periods[d->candidate_count];
+            d->begins[i] = d->begins[d->candidate_count];
         }
-        i++;
     }
+}
+
+/* The gram that ends with symbol `place` was entered there: where did it stand last, counting the
+ * repetitions whose grams were not entered? */
+static size_t newest_place(const struct ebb_detector *d, size_t place, size_t gram)
+{
+    size_t low = 0, high = d->stretches.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (d->stretches.items[middle].last <= place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < d->stretches.count; low++) {
+        const struct stretch *stretch = &d->stretches.items[low];
+        if (stretch->first + gram - 1 <= place && place < stretch->last)
+            place += (stretch->last - 1 - place) / stretch->period * stretch->period;
+        else if (stretch->first > place)
+            break;
+    }
+    return place;
 }
 
 /* Look the newest grams up and remember them: the short ones at every symbol, the long ones where
@@ -192,38 +300,50 @@ static void advance_candidates(struct ebb_detector *d)
 static bool meet_grams(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
+    size_t in_force = d->current.found ? count - d->current_first : 0;
     for (size_t level = 0; level < LEVEL_COUNT; level++) {
-        size_t symbols = gram_symbols(level);
+        size_t symbols = gram_symbols(level), before;
         if (count < symbols)
             break;
         uint64_t hash = ebb__rolling_range(&d->rolling, count - symbols, count);
-        uint64_t before;
-        if (ebb__map_get(&d->grams[level], hash, &before))
-            add_candidate(d, count - 1 - (size_t)before, symbols);
-        if (!ebb__map_put(&d->grams[level], hash, count - 1))
-            return false;
+        if (in_force >= symbols) { /* it stood a period earlier */
+            d->skipped = true;
+        } else {
+            if (!meet(&d->grams[level], hash, count - 1, &before))
+                return false;
+            if (before != SIZE_MAX)
+                add_candidate(d, count - 1 - newest_place(d, before, symbols), symbols);
+        }
         if (level == 0 && hash % LONG_GRAM_SHARE != 0)
             break;
     }
     return true;
 }
 
+/* The repetition in force ends before symbol `last`. */
+static bool leave_current(struct ebb_detector *d, size_t last)
+{
+    struct stretch stretch = {d->current_first, last, d->current.period_symbols};
+    bool ok = !d->skipped || ebb_vec_push(&d->stretches, stretch);
+    memset(&d->current, 0, sizeof d->current);
+    d->skipped = false;
+    return ok;
+}
+
 /* Does the repetition in force end here? By its symbol, or by a load that has drifted by a quarter
  * of the peak from where it stood when it was announced (where sizes are all equal, symbols alone
  * never end anything). */
-static void check_current(struct ebb_detector *d)
+static bool check_current(struct ebb_detector *d)
 {
     if (!d->current.found)
-        return;
+        return true;
     size_t newest = d->symbols.count - 1, period = d->current.period_symbols;
-    d->current_run++;
-    size_t since = newest - d->current.found_at_symbol; /* >= 1 */
-    size_t same_phase = d->current.found_at_symbol - (period - 1 - (since - 1) % period);
-    if (d->symbols.items[newest] != d->symbols.items[newest - period] ||
-        distance(d->live.items[newest], d->live.items[same_phase]) > d->peak / 4) {
-        memset(&d->current, 0, sizeof d->current);
-        d->current_run = 0;
-    }
+    d->same_phase = d->same_phase == d->current.found_at_symbol ? d->same_phase + 1 - period
+                                                                : d->same_phase + 1;
+    if (d->symbols.items[newest] == d->symbols.items[newest - period] &&
+        distance(d->live.items[newest], d->live.items[d->same_phase]) <= d->peak / 4)
+        return true;
+    return leave_current(d, newest);
 }
 
 /* The load at the newest symbol and before it: up and down look different. */
@@ -231,7 +351,7 @@ static uint64_t load_key(const struct ebb_detector *d)
 {
     size_t newest = d->live.count - 1;
     uint64_t before = newest ? d->live.items[newest - 1] : 0;
-    return (ebb__hash_mix(before) ^ d->live.items[newest]) >> 1; /* never EBB_MAP_NO_KEY */
+    return ebb__hash_mix(ebb__hash_mix(before) ^ d->live.items[newest]);
 }
 
 static void consider(const struct ebb_detector *d, size_t period, size_t run,
@@ -241,59 +361,68 @@ static void consider(const struct ebb_detector *d, size_t period, size_t run,
     if (run < period || reach < best_reach || (reach == best_reach && period >= best->period))
         return;
     /* What is in force is outdone by a longer reach only. */
-    if (d->current.found && reach <= d->current_run + d->current.period_symbols)
+    if (d->current.found && reach <= d->symbols.count - d->current_first)
         return;
     if (load_is_back(d, period))
         *best = (struct candidate){period, run};
 }
 
+/* Sizes that are all equal: the distance to where the load was the same last. */
+static bool consider_load(struct ebb_detector *d, const struct candidate *shortest,
+                          struct candidate *best)
+{
+    size_t newest = d->symbols.count - 1, before;
+    if (!meet(&d->loads, load_key(d), newest, &before))
+        return false;
+    if (before == SIZE_MAX || d->live.items[before] != d->live.items[newest])
+        return true;
+    size_t period = newest - before, reach = shortest->run + shortest->period;
+    if (period % shortest->period == 0 && reach >= 2 * period)
+        consider(d, period, reach - period, best);
+    return true;
+}
+
 static bool announce(struct ebb_detector *d)
 {
-    size_t newest = d->symbols.count - 1;
+    size_t count = d->symbols.count;
     struct candidate best = {0, 0}, shortest = {0, 0};
     for (size_t i = 0; i < d->candidate_count; i++) {
-        const struct candidate *c = &d->candidates[i];
-        if (c->run < c->period)
+        size_t period = d->periods[i], run = count - d->begins[i];
+        if (run < period)
             continue;
-        consider(d, c->period, c->run, &best);
-        if (shortest.period == 0 || c->period < shortest.period)
-            shortest = *c;
+        consider(d, period, run, &best);
+        if (shortest.period == 0 || period < shortest.period)
+            shortest = (struct candidate){period, run};
     }
-    if (best.period == 0 && shortest.period != 0 && !d->current.found) {
-        uint64_t same_load, key = load_key(d);
-        if (ebb__map_get(&d->loads, key, &same_load)) {
-            size_t period = newest - (size_t)same_load;
-            if (period % shortest.period == 0 && shortest.run + shortest.period >= 2 * period)
-                consider(d, period, shortest.run + shortest.period - period, &best);
-        }
-        if (!ebb__map_put(&d->loads, key, newest))
-            return false;
-    }
+    if (best.period == 0 && shortest.period != 0 && !d->current.found &&
+        !consider_load(d, &shortest, &best))
+        return false;
     if (best.period == 0)
         return true;
+    bool ok = !d->current.found || leave_current(d, count);
     d->current = (struct ebb_detection){
         .found = true,
-        .first_symbol = newest + 1 - 2 * best.period,
+        .first_symbol = count - 2 * best.period,
         .period_symbols = best.period,
-        .found_at_symbol = newest,
+        .found_at_symbol = count - 1,
     };
-    d->current_run = best.run;
-    return true;
+    d->current_first = count - best.run - best.period;
+    d->same_phase = count - 1;
+    return ok;
 }
 
 enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
                                    uint64_t live_bytes)
 {
-    if (!ebb__rolling_push(&detector->rolling, symbol) ||
+    if (detector->symbols.count == UINT32_MAX - 1 ||
+        !ebb__rolling_push(&detector->rolling, symbol) ||
         !ebb_vec_push(&detector->symbols, symbol) || !ebb_vec_push(&detector->live, live_bytes))
         return EBB_ERR_MEMORY;
     if (live_bytes > detector->peak)
         detector->peak = live_bytes;
     advance_candidates(detector);
-    check_current(detector);
-    if (!meet_grams(detector))
-        return EBB_ERR_MEMORY;
-    return announce(detector) ? EBB_OK : EBB_ERR_MEMORY;
+    return check_current(detector) && meet_grams(detector) && announce(detector) ? EBB_OK
+                                                                                 : EBB_ERR_MEMORY;
 }
 
 struct ebb_detection ebb__detector_current(const struct ebb_detector *detector)
@@ -303,5 +432,19 @@ struct ebb_detection ebb__detector_current(const struct ebb_detector *detector)
 
 size_t ebb__detector_run(const struct ebb_detector *detector)
 {
-    return detector->current.found ? detector->current_run : 0;
+    return detector->current.found ? detector->symbols.count - detector->current_first -
+                                         detector->current.period_symbols
+                                   : 0;
+}
+
+const struct ebb_rolling *ebb__detector_rolling(const struct ebb_detector *detector)
+{
+    return &detector->rolling;
+}
+
+uint64_t ebb__detector_symbol(const struct ebb_detector *detector, size_t index,
+                              uint64_t *live_bytes)
+{
+    *live_bytes = detector->live.items[index];
+    return detector->symbols.items[index];
 }

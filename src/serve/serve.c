@@ -62,7 +62,8 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
     struct stat status;
     if (fstat(serve->hello_pair[1], &status) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
-    unsigned flags = serve->options.record ? EBB_PROTOCOL_FLAG_RECORD : 0;
+    unsigned flags = (serve->options.record ? EBB_PROTOCOL_FLAG_RECORD : 0) |
+                     (serve->options.verify ? EBB_PROTOCOL_FLAG_VERIFY : 0);
     int length = snprintf(serve->environment, sizeof serve->environment,
                           EBB_PROTOCOL_ENV "=1:%d:%llu:%s:%llu:%u:%s", serve->hello_pair[1],
                           (unsigned long long)status.st_ino, name,
@@ -361,6 +362,28 @@ size_t ebb__serve_descriptors(const struct ebb_serve *serve, struct pollfd *poll
     return count;
 }
 
+/* A process that can free nothing itself waits for pages: whoever else holds most gives some. */
+static void feed_starving(struct ebb_serve *serve)
+{
+    uint64_t bytes = atomic_exchange(&serve->ledger->starving_bytes, 0);
+    if (bytes == 0)
+        return;
+    int starving = (int)atomic_load(&serve->ledger->starving_process);
+    struct process *richest = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        struct process *process = serve->processes.items[i];
+        uint64_t held = atomic_load(&process->ring->counters.held_bytes);
+        if (process->channel >= 0 && process->process_id != starving && held > most) {
+            richest = process;
+            most = held;
+        }
+    }
+    if (richest)
+        ebb__serve_send(
+            richest, &(struct ebb_message){.kind = EBB_MESSAGE_SHRINK, .value = bytes}, -1);
+}
+
 int ebb__serve_step(struct ebb_serve *serve)
 {
     take_hellos(serve, serve->hello_pair[0]);
@@ -377,6 +400,7 @@ int ebb__serve_step(struct ebb_serve *serve)
         }
         take_messages(serve, process);
     }
+    feed_starving(serve);
     return busy ? DRAIN_MS : 100;
 }
 

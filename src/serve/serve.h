@@ -22,6 +22,7 @@
 
 struct ebb_serve_options {
     bool record;             /* record only: no budget, nothing moves */
+    bool verify;             /* check absent bytes by a hash */
     const char *record_path; /* NULL: no trace file */
     const char *command;     /* for the trace's header */
     const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
