@@ -1,7 +1,8 @@
 /* All events go through one stream; of the repetitions that its detectors announced the one whose
  * iterations cover the most events wins. Marks of the program win over what was found, and
- * allocations over accesses, unless accesses repeat in far more of the trace (programs that
- * allocate once, behind a start that repeats something). */
+ * allocations over accesses, unless accesses repeat in more than twice as much of the trace
+ * (programs that allocate once, behind a start that repeats something): so accesses are looked at
+ * only where allocations leave room for that. */
 #include "analyse.h"
 
 #include "properties.h"
@@ -39,44 +40,80 @@ static size_t covered(const windows_vec *windows)
     return events;
 }
 
-/* Choose the repetition; its iterations go to *windows. False: no memory. *chosen has period 0
- * where there is none. */
-static bool choose(const struct ebb_stream *stream, struct ebb_repetition *chosen,
-                   struct ebb_template *template, windows_vec *windows)
+/* The repetition that was chosen, and its iterations; without any: none was found. */
+struct choice {
+    struct ebb_repetition repetition;
+    struct ebb_template template;
+    windows_vec windows;
+    size_t weight;
+};
+
+static bool same_template(const struct ebb_template *a, const struct ebb_template *b)
 {
-    struct ebb_repetition all[EBB_STREAM_BEST + EBB_SYMBOL_KIND_COUNT];
-    size_t count = 0;
-    const struct ebb_repetition *marks = &stream->current[EBB_SYMBOL_MARK];
-    memset(chosen, 0, sizeof *chosen);
-    if (marks->period_symbols) {
-        all[count++] = *marks;
-    } else {
-        memcpy(all, stream->best, stream->best_count * sizeof *all);
-        count = stream->best_count;
-        for (size_t kind = 0; kind < EBB_SYMBOL_MARK; kind++)
-            if (stream->current[kind].period_symbols)
-                all[count++] = stream->current[kind];
-    }
+    return a->kind == b->kind && a->period_symbols == b->period_symbols && a->hash == b->hash;
+}
+
+/* Take the best of the repetitions of a kind, if it is better than the choice so far. */
+static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
+                         struct choice *choice)
+{
+    struct ebb_repetition all[EBB_STREAM_BEST + 1];
+    struct ebb_template seen[EBB_STREAM_BEST + 1];
+    size_t count = 0, seen_count = 0;
+    for (size_t i = 0; i < stream->best_count; i++)
+        if (stream->best[i].kind == kind)
+            all[count++] = stream->best[i];
+    if (stream->current[kind].period_symbols)
+        all[count++] = stream->current[kind];
     windows_vec found = {0};
-    size_t best = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = count; i-- > 0;) {
         struct ebb_template made = ebb__stream_template(stream, &all[i], 2);
+        bool known = false;
+        for (size_t k = 0; k < seen_count; k++)
+            known = known || same_template(&seen[k], &made);
+        if (known)
+            continue;
+        seen[seen_count++] = made;
         if (!collect_windows(stream, &made, &found)) {
             ebb_vec_free(&found);
             return false;
         }
-        size_t weight = covered(&found) * (all[i].kind == EBB_SYMBOL_ALLOC ? 2 : 1);
-        if (weight <= best)
+        size_t weight = covered(&found) * (kind == EBB_SYMBOL_ACCESS ? 1 : 2);
+        if (weight <= choice->weight)
             continue;
-        best = weight;
-        *chosen = all[i];
-        *template = made;
-        windows_vec swap = *windows;
-        *windows = found;
+        windows_vec swap = choice->windows;
+        *choice = (struct choice){all[i], made, found, weight};
         found = swap;
     }
     ebb_vec_free(&found);
     return true;
+}
+
+/* Could accesses outweigh the choice? Only what repeats behind the first of them counts. */
+static bool needs_accesses(const struct ebb_stream *stream, const struct choice *choice)
+{
+    size_t first = 0, count = stream->events.count;
+    while (first < count && (stream->events.items[first].kind != EBB_EVENT_ACCESS ||
+                             (stream->events.items[first].flags & EBB_EVENT_DEMAND)))
+        first++;
+    return count - first > choice->weight;
+}
+
+/* Find the iterations of the whole trace. */
+static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span trace,
+                              struct choice *choice)
+{
+    enum ebb_status status = ebb__stream_take(stream, trace);
+    if (status)
+        return status;
+    enum ebb_symbol_kind kind =
+        stream->current[EBB_SYMBOL_MARK].period_symbols ? EBB_SYMBOL_MARK : EBB_SYMBOL_ALLOC;
+    if (!choose_among(stream, kind, choice))
+        return EBB_ERR_MEMORY;
+    if (kind == EBB_SYMBOL_MARK || !needs_accesses(stream, choice))
+        return EBB_OK;
+    status = ebb__stream_take_accesses(stream);
+    return !status && !choose_among(stream, EBB_SYMBOL_ACCESS, choice) ? EBB_ERR_MEMORY : status;
 }
 
 /* The iteration to model: traced if possible, with an iteration before it and one behind it if
@@ -96,48 +133,39 @@ static size_t choose_window(const struct ebb_stream *stream, const windows_vec *
     return choice;
 }
 
-static enum ebb_status analyse_stream(struct ebb_stream *stream, struct ebb_analysis *out,
-                                      struct ebb_error *error)
+static enum ebb_status describe(const struct ebb_stream *stream, const struct choice *choice,
+                                struct ebb_analysis *out, struct ebb_error *error)
 {
-    struct ebb_repetition chosen;
-    struct ebb_template template = {0};
-    windows_vec windows = {0};
-    if (!choose(stream, &chosen, &template, &windows)) {
-        ebb_vec_free(&windows);
-        return EBB_ERR_MEMORY;
-    }
+    const struct ebb_repetition *chosen = &choice->repetition;
+    const struct ebb_symbols *symbols = &stream->symbols[chosen->kind];
+    const windows_vec *windows = &choice->windows;
+    out->blocks = stream->allocs.count;
     out->peak_bytes = stream->peak_bytes;
-    if (windows.count == 0) {
-        ebb_vec_free(&windows);
+    if (windows->count == 0)
         return EBB_OK;
-    }
-    enum ebb_status status = EBB_ERR_MEMORY;
-    const struct ebb_symbols *symbols = &stream->symbols[chosen.kind];
-    out->first_periodic_event = symbols->events.items[chosen.first_symbol];
-    if (windows.items[0].first < out->first_periodic_event)
-        out->first_periodic_event = windows.items[0].first;
-    out->found_at_event = symbols->events.items[chosen.found_at_symbol];
-    out->iterations = windows.count;
-    out->starts = calloc(windows.count, sizeof *out->starts);
+    out->first_periodic_event = symbols->events.items[chosen->first_symbol];
+    if (windows->items[0].first < out->first_periodic_event)
+        out->first_periodic_event = windows->items[0].first;
+    out->found_at_event = symbols->events.items[chosen->found_at_symbol];
+    out->iterations = windows->count;
+    out->starts = calloc(windows->count, sizeof *out->starts);
     if (!out->starts)
-        goto done;
-    out->start_count = windows.count;
-    for (size_t i = 0; i < windows.count; i++)
-        out->starts[i] = windows.items[i].first;
-    size_t own = choose_window(stream, &windows);
-    out->model_first = windows.items[own].first;
-    out->model_period = windows.items[own].last - windows.items[own].first;
-    status = ebb__stream_model(stream, &template, &windows.items[own], &out->model, error);
+        return EBB_ERR_MEMORY;
+    out->start_count = windows->count;
+    for (size_t i = 0; i < windows->count; i++)
+        out->starts[i] = windows->items[i].first;
+    size_t own = choose_window(stream, windows);
+    out->model_first = windows->items[own].first;
+    out->model_period = windows->items[own].last - windows->items[own].first;
+    enum ebb_status status = ebb__stream_model(stream, &choice->template, &windows->items[own],
+                                               &out->model, error);
     if (status)
-        goto done;
+        return status;
     out->has_model = true;
     out->has_accesses = out->model.has_accesses;
     out->period_events = out->model.tick_count;
-    status = ebb__properties_measure(stream, windows.items, windows.count, own, &out->model,
-                                     &out->properties);
-done:
-    ebb_vec_free(&windows);
-    return status;
+    return ebb__properties_measure(stream, windows->items, windows->count, own, &out->model,
+                                   &out->properties);
 }
 
 enum ebb_status ebb__analyse(struct ebb_event_span trace, struct ebb_analysis *analysis,
@@ -145,18 +173,17 @@ enum ebb_status ebb__analyse(struct ebb_event_span trace, struct ebb_analysis *a
 {
     struct ebb_stream stream;
     struct ebb_analysis made = {0};
+    struct choice choice = {0};
     memset(analysis, 0, sizeof *analysis);
-    if (ebb__stream_init(&stream) != EBB_OK)
-        return ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");
-    enum ebb_status status = EBB_OK;
     uint64_t begin = now_ns();
-    for (size_t i = 0; !status && i < trace.count; i++)
-        status = ebb__stream_push(&stream, &trace.events[i]);
-    stream.closed = true;
+    enum ebb_status status = ebb__stream_init(&stream);
+    if (status)
+        return ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");
+    status = detect(&stream, trace, &choice);
     made.detect_ns = now_ns() - begin;
-    made.blocks = stream.allocs.count;
     if (!status)
-        status = analyse_stream(&stream, &made, error);
+        status = describe(&stream, &choice, &made, error);
+    ebb_vec_free(&choice.windows);
     ebb__stream_fini(&stream);
     if (status == EBB_ERR_MEMORY)
         status = ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");

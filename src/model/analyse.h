@@ -26,7 +26,9 @@ struct ebb_analysis {
                                     least memory is live, unless that costs an iteration */
     size_t start_count;
     size_t blocks;       /* blocks in the whole trace */
-    uint64_t detect_ns;  /* time that finding the repetition took */
+    uint64_t detect_ns;  /* time that finding the iterations took: from the events in memory to the
+                            begin and end of each, all symbols, tables and choices included; the
+                            model and the properties not */
     uint64_t peak_bytes; /* largest load of the trace */
     struct ebb_properties properties;
     size_t model_first; /* the modelled iteration: its first event, its number of events; a traced */

@@ -258,8 +258,10 @@ static void advance_candidates(struct ebb_detector *d)
     size_t count = d->symbols.count;
     const uint64_t *newest = &d->symbols.items[count - 1];
     size_t enough = count > SMALL_PERIODS ? SMALL_PERIODS : count - 1;
-    for (size_t i = 0; i < enough; i++)
-        d->begins[i] = *newest == *(newest - i - 1) ? d->begins[i] : count;
+    for (size_t i = 0; i < enough; i++) { /* without a branch: it could not be predicted */
+        size_t broken = *newest != *(newest - i - 1);
+        d->begins[i] += (count - d->begins[i]) & (0 - broken);
+    }
     for (size_t i = enough; i < SMALL_PERIODS; i++)
         d->begins[i] = count;
     for (size_t i = SMALL_PERIODS; i < d->candidate_count;) {
@@ -354,14 +356,12 @@ static uint64_t load_key(const struct ebb_detector *d)
     return ebb__hash_mix(ebb__hash_mix(before) ^ d->live.items[newest]);
 }
 
+/* Take the candidate if it is better than *best and its load repeats. */
 static void consider(const struct ebb_detector *d, size_t period, size_t run,
                      struct candidate *best)
 {
     size_t reach = run + period, best_reach = best->run + best->period;
-    if (run < period || reach < best_reach || (reach == best_reach && period >= best->period))
-        return;
-    /* What is in force is outdone by a longer reach only. */
-    if (d->current.found && reach <= d->symbols.count - d->current_first)
+    if (reach < best_reach || (reach == best_reach && period >= best->period))
         return;
     if (load_is_back(d, period))
         *best = (struct candidate){period, run};
@@ -386,10 +386,15 @@ static bool announce(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
     struct candidate best = {0, 0}, shortest = {0, 0};
+    /* What is in force is outdone by a longer reach only. */
+    size_t limit = d->current.found ? d->current_first : count;
+    uint32_t ready = 0;
     for (size_t i = 0; i < d->candidate_count; i++) {
-        size_t period = d->periods[i], run = count - d->begins[i];
-        if (run < period)
-            continue;
+        size_t period = d->periods[i];
+        ready |= (uint32_t)((d->begins[i] + period <= count) & (d->begins[i] < limit + period)) << i;
+    }
+    for (; ready; ready &= ready - 1) {
+        size_t i = (size_t)__builtin_ctz(ready), period = d->periods[i], run = count - d->begins[i];
         consider(d, period, run, &best);
         if (shortest.period == 0 || period < shortest.period)
             shortest = (struct candidate){period, run};

@@ -49,9 +49,9 @@ static bool describe(const struct view *view, size_t index, size_t behind, struc
     if (out->access ? (event->flags & EBB_EVENT_DEMAND) != 0
                     : event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE)
         return false;
-    uint64_t rank = 0;
-    bool known = ebb__map_get(&view->stream->serials, event->block, &rank);
-    if (!known || is_lasting(view, (size_t)rank)) {
+    size_t rank = 0;
+    bool known = ebb__stream_find(view->stream, event->block, &rank);
+    if (!known || is_lasting(view, rank)) {
         out->block = ebb__hash_mix(event->block);
     } else {
         const struct ebb_stream_alloc *alloc = &view->stream->allocs.items[rank];

@@ -7,29 +7,64 @@
 enum ebb_status ebb__stream_init(struct ebb_stream *stream)
 {
     memset(stream, 0, sizeof *stream);
-    for (size_t kind = 0; kind < EBB_SYMBOL_MARK; kind++)
-        if (ebb__detector_create(&stream->symbols[kind].detector) != EBB_OK) {
+    for (size_t kind = 0; kind < EBB_SYMBOL_MARK; kind++) {
+        struct ebb_symbols *symbols = &stream->symbols[kind];
+        if (ebb__detector_create(&symbols->detector) != EBB_OK) {
             ebb__stream_fini(stream);
             return EBB_ERR_MEMORY;
         }
+        symbols->rolling = ebb__detector_rolling(symbols->detector);
+    }
     return EBB_OK;
 }
 
 void ebb__stream_fini(struct ebb_stream *stream)
 {
-    ebb_vec_free(&stream->events);
+    ebb_vec_free(&stream->kept);
     for (size_t kind = 0; kind < EBB_SYMBOL_KIND_COUNT; kind++) {
-        ebb__rolling_fini(&stream->symbols[kind].rolling);
         ebb_vec_free(&stream->symbols[kind].events);
-        ebb_vec_free(&stream->symbols[kind].live);
         ebb__detector_destroy(stream->symbols[kind].detector);
     }
     ebb_vec_free(&stream->allocs);
-    ebb__map_fini(&stream->serials);
+    ebb_vec_free(&stream->serials.dense);
+    ebb__map_fini(&stream->serials.sparse);
     ebb_vec_free(&stream->traced);
     ebb_vec_free(&stream->planned);
     ebb_vec_free(&stream->lost);
     memset(stream, 0, sizeof *stream);
+}
+
+/* Serials up to this many times the number of blocks are looked up in an array. */
+enum { DENSE_SHARE = 8, DENSE_ALWAYS = 1024 };
+
+static bool put_serial(struct ebb_stream *stream, uint64_t serial, size_t alloc)
+{
+    struct ebb_serials *serials = &stream->serials;
+    if (serial >= serials->dense.count) {
+        if (serial >= DENSE_ALWAYS + DENSE_SHARE * (uint64_t)alloc)
+            return ebb__map_put(&serials->sparse, serial, alloc);
+        size_t count = serials->dense.count, wanted = (size_t)serial + 1;
+        if (!ebb_vec_reserve(&serials->dense, wanted))
+            return false;
+        memset(serials->dense.items + count, 0, (wanted - count) * sizeof *serials->dense.items);
+        serials->dense.count = wanted;
+    }
+    serials->dense.items[serial] = alloc + 1;
+    return true;
+}
+
+bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc)
+{
+    const struct ebb_serials *serials = &stream->serials;
+    if (serial < serials->dense.count && serials->dense.items[serial]) {
+        *alloc = serials->dense.items[serial] - 1;
+        return true;
+    }
+    uint64_t index;
+    if (serials->sparse.count == 0 || !ebb__map_get(&serials->sparse, serial, &index))
+        return false;
+    *alloc = (size_t)index;
+    return true;
 }
 
 static size_t event_of_symbol(const struct ebb_stream *stream, enum ebb_symbol_kind kind, size_t symbol)
@@ -90,17 +125,15 @@ static void follow_detector(struct ebb_stream *stream, enum ebb_symbol_kind kind
     };
 }
 
-/* live_before, live_after: live bytes around the symbol. */
+/* The symbol of event `index`, with the live bytes behind it. */
 static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_kind kind,
-                                   uint64_t symbol, uint64_t live_before, uint64_t live_after)
+                                   size_t index, uint64_t symbol, uint64_t live_bytes)
 {
     struct ebb_symbols *symbols = &stream->symbols[kind];
-    if (!ebb__rolling_push(&symbols->rolling, symbol) ||
-        !ebb_vec_push(&symbols->events, stream->events.count - 1) ||
-        !ebb_vec_push(&symbols->live, live_before))
+    if (!ebb_vec_push(&symbols->events, index))
         return EBB_ERR_MEMORY;
     if (symbols->detector) {
-        enum ebb_status status = ebb__detector_push(symbols->detector, symbol, live_after);
+        enum ebb_status status = ebb__detector_push(symbols->detector, symbol, live_bytes);
         if (status)
             return status;
         follow_detector(stream, kind);
@@ -111,6 +144,13 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
         stream->current[kind] = (struct ebb_repetition){
             .kind = kind, .last_symbol = count, .period_symbols = 1, .found_at_symbol = 2};
     return EBB_OK;
+}
+
+/* Live bytes just before a symbol. */
+static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_kind kind, size_t index)
+{
+    uint64_t live, symbol = ebb__detector_symbol(symbols->detector, index, &live);
+    return kind == EBB_SYMBOL_ALLOC ? live - symbol : live;
 }
 
 #define begin_stretch(stretches, event)                                                            \
@@ -130,7 +170,7 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
     bool ok = true;
     switch (event->mark) {
     case EBB_MARK_ITERATION:
-        return push_symbol(stream, EBB_SYMBOL_MARK, 0, stream->live_bytes, stream->live_bytes);
+        return push_symbol(stream, EBB_SYMBOL_MARK, index, 0, stream->live_bytes);
     case EBB_MARK_TRACE_ON:
         if (!stream->has_trace_marks) /* accesses before the first mark: not traced throughout */
             stream->traced.count = 0;
@@ -158,23 +198,26 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
     return ok ? EBB_OK : EBB_ERR_MEMORY;
 }
 
-enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_event *event)
+static uint64_t access_symbol(const struct ebb_event *event)
 {
-    size_t index = stream->events.count;
-    if (!ebb_vec_push(&stream->events, *event))
-        return EBB_ERR_MEMORY;
-    uint64_t before = stream->live_bytes, alloc;
+    return event->block << 2 | event->access;
+}
+
+/* Take in the newest event, which is in `events` already. */
+static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event *event)
+{
+    size_t index = stream->events.count - 1, alloc = stream->allocs.count;
     switch (event->kind) {
     case EBB_EVENT_ALLOC:
-        if (!ebb__map_put(&stream->serials, event->block, stream->allocs.count) ||
+        if (!put_serial(stream, event->block, alloc) ||
             !ebb_vec_push(&stream->allocs, ((struct ebb_stream_alloc){index, SIZE_MAX})))
             return EBB_ERR_MEMORY;
         stream->live_bytes += event->size_bytes;
         if (stream->live_bytes > stream->peak_bytes)
             stream->peak_bytes = stream->live_bytes;
-        return push_symbol(stream, EBB_SYMBOL_ALLOC, event->size_bytes, before, stream->live_bytes);
+        return push_symbol(stream, EBB_SYMBOL_ALLOC, index, event->size_bytes, stream->live_bytes);
     case EBB_EVENT_FREE:
-        if (ebb__map_get(&stream->serials, event->block, &alloc) &&
+        if (ebb__stream_find(stream, event->block, &alloc) &&
             stream->allocs.items[alloc].free_event == SIZE_MAX) {
             stream->allocs.items[alloc].free_event = index;
             stream->live_bytes -= stream->events.items[stream->allocs.items[alloc].event].size_bytes;
@@ -185,7 +228,9 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
             return EBB_OK;
         if (!stream->has_trace_marks && stream->traced.count == 0 && !begin_stretch(&stream->traced, 0))
             return EBB_ERR_MEMORY;
-        return push_symbol(stream, EBB_SYMBOL_ACCESS, event->block << 2 | event->access, before, before);
+        if (stream->lent)
+            return EBB_OK;
+        return push_symbol(stream, EBB_SYMBOL_ACCESS, index, access_symbol(event), stream->live_bytes);
     case EBB_EVENT_MARK:
         return push_mark(stream, event);
     default:
@@ -193,10 +238,50 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
     }
 }
 
+enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_event *event)
+{
+    if (!ebb_vec_push(&stream->kept, *event))
+        return EBB_ERR_MEMORY;
+    stream->events.items = stream->kept.items;
+    stream->events.count = stream->kept.count;
+    return follow(stream, event);
+}
+
+enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_span trace)
+{
+    enum ebb_status status = EBB_OK;
+    stream->lent = true;
+    stream->events.items = trace.events;
+    for (size_t i = 0; !status && i < trace.count; i++) {
+        stream->events.count = i + 1;
+        status = follow(stream, &trace.events[i]);
+    }
+    stream->closed = true;
+    return status;
+}
+
+enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream)
+{
+    enum ebb_status status = EBB_OK;
+    uint64_t live_bytes = 0;
+    for (size_t i = 0; !status && i < stream->events.count; i++) {
+        const struct ebb_event *event = &stream->events.items[i];
+        size_t alloc;
+        if (event->kind == EBB_EVENT_ALLOC)
+            live_bytes += event->size_bytes;
+        else if (event->kind == EBB_EVENT_FREE && ebb__stream_find(stream, event->block, &alloc) &&
+                 stream->allocs.items[alloc].free_event == i)
+            live_bytes -= stream->events.items[stream->allocs.items[alloc].event].size_bytes;
+        else if (event->kind == EBB_EVENT_ACCESS && !(event->flags & EBB_EVENT_DEMAND))
+            status = push_symbol(stream, EBB_SYMBOL_ACCESS, i, access_symbol(event), live_bytes);
+    }
+    return status;
+}
+
 /* The first symbol of the repetition, walked back as far as the period holds. */
 static size_t leftmost(const struct ebb_stream *stream, const struct ebb_repetition *repetition)
 {
-    const struct ebb_rolling *rolling = &stream->symbols[repetition->kind].rolling;
+    const struct ebb_rolling *rolling = stream->symbols[repetition->kind].rolling;
     size_t first = repetition->first_symbol, period = repetition->period_symbols;
     while (first > 0 && ebb__rolling_range(rolling, first - 1, first) ==
                             ebb__rolling_range(rolling, first - 1 + period, first + period))
@@ -220,7 +305,8 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     size_t choice_free = 0;
     for (size_t place = 0; place < period; place++) {
         /* In the newest period: the first one may lack what lives for ever. */
-        uint64_t live = symbols->live.items[first + place + (length - 1 - place) / period * period];
+        uint64_t live = live_before(symbols, repetition->kind,
+                                    first + place + (length - 1 - place) / period * period);
         if (place + whole_iterations * period <= length && live < least) {
             least = live;
             choice = place;
@@ -232,7 +318,7 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     }
     if (least == UINT64_MAX || least_free <= least || least_free - least <= stream->peak_bytes / 100)
         choice = choice_free;
-    made.hash = ebb__rolling_range(&symbols->rolling, first + choice, first + choice + period);
+    made.hash = ebb__rolling_range(symbols->rolling, first + choice, first + choice + period);
     return made;
 }
 
@@ -245,7 +331,7 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
         if (at + period == count && !stream->closed)
             break; /* where it ends only the next symbol says */
         if (template->kind != EBB_SYMBOL_MARK &&
-            ebb__rolling_range(&symbols->rolling, at, at + period) != template->hash) {
+            ebb__rolling_range(symbols->rolling, at, at + period) != template->hash) {
             *symbol = at + 1;
             continue;
         }
@@ -357,7 +443,7 @@ static uint64_t median(uint64_t *values, size_t count)
 static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                              const struct ebb_window *own, bool planned, struct ebb_window *out)
 {
-    const struct ebb_rolling *sizes = &stream->symbols[EBB_SYMBOL_ALLOC].rolling;
+    const struct ebb_rolling *sizes = stream->symbols[EBB_SYMBOL_ALLOC].rolling;
     size_t own_first = ebb__stream_allocs_before(stream, own->first);
     size_t own_last = ebb__stream_allocs_before(stream, own->last);
     size_t symbol = 0, found = 0;
@@ -387,10 +473,10 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
                        const struct ebb_window *window, uint64_t *time_ns)
 {
     const struct ebb_model_block *block = &model->blocks[event->block];
-    uint64_t rank;
-    if (!ebb__map_get(&stream->serials, block->serial, &rank) || rank < own_first)
+    size_t rank;
+    if (!ebb__stream_find(stream, block->serial, &rank) || rank < own_first)
         return false;
-    size_t instance = (size_t)rank - own_first + ebb__stream_allocs_before(stream, window->first);
+    size_t instance = rank - own_first + ebb__stream_allocs_before(stream, window->first);
     size_t at;
     if (event->kind == EBB_EVENT_FREE) {
         size_t back = (block->alloc_tick + block->span_ticks) / model->tick_count * period;

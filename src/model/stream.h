@@ -41,10 +41,9 @@ struct ebb_window {
 };
 
 struct ebb_symbols {
-    struct ebb_rolling rolling;
     EBB_VEC(size_t) events; /* where each symbol stands */
-    EBB_VEC(uint64_t) live; /* live bytes just before it */
-    struct ebb_detector *detector; /* NULL for marks */
+    struct ebb_detector *detector; /* holds the symbols; NULL for marks */
+    const struct ebb_rolling *rolling; /* the detector's */
 };
 
 struct ebb_stretch {
@@ -56,13 +55,25 @@ struct ebb_stream_alloc {
     size_t free_event; /* SIZE_MAX: not yet freed */
 };
 
+/* Serials of blocks -> indices into allocs. Serials count from 1 as a rule: those that are not far
+ * above the number of blocks stand in an array, the others in a map. */
+struct ebb_serials {
+    EBB_VEC(size_t) dense; /* [serial]: index + 1; 0: none */
+    struct ebb_map sparse;
+};
+
 enum { EBB_STREAM_BEST = 8 }; /* repetitions remembered; arbitrary */
 
 struct ebb_stream {
-    EBB_VEC(struct ebb_event) events;
+    struct {
+        const struct ebb_event *items;
+        size_t count;
+    } events;
+    EBB_VEC(struct ebb_event) kept; /* they stand here, unless they were lent */
+    bool lent;
     struct ebb_symbols symbols[EBB_SYMBOL_KIND_COUNT];
     EBB_VEC(struct ebb_stream_alloc) allocs;
-    struct ebb_map serials; /* of all blocks allocated -> index into allocs */
+    struct ebb_serials serials; /* of all blocks allocated */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;
     EBB_VEC(size_t) lost;
@@ -76,6 +87,13 @@ struct ebb_stream {
 
 EBB_NODISCARD enum ebb_status ebb__stream_init(struct ebb_stream *stream);
 void ebb__stream_fini(struct ebb_stream *stream);
+
+/* Take a whole trace into an empty stream, which refers to it from then on, and close the stream.
+ * Accesses are not looked at as symbols; ebb__stream_take_accesses() does so where they are needed.
+ * Errors as of push. */
+EBB_NODISCARD enum ebb_status ebb__stream_take(struct ebb_stream *stream,
+                                               struct ebb_event_span trace);
+EBB_NODISCARD enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream);
 
 /* Append an event. EBB_ERR_MEMORY leaves the stream good for fini only. */
 EBB_NODISCARD enum ebb_status ebb__stream_push(struct ebb_stream *stream,
@@ -105,6 +123,8 @@ bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_wind
 
 /* Time from the window's first event to the event behind it. */
 uint64_t ebb__stream_window_ns(const struct ebb_stream *stream, const struct ebb_window *window);
+/* The index into allocs of the block `serial`; false where it was not allocated in the stream. */
+bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc);
 /* Number of ALLOCs before `event`. */
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
 

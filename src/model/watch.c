@@ -59,7 +59,7 @@ static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition 
         return false;
     if (template->kind == EBB_SYMBOL_MARK)
         return true;
-    const struct ebb_rolling *rolling = &watch->stream.symbols[template->kind].rolling;
+    const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
     size_t period = template->period_symbols;
     for (size_t at = repetition->first_symbol; at < repetition->first_symbol + period; at++)
         if (ebb__rolling_range(rolling, at, at + period) == template->hash)
@@ -289,7 +289,7 @@ static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
     *window = (struct ebb_window){first, symbols->events.items[first],
                                   symbols->events.items[count - 1]};
     *template = watch->template;
-    template->hash = ebb__rolling_range(&symbols->rolling, first, first + period);
+    template->hash = ebb__rolling_range(symbols->rolling, first, first + period);
     return ebb__stream_is_traced(stream, window);
 }
 
