@@ -119,7 +119,7 @@ static void approach_budget(struct ebb_engine *engine)
             struct block *victim = ebb__victim_choose(engine);
             if (!victim)
                 break;
-            ebb__move_queue_out(engine, victim, true);
+            ebb__move_evict(engine, victim);
         }
         return;
     }
@@ -157,6 +157,8 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->size_bytes = bytes;
     block->serial = ++engine->next_serial;
     block->last_use = engine->event_number + 1;
+    block->touch = ++engine->touches;
+    block->evicted_at = block->needed_at = 0;
     block->fault_ns = block->asked_ns = 0;
     block->pinned_until = 0;
     block->script_block = EBB_SCRIPT_NONE;
@@ -256,8 +258,10 @@ static void note_access(struct ebb_engine *engine, struct block *block, bool wri
     bool demand = absent && !engine->trace;
     if (demand)
         atomic_fetch_add(&engine->counters->demand_faults, 1);
-    if (block->open && !demand)
+    if (block->open && !demand) {
+        ebb__move_touch(engine, block);
         return;
+    }
     ebb__engine_event(engine,
                       &(struct ebb_event){.block = block->serial,
                                           .size_bytes = block->size_bytes,
@@ -369,7 +373,7 @@ void ebb__engine_shrink(struct ebb_engine *engine, uint64_t bytes)
         struct block *victim = ebb__victim_choose(engine);
         if (!victim)
             break;
-        ebb__move_queue_out(engine, victim, true);
+        ebb__move_evict(engine, victim);
     }
     pthread_mutex_unlock(&engine->lock);
 }

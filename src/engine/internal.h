@@ -37,7 +37,10 @@ struct block {
     uint64_t size_bytes; /* as asked for */
     uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
     uint64_t serial;
-    uint64_t last_use; /* event number of the last known use */
+    uint64_t last_use;    /* event number of the last known use */
+    uint64_t touch;       /* number of the touch that was its last one */
+    uint64_t evicted_at;  /* event number of its last eviction without a plan */
+    uint64_t needed_at;   /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
     uint64_t hash[2];    /* of the bytes in the store, where has_copy and hashed */
     uint64_t not_before_ns; /* queued to come back: not before this time */
@@ -139,6 +142,8 @@ struct ebb_engine {
     /* clock.c */
     uint64_t next_serial;
     uint64_t event_number; /* ALLOC and FREE events so far */
+    uint64_t touches;      /* uses seen so far */
+    uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     bool trace;
     uint32_t *open_blocks;
     uint32_t open_count, open_capacity;
@@ -210,6 +215,8 @@ void ebb__pages_trim(struct ebb_engine *engine);
 /* moves.c: the transitions of a block */
 bool ebb__move_park(struct ebb_engine *engine, struct block *block);   /* RESIDENT -> PARKED */
 void ebb__move_unpark(struct ebb_engine *engine, struct block *block); /* -> RESIDENT, wakes */
+/* A block leaves for want of room, not by plan. */
+void ebb__move_evict(struct ebb_engine *engine, struct block *block);
 void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block);
 void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,

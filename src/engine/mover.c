@@ -147,15 +147,15 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
         struct block *victim = ebb__victim_choose(engine);
         if (!victim)
             break;
-        atomic_fetch_add(&engine->counters->reactive_evictions, 1);
         coming_free += victim->page_bytes;
-        ebb__move_queue_out(engine, victim, true);
+        ebb__move_evict(engine, victim);
     }
     return coming_free > 0;
 }
 
 /* Others are given so long to let go of what a starving process needs. */
-#define PATIENCE_NS ((uint64_t)2000000000)
+#define PATIENCE_NS ((uint64_t)500000000)
+#define ALONE_NS ((uint64_t)5000000000)
 
 bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *asked_ns)
 {
@@ -163,9 +163,13 @@ bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *
     uint64_t now = ebb__engine_now();
     if (*asked_ns == 0)
         *asked_ns = now;
-    if (atomic_load(&engine->ledger->held_bytes) <= own || now - *asked_ns > PATIENCE_NS ||
+    if (atomic_load(&engine->ledger->held_bytes) <= own || now < engine->alone_until_ns ||
         atomic_load(&engine->ring->parent_gone))
         return false;
+    if (now - *asked_ns > PATIENCE_NS) {
+        engine->alone_until_ns = now + ALONE_NS;
+        return false;
+    }
     atomic_store(&engine->ledger->starving_process, engine->config.process_id);
     atomic_store(&engine->ledger->starving_bytes, bytes);
     wait_until(&engine->changed, &engine->lock, now + 5000000);

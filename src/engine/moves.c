@@ -72,6 +72,9 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
 void ebb__move_touch(struct ebb_engine *engine, struct block *block)
 {
     block->last_use = engine->event_number;
+    block->touch = ++engine->touches;
+    if (block->evicted_at == engine->event_number + 1)
+        block->needed_at = engine->event_number + 1;
     if (!engine->trace || block->open || engine->open_count == engine->open_capacity)
         return;
     block->open = true;
@@ -88,6 +91,25 @@ void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block)
     block->has_copy = false;
     block->hashed = false;
     block->shared_copy = false;
+}
+
+static void close_block(struct ebb_engine *engine, struct block *block)
+{
+    for (uint32_t i = 0; block->open && i < engine->open_count; i++) {
+        if (engine->open_blocks[i] == ebb__block_index(engine, block)) {
+            engine->open_blocks[i] = engine->open_blocks[--engine->open_count];
+            block->open = false;
+        }
+    }
+    block->open = false;
+}
+
+void ebb__move_evict(struct ebb_engine *engine, struct block *block)
+{
+    atomic_fetch_add(&engine->counters->reactive_evictions, 1);
+    close_block(engine, block);
+    block->evicted_at = engine->event_number + 1; /* + 1: 0 is never */
+    ebb__move_queue_out(engine, block, true);
 }
 
 void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent)
@@ -260,6 +282,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
 {
     ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
     block->in_queued = false;
+    block->asked_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
         block->urgent = false;
@@ -335,15 +358,7 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_discard(struct ebb_engine *engine, struct block *block)
 {
-    if (block->open) {
-        for (uint32_t i = 0; i < engine->open_count; i++) {
-            if (engine->open_blocks[i] == ebb__block_index(engine, block)) {
-                engine->open_blocks[i] = engine->open_blocks[--engine->open_count];
-                break;
-            }
-        }
-        block->open = false;
-    }
+    close_block(engine, block);
     if (block->out_queued)
         ebb__move_unqueue_out(engine, block);
     if (block->in_queued) {

@@ -1,9 +1,50 @@
 /* Which block leaves when room is needed that no plan has made.
  *
  * By the template, where the live stream is known in it: the block whose next use is farthest away
- * (Belady's choice). Elsewhere: the one that was used longest ago, as far as uses are seen. What
- * the operation in progress uses never leaves. */
+ * (Belady's choice). Elsewhere: the one that was used longest ago, as far as uses are seen.
+ *
+ * What the operation in progress has used leaves only where nothing else can, the earliest touched
+ * first: a program that walks over more than the budget without allocating must still get through.
+ * A block that is needed again within the operation in which it was evicted is not evicted again
+ * before the next event; so an operation whose blocks do not fit together ends over the budget, by
+ * no more than it must, rather than in a dance. */
 #include "engine/internal.h"
+
+/* The last so many blocks touched are taken to be in use this very moment. */
+#define IN_USE_TOUCHES 4
+
+static bool may_leave(const struct ebb_engine *engine, const struct block *block)
+{
+    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
+           !block->urgent && block->pinned_until <= engine->event_number;
+}
+
+/* How far away the next use is thought to be; 0: now. */
+static uint64_t farness(const struct ebb_engine *engine, const struct block *block)
+{
+    uint64_t age = engine->event_number - block->last_use;
+    if (!engine->playing)
+        return block->open ? 0 : age;
+    uint32_t distance = ebb__clock_distance(engine, block);
+    uint32_t whole = engine->playing->script->clock_count;
+    if (distance != UINT32_MAX)
+        return distance;
+    return age < whole ? age : whole;
+}
+
+static struct block *earliest_touched(struct ebb_engine *engine)
+{
+    struct block *best = NULL;
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        if (!may_leave(engine, block) || block->needed_at == engine->event_number + 1 ||
+            block->touch + IN_USE_TOUCHES > engine->touches)
+            continue;
+        if (!best || block->touch < best->touch)
+            best = block;
+    }
+    return best;
+}
 
 struct block *ebb__victim_choose(struct ebb_engine *engine)
 {
@@ -11,18 +52,7 @@ struct block *ebb__victim_choose(struct ebb_engine *engine)
     uint64_t best_key = 0;
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
-        if ((block->state != BLOCK_RESIDENT && block->state != BLOCK_PARKED) || block->open ||
-            block->out_queued || block->pinned_until > engine->event_number)
-            continue;
-        uint64_t key = engine->event_number - block->last_use;
-        if (engine->playing) {
-            uint32_t distance = ebb__clock_distance(engine, block);
-            uint32_t whole = engine->playing->script->clock_count;
-            if (distance != UINT32_MAX)
-                key = distance;
-            else if (key > whole)
-                key = whole;
-        }
+        uint64_t key = may_leave(engine, block) ? farness(engine, block) : 0;
         if (key == 0)
             continue;
         /* Of like distance the larger one: fewer transfers for the same room. */
@@ -31,5 +61,5 @@ struct block *ebb__victim_choose(struct ebb_engine *engine)
             best_key = key;
         }
     }
-    return best;
+    return best ? best : earliest_touched(engine);
 }
