@@ -29,7 +29,8 @@
 
 #define WELCOME_TIMEOUT_MS 5000
 #define SERVICE_STACK_BYTES ((size_t)256 << 10)
-#define SAMPLE_MS 200
+#define SAMPLE_NS ((uint64_t)100000000)
+#define MOST_SAMPLE_NS ((uint64_t)6400000000)
 #define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
 
 size_t ebb__shim_threshold = SIZE_MAX;
@@ -304,12 +305,14 @@ static void *service(void *argument)
         {.fd = ebb__host_uffd_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
     };
-    int wait_ms = SAMPLE_MS;
+    uint64_t interval_ns = SAMPLE_NS, next_ns = now_ns() + interval_ns;
     for (;;) {
-        int ready = poll(watched, 2, wait_ms);
-        if (ready == 0) {
+        int ready = poll(watched, 2, (int)(interval_ns / 1000000));
+        if (now_ns() >= next_ns) {
             sample_unmanaged();
-            wait_ms = wait_ms < INT_MAX / 2 ? wait_ms * 2 : -1; /* ever more rarely */
+            if (interval_ns < MOST_SAMPLE_NS)
+                interval_ns *= 2; /* ever more rarely */
+            next_ns = now_ns() + interval_ns;
         }
         if (ready <= 0)
             continue;

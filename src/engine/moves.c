@@ -15,9 +15,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* A block that could not be moved is left alone for so many events. */
 #define PINNED_EVENTS 64
+/* A second in all: arbitrary, far longer than any delay seen. */
+#define UNPARK_TRIES 20000
+#define UNPARK_PAUSE_US 50
 
 static enum ebb_device_result device_move(struct ebb_engine *engine, uintptr_t target,
                                           uintptr_t source, uint64_t bytes, uint64_t *moved)
@@ -51,13 +55,22 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
 {
-    uint64_t moved;
-    if (device_move(engine, block->address, ebb__staging(engine, block), block->page_bytes,
-                    &moved) != EBB_DEVICE_OK &&
-        engine->config.lost) {
-        char message[128];
-        snprintf(message, sizeof message, "block %llu could not be put back at %#llx",
-                 (unsigned long long)block->serial, (unsigned long long)block->address + moved);
+    uint64_t moved, done = 0;
+    enum ebb_device_result result = EBB_DEVICE_BUSY;
+    for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
+        /* The kernel may let go of the pages of a direct read a little after the read returns. */
+        if (tries)
+            usleep(UNPARK_PAUSE_US);
+        result = device_move(engine, block->address + done, ebb__staging(engine, block) + done,
+                             block->page_bytes - done, &moved);
+        done += moved;
+    }
+    if (result != EBB_DEVICE_OK && engine->config.lost) {
+        char message[160];
+        snprintf(message, sizeof message,
+                 "block %llu could not be put back: %llu of %llu bytes done, errno %d",
+                 (unsigned long long)block->serial, (unsigned long long)done,
+                 (unsigned long long)block->page_bytes, errno);
         engine->config.lost(engine->config.context, message);
     }
     block->state = BLOCK_RESIDENT;

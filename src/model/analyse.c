@@ -20,6 +20,32 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static bool is_clock(const struct ebb_event *event)
+{
+    return event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE;
+}
+
+/* The last iteration ends with the trace, but what the program frees on its way out is no part of
+ * it: cut it off behind as many clock events as the iteration before had. */
+static void trim_last(const struct ebb_stream *stream, windows_vec *windows)
+{
+    if (windows->count < 2)
+        return;
+    struct ebb_window *last = &windows->items[windows->count - 1];
+    const struct ebb_window *before = last - 1;
+    if (last->last != stream->events.count)
+        return;
+    size_t clocks = 0;
+    for (size_t i = before->first; i < before->last; i++)
+        clocks += is_clock(&stream->events.items[i]);
+    for (size_t i = last->first; i < last->last; i++) {
+        if (is_clock(&stream->events.items[i]) && clocks-- == 0) {
+            last->last = i;
+            return;
+        }
+    }
+}
+
 static bool collect_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                             windows_vec *windows)
 {
@@ -29,6 +55,7 @@ static bool collect_windows(const struct ebb_stream *stream, const struct ebb_te
     while (ebb__stream_next_window(stream, template, &symbol, &window))
         if (!ebb_vec_push(windows, window))
             return false;
+    trim_last(stream, windows);
     return true;
 }
 

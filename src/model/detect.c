@@ -54,6 +54,7 @@ struct ebb_detector {
     struct ebb_rolling rolling;
     EBB_VEC(uint64_t) symbols;
     EBB_VEC(uint64_t) live;
+    EBB_VEC(uint64_t) allocated; /* bytes, since the start */
     uint64_t peak;
     /* Candidates: symbols [begins[i], now) equal the one periods[i] earlier. The first
      * SMALL_PERIODS are permanent. */
@@ -92,6 +93,7 @@ void ebb__detector_destroy(struct ebb_detector *detector)
     ebb__rolling_fini(&detector->rolling);
     ebb_vec_free(&detector->symbols);
     ebb_vec_free(&detector->live);
+    ebb_vec_free(&detector->allocated);
     ebb_vec_free(&detector->stretches);
     for (size_t i = 0; i < LEVEL_COUNT; i++)
         free(detector->grams[i].slots);
@@ -145,17 +147,29 @@ static size_t sample_offset(size_t sample, size_t period)
     return period < SAMPLE_LIMIT ? sample : sample * period / SAMPLE_LIMIT;
 }
 
-/* Is the load of the newest period that of the one before? The newest symbol must be back within
- * 1 % of the peak, and so must three quarters of up to 32 phases, for a single one may agree by
- * chance. An inner repetition of a deep network adds less than 1 % of the peak but much of what
- * its own load varies by: so a sixteenth of that swing is the limit too, noise of 1/4096 of the
- * peak apart (both arbitrary). */
+/* How far two loads may lie apart. What a period allocates is free again at its end, but for 1 % of
+ * the peak; or 2 % of what it allocates, up to 3 % of the peak: a program may fill queues in its
+ * first iterations. An inner repetition of a deep network adds less than that but much of what its
+ * own load varies by: so a sixteenth of that swing is the limit too, noise of 1/4096 of the peak
+ * apart (all arbitrary). */
+static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
+{
+    size_t newest = d->live.count - 1;
+    uint64_t limit = (d->allocated.items[newest] - d->allocated.items[newest - period]) / 50;
+    limit = limit < d->peak / 32 ? limit : d->peak / 32;
+    limit = limit > d->peak / 100 ? limit : d->peak / 100;
+    uint64_t share = swing / 16 > d->peak / 4096 ? swing / 16 : d->peak / 4096;
+    return limit < share ? limit : share;
+}
+
+/* Is the load of the newest period that of the one before? The newest symbol must be back, and so
+ * must three quarters of up to 32 phases, for a single one may agree by chance. */
 static bool load_is_back(const struct ebb_detector *d, size_t period)
 {
     const uint64_t *live = d->live.items;
     size_t newest = d->live.count - 1;
-    uint64_t tolerance = d->peak / 100;
-    if (distance(live[newest], live[newest - period]) > tolerance)
+    uint64_t apart = distance(live[newest], live[newest - period]);
+    if (apart > tolerance_of(d, period, UINT64_MAX))
         return false;
     size_t samples = period < SAMPLE_LIMIT ? period : SAMPLE_LIMIT;
     uint64_t low = UINT64_MAX, high = 0;
@@ -167,10 +181,8 @@ static bool load_is_back(const struct ebb_detector *d, size_t period)
         high = now > high ? now : high;
         high = before > high ? before : high;
     }
-    uint64_t swing = (high - low) / 16;
-    swing = swing < d->peak / 4096 ? d->peak / 4096 : swing;
-    tolerance = tolerance < swing ? tolerance : swing;
-    if (distance(live[newest], live[newest - period]) > tolerance)
+    uint64_t tolerance = tolerance_of(d, period, high - low);
+    if (apart > tolerance)
         return false;
     size_t agree = 0;
     for (size_t i = 0; i < samples; i++) {
@@ -417,9 +429,12 @@ static bool announce(struct ebb_detector *d)
 }
 
 enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
-                                   uint64_t live_bytes)
+                                   uint64_t allocated_bytes, uint64_t live_bytes)
 {
-    if (detector->symbols.count == UINT32_MAX - 1 ||
+    size_t count = detector->symbols.count;
+    if (count)
+        allocated_bytes += detector->allocated.items[count - 1];
+    if (count == UINT32_MAX - 1 || !ebb_vec_push(&detector->allocated, allocated_bytes) ||
         !ebb__rolling_push(&detector->rolling, symbol) ||
         !ebb_vec_push(&detector->symbols, symbol) || !ebb_vec_push(&detector->live, live_bytes))
         return EBB_ERR_MEMORY;

@@ -29,10 +29,11 @@ struct ebb_detection {
 EBB_NODISCARD enum ebb_status ebb__detector_create(struct ebb_detector **detector);
 void ebb__detector_destroy(struct ebb_detector *detector);
 
-/* Push the next symbol. `live_bytes` is the live load just after it. EBB_ERR_MEMORY leaves the
+/* Push the next symbol. `allocated_bytes` is what it allocates (0: nothing, or not known),
+ * `live_bytes` the live load just after it. EBB_ERR_MEMORY leaves the
  * detector unusable; so do 2^32 - 2 symbols. */
 EBB_NODISCARD enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
-                                                 uint64_t live_bytes);
+                                                 uint64_t allocated_bytes, uint64_t live_bytes);
 
 /* The repetition in force at the newest symbol (found == false: none, or it broke). */
 struct ebb_detection ebb__detector_current(const struct ebb_detector *detector);

@@ -61,9 +61,10 @@ struct ebb_gap {
 
 /* The three properties of AppObMem, as figures in [0, 1]. */
 struct ebb_properties {
-    double iterative;      /* share of the events after the first period that repeat it exactly */
+    double iterative;      /* share of the events after the first iteration, up to the end of the
+                              last, that repeat an iteration exactly */
     double regularity;     /* share of the blocks whose size, ticks and accesses agree in all
-                              observed iterations */
+                              observed iterations but the first */
     double extremalization; /* share of the byte-seconds of gaps that lie in the longest 10 % of
                                the gaps */
 };

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { REACH = 4 }; /* iterations that a block may live and still be periodic; arbitrary */
-
 struct view {
     const struct ebb_stream *stream;
     const struct ebb_window *window;
@@ -31,14 +29,41 @@ static struct view view_of(const struct ebb_stream *stream, const struct ebb_win
     return (struct view){stream, window, first, last - first, ebb__stream_is_traced(stream, window)};
 }
 
-/* Does the block outlive the iterations? Known blocks that end within a few periods do not, nor do
- * those of the last period, of which no end can be known. */
+/* ALLOCs between the block's own and its FREE; SIZE_MAX: not freed. */
+static size_t life_of(const struct ebb_stream *stream, size_t rank)
+{
+    const struct ebb_stream_alloc *alloc = &stream->allocs.items[rank];
+    return alloc->free_event == SIZE_MAX
+               ? SIZE_MAX
+               : ebb__stream_allocs_before(stream, alloc->free_event) - rank;
+}
+
+/* Is `other` the same block in another iteration: as large, and freed as late, by half a period?
+ * Of a block that lives to the end of the trace its twin says when it would have been freed. */
+static bool is_twin(const struct view *view, size_t rank, size_t other)
+{
+    const struct ebb_stream *stream = view->stream;
+    const struct ebb_stream_alloc *allocs = stream->allocs.items;
+    if (stream->events.items[allocs[rank].event].size_bytes !=
+        stream->events.items[allocs[other].event].size_bytes)
+        return false;
+    size_t end = stream->allocs.count, life = life_of(stream, rank), as = life_of(stream, other);
+    if (as == SIZE_MAX || other + as == end)
+        return false;
+    if (life == SIZE_MAX || rank + life == end)
+        return rank + as >= end;
+    return (life > as ? life - as : as - life) * 2 <= view->period;
+}
+
+/* Does the block outlive the iterations? One that is made anew in each has a twin a period earlier
+ * or later, or dies soon. */
 static bool is_lasting(const struct view *view, size_t rank)
 {
-    const struct ebb_stream_alloc *alloc = &view->stream->allocs.items[rank];
-    if (alloc->free_event == SIZE_MAX)
-        return rank + view->period < view->stream->allocs.count;
-    return ebb__stream_allocs_before(view->stream, alloc->free_event) > rank + REACH * view->period;
+    size_t period = view->period, count = view->stream->allocs.count;
+    if (life_of(view->stream, rank) <= period)
+        return false;
+    return period == 0 || !((rank >= period && is_twin(view, rank, rank - period)) ||
+                            (rank + period < count && is_twin(view, rank, rank + period)));
 }
 
 /* False: the event says nothing about the iteration. */
@@ -160,7 +185,9 @@ enum ebb_status ebb__properties_measure(const struct ebb_stream *stream,
     bool ok = true;
     for (size_t kind = 0; kind < 2; kind++)
         ok = ok && tally(&reference, kind == 1, &events[kind], &blocks[kind]);
-    for (size_t i = 0; ok && i < window_count; i++) {
+    /* The first iteration makes what the others use: gradients, momentum. */
+    size_t first = window_count > 2 && own > 0 ? 1 : 0;
+    for (size_t i = first; ok && i < window_count; i++) {
         struct view view = view_of(stream, &windows[i]);
         for (size_t kind = 0; ok && i != own && kind < 2; kind++) {
             if (kind == 1 && (!view.traced || !reference.traced))
@@ -174,7 +201,7 @@ enum ebb_status ebb__properties_measure(const struct ebb_stream *stream,
             ebb__map_fini(&other_blocks);
         }
         /* Events between two iterations repeat nothing. */
-        size_t behind = i + 1 < window_count ? windows[i + 1].first : stream->events.count;
+        size_t behind = i + 1 < window_count ? windows[i + 1].first : windows[i].last;
         for (size_t k = windows[i].last; k < behind; k++)
             total += stream->events.items[k].kind == EBB_EVENT_ALLOC ||
                      stream->events.items[k].kind == EBB_EVENT_FREE;

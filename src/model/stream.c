@@ -133,7 +133,9 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
     if (!ebb_vec_push(&symbols->events, index))
         return EBB_ERR_MEMORY;
     if (symbols->detector) {
-        enum ebb_status status = ebb__detector_push(symbols->detector, symbol, live_bytes);
+        uint64_t allocated_bytes = kind == EBB_SYMBOL_ALLOC ? symbol : 0;
+        enum ebb_status status =
+            ebb__detector_push(symbols->detector, symbol, allocated_bytes, live_bytes);
         if (status)
             return status;
         follow_detector(stream, kind);

@@ -176,7 +176,7 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
         size_t count = ebb__watch_iterations(process->watch, &iterations), traced = 0;
         for (size_t i = 0; i < count; i++)
             traced += iterations[i].traced;
-        if (traced >= 2) {
+        if (traced >= 2 && model.has_accesses && is_worth_planning(process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             process->state = LEARNER_DONE;
         }
