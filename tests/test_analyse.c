@@ -166,7 +166,7 @@ static void test_training_loop(void **state)
         assert_true(analysis.properties.extremalization > 0.1);
         assert_true(analysis.properties.extremalization < 1);
         if (!jitter) {
-            assert_true(analysis.properties.iterative > 0.99);
+            assert_true(analysis.properties.iterative > 0.999);
             assert_true(analysis.properties.regularity > 0.97);
         } else {
             assert_true(analysis.properties.iterative > 0.9);
@@ -174,6 +174,50 @@ static void test_training_loop(void **state)
         ebb__analysis_fini(&analysis);
         ebb_vec_free(&loop.events);
     }
+}
+
+/* What a program frees on its way out is no part of its last iteration. */
+static void test_end_of_program(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    loop.traced = true;
+    for (size_t i = 0; i < 5; i++)
+        iterate(&loop, i);
+    loop.traced = false;
+    for (size_t i = 0; i < LAYERS; i++) {
+        emit(&loop, EBB_EVENT_FREE, loop.weights[i], layer_bytes(i) / 2);
+        emit(&loop, EBB_EVENT_FREE, loop.momentum[i], layer_bytes(i) / 2);
+    }
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 4);
+    assert_int_equal(analysis.period_events, CLOCK_EVENTS + ACCESSES);
+    assert_int_equal(analysis.model.block_count, 2 * LAYERS + 1 + 3 * LAYERS);
+    assert_true(analysis.properties.iterative > 0.999);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
+/* Serials need not be small, and may change from one kind to the other. */
+static void test_large_serials(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    for (size_t i = 0; i < 8; i++) {
+        if (i == 3)
+            loop.serial += (uint64_t)1 << 40;
+        iterate(&loop, i);
+    }
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+    assert_int_equal(analysis.iterations, 7);
+    assert_int_equal(analysis.period_events, CLOCK_EVENTS);
+    assert_true(analysis.properties.iterative > 0.999);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
 }
 
 /* Accesses are traced in two iterations only; the others give the times. */
@@ -578,6 +622,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_loop),  cmocka_unit_test(test_times_of_untraced),
+        cmocka_unit_test(test_end_of_program), cmocka_unit_test(test_large_serials),
         cmocka_unit_test(test_marks_win),      cmocka_unit_test(test_allocate_once),
         cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
         cmocka_unit_test(test_watch_inner),

@@ -30,7 +30,7 @@ static struct ebb_detector *made(void)
 
 static bool push(struct ebb_detector *detector, uint64_t symbol, uint64_t live)
 {
-    assert_int_equal(ebb__detector_push(detector, symbol, live), EBB_OK);
+    assert_int_equal(ebb__detector_push(detector, symbol, 0, live), EBB_OK);
     return ebb__detector_current(detector).found;
 }
 
@@ -102,6 +102,53 @@ static void test_inner_repetition_is_not_announced(void **state)
         for (size_t k = 0; k < 3; k++) {
             push_deep_iteration(detector, depths[i], &inside);
             assert_int_equal(ebb__detector_current(detector).period_symbols, period);
+        }
+        ebb__detector_destroy(detector);
+    }
+}
+
+/* A queue that fills in the first iterations is no reason to wait; a leak of that size in a period
+ * that allocates little more is. */
+static void test_queue_that_fills(void **state)
+{
+    (void)state;
+    for (size_t leak = 0; leak < 2; leak++) {
+        struct ebb_detector *detector = made();
+        uint64_t weights = UINT64_C(32) << 20, queue = 0, layer = leak ? 1 : 4;
+        size_t found_at = 0, pushed = 0;
+        for (size_t iteration = 0; iteration < 4; iteration++) {
+            queue += UINT64_C(2) << 20;
+            for (size_t i = 0; i < 48; i++, pushed++) {
+                uint64_t height = (i < 24 ? i + 1 : 48 - i) * layer, bytes = (layer << 20) + i * 64;
+                uint64_t live = weights + queue + (height << 20);
+                assert_int_equal(ebb__detector_push(detector, bytes, bytes, live), EBB_OK);
+                if (!found_at && ebb__detector_current(detector).found)
+                    found_at = pushed + 1;
+            }
+        }
+        assert_int_equal(found_at, leak ? 0 : 2 * 48);
+        ebb__detector_destroy(detector);
+    }
+}
+
+/* What repeats in force enters no table: the period around it is found all the same, with its true
+ * length, however often the inner one has repeated. */
+static void test_period_around_long_stretches(void **state)
+{
+    (void)state;
+    for (size_t batches = 2; batches < 40; batches += 3) {
+        struct ebb_detector *detector = made();
+        size_t period = batches * 30 + 25, seen = 0;
+        for (size_t step = 0; step < 3; step++) {
+            for (size_t i = 0; i < batches * 30; i++, seen++)
+                push(detector, 1 + i % 30, (100 + i % 30) << 20);
+            for (size_t i = 0; i < 25; i++, seen++) {
+                bool found = push(detector, 100 + i * i, (90 + i * 3) << 20);
+                if (seen + 1 == 2 * period)
+                    assert_true(found);
+                if (seen + 1 >= 2 * period)
+                    assert_int_equal(ebb__detector_current(detector).period_symbols, period);
+            }
         }
         ebb__detector_destroy(detector);
     }
@@ -279,6 +326,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_at_once),
         cmocka_unit_test(test_inner_repetition_is_not_announced),
+        cmocka_unit_test(test_queue_that_fills),
+        cmocka_unit_test(test_period_around_long_stretches),
         cmocka_unit_test(test_longer_repetition_takes_over),
         cmocka_unit_test(test_equal_symbols),
         cmocka_unit_test(test_jitter_of_frees),
