@@ -452,12 +452,14 @@ class Budgets(Launch):
                 self.assertGreater(summary["moved_out_bytes"], 0)
 
     def test_in_per_cent_of_what_it_takes(self):
-        summary, _ = self.run_cycle("--budget", "60%", args=["--iterations", "24"])
+        summary, _ = self.run_cycle("--budget", "60%",
+                                    args=["--iterations", "40", "--work", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
         self.assertGreaterEqual(summary["learning_peak_bytes"], 42 * MIB)
+        # Of the peak of the first iterations: blocks that outlive several may raise it later.
         self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
-                               delta=0.02 * summary["unmanaged_peak_bytes"])
+                               delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
     def test_none_given(self):

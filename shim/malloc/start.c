@@ -305,7 +305,7 @@ static void *service(void *argument)
         {.fd = ebb__host_uffd_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
     };
-    uint64_t interval_ns = SAMPLE_NS, next_ns = now_ns() + interval_ns;
+    uint64_t interval_ns = SAMPLE_NS, next_ns = now_ns();
     for (;;) {
         int ready = poll(watched, 2, (int)(interval_ns / 1000000));
         if (now_ns() >= next_ns) {
