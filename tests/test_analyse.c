@@ -32,7 +32,7 @@ enum { LAYERS = 12, CLOCKS = 2 * LAYERS * 4 };
 struct loop {
     events_vec events;
     uint64_t now, serial, weights[LAYERS], momentum[LAYERS], carried;
-    bool traced, jitter;
+    bool traced, jitter, queue; /* queue: a block each iteration that is not freed */
     uint64_t slow; /* ns that each clock event takes */
     size_t temporaries;    /* equal ones, one after the other, at the end of the iteration */
     size_t trace_on_layer; /* where tracing begins, once; 0: nowhere */
@@ -121,6 +121,8 @@ static void iterate(struct loop *loop, size_t number)
         touch(loop, loop->weights[i], EBB_ACCESS_WRITE);
     }
     emit(loop, EBB_EVENT_FREE, gradient, layer_bytes(0));
+    if (loop->queue)
+        make(loop, 1 << 20);
     for (size_t i = 0; i < loop->temporaries; i++) {
         uint64_t block = make(loop, 1 << 20);
         emit(loop, EBB_EVENT_FREE, block, 1 << 20);
@@ -443,6 +445,44 @@ static void test_watch(void **state)
     ebb_vec_free(&loop.events);
 }
 
+/* A queue that fills: found as early as without it, and the model holds the ALLOC that each
+ * iteration does, with as many instances live as there were. */
+static void test_watch_queue(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    loop.traced = true;
+    loop.queue = true;
+    emit_mark(&loop, EBB_MARK_TRACE_ON);
+    for (size_t i = 0; i < 4; i++)
+        iterate(&loop, i);
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    size_t pushed = 0;
+    struct ebb_model model;
+    uint64_t first;
+    while (ebb__watch_model(watch, &model, &first, NULL) != EBB_OK) {
+        assert_true(pushed < loop.events.count);
+        assert_int_equal(ebb__watch_push(watch, &loop.events.items[pushed++]), EBB_OK);
+    }
+    assert_true(pushed <= loop.starts[3] + 2);
+    assert_int_equal(model.tick_count, CLOCK_EVENTS + ACCESSES + 2);
+    assert_int_equal(model.block_count, 2 * LAYERS + 2 + 3 * LAYERS);
+    size_t queues = 0;
+    for (uint32_t i = 0; i < model.block_count; i++) {
+        if (model.blocks[i].size_bytes != 1 << 20)
+            continue;
+        queues++;
+        assert_true(model.blocks[i].alloc_tick != EBB_TICK_NONE);
+        assert_true(model.blocks[i].span_ticks % model.tick_count == model.tick_count - 1);
+    }
+    assert_int_equal(queues, 1);
+    ebb__model_fini(&model);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
 /* What repeats within an iteration does not become the iteration, also when that was left. */
 static void test_watch_inner(void **state)
 {
@@ -625,7 +665,7 @@ int main(void)
         cmocka_unit_test(test_end_of_program), cmocka_unit_test(test_large_serials),
         cmocka_unit_test(test_marks_win),      cmocka_unit_test(test_allocate_once),
         cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_watch_inner),
+        cmocka_unit_test(test_watch_inner),    cmocka_unit_test(test_watch_queue),
         cmocka_unit_test(test_watch_forgets),  cmocka_unit_test(test_watch_random),
         cmocka_unit_test(test_public_vgg),     cmocka_unit_test(test_public_alexnet),
     };

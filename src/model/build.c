@@ -7,7 +7,8 @@
  * from later events, moved back by whole iterations. Accesses follow their instance.
  * What does not fit the repetition is left out: the FREE of a block that has no counterpart in the
  * window, and the accesses to it. A block allocated in the window and never freed as far as is
- * known (a leak, or the trace ends) counts as persistent, without its ALLOC.
+ * known counts as persistent, without its ALLOC; but where the iterations beside it allocate it,
+ * too (a queue that fills, a leak), as many instances as are live stay live.
  * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
  * O(trace + accesses log accesses) time, O(trace) memory. */
 #include "model.h"
@@ -186,6 +187,33 @@ static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
         p->place = b->last - 1;
 }
 
+/* Is the block allocated in a neighbouring iteration, too? */
+static bool is_repeated(const struct builder *b, size_t k)
+{
+    size_t n = b->periodics.count, later = b->first_rank + k + n;
+    return earlier_instance(b, k, 1) ||
+           (later < b->allocs.count && b->instances.items[b->allocs.items[later]].size_bytes ==
+                                           b->instances.items[b->periodics.items[k].instance].size_bytes);
+}
+
+/* No FREE is known of a block that each iteration allocates: a queue that fills, or a leak. So many
+ * instances as are live now are taken to be live in the iterations to come: the oldest one ends
+ * where the next one begins. */
+static void place_before_alloc(struct builder *b, size_t k)
+{
+    struct periodic *p = &b->periodics.items[k];
+    size_t alloc_event = b->instances.items[p->instance].alloc_event;
+    uint32_t live = 0;
+    const struct instance *before;
+    while ((before = earlier_instance(b, k, live + 1)) && before->free_event == NO_INDEX)
+        live++;
+    bool first = alloc_event == b->first;
+    p->place = first ? b->last - 1 : alloc_event - 1;
+    p->wraps = first ? live : live + 1;
+    p->synthetic = true;
+    p->free_event = b->trace.count; /* after all others */
+}
+
 /* Find where template block of window rank `k` is freed. */
 static void find_free(struct builder *b, size_t k)
 {
@@ -214,6 +242,8 @@ static void find_free(struct builder *b, size_t k)
     }
     if (own->free_event != NO_INDEX)
         place_synthetic(b, p, own->free_event);
+    else if (is_repeated(b, k))
+        place_before_alloc(b, k);
 }
 
 /* Does an earlier instance end when it should, where the template block lives for `wraps` iterations
