@@ -428,6 +428,17 @@ static bool announce(struct ebb_detector *d)
     return ok;
 }
 
+enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols)
+{
+    return ebb_vec_reserve(&detector->rolling.prefix, symbols) &&
+                   ebb_vec_reserve(&detector->rolling.power, symbols) &&
+                   ebb_vec_reserve(&detector->symbols, symbols) &&
+                   ebb_vec_reserve(&detector->live, symbols) &&
+                   ebb_vec_reserve(&detector->allocated, symbols)
+               ? EBB_OK
+               : EBB_ERR_MEMORY;
+}
+
 enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
                                    uint64_t allocated_bytes, uint64_t live_bytes)
 {

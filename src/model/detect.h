@@ -29,6 +29,9 @@ struct ebb_detection {
 EBB_NODISCARD enum ebb_status ebb__detector_create(struct ebb_detector **detector);
 void ebb__detector_destroy(struct ebb_detector *detector);
 
+/* Make room for so many symbols in all, if their number is known: pushing is faster then. */
+EBB_NODISCARD enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols);
+
 /* Push the next symbol. `allocated_bytes` is what it allocates (0: nothing, or not known),
  * `live_bytes` the live load just after it. EBB_ERR_MEMORY leaves the
  * detector unusable; so do 2^32 - 2 symbols. */

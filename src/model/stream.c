@@ -249,9 +249,18 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
     return follow(stream, event);
 }
 
+enum { ROOM_LIMIT = 1 << 16 }; /* allocations; arbitrary */
+
 enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_span trace)
 {
-    enum ebb_status status = EBB_OK;
+    /* Room for what a short trace may hold: untouched pages cost nothing, growing does. */
+    size_t room = trace.count < ROOM_LIMIT ? trace.count : ROOM_LIMIT;
+    struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
+    enum ebb_status status = ebb__detector_reserve(symbols->detector, room);
+    if (!status && (!ebb_vec_reserve(&symbols->events, room) ||
+                    !ebb_vec_reserve(&stream->allocs, room) ||
+                    !ebb_vec_reserve(&stream->serials.dense, room)))
+        status = EBB_ERR_MEMORY;
     stream->lent = true;
     stream->events.items = trace.events;
     for (size_t i = 0; !status && i < trace.count; i++) {
