@@ -283,9 +283,11 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         break;
     case BLOCK_BARE:
         note_access(engine, block, write, false);
+        if (block->in_queued)
+            break; /* a worker is on it: two must not give it pages */
         if (ebb__pages_take(engine, block->address, block->page_bytes)) {
             block->state = BLOCK_RESIDENT;
-        } else if (!block->urgent) {
+        } else {
             block->fault_ns = ebb__engine_now();
             ebb__move_queue_in(engine, block, 0, true);
         }
