@@ -1,0 +1,1022 @@
+/* The engine on a device of plain memory and a store that fails on demand.
+ *
+ * A program's access is modelled by take_turn(): under the engine's lock, so that no worker moves
+ * the block meanwhile, it looks whether every page of the block is there, and only then reads or
+ * writes; where one lacks it reports a fault and tries again, as a faulting thread would. */
+#include "engine/internal.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+#include "serve/compile.h"
+#include "synthetic.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <cmocka.h>
+
+#define STORE_BYTES ((uint64_t)256 << 20)
+#define ARENA_BYTES ((uint64_t)128 << 20)
+#define NO_BUDGET UINT64_MAX
+#define PATIENCE_MS 20000u
+
+struct rig {
+    struct ebb_device device;
+    struct ebb_ledger ledger;
+    struct ebb_ring *ring;
+    struct ebb_counters *counters;
+    struct ebb_engine *engine;
+    struct ebb_faulty_store faulty;
+    uint64_t store_limit_bytes;
+    bool store_refuses;
+    _Atomic unsigned opened, warned, lost;
+};
+
+/* A block as the program knows it: what it holds follows from `seed`. */
+struct item {
+    unsigned char *bytes;
+    size_t size;
+    uint64_t seed;
+};
+
+static enum ebb_status open_store(void *context, struct ebb_store *store, struct ebb_error *error)
+{
+    struct rig *rig = context;
+    atomic_fetch_add(&rig->opened, 1);
+    if (rig->store_refuses)
+        return ebb__fail(error, EBB_ERR_IO, "store", "refused");
+    ebb__store_faulty_open(&rig->faulty, rig->store_limit_bytes, store);
+    return EBB_OK;
+}
+
+static void on_warn(void *context, const char *message)
+{
+    struct rig *rig = context;
+    (void)message;
+    atomic_fetch_add(&rig->warned, 1);
+}
+
+static void on_lost(void *context, const char *message)
+{
+    struct rig *rig = context;
+    (void)message;
+    atomic_fetch_add(&rig->lost, 1);
+}
+
+static struct rig *rig_open(uint64_t budget_bytes, bool trace)
+{
+    struct rig *rig = must(calloc(1, sizeof *rig));
+    rig->store_limit_bytes = UINT64_MAX;
+    rig->faulty.bytes = STORE_BYTES;
+    rig->faulty.memory = must(ebb__engine_memory(STORE_BYTES));
+    rig->ring = must(ebb__engine_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__engine_now());
+    rig->counters = &rig->ring->counters;
+    atomic_store(&rig->ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */
+    rig->ledger.magic = EBB_LEDGER_MAGIC;
+    atomic_store(&rig->ledger.budget_bytes, budget_bytes);
+    assert_int_equal(ebb__fake_create(ARENA_BYTES, &rig->device), EBB_OK);
+    struct ebb_engine_config config = {.device = rig->device,
+                                       .ledger = &rig->ledger,
+                                       .ring = rig->ring,
+                                       .trace = trace,
+                                       .open_store = open_store,
+                                       .warn = on_warn,
+                                       .lost = on_lost,
+                                       .context = rig};
+    assert_int_equal(ebb__engine_create(&config, &rig->engine), EBB_OK);
+    return rig;
+}
+
+static void rig_close(struct rig *rig)
+{
+    ebb__engine_settle(rig->engine);
+    ebb__engine_destroy(rig->engine);
+    ebb__fake_destroy(&rig->device);
+    munmap(rig->faulty.memory, STORE_BYTES);
+    munmap(rig->ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    free(rig);
+}
+
+static void nap_us(long us)
+{
+    const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&nap, NULL);
+}
+
+static uint64_t held(struct rig *rig)
+{
+    return atomic_load(&rig->ledger.held_bytes);
+}
+
+static uint64_t over(struct rig *rig)
+{
+    return atomic_load(&rig->ledger.over_bytes);
+}
+
+static void assert_within_budget(struct rig *rig)
+{
+    uint64_t budget = atomic_load(&rig->ledger.budget_bytes);
+    uint64_t peak = atomic_load(&rig->ledger.peak_bytes);
+    if (peak > budget || held(rig) > budget || over(rig))
+        fail_msg("peak %llu, held %llu, over %llu, budget %llu", (unsigned long long)peak,
+                 (unsigned long long)held(rig), (unsigned long long)over(rig),
+                 (unsigned long long)budget);
+}
+
+/* --- contents --- */
+
+static uint64_t word_of(uint64_t seed, size_t i)
+{
+    return (seed * 0x9e3779b97f4a7c15u) ^ (i * 0xd1342543de82ef95u + seed);
+}
+
+static void fill(struct item *item)
+{
+    size_t words = item->size / 8;
+    for (size_t i = 0; i < words; i++)
+        ((uint64_t *)(void *)item->bytes)[i] = word_of(item->seed, i);
+    for (size_t i = words * 8; i < item->size; i++)
+        item->bytes[i] = (unsigned char)(item->seed + i);
+}
+
+static bool is_right(const struct item *item)
+{
+    size_t words = item->size / 8;
+    for (size_t i = 0; i < words; i++)
+        if (((const uint64_t *)(const void *)item->bytes)[i] != word_of(item->seed, i))
+            return false;
+    for (size_t i = words * 8; i < item->size; i++)
+        if (item->bytes[i] != (unsigned char)(item->seed + i))
+            return false;
+    return true;
+}
+
+/* The first page of the item that is not there, 0: all are. The engine's lock is held. */
+static uintptr_t missing_page(struct rig *rig, const struct item *item)
+{
+    uintptr_t first = (uintptr_t)item->bytes;
+    for (uintptr_t at = first; at < first + item->size; at += EBB_PAGE_BYTES)
+        if (!ebb__fake_present(&rig->device, at))
+            return at;
+    return 0;
+}
+
+enum turn { TURN_RIGHT, TURN_WRONG, TURN_NEVER };
+
+/* Read and check the item, or write it anew from its seed; TURN_NEVER: it did not come in time. */
+static enum turn take_turn(struct rig *rig, struct item *item, bool write, unsigned patience_ms)
+{
+    uint64_t until = ebb__engine_now() + (uint64_t)patience_ms * 1000000u;
+    for (;;) {
+        pthread_mutex_lock(&rig->engine->lock);
+        uintptr_t missing = missing_page(rig, item);
+        if (!missing) {
+            enum turn turn = TURN_RIGHT;
+            if (write)
+                fill(item);
+            else
+                turn = is_right(item) ? TURN_RIGHT : TURN_WRONG;
+            pthread_mutex_unlock(&rig->engine->lock);
+            return turn;
+        }
+        pthread_mutex_unlock(&rig->engine->lock);
+        if (ebb__engine_now() > until)
+            return TURN_NEVER;
+        ebb__engine_fault(rig->engine, missing, write);
+        nap_us(30);
+    }
+}
+
+static void check(struct rig *rig, struct item *item)
+{
+    assert_int_equal(take_turn(rig, item, false, PATIENCE_MS), TURN_RIGHT);
+}
+
+static void put(struct rig *rig, struct item *item, uint64_t seed)
+{
+    item->seed = seed;
+    assert_int_equal(take_turn(rig, item, true, PATIENCE_MS), TURN_RIGHT);
+}
+
+static struct item make(struct rig *rig, size_t size, uint64_t seed)
+{
+    struct item item = {ebb__engine_alloc(rig->engine, size, 64, false), size, seed};
+    assert_non_null(item.bytes);
+    put(rig, &item, seed);
+    return item;
+}
+
+static void drop(struct rig *rig, struct item *item)
+{
+    assert_true(ebb__engine_free(rig->engine, item->bytes));
+    item->bytes = NULL;
+}
+
+/* --- looking into the engine, and pushing it --- */
+
+static struct block *block_of(struct rig *rig, const struct item *item)
+{
+    return ebb__space_find(rig->engine, (uintptr_t)item->bytes);
+}
+
+static enum block_state state_of(struct rig *rig, const struct item *item)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    enum block_state state = block_of(rig, item)->state;
+    pthread_mutex_unlock(&rig->engine->lock);
+    return state;
+}
+
+static void send_out(struct rig *rig, const struct item *item)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__move_queue_out(rig->engine, block_of(rig, item), true);
+    pthread_mutex_unlock(&rig->engine->lock);
+}
+
+static void call_in(struct rig *rig, const struct item *item, bool keep_copy)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    block_of(rig, item)->keep_copy = keep_copy;
+    ebb__move_queue_in(rig->engine, block_of(rig, item), 0, true);
+    pthread_mutex_unlock(&rig->engine->lock);
+}
+
+static void wait_for_state(struct rig *rig, const struct item *item, enum block_state state)
+{
+    for (unsigned i = 0; state_of(rig, item) != state; i++) {
+        if (i > PATIENCE_MS * 10)
+            fail_msg("block never came into state %d, is in %d", state, state_of(rig, item));
+        nap_us(100);
+    }
+}
+
+static void send_away(struct rig *rig, const struct item *item)
+{
+    send_out(rig, item);
+    wait_for_state(rig, item, BLOCK_AWAY);
+}
+
+/* --- allocation --- */
+
+static void pages_are_reused(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    static const size_t sizes[] = {70000, 1 << 20, 3 << 20, 4096, 2 << 20, 1};
+    uint64_t after_first = 0;
+    for (uint64_t round = 0; round < 1000; round++) {
+        struct item items[6];
+        for (size_t i = 0; i < 6; i++) {
+            items[i].bytes = ebb__engine_alloc(rig->engine, sizes[i], 64, false);
+            assert_non_null(items[i].bytes);
+            assert_int_equal((uintptr_t)items[i].bytes % 4096, 0);
+            assert_int_equal(ebb__engine_usable_bytes(rig->engine, items[i].bytes), sizes[i]);
+        }
+        for (size_t i = 0; i < 6; i++)
+            drop(rig, &items[(i + round) % 6]);
+        if (round == 0)
+            after_first = held(rig);
+        assert_int_equal(held(rig), after_first);
+    }
+    assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->held_bytes), held(rig));
+    rig_close(rig);
+}
+
+static void callocs_are_zero(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)8 << 20, false);
+    for (size_t size = 4000; size < (5u << 20); size = size * 3 + 17) {
+        struct item dirty = make(rig, size, size);
+        drop(rig, &dirty);
+        unsigned char *clean = ebb__engine_alloc(rig->engine, size, 64, true);
+        assert_non_null(clean);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(clean[i], 0);
+        assert_true(ebb__engine_free(rig->engine, clean));
+    }
+    rig_close(rig);
+}
+
+static void foreign_pointers(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    int local;
+    struct item item = make(rig, 100000, 1);
+    assert_false(ebb__engine_owns(rig->engine, &local));
+    assert_false(ebb__engine_owns(rig->engine, NULL));
+    assert_true(ebb__engine_owns(rig->engine, item.bytes + 5));
+    void *foreign[] = {NULL, &local, item.bytes + 1, item.bytes + 4096, item.bytes - 1,
+                       (void *)UINTPTR_MAX, item.bytes + (4 << 20)};
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        assert_false(ebb__engine_free(rig->engine, foreign[i]));
+        assert_int_equal(ebb__engine_usable_bytes(rig->engine, foreign[i]), 0);
+    }
+    check(rig, &item);
+    void *freed = item.bytes;
+    drop(rig, &item);
+    assert_false(ebb__engine_free(rig->engine, freed));
+    assert_int_equal(ebb__engine_usable_bytes(rig->engine, freed), 0);
+    assert_null(ebb__engine_alloc(rig->engine, 0, 64, false));
+    assert_null(ebb__engine_alloc(rig->engine, SIZE_MAX, 64, false));
+    assert_null(ebb__engine_alloc(rig->engine, ARENA_BYTES + 1, 64, false));
+    assert_null(ebb__engine_alloc(rig->engine, 4096, 4 << 20, false));
+    rig_close(rig);
+}
+
+/* --- the budget --- */
+
+/* A random program over one rig: two accesses at most between events, so that what one operation
+ * needs fits and the budget has to hold. */
+static void random_program(uint64_t seed, uint64_t budget, size_t block_bytes, unsigned steps)
+{
+    struct rig *rig = rig_open(budget, false);
+    struct item items[40] = {{0}};
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    unsigned accesses = 0;
+    for (unsigned step = 0; step < steps; step++) {
+        struct item *item = &items[chance(&state) % 40];
+        if (item->bytes && accesses < 2 && chance(&state) % 3) {
+            accesses++;
+            if (chance(&state) % 3)
+                check(rig, item);
+            else
+                put(rig, item, chance(&state));
+        } else if (item->bytes) {
+            drop(rig, item);
+            accesses = 0;
+        } else {
+            *item = make(rig, 1 + chance(&state) % block_bytes, chance(&state));
+            accesses = 1;
+        }
+        assert_within_budget(rig);
+    }
+    for (size_t i = 0; i < 40; i++) {
+        if (!items[i].bytes)
+            continue;
+        check(rig, &items[i]);
+        drop(rig, &items[i]);
+        assert_within_budget(rig);
+    }
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->store_error), 0);
+    assert_true(atomic_load(&rig->counters->reactive_evictions) > 0);
+    assert_true(atomic_load(&rig->counters->demand_faults) > 0);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    rig_close(rig);
+}
+
+static void budget_holds_and_bytes_survive(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++)
+        random_program(seed, (uint64_t)1 << 20, 130000, 250);
+    for (uint64_t seed = 1; seed <= 4; seed++) /* huge pages and small ones */
+        random_program(seed, (uint64_t)24 << 20, 5 << 20, 60);
+}
+
+static void working_set_over_budget(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)4 << 20, false);
+    struct item small = make(rig, 1 << 20, 1);
+    struct item large = make(rig, 9 << 20, 2);
+    check(rig, &small);
+    check(rig, &large);
+    assert_true(over(rig) >= (uint64_t)5 << 20);
+    drop(rig, &large);
+    ebb__engine_settle(rig->engine);
+    assert_true(held(rig) <= (uint64_t)4 << 20);
+    check(rig, &small);
+    struct item other = make(rig, 2 << 20, 3);
+    check(rig, &small);
+    check(rig, &other);
+    assert_true(held(rig) <= (uint64_t)4 << 20);
+    rig_close(rig);
+}
+
+static void late_budget(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct item items[24];
+    for (uint64_t i = 0; i < 24; i++)
+        items[i] = make(rig, 1 << 20, i);
+    assert_int_equal(atomic_load(&rig->ledger.in_force), 0);
+    assert_true(atomic_load(&rig->ledger.learning_peak_bytes) >= (uint64_t)24 << 20);
+    atomic_store(&rig->ledger.budget_bytes, (uint64_t)8 << 20);
+    for (unsigned i = 0; i < 50 && !atomic_load(&rig->ledger.in_force); i++) {
+        ebb__engine_trim(rig->engine);
+        ebb__engine_settle(rig->engine);
+    }
+    assert_int_equal(atomic_load(&rig->ledger.in_force), 1);
+    assert_within_budget(rig);
+    for (size_t i = 0; i < 24; i++) {
+        check(rig, &items[i]);
+        struct item event = make(rig, 4096, i); /* an operation ends */
+        drop(rig, &event);
+        assert_within_budget(rig);
+    }
+    rig_close(rig);
+}
+
+/* --- transitions --- */
+
+static void out_and_in(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, false);
+    static const size_t sizes[] = {1, 4096, 100001, 2 << 20, (5 << 20) + 4097, 13 << 20};
+    for (size_t i = 0; i < 6; i++) {
+        struct item item = make(rig, sizes[i], i + 7);
+        for (unsigned lap = 0; lap < 3; lap++) {
+            send_away(rig, &item);
+            assert_false(ebb__fake_present(&rig->device, (uintptr_t)item.bytes));
+            check(rig, &item);
+            assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
+        }
+        drop(rig, &item);
+    }
+    assert_int_equal(atomic_load(&rig->opened), 1);
+    assert_int_equal(atomic_load(&rig->counters->moved_out_bytes),
+                     atomic_load(&rig->counters->moved_in_bytes));
+    assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    rig_close(rig);
+}
+
+static void free_in_every_state(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, false);
+    for (unsigned round = 0; round < 4; round++) {
+        rig->faulty.delay_us = 0;
+        struct item away = make(rig, 9 << 20, 1), coming = make(rig, 9 << 20, 2);
+        struct item leaving = make(rig, 9 << 20, 3), queued = make(rig, 1 << 20, 4);
+        struct item stays = make(rig, 1 << 20, 5);
+        send_away(rig, &away);
+        send_away(rig, &coming);
+        ebb__engine_settle(rig->engine);
+        rig->faulty.delay_us = 20000;
+        send_out(rig, &leaving);
+        wait_for_state(rig, &leaving, BLOCK_LEAVING);
+        send_out(rig, &queued);
+        call_in(rig, &coming, false);
+        wait_for_state(rig, &coming, BLOCK_COMING);
+        drop(rig, &queued);
+        drop(rig, &leaving);
+        drop(rig, &coming);
+        drop(rig, &away);
+        ebb__engine_settle(rig->engine);
+        check(rig, &stays);
+        drop(rig, &stays);
+        assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
+        assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    }
+    assert_true(held(rig) <= (uint64_t)64 << 20);
+    assert_int_equal(rig->engine->out_pending_bytes, 0);
+    rig_close(rig);
+}
+
+static void access_cancels_leaving(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, false);
+    struct item item = make(rig, 13 << 20, 1);
+    ebb__engine_settle(rig->engine);
+    rig->faulty.delay_us = 20000;
+    for (uint64_t round = 0; round < 5; round++) {
+        send_out(rig, &item);
+        wait_for_state(rig, &item, BLOCK_LEAVING);
+        if (round % 2)
+            put(rig, &item, round);
+        check(rig, &item);
+        ebb__engine_settle(rig->engine);
+        assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
+    }
+    assert_int_equal(atomic_load(&rig->counters->moved_in_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 0);
+    assert_int_equal(rig->engine->out_pending_bytes, 0);
+    rig_close(rig);
+}
+
+static void pinned_stays(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)4 << 20, false);
+    struct item pinned = make(rig, 1 << 20, 1);
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
+    pthread_mutex_unlock(&rig->engine->lock);
+    send_out(rig, &pinned);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(state_of(rig, &pinned), BLOCK_RESIDENT);
+    assert_int_equal(atomic_load(&rig->counters->busy_blocks), 1);
+    check(rig, &pinned);
+    struct item items[12];
+    for (uint64_t i = 0; i < 12; i++)
+        items[i] = make(rig, 700000, i);
+    for (size_t i = 0; i < 12; i++) {
+        check(rig, &items[i]);
+        struct item event = make(rig, 4096, i);
+        drop(rig, &event);
+        assert_int_equal(state_of(rig, &pinned), BLOCK_RESIDENT);
+    }
+    assert_within_budget(rig);
+    check(rig, &pinned);
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__fake_pin(&rig->device, 0, 0, false);
+    pthread_mutex_unlock(&rig->engine->lock);
+    send_away(rig, &pinned);
+    check(rig, &pinned);
+    rig_close(rig);
+}
+
+static void unchanged_copies_leave_free(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, false);
+    struct item item = make(rig, 5 << 20, 1);
+    send_away(rig, &item);
+    uint64_t written = atomic_load(&rig->counters->moved_out_bytes);
+    for (uint64_t round = 1; round <= 3; round++) {
+        call_in(rig, &item, true);
+        wait_for_state(rig, &item, BLOCK_RESIDENT);
+        check(rig, &item);
+        send_away(rig, &item);
+        assert_int_equal(atomic_load(&rig->counters->dropped_bytes), round * (5 << 20));
+        assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), written);
+    }
+    call_in(rig, &item, true);
+    wait_for_state(rig, &item, BLOCK_RESIDENT);
+    put(rig, &item, 2); /* modified: it has to be written again */
+    send_away(rig, &item);
+    assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
+    assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
+    check(rig, &item);
+    call_in(rig, &item, false);
+    drop(rig, &item);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    rig_close(rig);
+}
+
+/* --- a store that fails --- */
+
+static void run_with_failing_writes(int why, uint64_t good_writes, uint64_t limit_bytes)
+{
+    struct rig *rig = rig_open((uint64_t)4 << 20, false);
+    rig->faulty.write_errno = why;
+    rig->faulty.good_writes = good_writes;
+    rig->store_limit_bytes = limit_bytes;
+    struct item items[16];
+    for (uint64_t i = 0; i < 16; i++)
+        items[i] = make(rig, 1 << 20, i);
+    for (unsigned lap = 0; lap < 3; lap++)
+        for (size_t i = 0; i < 16; i++)
+            check(rig, &items[i]);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->store_error), why);
+    assert_int_equal(atomic_load(&rig->warned), 1);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    assert_true(over(rig) > 0);
+    for (size_t i = 0; i < 16; i++)
+        drop(rig, &items[i]);
+    struct item again = make(rig, 3 << 20, 99);
+    check(rig, &again);
+    assert_int_equal(rig->engine->out_pending_bytes, 0);
+    rig_close(rig);
+}
+
+static void writes_that_fail(void **state)
+{
+    (void)state;
+    for (uint64_t good = 0; good < 12; good += 3) {
+        run_with_failing_writes(ENOSPC, good, UINT64_MAX);
+        run_with_failing_writes(EIO, good, UINT64_MAX);
+    }
+}
+
+static void store_limit(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)4 << 20, false);
+    rig->store_limit_bytes = (uint64_t)3 << 20;
+    struct item items[16];
+    for (uint64_t i = 0; i < 16; i++)
+        items[i] = make(rig, 1 << 20, i);
+    for (size_t i = 0; i < 16; i++)
+        check(rig, &items[i]);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->store_error), ENOSPC);
+    assert_int_equal(atomic_load(&rig->warned), 1);
+    assert_true(atomic_load(&rig->counters->store_peak_bytes) <= (uint64_t)3 << 20);
+    rig_close(rig);
+}
+
+static void store_that_does_not_open(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)2 << 20, false);
+    rig->store_refuses = true;
+    struct item items[8];
+    for (uint64_t i = 0; i < 8; i++)
+        items[i] = make(rig, 1 << 20, i);
+    for (size_t i = 0; i < 8; i++)
+        check(rig, &items[i]);
+    assert_int_equal(atomic_load(&rig->opened), 1);
+    assert_int_equal(atomic_load(&rig->warned), 1);
+    assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
+    assert_true(over(rig) >= (uint64_t)6 << 20);
+    rig_close(rig);
+}
+
+static void reads_that_fail(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)32 << 20, false);
+    struct item lost = make(rig, 5 << 20, 1), fine = make(rig, 1 << 20, 2);
+    send_away(rig, &lost);
+    ebb__engine_settle(rig->engine);
+    uint64_t held_before = held(rig);
+    rig->faulty.read_errno = EIO;
+    assert_int_equal(take_turn(rig, &lost, false, 100), TURN_NEVER);
+    ebb__engine_settle(rig->engine);
+    assert_true(atomic_load(&rig->lost) > 0);
+    assert_int_equal(state_of(rig, &lost), BLOCK_AWAY);
+    assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
+    assert_true(held(rig) <= held_before + (7 << 20));
+    check(rig, &fine);
+    rig->faulty.read_errno = 0; /* it was the cable */
+    check(rig, &lost);
+    drop(rig, &lost);
+    drop(rig, &fine);
+    rig_close(rig);
+}
+
+/* --- tracing --- */
+
+static unsigned accesses_seen(struct rig *rig, enum ebb_access_kind *kind)
+{
+    struct ebb_event events[64];
+    unsigned seen = 0;
+    for (size_t count; (count = ebb__ring_read(rig->ring, events, 64)) > 0;)
+        for (size_t i = 0; i < count; i++)
+            if (events[i].kind == EBB_EVENT_ACCESS) {
+                seen++;
+                *kind = (enum ebb_access_kind)events[i].access;
+                assert_int_equal(events[i].flags, 0);
+            }
+    return seen;
+}
+
+static void trace_sees_each_use_once(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, true);
+    enum ebb_access_kind kind = EBB_ACCESS_UNKNOWN;
+    struct item item = make(rig, 300000, 1), other = {0};
+    assert_int_equal(accesses_seen(rig, &kind), 1); /* its first touch, a write */
+    assert_int_equal(kind, EBB_ACCESS_WRITE);
+    for (unsigned round = 0; round < 20; round++) {
+        if (other.bytes)
+            drop(rig, &other);
+        else
+            other = make(rig, 50000, 2), (void)accesses_seen(rig, &kind);
+        assert_int_equal(state_of(rig, &item), BLOCK_PARKED);
+        bool write = round % 3 == 0;
+        if (write)
+            put(rig, &item, round);
+        else
+            check(rig, &item);
+        check(rig, &item);
+        check(rig, &item);
+        assert_int_equal(accesses_seen(rig, &kind), 1);
+        assert_int_equal(kind, write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ);
+    }
+    assert_int_equal(atomic_load(&rig->counters->demand_faults), 0);
+    struct item untouched = {ebb__engine_alloc(rig->engine, 9000, 64, false), 9000, 3};
+    assert_int_equal(state_of(rig, &untouched), BLOCK_BARE);
+    ebb__engine_set_trace(rig->engine, false);
+    assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
+    check(rig, &item);
+    put(rig, &untouched, 3);
+    check(rig, &untouched);
+    ebb__engine_set_trace(rig->engine, true);
+    assert_int_equal(state_of(rig, &item), BLOCK_PARKED);
+    check(rig, &item);
+    check(rig, &untouched);
+    drop(rig, &untouched);
+    drop(rig, &item);
+    ebb__engine_set_trace(rig->engine, false);
+    rig_close(rig);
+}
+
+static void trace_within_budget(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)2 << 20, true);
+    struct item items[30];
+    for (uint64_t i = 0; i < 30; i++)
+        items[i] = make(rig, 150000, i);
+    for (size_t lap = 0; lap < 3; lap++)
+        for (size_t i = 0; i < 30; i++) {
+            check(rig, &items[i]);
+            drop(rig, &items[i]);
+            items[i] = make(rig, 150000, i + lap);
+            assert_within_budget(rig);
+        }
+    assert_true(atomic_load(&rig->counters->moved_out_bytes) > 0);
+    ebb__engine_set_trace(rig->engine, false);
+    for (size_t i = 0; i < 30; i++) {
+        check(rig, &items[i]);
+        drop(rig, &items[i]);
+    }
+    assert_within_budget(rig);
+    rig_close(rig);
+}
+
+/* --- scripts --- */
+
+/* A program that does what a model says, again and again. */
+struct program {
+    struct ebb_model model;
+    struct item *items;
+    uint64_t seeds;
+};
+
+static void program_init(struct program *program, struct rig *rig, struct ebb_model model)
+{
+    *program = (struct program){.model = model, .seeds = 1};
+    program->items = must(calloc(model.block_count, sizeof *program->items));
+    uint64_t serial = 0;
+    for (uint32_t i = 0; i < model.block_count; i++) {
+        if (model.blocks[i].alloc_tick != EBB_TICK_NONE)
+            continue;
+        model.blocks[i].serial = ++serial;
+        program->items[i] = make(rig, model.blocks[i].size_bytes, program->seeds++);
+    }
+}
+
+static void program_lap(struct program *program, struct rig *rig, bool timed, uint32_t odd_tick)
+{
+    const struct ebb_model *model = &program->model;
+    uint64_t began = ebb__engine_now();
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        uint64_t wanted = began + model->time_ns[tick], now = ebb__engine_now();
+        if (timed && wanted > now)
+            nap_us((long)((wanted - now) / 1000));
+        if (tick == odd_tick) {
+            struct item odd = make(rig, 12345, 1);
+            drop(rig, &odd);
+        }
+        if (event->kind == EBB_EVENT_MARK)
+            continue;
+        struct item *item = &program->items[event->block];
+        if (event->kind == EBB_EVENT_ALLOC) {
+            *item = make(rig, model->blocks[event->block].size_bytes, program->seeds++);
+        } else if (event->kind == EBB_EVENT_FREE) {
+            drop(rig, item);
+        } else if (event->access == EBB_ACCESS_WRITE) {
+            check(rig, item);
+            put(rig, item, program->seeds++);
+        } else {
+            check(rig, item);
+        }
+    }
+}
+
+static void program_fini(struct program *program)
+{
+    ebb__model_fini(&program->model);
+    free(program->items);
+}
+
+static struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
+{
+    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+    struct ebb_plan_request request = {.model = model,
+                                       .machine = &machine,
+                                       .budget_bytes = budget_bytes,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096,
+                                       .time_limit_ns = 200000000};
+    struct ebb_plan plan;
+    struct ebb_error error;
+    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
+    assert_true(plan.feasible);
+    assert_true(plan.absence_count > 0);
+    struct ebb_script *script;
+    assert_int_equal(ebb__compile_script(model, &plan, &script), EBB_OK);
+    ebb__plan_fini(&plan);
+    return script;
+}
+
+static void script_plays(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_training(8, (uint64_t)24 << 20, 60000000, 3);
+    uint64_t peak = model.peak_bytes;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct program program;
+    program_init(&program, rig, model);
+    struct ebb_script *script = script_for(&program.model, peak * 6 / 10);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    program_lap(&program, rig, true, UINT32_MAX); /* it finds its place */
+    assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+    atomic_store(&rig->ledger.budget_bytes, peak * 8 / 10);
+    program_lap(&program, rig, true, UINT32_MAX); /* and within the budget */
+    program_lap(&program, rig, true, UINT32_MAX);
+    uint64_t faults = atomic_load(&rig->counters->demand_faults);
+    uint64_t moved = atomic_load(&rig->counters->moved_in_bytes);
+    for (unsigned lap = 0; lap < 5; lap++)
+        program_lap(&program, rig, true, UINT32_MAX);
+    assert_int_equal(atomic_load(&rig->counters->demand_faults), faults);
+    assert_true(atomic_load(&rig->counters->moved_in_bytes) > moved);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+    assert_int_equal(atomic_load(&rig->ledger.in_force), 1);
+    assert_within_budget(rig);
+
+    program_lap(&program, rig, true, program.model.tick_count / 2);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
+    program_lap(&program, rig, true, UINT32_MAX);
+    assert_int_equal(atomic_load(&rig->counters->resyncs), 2);
+    program_lap(&program, rig, true, UINT32_MAX);
+    faults = atomic_load(&rig->counters->demand_faults);
+    for (unsigned lap = 0; lap < 3; lap++)
+        program_lap(&program, rig, true, UINT32_MAX);
+    assert_int_equal(atomic_load(&rig->counters->demand_faults), faults);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
+    assert_within_budget(rig);
+    program_fini(&program);
+    rig_close(rig);
+    free(script);
+}
+
+static void malformed_scripts(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_training(3, (uint64_t)2 << 20, 10000000, 5);
+    uint64_t budget = model.peak_bytes * 7 / 10, bytes, refused = 0, accepted = 0;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct program program;
+    program_init(&program, rig, model);
+    struct ebb_script *script = script_for(&program.model, budget);
+    bytes = script->bytes;
+    assert_true(ebb__script_valid(script, bytes));
+    /* Cut short anywhere, in memory of exactly that size. */
+    for (uint64_t cut = 0; cut < bytes; cut++) {
+        struct ebb_script *copy = must(malloc(cut ? cut : 1));
+        memcpy(copy, script, cut);
+        assert_int_equal(ebb__engine_set_script(rig->engine, copy, cut), EBB_ERR_FORMAT);
+        free(copy);
+    }
+    /* Each byte changed; where it is still a script, the program is run on some of them. */
+    uint64_t chances = 11;
+    EBB_VEC(void *) copies = {0};
+    atomic_store(&rig->ledger.budget_bytes, model.peak_bytes);
+    for (uint64_t at = 0; at < bytes; at++) {
+        static const unsigned char flips[] = {0xff, 0x01, 0x80};
+        for (size_t f = 0; f < sizeof flips; f++) {
+            unsigned char *copy = must(malloc(bytes));
+            memcpy(copy, script, bytes);
+            copy[at] ^= flips[f];
+            const struct ebb_script *changed = (const void *)copy;
+            bool valid = ebb__script_valid(changed, bytes);
+            refused += !valid;
+            accepted += valid;
+            if (!valid || chance(&chances) % (bytes / 60) != 0) {
+                if (!valid)
+                    assert_int_equal(ebb__engine_set_script(rig->engine, changed, bytes),
+                                     EBB_ERR_FORMAT);
+                free(copy);
+                continue;
+            }
+            assert_true(ebb_vec_push(&copies, (void *)copy));
+            assert_int_equal(ebb__engine_set_script(rig->engine, changed, bytes), EBB_OK);
+            for (unsigned lap = 0; lap < 3; lap++)
+                program_lap(&program, rig, false, UINT32_MAX);
+        }
+    }
+    assert_true(refused > 0 && accepted > 0 && copies.count > 0);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    program_fini(&program);
+    rig_close(rig);
+    for (size_t i = 0; i < copies.count; i++)
+        free(copies.items[i]);
+    ebb_vec_free(&copies);
+    free(script);
+}
+
+/* --- threads --- */
+
+struct walker {
+    struct rig *rig;
+    uint64_t seed;
+    unsigned wrong, never;
+};
+
+static void *walk(void *argument)
+{
+    struct walker *walker = argument;
+    struct rig *rig = walker->rig;
+    struct item items[12] = {{0}};
+    uint64_t state = walker->seed * 0x9e3779b97f4a7c15u + 1;
+    for (unsigned step = 0; step < 500; step++) {
+        struct item *item = &items[chance(&state) % 12];
+        enum turn turn = TURN_RIGHT;
+        if (!item->bytes) {
+            item->size = 1 + chance(&state) % 90000;
+            item->seed = chance(&state);
+            item->bytes = ebb__engine_alloc(rig->engine, item->size, 64, false);
+            if (item->bytes)
+                turn = take_turn(rig, item, true, PATIENCE_MS);
+            else
+                walker->wrong++;
+        } else if (chance(&state) % 3 == 0) {
+            walker->wrong += !ebb__engine_free(rig->engine, item->bytes);
+            item->bytes = NULL;
+        } else {
+            turn = take_turn(rig, item, false, PATIENCE_MS);
+            if (turn == TURN_RIGHT && chance(&state) % 2) {
+                item->seed = chance(&state);
+                turn = take_turn(rig, item, true, PATIENCE_MS);
+            }
+        }
+        walker->wrong += turn == TURN_WRONG;
+        walker->never += turn == TURN_NEVER;
+        if (turn == TURN_NEVER)
+            break;
+    }
+    for (size_t i = 0; i < 12; i++)
+        if (items[i].bytes) {
+            walker->wrong += take_turn(rig, &items[i], false, PATIENCE_MS) != TURN_RIGHT;
+            walker->wrong += !ebb__engine_free(rig->engine, items[i].bytes);
+        }
+    return NULL;
+}
+
+static void threads_share_a_tiny_budget(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)500 << 10, false);
+    rig->faulty.delay_us = 50;
+    struct walker walkers[3];
+    pthread_t threads[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        walkers[i] = (struct walker){rig, i + 1, 0, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, walk, &walkers[i]), 0);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        ebb__engine_trim(rig->engine);
+        nap_us(1000);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(walkers[i].wrong, 0);
+        assert_int_equal(walkers[i].never, 0);
+    }
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    rig_close(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_reused),
+        cmocka_unit_test(callocs_are_zero),
+        cmocka_unit_test(foreign_pointers),
+        cmocka_unit_test(budget_holds_and_bytes_survive),
+        cmocka_unit_test(working_set_over_budget),
+        cmocka_unit_test(late_budget),
+        cmocka_unit_test(out_and_in),
+        cmocka_unit_test(free_in_every_state),
+        cmocka_unit_test(access_cancels_leaving),
+        cmocka_unit_test(pinned_stays),
+        cmocka_unit_test(unchanged_copies_leave_free),
+        cmocka_unit_test(writes_that_fail),
+        cmocka_unit_test(store_limit),
+        cmocka_unit_test(store_that_does_not_open),
+        cmocka_unit_test(reads_that_fail),
+        cmocka_unit_test(trace_sees_each_use_once),
+        cmocka_unit_test(trace_within_budget),
+        cmocka_unit_test(script_plays),
+        cmocka_unit_test(malformed_scripts),
+        cmocka_unit_test(threads_share_a_tiny_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
