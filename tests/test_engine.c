@@ -66,7 +66,7 @@ static void on_lost(void *context, const char *message)
     atomic_fetch_add(&rig->lost, 1);
 }
 
-static struct rig *rig_open(uint64_t budget_bytes, bool trace)
+static struct rig *rig_make(uint64_t budget_bytes, bool trace, bool verify)
 {
     struct rig *rig = must(calloc(1, sizeof *rig));
     rig->store_limit_bytes = UINT64_MAX;
@@ -83,12 +83,18 @@ static struct rig *rig_open(uint64_t budget_bytes, bool trace)
                                        .ledger = &rig->ledger,
                                        .ring = rig->ring,
                                        .trace = trace,
+                                       .verify = verify,
                                        .open_store = open_store,
                                        .warn = on_warn,
                                        .lost = on_lost,
                                        .context = rig};
     assert_int_equal(ebb__engine_create(&config, &rig->engine), EBB_OK);
     return rig;
+}
+
+static struct rig *rig_open(uint64_t budget_bytes, bool trace)
+{
+    return rig_make(budget_bytes, trace, false);
 }
 
 static void rig_close(struct rig *rig)
@@ -662,6 +668,46 @@ static void reads_that_fail(void **state)
     rig_close(rig);
 }
 
+static void verify_sees_a_changed_byte(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_make((uint64_t)32 << 20, false, true);
+    struct item item = make(rig, 5 << 20, 1);
+    for (unsigned lap = 0; lap < 3; lap++) {
+        send_away(rig, &item);
+        check(rig, &item);
+    }
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    send_away(rig, &item);
+    ebb__engine_settle(rig->engine);
+    pthread_mutex_lock(&rig->engine->lock);
+    unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->store_offset + (5 << 20) - 1;
+    pthread_mutex_unlock(&rig->engine->lock);
+    *byte ^= 4;
+    assert_int_equal(take_turn(rig, &item, false, 100), TURN_NEVER);
+    ebb__engine_settle(rig->engine);
+    assert_true(atomic_load(&rig->lost) > 0);
+    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    drop(rig, &item);
+    rig_close(rig);
+}
+
+static void others_starve(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)32 << 20, false);
+    struct item items[20];
+    for (uint64_t i = 0; i < 20; i++)
+        items[i] = make(rig, 1 << 20, i);
+    ebb__engine_shrink(rig->engine, (uint64_t)8 << 20);
+    ebb__engine_settle(rig->engine);
+    assert_true(held(rig) <= (uint64_t)12 << 20);
+    for (size_t i = 0; i < 20; i++)
+        check(rig, &items[i]);
+    assert_within_budget(rig);
+    rig_close(rig);
+}
+
 /* --- tracing --- */
 
 static unsigned accesses_seen(struct rig *rig, enum ebb_access_kind *kind)
@@ -1012,6 +1058,8 @@ int main(void)
         cmocka_unit_test(store_limit),
         cmocka_unit_test(store_that_does_not_open),
         cmocka_unit_test(reads_that_fail),
+        cmocka_unit_test(verify_sees_a_changed_byte),
+        cmocka_unit_test(others_starve),
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_plays),
