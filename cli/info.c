@@ -33,14 +33,13 @@ static bool print_json(const struct ebb_trace *trace, const struct ebb_analysis 
 {
     const struct ebb_model *model = analysis->has_model ? &analysis->model : NULL;
     json_t *root = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f}}",
-        "schema", "ebb.info/1", "events", integer(trace->count), "blocks", integer(analysis->blocks),
-        "iterations", integer(analysis->iterations), "period_events", integer(analysis->period_events),
-        "first_periodic_event", integer(analysis->first_periodic_event),
-        "peak_bytes", integer(analysis->peak_bytes),
-        "peak_tick", integer(model ? model->peak_tick : 0), "detect_ns", integer(analysis->detect_ns),
-        "properties", "iterative", analysis->properties.iterative,
-        "regularity", analysis->properties.regularity,
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f}}", "schema", "ebb.info/1",
+        "events", integer(trace->count), "blocks", integer(analysis->blocks), "iterations",
+        integer(analysis->iterations), "period_events", integer(analysis->period_events),
+        "first_periodic_event", integer(analysis->first_periodic_event), "peak_bytes",
+        integer(analysis->peak_bytes), "peak_tick", integer(model ? model->peak_tick : 0),
+        "detect_ns", integer(analysis->detect_ns), "properties", "iterative",
+        analysis->properties.iterative, "regularity", analysis->properties.regularity,
         "extremalization", analysis->properties.extremalization);
     if (!root)
         return false;
@@ -76,8 +75,7 @@ static void print_text(const struct ebb_trace *trace, const struct ebb_analysis 
            trace->complete ? "" : " (the trace was not finished: its end is missing)");
     printf("blocks       %zu", analysis->blocks);
     if (trace->info.threshold_bytes)
-        printf(", of %s and more",
-               ebb_size_format(trace->info.threshold_bytes, text, sizeof text));
+        printf(", of %s and more", ebb_size_format(trace->info.threshold_bytes, text, sizeof text));
     printf("\npeak load    %s\n", ebb_size_format(analysis->peak_bytes, text, sizeof text));
     if (!analysis->has_model) {
         printf("iterations   none found: nothing repeats twice\n");

@@ -233,9 +233,9 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     int why = start_program(launch, serve, &before, &program);
     if (why) {
         fprintf(stderr, "ebb: %s: %s: %s\n", launch->command_name, launch->argv[0], strerror(why));
-        result.exit_code = program < 0                        ? EBB_EXIT_OWN_FAILURE
+        result.exit_code = program < 0                       ? EBB_EXIT_OWN_FAILURE
                            : why == ENOENT || why == ENOTDIR ? EBB_EXIT_NOT_FOUND
-                                                              : EBB_EXIT_NOT_EXECUTABLE;
+                                                             : EBB_EXIT_NOT_EXECUTABLE;
         return result;
     }
     serve_to_the_end(launch, serve, program, signals, &result);

@@ -21,8 +21,8 @@ struct ebb_launch {
 };
 
 struct ebb_launch_result {
-    int wait_status;   /* of wait(); meaningless where exit_code is set */
-    int exit_code;     /* -1: as wait_status says; else Ebb's own: 125, 126, 127 */
+    int wait_status; /* of wait(); meaningless where exit_code is set */
+    int exit_code;   /* -1: as wait_status says; else Ebb's own: 125, 126, 127 */
     uint64_t elapsed_ns;
     uint64_t peak_rss_bytes; /* largest single process, from wait4() */
 };

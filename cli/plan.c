@@ -1,9 +1,9 @@
 /* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
+#include "plan/plan.h"
 #include "base/size.h"
 #include "check/check.h"
 #include "command.h"
 #include "model/analyse.h"
-#include "plan/plan.h"
 #include "trace/file.h"
 
 #include <getopt.h>
@@ -109,7 +109,7 @@ static int options_parse(int argc, char **argv, struct options *options)
 
 /* Bytes in fast memory with nothing away: the peak in pages. */
 static enum ebb_status unmanaged_peak(const struct ebb_plan_request *request, uint64_t *peak_bytes,
-                               struct ebb_error *error)
+                                      struct ebb_error *error)
 {
     struct ebb_plan none;
     struct ebb_plan_request unlimited = *request;
@@ -281,9 +281,9 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
            ebb_size_format(plan->budget_bytes, a, sizeof a),
            ebb_size_format(peak_bytes, b, sizeof b),
            100 * (double)plan->budget_bytes / (double)peak_bytes);
-    printf("peak        %s%s; no plan is below %s\n", ebb_size_format(plan->peak_bytes, a, sizeof a),
-           plan->feasible ? "" : ", over the budget",
-           ebb_size_format(lower_bound(plan), b, sizeof b));
+    printf(
+        "peak        %s%s; no plan is below %s\n", ebb_size_format(plan->peak_bytes, a, sizeof a),
+        plan->feasible ? "" : ", over the budget", ebb_size_format(lower_bound(plan), b, sizeof b));
     printf("iteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
            ebb_duration_format(plan->stall_ns, b, sizeof b),
@@ -358,15 +358,16 @@ int ebb__cmd_plan(int argc, char **argv)
         ebb__analyse((struct ebb_event_span){trace.events, trace.count}, &analysis, &error);
     if (!status) {
         if (!analysis.has_model) {
-            status = ebb__fail(&error, EBB_ERR_FORMAT, options.file, "holds no repeating iteration");
+            status =
+                ebb__fail(&error, EBB_ERR_FORMAT, options.file, "holds no repeating iteration");
             ebb__error_set_remedy(&error, "record at least two whole iterations");
         } else if (!analysis.has_accesses) {
             status = ebb__fail(&error, EBB_ERR_FORMAT, options.file,
                                "holds no accesses: nothing says when a block could leave");
             ebb__error_set_remedy(&error, "record it with accesses: ebb record -o FILE -- CMD");
         } else {
-            status = plan_model(&options, &analysis.model, trace.info.page_bytes, &exit_code,
-                                &error);
+            status =
+                plan_model(&options, &analysis.model, trace.info.page_bytes, &exit_code, &error);
         }
         ebb__analysis_fini(&analysis);
     }

@@ -34,8 +34,18 @@ static const char help[] =
     "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be executed,\n"
     "127: CMD not found.\n";
 
-enum { OPTION_STORE = 256, OPTION_LIMIT, OPTION_POLICY, OPTION_RECORD, OPTION_SUMMARY,
-       OPTION_JSON, OPTION_STRICT, OPTION_VERIFY, OPTION_THRESHOLD, OPTION_IGNORED };
+enum {
+    OPTION_STORE = 256,
+    OPTION_LIMIT,
+    OPTION_POLICY,
+    OPTION_RECORD,
+    OPTION_SUMMARY,
+    OPTION_JSON,
+    OPTION_STRICT,
+    OPTION_VERIFY,
+    OPTION_THRESHOLD,
+    OPTION_IGNORED
+};
 
 struct run_options {
     struct ebb_serve_options serving;
@@ -201,8 +211,8 @@ int ebb__cmd_run(int argc, char **argv)
     struct ebb_launch launch = {
         .command_name = "run", .argv = argv + optind, .strict = run.strict, .quiet = run.quiet};
     struct ebb_launch_result launched = ebb__launch(&launch, serve);
-    struct ebb_summary summary = {.launch = &launched, .policy = run.serving.policy,
-                                  .default_budget = !chosen};
+    struct ebb_summary summary = {
+        .launch = &launched, .policy = run.serving.policy, .default_budget = !chosen};
     if (ebb__serve_finish(serve, &summary.figures, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         if (launched.exit_code < 0)

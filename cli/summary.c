@@ -63,8 +63,7 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
                 ebb_size_format(figures->learning_peak_bytes, a, sizeof a));
     if (figures->planned_iterations)
         fprintf(out, "ebb: %llu iterations, planned from %lld, median %s; policy %s\n",
-                (unsigned long long)figures->iterations,
-                (long long)figures->planned_from_iteration,
+                (unsigned long long)figures->iterations, (long long)figures->planned_from_iteration,
                 ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
     else
         fprintf(out, "ebb: no repeating iteration was planned: reactive\n");

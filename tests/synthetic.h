@@ -89,8 +89,8 @@ static inline struct ebb_model make_model(struct maker *maker, uint64_t iteratio
         struct ebb_model_block *block = &model.blocks[b];
         bool persistent = block->alloc_tick == EBB_TICK_NONE;
         uint32_t origin = persistent ? 0 : block->alloc_tick;
-        block->span_ticks = persistent ? ticks
-                                       : (block->free_tick + ticks - block->alloc_tick) % ticks;
+        block->span_ticks =
+            persistent ? ticks : (block->free_tick + ticks - block->alloc_tick) % ticks;
         block->first_access = model.access_count;
         for (uint32_t i = 0; i < ticks; i++) {
             uint32_t tick = (origin + i) % ticks;

@@ -33,15 +33,16 @@ struct loop {
     events_vec events;
     uint64_t now, serial, weights[LAYERS], momentum[LAYERS], carried;
     bool traced, jitter, queue; /* queue: a block each iteration that is not freed */
-    uint64_t slow; /* ns that each clock event takes */
-    size_t temporaries;    /* equal ones, one after the other, at the end of the iteration */
-    size_t trace_on_layer; /* where tracing begins, once; 0: nowhere */
+    uint64_t slow;              /* ns that each clock event takes */
+    size_t temporaries;         /* equal ones, one after the other, at the end of the iteration */
+    size_t trace_on_layer;      /* where tracing begins, once; 0: nowhere */
     size_t starts[64];
 };
 
 static void emit(struct loop *loop, uint8_t kind, uint64_t block, uint64_t size)
 {
-    struct ebb_event event = {.time_ns = loop->now, .block = block, .size_bytes = size, .kind = kind};
+    struct ebb_event event = {
+        .time_ns = loop->now, .block = block, .size_bytes = size, .kind = kind};
     assert_true(ebb_vec_push(&loop->events, event));
     if (kind == EBB_EVENT_ALLOC || kind == EBB_EVENT_FREE)
         loop->now += loop->slow;
@@ -415,7 +416,8 @@ static void test_watch(void **state)
         assert_int_equal(iterations[i].traced, number == 4);
         assert_int_equal(iterations[i].start_ns, loop.events.items[loop.starts[number]].time_ns);
         assert_int_equal(iterations[i].duration_ns,
-                         loop.events.items[loop.starts[number + 1]].time_ns - iterations[i].start_ns);
+                         loop.events.items[loop.starts[number + 1]].time_ns -
+                             iterations[i].start_ns);
     }
     assert_int_equal(ebb__watch_model(watch, &model, &first, &error), EBB_OK);
     assert_int_equal(first, loop.starts[4]);
@@ -661,13 +663,13 @@ static void test_public_alexnet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_loop),  cmocka_unit_test(test_times_of_untraced),
-        cmocka_unit_test(test_end_of_program), cmocka_unit_test(test_large_serials),
-        cmocka_unit_test(test_marks_win),      cmocka_unit_test(test_allocate_once),
+        cmocka_unit_test(test_training_loop),   cmocka_unit_test(test_times_of_untraced),
+        cmocka_unit_test(test_end_of_program),  cmocka_unit_test(test_large_serials),
+        cmocka_unit_test(test_marks_win),       cmocka_unit_test(test_allocate_once),
         cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_watch_inner),    cmocka_unit_test(test_watch_queue),
-        cmocka_unit_test(test_watch_forgets),  cmocka_unit_test(test_watch_random),
-        cmocka_unit_test(test_public_vgg),     cmocka_unit_test(test_public_alexnet),
+        cmocka_unit_test(test_watch_inner),     cmocka_unit_test(test_watch_queue),
+        cmocka_unit_test(test_watch_forgets),   cmocka_unit_test(test_watch_random),
+        cmocka_unit_test(test_public_vgg),      cmocka_unit_test(test_public_alexnet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

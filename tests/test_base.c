@@ -4,12 +4,12 @@
 #include "base/status.h"
 #include "base/vec.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void sizes_in(void **state)
 {
@@ -45,10 +45,34 @@ static void sizes_in(void **state)
             fail_msg("%s gives %llu", good[i].text, (unsigned long long)bytes);
     }
     static const char *const bad[] = {
-        "",     " ",     "-1",    "+1",    " 1",   "1 ",    "1 G",    "G",      ".5G",
-        "1..5", "1.5.5", "0x10",  "1e9",   "4GiBB", "4Gi",   "4GX",    "4iB",    "4b",
-        "inf",  "nan",   "8192P", "1,5G",  "4GIB", "99999999999999999999",       "60%",
-        "9223372036854775808",    "1000000000000000000000000000000000000000000000", "4BB",
+        "",
+        " ",
+        "-1",
+        "+1",
+        " 1",
+        "1 ",
+        "1 G",
+        "G",
+        ".5G",
+        "1..5",
+        "1.5.5",
+        "0x10",
+        "1e9",
+        "4GiBB",
+        "4Gi",
+        "4GX",
+        "4iB",
+        "4b",
+        "inf",
+        "nan",
+        "8192P",
+        "1,5G",
+        "4GIB",
+        "99999999999999999999",
+        "60%",
+        "9223372036854775808",
+        "1000000000000000000000000000000000000000000000",
+        "4BB",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint64_t bytes = 99;
@@ -68,8 +92,8 @@ static void percentages_in(void **state)
     assert_true(ebb_percent_parse("1000%", &fraction));
     assert_true(fraction > 9.999999 && fraction < 10.000001);
     assert_true(ebb_percent_parse("0.001%", &fraction));
-    static const char *const bad[] = {"",     "%",    "60",   "60 %", "-5%", "0%",
-                                      "1001%", "60%%", "60%G", "a%",  " 60%"};
+    static const char *const bad[] = {"",      "%",    "60",   "60 %", "-5%", "0%",
+                                      "1001%", "60%%", "60%G", "a%",   " 60%"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fraction = 7;
         if (ebb_percent_parse(bad[i], &fraction) || fraction < 6.9 || fraction > 7.1)
@@ -202,7 +226,7 @@ static void statuses(void **state)
     assert_int_equal(ebb_status_exit_code(EBB_ERR_ARGUMENT), 2);
     assert_int_equal(ebb_status_exit_code(EBB_INFEASIBLE), 3);
     assert_string_equal(ebb_status_text((enum ebb_status)rows), "unknown status");
-    assert_string_equal(ebb_status_text((enum ebb_status)-1), "unknown status");
+    assert_string_equal(ebb_status_text((enum ebb_status) - 1), "unknown status");
     assert_int_equal(ebb_status_exit_code((enum ebb_status)rows), 1);
 }
 

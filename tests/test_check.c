@@ -2,11 +2,11 @@
 #include "check/check.h"
 #include "synthetic.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 static const struct ebb_machine machine = {"one", {1, 0}, {1, 0}, true};
 
@@ -27,17 +27,17 @@ static void fixture_make(struct fixture *fixture)
     struct maker maker = {0};
     uint32_t a = make_block(&maker, 100), b = make_block(&maker, 60);
     uint32_t weight = make_persistent(&maker, 40), big = make_block(&maker, 140);
-    make_event(&maker, 100, EBB_EVENT_ALLOC, a, 0);                     /* 0 */
-    make_event(&maker, 110, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);     /* 1 */
-    make_event(&maker, 120, EBB_EVENT_ALLOC, b, 0);                     /* 2 */
-    make_event(&maker, 130, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE);     /* 3 */
-    make_event(&maker, 300, EBB_EVENT_ALLOC, big, 0);                   /* 4 */
-    make_event(&maker, 310, EBB_EVENT_ACCESS, big, EBB_ACCESS_WRITE);   /* 5 */
-    make_event(&maker, 480, EBB_EVENT_FREE, big, 0);                    /* 6 */
-    make_event(&maker, 620, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);      /* 7 */
-    make_event(&maker, 640, EBB_EVENT_FREE, a, 0);                      /* 8 */
+    make_event(&maker, 100, EBB_EVENT_ALLOC, a, 0);                      /* 0 */
+    make_event(&maker, 110, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);      /* 1 */
+    make_event(&maker, 120, EBB_EVENT_ALLOC, b, 0);                      /* 2 */
+    make_event(&maker, 130, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE);      /* 3 */
+    make_event(&maker, 300, EBB_EVENT_ALLOC, big, 0);                    /* 4 */
+    make_event(&maker, 310, EBB_EVENT_ACCESS, big, EBB_ACCESS_WRITE);    /* 5 */
+    make_event(&maker, 480, EBB_EVENT_FREE, big, 0);                     /* 6 */
+    make_event(&maker, 620, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);       /* 7 */
+    make_event(&maker, 640, EBB_EVENT_FREE, a, 0);                       /* 8 */
     make_event(&maker, 700, EBB_EVENT_ACCESS, weight, EBB_ACCESS_WRITE); /* 9 */
-    make_event(&maker, 900, EBB_EVENT_FREE, b, 0);                      /* 10 */
+    make_event(&maker, 900, EBB_EVENT_FREE, b, 0);                       /* 10 */
     *fixture = (struct fixture){.model = make_model(&maker, 1000)};
     fixture->absences[A] = (struct ebb_absence){.block = a,
                                                 .from_tick = 1,
@@ -87,40 +87,115 @@ static void good_plan_passes(void **state)
 }
 
 /* Damage one thing; the checker must say `words`. */
-static void damage_block(struct fixture *f) { f->absences[A].block = 99; }
-static void damage_other_block(struct fixture *f) { f->absences[A].block = 1; }
-static void damage_tick(struct fixture *f) { f->absences[A].to_tick = 11; }
+static void damage_block(struct fixture *f)
+{
+    f->absences[A].block = 99;
+}
+static void damage_other_block(struct fixture *f)
+{
+    f->absences[A].block = 1;
+}
+static void damage_tick(struct fixture *f)
+{
+    f->absences[A].to_tick = 11;
+}
 static void damage_skips_a_use(struct fixture *f)
 {
     f->absences[A].to_tick = 8, f->absences[A].drops = true;
 }
-static void damage_from_alloc(struct fixture *f) { f->absences[A].from_tick = 0; }
-static void damage_drops(struct fixture *f) { f->absences[A].drops = true; }
-static void damage_no_drop(struct fixture *f) { f->absences[B].drops = false; }
-static void damage_twice(struct fixture *f) { f->absences[B] = f->absences[A]; }
-static void damage_early(struct fixture *f) { f->absences[A].out_start_ns = 115; }
-static void damage_late_out(struct fixture *f) { f->absences[A].out_start_ns = 630; }
-static void damage_out_too_long(struct fixture *f) { f->absences[A].out_end_ns = 119; }
-static void damage_in_before_out(struct fixture *f) { f->absences[A].in_start_ns = 210; }
-static void damage_back_late(struct fixture *f) { f->absences[A].in_end_ns = 621; }
-static void damage_fast_out(struct fixture *f) { f->absences[A].out_end_ns = 200; }
-static void damage_fast_in(struct fixture *f) { f->absences[A].in_start_ns = 510; }
-static void damage_out_lane(struct fixture *f) { f->absences[A].out_end_ns = 301; }
-static void damage_in_lane(struct fixture *f) { f->absences[WEIGHT].in_start_ns = 599; }
+static void damage_from_alloc(struct fixture *f)
+{
+    f->absences[A].from_tick = 0;
+}
+static void damage_drops(struct fixture *f)
+{
+    f->absences[A].drops = true;
+}
+static void damage_no_drop(struct fixture *f)
+{
+    f->absences[B].drops = false;
+}
+static void damage_twice(struct fixture *f)
+{
+    f->absences[B] = f->absences[A];
+}
+static void damage_early(struct fixture *f)
+{
+    f->absences[A].out_start_ns = 115;
+}
+static void damage_late_out(struct fixture *f)
+{
+    f->absences[A].out_start_ns = 630;
+}
+static void damage_out_too_long(struct fixture *f)
+{
+    f->absences[A].out_end_ns = 119;
+}
+static void damage_in_before_out(struct fixture *f)
+{
+    f->absences[A].in_start_ns = 210;
+}
+static void damage_back_late(struct fixture *f)
+{
+    f->absences[A].in_end_ns = 621;
+}
+static void damage_fast_out(struct fixture *f)
+{
+    f->absences[A].out_end_ns = 200;
+}
+static void damage_fast_in(struct fixture *f)
+{
+    f->absences[A].in_start_ns = 510;
+}
+static void damage_out_lane(struct fixture *f)
+{
+    f->absences[A].out_end_ns = 301;
+}
+static void damage_in_lane(struct fixture *f)
+{
+    f->absences[WEIGHT].in_start_ns = 599;
+}
 static void damage_room_out(struct fixture *f)
 {
     /* The weight leaves late, while b and big are there. */
     f->absences[WEIGHT].out_start_ns = 370, f->absences[WEIGHT].out_end_ns = 410;
 }
-static void damage_room_in(struct fixture *f) { f->absences[A].in_start_ns = 450; }
-static void damage_budget(struct fixture *f) { f->request.budget_bytes = f->plan.budget_bytes = 199; }
-static void damage_other_budget(struct fixture *f) { f->request.budget_bytes = 300; }
-static void damage_peak(struct fixture *f) { f->plan.peak_bytes = 199; }
-static void damage_feasible(struct fixture *f) { f->plan.feasible = false; }
-static void damage_moved(struct fixture *f) { f->plan.moved_in_bytes = 200; }
-static void damage_iteration(struct fixture *f) { f->plan.iteration_ns = 999; }
-static void damage_time(struct fixture *f) { f->absences[A].in_start_ns = 1500; }
-static void damage_pages(struct fixture *f) { f->request.page_bytes = 64; }
+static void damage_room_in(struct fixture *f)
+{
+    f->absences[A].in_start_ns = 450;
+}
+static void damage_budget(struct fixture *f)
+{
+    f->request.budget_bytes = f->plan.budget_bytes = 199;
+}
+static void damage_other_budget(struct fixture *f)
+{
+    f->request.budget_bytes = 300;
+}
+static void damage_peak(struct fixture *f)
+{
+    f->plan.peak_bytes = 199;
+}
+static void damage_feasible(struct fixture *f)
+{
+    f->plan.feasible = false;
+}
+static void damage_moved(struct fixture *f)
+{
+    f->plan.moved_in_bytes = 200;
+}
+static void damage_iteration(struct fixture *f)
+{
+    f->plan.iteration_ns = 999;
+}
+static void damage_time(struct fixture *f)
+{
+    f->absences[A].in_start_ns = 1500;
+}
+static void damage_pages(struct fixture *f)
+{
+    f->request.page_bytes = 64;
+}
 
 static void damage_is_named(void **state)
 {

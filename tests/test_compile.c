@@ -5,11 +5,11 @@
 #include "serve/compile.h"
 #include "synthetic.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 /* How many clock events lie at ticks before `tick`. */
 static uint32_t clocks_before(const struct ebb_model *model, uint32_t tick)
@@ -148,7 +148,8 @@ static void check_absences(const struct ebb_model *model, const struct ebb_plan 
         /* Leaving, coming back, due: in this order on the circle. */
         assert_true((in + clocks - out) % clocks <=
                     (absences[i].due_clock + clocks - out) % clocks);
-        uint64_t starts = (ebb__script_events(script)[in].time_ns + absences[i].in_delay_ns) % whole;
+        uint64_t starts =
+            (ebb__script_events(script)[in].time_ns + absences[i].in_delay_ns) % whole;
         if (starts != planned->in_start_ns % whole) {
             assert_int_equal(in, out);
             assert_int_equal(absences[i].in_delay_ns, 0);
@@ -183,7 +184,8 @@ static void all_gaps(void **state)
     uint32_t absences = 0, drops = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct ebb_model model = make_random(seed, 10 + (uint32_t)(seed % 9) * 15, 1 << 16, 10000);
-        struct ebb_plan plan = {.absences = must(calloc(model.gap_count + 1, sizeof *plan.absences))};
+        struct ebb_plan plan = {.absences =
+                                    must(calloc(model.gap_count + 1, sizeof *plan.absences))};
         uint64_t chances = seed;
         for (uint32_t g = 0; g < model.gap_count; g++) {
             const struct ebb_gap *gap = &model.gaps[g];

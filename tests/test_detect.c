@@ -270,12 +270,26 @@ static void test_pathological(void **state)
         for (size_t i = 0; i < count; i++) {
             uint64_t symbol = 0, live = i % 97;
             switch (kind) {
-            case 0: symbol = random_next(); break;
-            case 1: symbol = random_next() & 1; break;
-            case 2: symbol = 0; live = i; break;
-            case 3: symbol = (uint64_t)__builtin_popcountll(i) & 1; break; /* Thue-Morse */
-            case 4: symbol = (uint64_t)__builtin_ctzll(i + 1); break;     /* the ruler */
-            default: symbol = i % 865; live = i % 865; break;
+            case 0:
+                symbol = random_next();
+                break;
+            case 1:
+                symbol = random_next() & 1;
+                break;
+            case 2:
+                symbol = 0;
+                live = i;
+                break;
+            case 3:
+                symbol = (uint64_t)__builtin_popcountll(i) & 1;
+                break; /* Thue-Morse */
+            case 4:
+                symbol = (uint64_t)__builtin_ctzll(i + 1);
+                break; /* the ruler */
+            default:
+                symbol = i % 865;
+                live = i % 865;
+                break;
             }
             live <<= 20;
             push(detector, symbol, live);

@@ -9,6 +9,7 @@
 #include "serve/compile.h"
 #include "synthetic.h"
 
+#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,6 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <cmocka.h>
 
 #define STORE_BYTES ((uint64_t)256 << 20)
 #define ARENA_BYTES ((uint64_t)128 << 20)
@@ -319,8 +319,13 @@ static void foreign_pointers(void **state)
     assert_false(ebb__engine_owns(rig->engine, &local));
     assert_false(ebb__engine_owns(rig->engine, NULL));
     assert_true(ebb__engine_owns(rig->engine, item.bytes + 5));
-    void *foreign[] = {NULL, &local, item.bytes + 1, item.bytes + 4096, item.bytes - 1,
-                       (void *)UINTPTR_MAX, item.bytes + (4 << 20)};
+    void *foreign[] = {NULL,
+                       &local,
+                       item.bytes + 1,
+                       item.bytes + 4096,
+                       item.bytes - 1,
+                       (void *)UINTPTR_MAX,
+                       item.bytes + (4 << 20)};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         assert_false(ebb__engine_free(rig->engine, foreign[i]));
         assert_int_equal(ebb__engine_usable_bytes(rig->engine, foreign[i]), 0);

@@ -2,6 +2,8 @@
 #include "base/size.h"
 #include "machine/machine.h"
 
+#include <cmocka.h>
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dirent.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static void named_machines(void **state)
 {
@@ -138,8 +138,8 @@ static void probe_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_machines), cmocka_unit_test(lane_times),
-        cmocka_unit_test(machine_files),  cmocka_unit_test(probe_measures),
+        cmocka_unit_test(named_machines),   cmocka_unit_test(lane_times),
+        cmocka_unit_test(machine_files),    cmocka_unit_test(probe_measures),
         cmocka_unit_test(probe_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

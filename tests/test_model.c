@@ -97,10 +97,9 @@ static void make_program(struct program *p)
     for (size_t i = 0; i < p->count; i++) {
         struct block *block = &p->blocks[i];
         block->alloc = block->persistent ? 0 : rank[raw[i].alloc];
-        block->span = block->persistent
-                          ? p->ticks
-                          : (rank[raw[i].free] + p->ticks - block->alloc) % p->ticks +
-                                raw[i].wraps * p->ticks;
+        block->span = block->persistent ? p->ticks
+                                        : (rank[raw[i].free] + p->ticks - block->alloc) % p->ticks +
+                                              raw[i].wraps * p->ticks;
         for (size_t k = 0; k < raw[i].count; k++)
             block->places[block->access_count++] =
                 (rank[raw[i].ticks[k]] + p->ticks - block->alloc) % p->ticks +
@@ -133,8 +132,10 @@ static events_vec run_program(const struct program *p, size_t rotation, size_t *
     for (size_t b = 0; b < p->count; b++)
         if (p->blocks[b].persistent) {
             serials[b][0] = ++serial;
-            struct ebb_event event = {.time_ns = serial, .block = serial,
-                                      .size_bytes = p->blocks[b].size, .kind = EBB_EVENT_ALLOC};
+            struct ebb_event event = {.time_ns = serial,
+                                      .block = serial,
+                                      .size_bytes = p->blocks[b].size,
+                                      .kind = EBB_EVENT_ALLOC};
             assert_true(ebb_vec_push(&events, event));
         }
     for (size_t at = 0; at < ITERATIONS * p->ticks; at++) {
@@ -176,7 +177,8 @@ static bool tick_is_clock(const struct program *p, size_t tick)
 {
     for (size_t b = 0; b < p->count; b++)
         if (!p->blocks[b].persistent &&
-            (p->blocks[b].alloc == tick || (p->blocks[b].alloc + p->blocks[b].span) % p->ticks == tick))
+            (p->blocks[b].alloc == tick ||
+             (p->blocks[b].alloc + p->blocks[b].span) % p->ticks == tick))
             return true;
     return false;
 }
@@ -211,8 +213,7 @@ static void check_against(const struct program *p, const struct ebb_model *model
     size_t peak_tick = 0, clocks = 0;
     for (size_t tick = 0; tick < ticks; tick++) {
         size_t own = (tick + rotation) % ticks;
-        assert_int_equal(model->time_ns[tick],
-                         time_at(p, tick + rotation) - p->time[rotation]);
+        assert_int_equal(model->time_ns[tick], time_at(p, tick + rotation) - p->time[rotation]);
         assert_int_equal(model->events[tick].clock, tick_is_clock(p, own));
         clocks += tick_is_clock(p, own);
         uint64_t load = 0; /* many iterations later, every instance looked at */
@@ -288,7 +289,8 @@ static void check_against(const struct program *p, const struct ebb_model *model
     assert_int_equal(seen, p->count);
     assert_int_equal(gap_count, model->gap_count);
     for (uint32_t tick = 0; tick < ticks; tick++) {
-        uint32_t after = (tick + 1) % (uint32_t)ticks, before = (tick + (uint32_t)ticks - 1) % (uint32_t)ticks;
+        uint32_t after = (tick + 1) % (uint32_t)ticks,
+                 before = (tick + (uint32_t)ticks - 1) % (uint32_t)ticks;
         while (!model->events[after].clock)
             after = (after + 1) % (uint32_t)ticks;
         while (!model->events[before].clock)
@@ -329,7 +331,8 @@ static void test_random_programs(void **state)
         for (size_t i = 0; i + 1 < ITERATIONS; i++) {
             struct ebb_model model;
             assert_int_equal(
-                ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, &error), EBB_OK);
+                ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, &error),
+                EBB_OK);
             check_well_formed(&model);
             if (i >= 3)
                 check_against(&program, &model, rotation);
@@ -339,7 +342,8 @@ static void test_random_programs(void **state)
             /* The same where the trace ends with the iteration, and so does what is known. */
             struct ebb_event_span cut = {events.items, starts[i + 1]};
             assert_int_equal(
-                ebb__model_build(cut, starts[i], starts[i + 1] - starts[i], &model, &error), EBB_OK);
+                ebb__model_build(cut, starts[i], starts[i + 1] - starts[i], &model, &error),
+                EBB_OK);
             assert_int_equal(model.time_ns[model.tick_count], program.time[program.ticks]);
             check_against(&program, &model, rotation);
             ebb__model_fini(&model);
@@ -357,8 +361,10 @@ static void test_contradictions(void **state)
 {
     (void)state;
     struct ebb_event events[] = {
-        event_of(EBB_EVENT_ALLOC, 0, 1, 10), event_of(EBB_EVENT_FREE, 1, 1, 10),
-        event_of(EBB_EVENT_FREE, 2, 1, 10),  event_of(EBB_EVENT_ALLOC, 3, 2, 10),
+        event_of(EBB_EVENT_ALLOC, 0, 1, 10),
+        event_of(EBB_EVENT_FREE, 1, 1, 10),
+        event_of(EBB_EVENT_FREE, 2, 1, 10),
+        event_of(EBB_EVENT_ALLOC, 3, 2, 10),
     };
     struct ebb_event_span trace = {events, 4};
     struct ebb_model model;
@@ -390,18 +396,22 @@ static void test_free_at_the_border(void **state)
             if (i && !before_end)
                 starts[i]--;
             assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, i * 100, last, 64)));
-            assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, i * 100 + 10, last + 1, 32)));
+            assert_true(
+                ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, i * 100 + 10, last + 1, 32)));
             assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ACCESS, i * 100 + 20, last, 0)));
-            assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, i * 100 + 30, last + 1, 32)));
+            assert_true(
+                ebb_vec_push(&events, event_of(EBB_EVENT_FREE, i * 100 + 30, last + 1, 32)));
             bool next_early = ((i + 1) % 2 == 0) == (early == 0);
             if (next_early)
-                assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, i * 100 + 99, last, 64)));
+                assert_true(
+                    ebb_vec_push(&events, event_of(EBB_EVENT_FREE, i * 100 + 99, last, 64)));
         }
         struct ebb_event_span trace = {events.items, events.count};
         for (size_t i = 1; i < 5; i++) {
             struct ebb_model model;
-            assert_int_equal(ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, NULL),
-                             EBB_OK);
+            assert_int_equal(
+                ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, NULL),
+                EBB_OK);
             check_well_formed(&model);
             assert_int_equal(model.block_count, 2);
             assert_int_equal(model.peak_bytes, 96);
@@ -419,7 +429,8 @@ static void test_weights_of_like_sizes(void **state)
     events_vec events = {0};
     size_t starts[8], serial = 0, time = 0;
     for (size_t i = 0; i < 6; i++) /* three iterations' worth */
-        assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, i % 2 ? 32 : 64)));
+        assert_true(
+            ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, i % 2 ? 32 : 64)));
     for (size_t i = 0; i < 8; i++) {
         starts[i] = events.count;
         size_t kept = ++serial;
@@ -434,8 +445,8 @@ static void test_weights_of_like_sizes(void **state)
     struct ebb_event_span trace = {events.items, events.count};
     for (size_t i = 0; i < 7; i++) {
         struct ebb_model model;
-        assert_int_equal(ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, NULL),
-                         EBB_OK);
+        assert_int_equal(
+            ebb__model_build(trace, starts[i], starts[i + 1] - starts[i], &model, NULL), EBB_OK);
         check_well_formed(&model);
         assert_int_equal(model.block_count, 8);
         assert_int_equal(model.peak_bytes, 3 * 96 + 2 * 64);
@@ -494,11 +505,15 @@ static void test_derive_checks(void **state)
     struct ebb_model_event events[2] = {{.block = 0, .kind = EBB_EVENT_ALLOC, .clock = true},
                                         {.block = 0, .kind = EBB_EVENT_FREE, .clock = true}};
     uint64_t times[3] = {0, 5, 9};
-    struct ebb_model_block block = {.serial = 1, .size_bytes = 8, .alloc_tick = 0, .free_tick = 1,
-                                    .span_ticks = 1};
+    struct ebb_model_block block = {
+        .serial = 1, .size_bytes = 8, .alloc_tick = 0, .free_tick = 1, .span_ticks = 1};
     struct ebb_model_access access = {0, 0};
-    struct ebb_model model = {.tick_count = 2, .events = events, .time_ns = times, .blocks = &block,
-                              .block_count = 1, .accesses = &access};
+    struct ebb_model model = {.tick_count = 2,
+                              .events = events,
+                              .time_ns = times,
+                              .blocks = &block,
+                              .block_count = 1,
+                              .accesses = &access};
     assert_int_equal(ebb__model_derive(&model, NULL), EBB_OK);
     assert_int_equal(model.load_bytes[0], 8);
     assert_int_equal(model.load_bytes[1], 0);
@@ -522,9 +537,9 @@ static void test_derive_checks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs), cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_random_programs),    cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_free_at_the_border), cmocka_unit_test(test_what_counts),
-        cmocka_unit_test(test_derive_checks), cmocka_unit_test(test_weights_of_like_sizes),
+        cmocka_unit_test(test_derive_checks),      cmocka_unit_test(test_weights_of_like_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

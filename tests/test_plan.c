@@ -6,11 +6,11 @@
 #include "sim/simulate.h"
 #include "synthetic.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 static struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)
 {
@@ -34,8 +34,8 @@ static void assert_holds(const struct ebb_plan_request *request, const struct eb
     if (ebb__check_plan(&check, plan, &error) != EBB_OK)
         fail_msg("%s at %llu of %llu: %s", plan->policy, (unsigned long long)request->budget_bytes,
                  (unsigned long long)request->model->peak_bytes, error.why);
-    struct ebb_sim_request again = {request->model,       request->machine,
-                                    plan->absences,       plan->absence_count,
+    struct ebb_sim_request again = {request->model,        request->machine,
+                                    plan->absences,        plan->absence_count,
                                     request->budget_bytes, request->page_bytes};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
@@ -154,8 +154,8 @@ static void generous_lanes_never_stall(void **state)
     struct ebb_model model = make_training(140, 1522 * EBB_MIB, 4000000000u, 7);
     struct ebb_machine machine = machine_of(4, 3, true);
     for (uint64_t percent = 60; percent >= 40; percent -= 10) {
-        struct ebb_plan_request request = {&model, &machine, model.peak_bytes * percent / 100, 4096,
-                                           512 * EBB_KIB, 0};
+        struct ebb_plan_request request = {&model, &machine,      model.peak_bytes * percent / 100,
+                                           4096,   512 * EBB_KIB, 0};
         struct ebb_plan plan = make("ebb", &request);
         assert_holds(&request, &plan);
         assert_true(plan.feasible);
@@ -181,8 +181,8 @@ static void tight_lanes_as_fast_as_fifo(void **state)
         struct ebb_model model = make_training(140, 1522 * EBB_MIB, 1400000000u, seed);
         struct ebb_machine machine = machine_of(1.45, 0.85, seed != 2);
         for (uint64_t percent = 60; percent >= 20; percent -= 20) {
-            struct ebb_plan_request request = {&model, &machine, model.peak_bytes * percent / 100,
-                                               4096, 512 * EBB_KIB, 0};
+            struct ebb_plan_request request = {
+                &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0};
             struct ebb_plan ebb = make("ebb", &request), fifo = make("fifo", &request);
             assert_holds(&request, &ebb);
             assert_holds(&request, &fifo);
@@ -220,9 +220,9 @@ static void copies_are_kept_where_only_read(void **state)
     struct ebb_plan plan = make("ebb", &request);
     assert_holds(&request, &plan);
     assert_int_equal(plan.absence_count, 3);
-    assert_true(plan.absences[0].keep_copy);   /* read, then away again */
-    assert_false(plan.absences[1].keep_copy);  /* written */
-    assert_false(plan.absences[2].keep_copy);  /* freed next */
+    assert_true(plan.absences[0].keep_copy);  /* read, then away again */
+    assert_false(plan.absences[1].keep_copy); /* written */
+    assert_false(plan.absences[2].keep_copy); /* freed next */
     ebb__plan_fini(&plan);
     ebb__model_fini(&model);
 }
@@ -232,7 +232,8 @@ static void small_blocks_stay(void **state)
     (void)state;
     struct ebb_model model = make_training(20, 200 * EBB_MIB, 1000000000u, 3);
     struct ebb_machine machine = machine_of(4, 4, true);
-    struct ebb_plan_request request = {&model, &machine, model.peak_bytes / 2, 4096, 3 * EBB_MIB, 0};
+    struct ebb_plan_request request = {&model, &machine,    model.peak_bytes / 2,
+                                       4096,   3 * EBB_MIB, 0};
     struct ebb_plan plan = make("ebb", &request);
     assert_true(plan.absence_count > 0);
     for (uint32_t i = 0; i < plan.absence_count; i++)

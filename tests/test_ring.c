@@ -1,6 +1,7 @@
 /* The ring: order, wrap-around, what happens when it is full, and a producer that is killed. */
 #include "trace/ring.h"
 
+#include <cmocka.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +13,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* Shared with forked children. */
 static struct ebb_ring *ring_open(void)
@@ -97,7 +97,7 @@ static void full_without_a_reader(void **state)
     assert_int_equal(ebb__ring_read(ring, events, EBB_RING_EVENTS), EBB_RING_EVENTS);
     for (uint64_t i = 0; i < EBB_RING_EVENTS; i++)
         assert_true(is_event(&events[i], i)); /* the oldest are kept */
-    write_one(ring, 7); /* there is room again */
+    write_one(ring, 7);                       /* there is room again */
     assert_int_equal(ebb__ring_read(ring, events, 10), 1);
     assert_true(is_event(&events[0], 7));
     ring_close(ring);

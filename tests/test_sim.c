@@ -2,11 +2,11 @@
 #include "sim/simulate.h"
 #include "synthetic.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true};
 

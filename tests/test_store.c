@@ -2,6 +2,7 @@
 #include "store/extents.h"
 #include "store/store.h"
 
+#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define SPACE 512
 

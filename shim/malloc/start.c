@@ -65,8 +65,9 @@ static bool read_settings(const char *text)
 {
     int consumed = 0;
     unsigned long long threshold;
-    if (!text || sscanf(text, "1:%d:%llu:%63[^:]:%llu:%u:%n", &settings.inherited, &settings.inode,
-                        settings.name, &threshold, &settings.flags, &consumed) != 5 ||
+    if (!text ||
+        sscanf(text, "1:%d:%llu:%63[^:]:%llu:%u:%n", &settings.inherited, &settings.inode,
+               settings.name, &threshold, &settings.flags, &consumed) != 5 ||
         consumed == 0)
         return false;
     settings.threshold = (size_t)threshold;
@@ -425,7 +426,8 @@ static void after_fork_child(void)
     }
     if (!say_hello()) {
         size_t bytes = ebb__ring_bytes(64);
-        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory != MAP_FAILED) {
             shim.ring = memory;
             ebb__ring_init(shim.ring, 64, now_ns());

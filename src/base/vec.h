@@ -23,7 +23,8 @@
     }
 
 /* Make room for `wanted` items in all; false where memory is lacking. */
-static inline bool ebb__vec_reserve(void **items, size_t *capacity, size_t wanted, size_t item_bytes)
+static inline bool ebb__vec_reserve(void **items, size_t *capacity, size_t wanted,
+                                    size_t item_bytes)
 {
     if (wanted <= *capacity)
         return true;

@@ -36,8 +36,8 @@ struct check {
     uint32_t *next_use;   /* by tick: the next event of the same block */
     uint32_t *next_clock; /* by tick: the first clock event behind it */
     struct span *spans;
-    bool *taken;          /* by tick: an absence begins behind it */
-    bool *dropped;        /* by tick: a FREE of a block that has left already */
+    bool *taken;   /* by tick: an absence begins behind it */
+    bool *dropped; /* by tick: a FREE of a block that has left already */
 };
 
 #define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
@@ -158,8 +158,8 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     enum ebb_status status =
         copy_check(check, i, "out", &check->request->machine->out, span->out_end - span->out_start);
     if (!status && !absence->drops)
-        status = copy_check(check, i, "in", &check->request->machine->in,
-                            span->in_end - span->in_start);
+        status =
+            copy_check(check, i, "in", &check->request->machine->in, span->in_end - span->in_start);
     return status;
 }
 
@@ -183,8 +183,8 @@ static enum ebb_status lane_check(struct check *check, bool in)
             continue;
         uint64_t first = in ? check->spans[i].in_start : check->spans[i].out_start;
         uint64_t last = in ? check->spans[i].in_end : check->spans[i].out_end;
-        copies[count++] = (struct interval){first % check->turn_ns,
-                                            first % check->turn_ns + (last - first), i};
+        copies[count++] =
+            (struct interval){first % check->turn_ns, first % check->turn_ns + (last - first), i};
     }
     qsort(copies, count, sizeof *copies, interval_compare);
     for (uint32_t i = 0; i < count && !status; i++) {
@@ -277,10 +277,9 @@ static enum ebb_status curve_check(struct check *check)
                                " ns, over the claimed peak of %" PRIu64,
                                resident, at_ns, plan->peak_bytes);
         else if (plan->feasible && (uint64_t)resident > check->request->budget_bytes)
-            status = VIOLATION(check,
-                               "%" PRId64 " bytes resident at %" PRIu64
-                               " ns, over the budget of %" PRIu64,
-                               resident, at_ns, check->request->budget_bytes);
+            status = VIOLATION(
+                check, "%" PRId64 " bytes resident at %" PRIu64 " ns, over the budget of %" PRIu64,
+                resident, at_ns, check->request->budget_bytes);
     }
     free(changes);
     return status;

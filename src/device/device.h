@@ -50,8 +50,8 @@ struct ebb_device_ops {
 
     /* Move the pages of [source, source + bytes) to [target, ...); pages that are not there are
      * skipped. Wakes whoever waits for the target. *moved is always set. */
-    enum ebb_device_result (*move)(void *device, uintptr_t target, uintptr_t source,
-                                   uint64_t bytes, uint64_t *moved);
+    enum ebb_device_result (*move)(void *device, uintptr_t target, uintptr_t source, uint64_t bytes,
+                                   uint64_t *moved);
     /* New zeroed pages at [target, + bytes), huge where `bytes` and `target` are 2 MiB multiples. */
     enum ebb_device_result (*fresh)(void *device, uintptr_t target, uint64_t bytes);
     /* Give the pages of [address, + bytes) back to the system. */
@@ -73,8 +73,7 @@ struct ebb_host_uffd;
 
 /* Reserve the ranges (as large as the address space allows, at least `least_bytes`) and register
  * them. EBB_ERR_UNSUPPORTED where the kernel lacks userfaultfd or MOVE or forbids them. */
-EBB_NODISCARD enum ebb_status ebb__host_uffd_create(uint64_t least_bytes,
-                                                    struct ebb_device *device,
+EBB_NODISCARD enum ebb_status ebb__host_uffd_create(uint64_t least_bytes, struct ebb_device *device,
                                                     struct ebb_error *error);
 /* In the child of a fork: the same ranges again, under a new userfaultfd. */
 EBB_NODISCARD enum ebb_status ebb__host_uffd_after_fork(struct ebb_device *device,
@@ -82,7 +81,8 @@ EBB_NODISCARD enum ebb_status ebb__host_uffd_after_fork(struct ebb_device *devic
 /* The descriptor that becomes readable when there are faults. Thread-safe. */
 int ebb__host_uffd_descriptor(const struct ebb_device *device);
 /* Take up to `most` faults without blocking; returns how many. */
-size_t ebb__host_uffd_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most);
+size_t ebb__host_uffd_faults(const struct ebb_device *device, struct ebb_fault *faults,
+                             size_t most);
 
 /* A device made of plain memory, for tests: `arena_bytes` in each range. Pages that are not there
  * are kept by a presence map; ebb__fake_touch() stands for a program's access. */

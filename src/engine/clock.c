@@ -117,7 +117,8 @@ static void pass(struct ebb_engine *engine, struct performance *playing, uint32_
 {
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     engine->position_ns = ebb__engine_now();
-    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i]) {
+    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE;
+         i = playing->out_next[i]) {
         struct block *block = absent_block(engine, playing, i);
         if (block && (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
             !block->out_queued && !engine->store_failed)
@@ -143,8 +144,8 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
     const struct ebb_script *script = playing->script;
     uint32_t from = playing->in_clock[absence];
     uint64_t start = event_at(playing, from)->time_ns + playing->in_delay_ns[absence];
-    uint64_t wanted = (start + script->iteration_ns - late_ns % script->iteration_ns) %
-                      script->iteration_ns;
+    uint64_t wanted =
+        (start + script->iteration_ns - late_ns % script->iteration_ns) % script->iteration_ns;
     uint32_t out = ebb__script_absences(script)[absence].out_clock;
     uint32_t to = from;
     while (event_at(playing, to)->time_ns > wanted ||
@@ -170,7 +171,8 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
 /* Wait until every block that is due at `position` is back. Releases the lock. */
 static void wait_for_due(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
-    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i]) {
+    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
+         i = playing->due_next[i]) {
         struct block *block = absent_block(engine, playing, i);
         if (!block)
             continue;

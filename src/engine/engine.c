@@ -40,8 +40,9 @@ void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event)
 
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value)
 {
-    ebb__engine_event(engine, &(struct ebb_event){
-                                  .size_bytes = value, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
+    ebb__engine_event(
+        engine,
+        &(struct ebb_event){.size_bytes = value, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
 }
 
 static void block_event(struct ebb_engine *engine, enum ebb_event_kind kind,

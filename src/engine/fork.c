@@ -15,8 +15,8 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
     engine->frozen = true;
     pthread_cond_broadcast(&engine->out_work);
     pthread_cond_broadcast(&engine->in_work);
-    while (engine->out_current != NO_BLOCK || engine->in_current != NO_BLOCK ||
-           engine->transfers || engine->store_opening)
+    while (engine->out_current != NO_BLOCK || engine->in_current != NO_BLOCK || engine->transfers ||
+           engine->store_opening)
         pthread_cond_wait(&engine->changed, &engine->lock);
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];

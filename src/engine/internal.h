@@ -37,26 +37,26 @@ struct block {
     uint64_t size_bytes; /* as asked for */
     uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
     uint64_t serial;
-    uint64_t last_use;    /* event number of the last known use */
-    uint64_t touch;       /* number of the touch that was its last one */
-    uint64_t evicted_at;  /* event number of its last eviction without a plan */
-    uint64_t needed_at;   /* event number in which it was evicted and needed again at once */
+    uint64_t last_use;   /* event number of the last known use */
+    uint64_t touch;      /* number of the touch that was its last one */
+    uint64_t evicted_at; /* event number of its last eviction without a plan */
+    uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
-    uint64_t hash[2];    /* of the bytes in the store, where has_copy and hashed */
+    uint64_t hash[2];       /* of the bytes in the store, where has_copy and hashed */
     uint64_t not_before_ns; /* queued to come back: not before this time */
     uint64_t fault_ns;      /* when a thread of the program began to wait for it; 0: none */
     uint64_t asked_ns;      /* when other processes were first asked for its room; 0: not yet */
     uint64_t pinned_until;  /* event number: could not be moved, do not try before */
     uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
-    uint32_t units; /* of 2 MiB of address space */
+    uint32_t units;        /* of 2 MiB of address space */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
     struct link list;      /* empty list, or spare bucket */
     struct link age;       /* spare blocks by age */
     struct link queue;     /* out or in queue */
     int transfer_error;
     uint8_t state;
-    uint8_t store; /* where its copy is: index into stores */
+    uint8_t store;   /* where its copy is: index into stores */
     bool open;       /* touched since the last event; on the open list */
     bool out_queued; /* on the out queue (resident or parked) */
     bool in_queued;  /* on the in queue (away or bare) */
@@ -64,7 +64,7 @@ struct block {
     bool cancelled;  /* leaving, but wanted again */
     bool has_copy;   /* store_offset holds its bytes as of the last write out */
     bool hashed;
-    bool keep_copy;  /* do not give the store's copy up when it comes back */
+    bool keep_copy;   /* do not give the store's copy up when it comes back */
     bool inherited;   /* its pages came with a fork: not in the ledger */
     bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
 };
@@ -76,7 +76,7 @@ struct list {
 /* A script with what the engine knows about it. */
 struct performance {
     const struct ebb_script *script;
-    uint32_t *live;       /* block index for each script block, NO_BLOCK: none alive */
+    uint32_t *live; /* block index for each script block, NO_BLOCK: none alive */
     /* Absences that begin to leave, begin to return, are due at each clock position: heads of
      * chains (clock_count each) and what follows in the chain (absence_count each). */
     uint32_t *out_first, *out_next;
@@ -131,18 +131,18 @@ struct ebb_engine {
     bool store_open, store_failed, store_opening;
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
-    uint64_t out_pending_bytes; /* queued or leaving: pages that will come free */
-    uint32_t waiting_for_room;  /* program threads */
+    uint64_t out_pending_bytes;       /* queued or leaving: pages that will come free */
+    uint32_t waiting_for_room;        /* program threads */
     pthread_t workers[16];
     unsigned worker_count;
     bool stopping;
-    bool frozen; /* around fork: workers take nothing new */
+    bool frozen;        /* around fork: workers take nothing new */
     unsigned transfers; /* chunks in flight */
 
     /* clock.c */
     uint64_t next_serial;
-    uint64_t event_number; /* ALLOC and FREE events so far */
-    uint64_t touches;      /* uses seen so far */
+    uint64_t event_number;   /* ALLOC and FREE events so far */
+    uint64_t touches;        /* uses seen so far */
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     bool trace;
     uint32_t *open_blocks;
@@ -160,7 +160,7 @@ struct ebb_engine {
 
 /* engine.c */
 void *ebb__engine_memory(size_t bytes); /* zeroed, from the system; NULL: none */
-uint64_t ebb__engine_now(void); /* CLOCK_MONOTONIC, ns */
+uint64_t ebb__engine_now(void);         /* CLOCK_MONOTONIC, ns */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
 static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)

@@ -16,11 +16,11 @@ struct ebb_ledger {
     uint64_t magic;
     _Atomic uint64_t budget_bytes; /* UINT64_MAX: none (yet) */
     _Atomic uint64_t held_bytes;
-    _Atomic uint64_t peak_bytes;   /* of held_bytes since the budget came into force */
+    _Atomic uint64_t peak_bytes;          /* of held_bytes since the budget came into force */
     _Atomic uint64_t learning_peak_bytes; /* of held_bytes before */
-    _Atomic uint64_t over_bytes;   /* most by which the budget had to be exceeded; 0: never */
-    _Atomic uint32_t in_force;     /* held_bytes has been within the budget since */
-    _Atomic uint64_t starving_bytes;  /* a process waits for pages that others hold */
+    _Atomic uint64_t over_bytes;       /* most by which the budget had to be exceeded; 0: never */
+    _Atomic uint32_t in_force;         /* held_bytes has been within the budget since */
+    _Atomic uint64_t starving_bytes;   /* a process waits for pages that others hold */
     _Atomic uint32_t starving_process; /* which */
 };
 
@@ -33,9 +33,8 @@ static inline void ebb__ledger_raise(_Atomic uint64_t *peak, uint64_t value)
 
 static inline void ebb__ledger_note(struct ebb_ledger *ledger, uint64_t held)
 {
-    ebb__ledger_raise(atomic_load(&ledger->in_force) ? &ledger->peak_bytes
-                                                     : &ledger->learning_peak_bytes,
-                      held);
+    ebb__ledger_raise(
+        atomic_load(&ledger->in_force) ? &ledger->peak_bytes : &ledger->learning_peak_bytes, held);
 }
 
 /* Enter `bytes`, within the budget: false where they do not fit. */

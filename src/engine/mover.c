@@ -15,7 +15,8 @@
 
 static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
     return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }
 

@@ -178,8 +178,8 @@ static void give_pages(struct ebb_engine *engine, struct block *block, uintptr_t
 static void hash_staging(const struct ebb_engine *engine, const struct block *block,
                          uint64_t hash[2])
 {
-    XXH128_hash_t value = XXH3_128bits((const void *)ebb__staging(engine, block),
-                                       (size_t)block->page_bytes);
+    XXH128_hash_t value =
+        XXH3_128bits((const void *)ebb__staging(engine, block), (size_t)block->page_bytes);
     hash[0] = value.low64;
     hash[1] = value.high64;
 }

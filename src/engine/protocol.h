@@ -23,7 +23,7 @@ enum ebb_message_kind {
     EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes */
     EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: 1 on, 0 off */
     EBB_MESSAGE_TRIM = 5,    /* parent -> process; the ledger's budget has changed */
-    EBB_MESSAGE_SHRINK = 7, /* parent -> process; give value bytes back, another process starves */
+    EBB_MESSAGE_SHRINK = 7,  /* parent -> process; give value bytes back, another process starves */
     EBB_MESSAGE_WARN = 6,    /* process -> parent; text: for the person who runs the program */
 };
 

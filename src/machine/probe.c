@@ -159,8 +159,8 @@ enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
     }
 
     struct ebb_machine measured = {.name = "host", .duplex = true};
-    uint64_t bytes = probe_bytes < REQUEST_BYTES ? REQUEST_BYTES
-                                                 : probe_bytes / REQUEST_BYTES * REQUEST_BYTES;
+    uint64_t bytes =
+        probe_bytes < REQUEST_BYTES ? REQUEST_BYTES : probe_bytes / REQUEST_BYTES * REQUEST_BYTES;
     int failed = phase(file, true, buffers, &bytes, &measured.out);
     if (!failed && !direct) {
         fdatasync(file);

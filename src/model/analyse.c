@@ -184,8 +184,8 @@ static enum ebb_status describe(const struct ebb_stream *stream, const struct ch
     size_t own = choose_window(stream, windows);
     out->model_first = windows->items[own].first;
     out->model_period = windows->items[own].last - windows->items[own].first;
-    enum ebb_status status = ebb__stream_model(stream, &choice->template, &windows->items[own],
-                                               &out->model, error);
+    enum ebb_status status =
+        ebb__stream_model(stream, &choice->template, &windows->items[own], &out->model, error);
     if (status)
         return status;
     out->has_model = true;

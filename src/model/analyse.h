@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 struct ebb_analysis {
-    size_t iterations;           /* whole ones in the trace */
-    size_t period_events;        /* events of one iteration, accesses included where any was traced */
+    size_t iterations;    /* whole ones in the trace */
+    size_t period_events; /* events of one iteration, accesses included where any was traced */
     size_t first_periodic_event; /* where the repetition begins */
     size_t found_at_event;       /* where it had been seen twice */
     size_t *starts;              /* event index where each whole iteration begins; they begin where
@@ -31,9 +31,10 @@ struct ebb_analysis {
                             model and the properties not */
     uint64_t peak_bytes; /* largest load of the trace */
     struct ebb_properties properties;
-    size_t model_first; /* the modelled iteration: its first event, its number of events; a traced */
+    size_t
+        model_first; /* the modelled iteration: its first event, its number of events; a traced */
     size_t model_period; /* one if there is one, with others on both sides if possible */
-    bool has_accesses;  /* accesses were traced in it */
+    bool has_accesses;   /* accesses were traced in it */
     struct ebb_model model;
     bool has_model;
 };

@@ -54,9 +54,9 @@ struct builder {
     size_t first, last; /* the window */
     uint64_t duration_ns;
     EBB_VEC(struct instance) instances;
-    struct ebb_map serials;      /* serial -> index into instances */
-    EBB_VEC(size_t) allocs;      /* by rank: index into instances */
-    size_t first_rank;           /* of the window's first ALLOC */
+    struct ebb_map serials;             /* serial -> index into instances */
+    EBB_VEC(size_t) allocs;             /* by rank: index into instances */
+    size_t first_rank;                  /* of the window's first ALLOC */
     EBB_VEC(struct periodic) periodics; /* the window's ALLOCs in order; then dropped ones marked */
     EBB_VEC(struct ebb_model_block) blocks;
     EBB_VEC(struct entry) entries;
@@ -176,9 +176,10 @@ static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
     const struct instance *twin = &b->instances.items[b->allocs.items[b->first_rank + ahead % n]];
     size_t offset = event - alloc->alloc_event - 1;
     size_t place = twin->alloc_event + offset;
-    size_t next = ahead % n + 1 < n
-                      ? b->instances.items[b->allocs.items[b->first_rank + ahead % n + 1]].alloc_event
-                      : b->last;
+    size_t next =
+        ahead % n + 1 < n
+            ? b->instances.items[b->allocs.items[b->first_rank + ahead % n + 1]].alloc_event
+            : b->last;
     p->place = place < next ? place : next - 1;
     p->wraps = (uint32_t)(ahead / n);
     p->synthetic = true;
@@ -192,8 +193,9 @@ static bool is_repeated(const struct builder *b, size_t k)
 {
     size_t n = b->periodics.count, later = b->first_rank + k + n;
     return earlier_instance(b, k, 1) ||
-           (later < b->allocs.count && b->instances.items[b->allocs.items[later]].size_bytes ==
-                                           b->instances.items[b->periodics.items[k].instance].size_bytes);
+           (later < b->allocs.count &&
+            b->instances.items[b->allocs.items[later]].size_bytes ==
+                b->instances.items[b->periodics.items[k].instance].size_bytes);
 }
 
 /* No FREE is known of a block that each iteration allocates: a queue that fills, or a leak. So many
@@ -387,7 +389,8 @@ static enum ebb_status collect_entries(struct builder *b)
     uint64_t begin = b->trace.events[b->first].time_ns;
     for (size_t i = b->first; i < b->last; i++) {
         const struct ebb_event *event = &b->trace.events[i];
-        struct entry entry = {.event = i, .block = EBB_TICK_NONE, .time_ns = event->time_ns - begin};
+        struct entry entry = {
+            .event = i, .block = EBB_TICK_NONE, .time_ns = event->time_ns - begin};
         bool has_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
                          event->kind == EBB_EVENT_ACCESS;
         if (is_of_iteration(event) && (!has_block || resolve(b, event, &entry)) &&
@@ -438,8 +441,7 @@ static enum ebb_status set_lifetimes(struct builder *b)
         const struct entry *entry = &b->entries.items[tick];
         if (entry->block == EBB_TICK_NONE)
             continue;
-        if (entry->event == NO_INDEX ||
-            b->trace.events[entry->event].kind == EBB_EVENT_FREE)
+        if (entry->event == NO_INDEX || b->trace.events[entry->event].kind == EBB_EVENT_FREE)
             blocks[entry->block].free_tick = tick;
         else if (b->trace.events[entry->event].kind == EBB_EVENT_ALLOC)
             blocks[entry->block].alloc_tick = tick;
@@ -490,12 +492,12 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
         uint64_t position = tick;
         if (block->alloc_tick != EBB_TICK_NONE) {
             position += (uint64_t)entry->wraps * ticks;
-            if (position <= block->alloc_tick ||
-                position - block->alloc_tick >= block->span_ticks)
+            if (position <= block->alloc_tick || position - block->alloc_tick >= block->span_ticks)
                 continue; /* behind a FREE that jitters: its lifetime ends here */
             position -= block->alloc_tick;
         }
-        placed[placed_count++] = (struct placed){entry->block, (uint32_t)tick, position, out->access};
+        placed[placed_count++] =
+            (struct placed){entry->block, (uint32_t)tick, position, out->access};
     }
     model->time_ns[ticks] = b->duration_ns;
     if (placed_count)
@@ -511,7 +513,8 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
         struct ebb_model_block *block = &b->blocks.items[i];
         block->first_access = (uint32_t)next;
         for (; next < placed_count && placed[next].block == i; next++)
-            model->accesses[next] = (struct ebb_model_access){placed[next].tick, placed[next].access};
+            model->accesses[next] =
+                (struct ebb_model_access){placed[next].tick, placed[next].access};
         block->access_count = (uint32_t)next - block->first_access;
     }
     free(placed);
@@ -539,7 +542,8 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     if (!status)
         status = collect_entries(&b);
     if (!status && b.entries.count == 0)
-        status = ebb__fail(error, EBB_ERR_ARGUMENT, "iteration", "it holds no event of the program");
+        status =
+            ebb__fail(error, EBB_ERR_ARGUMENT, "iteration", "it holds no event of the program");
     if (!status)
         status = set_lifetimes(&b);
     if (!status)

@@ -115,8 +115,8 @@ static uint32_t write_gaps(const struct ebb_model *model, struct ebb_gap *gaps)
             } else {
                 distance = block->span_ticks > walked ? block->span_ticks - walked : 0;
             }
-            gaps[written++] = make_gap(model, after, i, access[k].tick, distance,
-                                       last && !persistent);
+            gaps[written++] =
+                make_gap(model, after, i, access[k].tick, distance, last && !persistent);
             walked += distance;
         }
     }
@@ -194,7 +194,8 @@ enum ebb_status ebb__model_derive(struct ebb_model *model, struct ebb_error *err
     if (status)
         return status;
     uint64_t *load = calloc(model->tick_count, sizeof *load);
-    struct ebb_gap *gaps = calloc((size_t)model->access_count + model->block_count + 1, sizeof *gaps);
+    struct ebb_gap *gaps =
+        calloc((size_t)model->access_count + model->block_count + 1, sizeof *gaps);
     if (!load || !gaps) {
         free(load);
         free(gaps);
@@ -237,7 +238,8 @@ void ebb__model_retime(struct ebb_model *model, const uint64_t *clock_ns)
         if (new_to < new_from) /* medians of several iterations may cross */
             new_to = new_from;
         for (; done < tick; done++)
-            model->time_ns[done] = stretch(model->time_ns[done], old_from, old_to, new_from, new_to);
+            model->time_ns[done] =
+                stretch(model->time_ns[done], old_from, old_to, new_from, new_to);
         model->time_ns[tick] = new_to;
         done = tick + 1;
         old_from = old_to;

@@ -19,13 +19,13 @@
 #include <string.h>
 
 enum {
-    SMALL_PERIODS = 8,    /* always tracked */
-    CANDIDATE_LIMIT = 32, /* in all; arbitrary: more than eight at a time was never seen */
-    LEVEL_COUNT = 7,      /* grams of 8, 64 ... 2^21 symbols */
-    LONG_GRAM_SHARE = 8,  /* grams of 64 and more are met at one in so many symbols */
-    SAMPLE_LIMIT = 32,    /* phases at which the load is compared */
+    SMALL_PERIODS = 8,        /* always tracked */
+    CANDIDATE_LIMIT = 32,     /* in all; arbitrary: more than eight at a time was never seen */
+    LEVEL_COUNT = 7,          /* grams of 8, 64 ... 2^21 symbols */
+    LONG_GRAM_SHARE = 8,      /* grams of 64 and more are met at one in so many symbols */
+    SAMPLE_LIMIT = 32,        /* phases at which the load is compared */
     COMPARED_ONE_BY_ONE = 32, /* symbols of a run; behind them hashes are faster */
-    SMALLEST_TABLE = 256, /* slots */
+    SMALLEST_TABLE = 256,     /* slots */
 };
 
 /* Where a hash was met last: open addressing, an entry is found by 32 bits of the hash, so what is
@@ -60,8 +60,8 @@ struct ebb_detector {
      * SMALL_PERIODS are permanent. */
     size_t periods[CANDIDATE_LIMIT], begins[CANDIDATE_LIMIT];
     size_t candidate_count;
-    struct table grams[LEVEL_COUNT]; /* hash of a gram -> its last symbol */
-    struct table loads;              /* load_key() -> newest symbol with it */
+    struct table grams[LEVEL_COUNT];   /* hash of a gram -> its last symbol */
+    struct table loads;                /* load_key() -> newest symbol with it */
     EBB_VEC(struct stretch) stretches; /* of which grams are missing in the tables */
     struct ebb_detection current;
     size_t current_first; /* the repetition in force holds from here on */
@@ -231,8 +231,8 @@ static bool is_mere_multiple(const struct ebb_detector *d, size_t period)
         if (run == 0 || period <= base || run + base <= period || period % base != 0)
             continue;
         size_t implied = run + base - period;
-        if (count <= implied + period || d->symbols.items[count - 1 - implied] !=
-                                             d->symbols.items[count - 1 - implied - period])
+        if (count <= implied + period ||
+            d->symbols.items[count - 1 - implied] != d->symbols.items[count - 1 - implied - period])
             return true;
     }
     return false;
@@ -403,7 +403,8 @@ static bool announce(struct ebb_detector *d)
     uint32_t ready = 0;
     for (size_t i = 0; i < d->candidate_count; i++) {
         size_t period = d->periods[i];
-        ready |= (uint32_t)((d->begins[i] + period <= count) & (d->begins[i] < limit + period)) << i;
+        ready |= (uint32_t)((d->begins[i] + period <= count) & (d->begins[i] < limit + period))
+                 << i;
     }
     for (; ready; ready &= ready - 1) {
         size_t i = (size_t)__builtin_ctz(ready), period = d->periods[i], run = count - d->begins[i];

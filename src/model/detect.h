@@ -21,8 +21,8 @@ struct ebb_detector;
 
 struct ebb_detection {
     bool found;
-    size_t first_symbol;   /* index of the first symbol of the first of the two periods */
-    size_t period_symbols; /* the smallest period */
+    size_t first_symbol;    /* index of the first symbol of the first of the two periods */
+    size_t period_symbols;  /* the smallest period */
     size_t found_at_symbol; /* index of the symbol that completed the second period */
 };
 

@@ -55,15 +55,16 @@ struct ebb_gap {
     uint32_t from_tick; /* the last access before the gap */
     uint32_t to_tick;   /* the next access (or FREE) */
     bool ends_in_free;
-    uint64_t from_ns; /* when the use is surely over: time of the first clock event after from_tick */
+    uint64_t
+        from_ns; /* when the use is surely over: time of the first clock event after from_tick */
     uint64_t length_ns; /* from from_ns to to_tick, cyclic; 0 where they meet */
 };
 
 /* The three properties of AppObMem, as figures in [0, 1]. */
 struct ebb_properties {
-    double iterative;      /* share of the events after the first iteration, up to the end of the
+    double iterative;       /* share of the events after the first iteration, up to the end of the
                               last, that repeat an iteration exactly */
-    double regularity;     /* share of the blocks whose size, ticks and accesses agree in all
+    double regularity;      /* share of the blocks whose size, ticks and accesses agree in all
                               observed iterations but the first */
     double extremalization; /* share of the byte-seconds of gaps that lie in the longest 10 % of
                                the gaps */
@@ -71,7 +72,7 @@ struct ebb_properties {
 
 struct ebb_model {
     uint32_t tick_count;
-    uint32_t clock_count; /* events with clock == true */
+    uint32_t clock_count;           /* events with clock == true */
     struct ebb_model_event *events; /* tick_count */
     uint64_t *time_ns;    /* tick_count + 1: when each tick happens, from 0; the last one is the
                              iteration's duration. Median of untraced iterations where known. */

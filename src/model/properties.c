@@ -26,7 +26,8 @@ static struct view view_of(const struct ebb_stream *stream, const struct ebb_win
 {
     size_t first = ebb__stream_allocs_before(stream, window->first);
     size_t last = ebb__stream_allocs_before(stream, window->last);
-    return (struct view){stream, window, first, last - first, ebb__stream_is_traced(stream, window)};
+    return (struct view){stream, window, first, last - first,
+                         ebb__stream_is_traced(stream, window)};
 }
 
 /* ALLOCs between the block's own and its FREE; SIZE_MAX: not freed. */
@@ -127,7 +128,8 @@ static size_t shared_events(const struct ebb_map *a, const struct ebb_map *b, si
 }
 
 /* Note the blocks on which the two disagree. */
-static bool note_differences(const struct ebb_map *a, const struct ebb_map *b, struct ebb_map *differ)
+static bool note_differences(const struct ebb_map *a, const struct ebb_map *b,
+                             struct ebb_map *differ)
 {
     for (size_t i = 0; i < a->capacity; i++) {
         uint64_t other;
@@ -159,8 +161,8 @@ static bool measure_extremes(const struct ebb_model *model, double *share)
     qsort(gaps, model->gap_count, sizeof *gaps, longer_first);
     double all = 0, longest = 0;
     for (uint32_t i = 0; i < model->gap_count; i++) {
-        double byte_ns = (double)gaps[i].length_ns *
-                         (double)model->blocks[gaps[i].block].size_bytes;
+        double byte_ns =
+            (double)gaps[i].length_ns * (double)model->blocks[gaps[i].block].size_bytes;
         all += byte_ns;
         if (i < (model->gap_count + 9) / 10)
             longest += byte_ns;

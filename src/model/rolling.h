@@ -40,11 +40,12 @@ static inline bool ebb__rolling_push(struct ebb_rolling *rolling, uint64_t symbo
     size_t count = rolling->prefix.count;
     uint64_t before = count ? rolling->prefix.items[count - 1] : 0;
     uint64_t power = count ? rolling->power.items[count - 1] : 1;
-    uint64_t hash = ebb__rolling_multiply(before, EBB_ROLLING_BASE) +
-                    ebb__hash_mix(symbol) % EBB_ROLLING_PRIME;
+    uint64_t hash =
+        ebb__rolling_multiply(before, EBB_ROLLING_BASE) + ebb__hash_mix(symbol) % EBB_ROLLING_PRIME;
     if (hash >= EBB_ROLLING_PRIME)
         hash -= EBB_ROLLING_PRIME;
-    if (!ebb_vec_reserve(&rolling->prefix, count + 1) || !ebb_vec_reserve(&rolling->power, count + 1))
+    if (!ebb_vec_reserve(&rolling->prefix, count + 1) ||
+        !ebb_vec_reserve(&rolling->power, count + 1))
         return false;
     rolling->prefix.items[rolling->prefix.count++] = hash;
     rolling->power.items[rolling->power.count++] = ebb__rolling_multiply(power, EBB_ROLLING_BASE);

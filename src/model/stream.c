@@ -67,13 +67,15 @@ bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *
     return true;
 }
 
-static size_t event_of_symbol(const struct ebb_stream *stream, enum ebb_symbol_kind kind, size_t symbol)
+static size_t event_of_symbol(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
+                              size_t symbol)
 {
     const struct ebb_symbols *symbols = &stream->symbols[kind];
     return symbol < symbols->events.count ? symbols->events.items[symbol] : stream->events.count;
 }
 
-size_t ebb__stream_coverage(const struct ebb_stream *stream, const struct ebb_repetition *repetition)
+size_t ebb__stream_coverage(const struct ebb_stream *stream,
+                            const struct ebb_repetition *repetition)
 {
     return event_of_symbol(stream, repetition->kind, repetition->last_symbol) -
            event_of_symbol(stream, repetition->kind, repetition->first_symbol);
@@ -149,7 +151,8 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
 }
 
 /* Live bytes just before a symbol. */
-static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_kind kind, size_t index)
+static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_kind kind,
+                            size_t index)
 {
     uint64_t live, symbol = ebb__detector_symbol(symbols->detector, index, &live);
     return kind == EBB_SYMBOL_ALLOC ? live - symbol : live;
@@ -222,17 +225,20 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
         if (ebb__stream_find(stream, event->block, &alloc) &&
             stream->allocs.items[alloc].free_event == SIZE_MAX) {
             stream->allocs.items[alloc].free_event = index;
-            stream->live_bytes -= stream->events.items[stream->allocs.items[alloc].event].size_bytes;
+            stream->live_bytes -=
+                stream->events.items[stream->allocs.items[alloc].event].size_bytes;
         }
         return EBB_OK;
     case EBB_EVENT_ACCESS:
         if (event->flags & EBB_EVENT_DEMAND)
             return EBB_OK;
-        if (!stream->has_trace_marks && stream->traced.count == 0 && !begin_stretch(&stream->traced, 0))
+        if (!stream->has_trace_marks && stream->traced.count == 0 &&
+            !begin_stretch(&stream->traced, 0))
             return EBB_ERR_MEMORY;
         if (stream->lent)
             return EBB_OK;
-        return push_symbol(stream, EBB_SYMBOL_ACCESS, index, access_symbol(event), stream->live_bytes);
+        return push_symbol(stream, EBB_SYMBOL_ACCESS, index, access_symbol(event),
+                           stream->live_bytes);
     case EBB_EVENT_MARK:
         return push_mark(stream, event);
     default:
@@ -257,9 +263,9 @@ enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_spa
     size_t room = trace.count < ROOM_LIMIT ? trace.count : ROOM_LIMIT;
     struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
     enum ebb_status status = ebb__detector_reserve(symbols->detector, room);
-    if (!status && (!ebb_vec_reserve(&symbols->events, room) ||
-                    !ebb_vec_reserve(&stream->allocs, room) ||
-                    !ebb_vec_reserve(&stream->serials.dense, room)))
+    if (!status &&
+        (!ebb_vec_reserve(&symbols->events, room) || !ebb_vec_reserve(&stream->allocs, room) ||
+         !ebb_vec_reserve(&stream->serials.dense, room)))
         status = EBB_ERR_MEMORY;
     stream->lent = true;
     stream->events.items = trace.events;
@@ -327,7 +333,8 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
             choice_free = place;
         }
     }
-    if (least == UINT64_MAX || least_free <= least || least_free - least <= stream->peak_bytes / 100)
+    if (least == UINT64_MAX || least_free <= least ||
+        least_free - least <= stream->peak_bytes / 100)
         choice = choice_free;
     made.hash = ebb__rolling_range(symbols->rolling, first + choice, first + choice + period);
     return made;
@@ -351,9 +358,10 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
         if (template->kind == EBB_SYMBOL_MARK && at + period == count) {
             /* Behind the last mark: whole if it allocates as often as the one before. */
             size_t own = stream->allocs.count - ebb__stream_allocs_before(stream, window->first);
-            size_t before = at ? ebb__stream_allocs_before(stream, window->first) -
-                                     ebb__stream_allocs_before(stream, symbols->events.items[at - 1])
-                               : 0;
+            size_t before =
+                at ? ebb__stream_allocs_before(stream, window->first) -
+                         ebb__stream_allocs_before(stream, symbols->events.items[at - 1])
+                   : 0;
             if (at == 0 || own != before || window->last == window->first + 1)
                 break;
         }
@@ -529,7 +537,8 @@ static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_
             continue;
         size_t known = 0;
         for (size_t i = 0; i < count; i++)
-            known += clock_time(stream, model, event, own_first, period, &windows[i], &samples[known]);
+            known +=
+                clock_time(stream, model, event, own_first, period, &windows[i], &samples[known]);
         double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
         uint64_t time_ns = known ? median(samples, known) : (uint64_t)(share * (double)duration);
         clock_ns[clock++] = time_ns < duration ? time_ns : duration;

@@ -15,7 +15,12 @@
 #include "model/model.h"
 #include "model/rolling.h"
 
-enum ebb_symbol_kind { EBB_SYMBOL_ALLOC, EBB_SYMBOL_ACCESS, EBB_SYMBOL_MARK, EBB_SYMBOL_KIND_COUNT };
+enum ebb_symbol_kind {
+    EBB_SYMBOL_ALLOC,
+    EBB_SYMBOL_ACCESS,
+    EBB_SYMBOL_MARK,
+    EBB_SYMBOL_KIND_COUNT
+};
 
 /* A repetition that the detector announced; it covers symbols [first_symbol, last_symbol). */
 struct ebb_repetition {
@@ -41,8 +46,8 @@ struct ebb_window {
 };
 
 struct ebb_symbols {
-    EBB_VEC(size_t) events; /* where each symbol stands */
-    struct ebb_detector *detector; /* holds the symbols; NULL for marks */
+    EBB_VEC(size_t) events;            /* where each symbol stands */
+    struct ebb_detector *detector;     /* holds the symbols; NULL for marks */
     const struct ebb_rolling *rolling; /* the detector's */
 };
 
@@ -100,7 +105,8 @@ EBB_NODISCARD enum ebb_status ebb__stream_push(struct ebb_stream *stream,
                                                const struct ebb_event *event);
 
 /* Events that a repetition covers. */
-size_t ebb__stream_coverage(const struct ebb_stream *stream, const struct ebb_repetition *repetition);
+size_t ebb__stream_coverage(const struct ebb_stream *stream,
+                            const struct ebb_repetition *repetition);
 
 /* The template of a repetition, rotated to where least is live (just before its first symbol).
  * whole_iterations: only to places from which so many whole iterations follow in the stream; a

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    EVENT_LIMIT = 1 << 22,  /* then the older half goes; 128 MiB of events */
+    EVENT_LIMIT = 1 << 22,   /* then the older half goes; 128 MiB of events */
     SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
 };
 
@@ -20,9 +20,9 @@ struct ebb_watch {
     struct ebb_template template;
     bool found;
     size_t pattern_count;
-    size_t window_events;       /* of an iteration of the template, the longest seen */
+    size_t window_events; /* of an iteration of the template, the longest seen */
     size_t period_clock_events;
-    size_t next_symbol;         /* where to look for the next iteration */
+    size_t next_symbol;                       /* where to look for the next iteration */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
     EBB_VEC(struct ebb_watch_iteration) iterations;
 };
@@ -83,9 +83,9 @@ static void adopt(struct ebb_watch *watch, const struct ebb_repetition *repetiti
         next++;
     watch->template = ebb__stream_template(&watch->stream, repetition, 1);
     watch->next_symbol = next;
-    watch->window_events = ebb__stream_coverage(&watch->stream, repetition) /
-                           ((repetition->last_symbol - repetition->first_symbol) /
-                            repetition->period_symbols);
+    watch->window_events =
+        ebb__stream_coverage(&watch->stream, repetition) /
+        ((repetition->last_symbol - repetition->first_symbol) / repetition->period_symbols);
     watch->period_clock_events = 0;
     watch->pattern_count++;
     watch->found = true;
@@ -95,8 +95,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_repetition *repetiti
 static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
     const struct ebb_repetition *repetition = &watch->stream.current[kind];
-    if (repetition->period_symbols == 0 ||
-        watch->considered[kind] == repetition->found_at_symbol)
+    if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol)
         return;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
     if (marked && kind != EBB_SYMBOL_MARK)
@@ -217,10 +216,17 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
         return status;
     enum ebb_symbol_kind kind;
     switch (event->kind) {
-    case EBB_EVENT_ALLOC: kind = EBB_SYMBOL_ALLOC; break;
-    case EBB_EVENT_ACCESS: kind = EBB_SYMBOL_ACCESS; break;
-    case EBB_EVENT_MARK: kind = EBB_SYMBOL_MARK; break;
-    default: return EBB_OK;
+    case EBB_EVENT_ALLOC:
+        kind = EBB_SYMBOL_ALLOC;
+        break;
+    case EBB_EVENT_ACCESS:
+        kind = EBB_SYMBOL_ACCESS;
+        break;
+    case EBB_EVENT_MARK:
+        kind = EBB_SYMBOL_MARK;
+        break;
+    default:
+        return EBB_OK;
     }
     consider(watch, kind);
     return watch->found && watch->template.kind == kind ? record_iterations(watch) : EBB_OK;
@@ -286,8 +292,8 @@ static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
     if (count < period + 1 || count - period - 1 < current->first_symbol)
         return false;
     size_t first = count - period - 1;
-    *window = (struct ebb_window){first, symbols->events.items[first],
-                                  symbols->events.items[count - 1]};
+    *window =
+        (struct ebb_window){first, symbols->events.items[first], symbols->events.items[count - 1]};
     *template = watch->template;
     template->hash = ebb__rolling_range(symbols->rolling, first, first + period);
     return ebb__stream_is_traced(stream, window);

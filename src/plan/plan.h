@@ -34,9 +34,9 @@ struct ebb_absence {
 struct ebb_plan {
     char policy[32];
     uint64_t budget_bytes;
-    bool feasible;                   /* peak_bytes <= budget_bytes */
+    bool feasible;                    /* peak_bytes <= budget_bytes */
     uint64_t smallest_feasible_bytes; /* of any plan by this policy: one operation's working set */
-    struct ebb_absence *absences;    /* by out_start_ns */
+    struct ebb_absence *absences;     /* by out_start_ns */
     uint32_t absence_count;
     /* Predictions, made by the simulator, for one iteration in steady state. */
     uint64_t peak_bytes; /* resident */
@@ -51,10 +51,10 @@ struct ebb_plan {
 struct ebb_plan_request {
     const struct ebb_model *model;
     const struct ebb_machine *machine;
-    uint64_t budget_bytes;       /* on resident block bytes, each block rounded up to page_bytes */
-    uint64_t page_bytes;         /* a power of two; 1 for traces without pages */
+    uint64_t budget_bytes; /* on resident block bytes, each block rounded up to page_bytes */
+    uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
-    uint64_t time_limit_ns;      /* soft */
+    uint64_t time_limit_ns;        /* soft */
 };
 
 /* Bytes that a block takes in fast memory under this request. */

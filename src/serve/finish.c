@@ -81,6 +81,8 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
                                   struct ebb_error *error)
 {
     ebb__serve_step(serve);
+    if (serve->probing)
+        ebb__serve_end_probe(serve);
     *result = (struct ebb_serve_result){.planned_from_iteration = -1, .budget_from_iteration = -1};
     const struct ebb_ledger *ledger = serve->ledger;
     result->budget_bytes = atomic_load(&ledger->budget_bytes);

@@ -10,6 +10,8 @@
 #include "trace/file.h"
 #include "trace/ring.h"
 
+#include <pthread.h>
+
 /* How far a process has come. */
 enum learner_state {
     LEARNER_TRACING, /* accesses are observed, no plan yet */
@@ -25,7 +27,7 @@ struct process {
     struct ebb_watch *watch;
     enum learner_state state;
     size_t patterns_planned;
-    uint64_t allocs_lost;    /* allocations since the stream left the template */
+    uint64_t allocs_lost; /* allocations since the stream left the template */
     bool playing;
     uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t planned_from;
@@ -36,8 +38,8 @@ struct process {
 struct ebb_serve {
     struct ebb_serve_options options;
     char environment[4608];
-    int listening; /* abstract address, for processes that lost the inherited descriptor */
-    int hello_pair[2]; /* ours, the program's */
+    int listening;         /* abstract address, for processes that lost the inherited descriptor */
+    int hello_pair[2];     /* ours, the program's */
     EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
     struct ebb_ledger *ledger;
     int ledger_descriptor;
@@ -45,7 +47,11 @@ struct ebb_serve {
     int main_process_id;
     bool main_said_hello;
     struct ebb_machine machine;
-    bool probed;
+    bool probed;  /* machine is known */
+    bool probing; /* prober runs, or has ended and was not joined yet */
+    pthread_t prober;
+    enum ebb_status probe_status;
+    struct ebb_error probe_error;
     struct ebb_trace_writer *writer;
     struct process *recorded; /* whose events go to the trace */
     enum ebb_status writer_status;
@@ -60,6 +66,10 @@ void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...) EBB_PRINT
 bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor);
 /* learn.c: look at what the process has done and plan, or learn anew. */
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
+/* Begin to measure where the transfers will go, beside the running program. */
+void ebb__serve_begin_probe(struct ebb_serve *serve);
+/* Wait for it to end, if it was begun. */
+void ebb__serve_end_probe(struct ebb_serve *serve);
 void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
                            const struct ebb_event *event);
 

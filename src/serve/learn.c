@@ -31,18 +31,38 @@ static void send_plain(struct process *process, enum ebb_message_kind kind, uint
     ebb__serve_send(process, &(struct ebb_message){.kind = kind, .value = value}, -1);
 }
 
-/* Where the transfers will go, measured once, when it is first of use. */
-static void probe(struct ebb_serve *serve)
+static void *probe(void *argument)
+{
+    struct ebb_serve *serve = argument;
+    serve->probe_status =
+        ebb__machine_probe(serve->options.store, PROBE_BYTES, &serve->machine, &serve->probe_error);
+    return NULL;
+}
+
+void ebb__serve_begin_probe(struct ebb_serve *serve)
+{
+    if (serve->probed || serve->probing || serve->options.record)
+        return;
+    serve->probing = pthread_create(&serve->prober, NULL, probe, serve) == 0;
+}
+
+void ebb__serve_end_probe(struct ebb_serve *serve)
 {
     if (serve->probed)
         return;
+    if (serve->probing)
+        pthread_join(serve->prober, NULL);
+    else if (!serve->options.record)
+        probe(serve);
+    serve->probing = false;
     serve->probed = true;
+    if (serve->probe_status == EBB_OK)
+        return;
     struct ebb_error error;
-    if (ebb__machine_probe(serve->options.store, PROBE_BYTES, &serve->machine, &error) != EBB_OK) {
-        ebb__serve_warn(serve, "%s: %s: assuming the lanes of an NVMe drive", error.what, error.why);
-        if (ebb__machine_named("nvme", &serve->machine, &error) != EBB_OK)
-            serve->probed = false;
-    }
+    ebb__serve_warn(serve, "%s: %s: assuming the lanes of an NVMe drive", serve->probe_error.what,
+                    serve->probe_error.why);
+    if (ebb__machine_named("nvme", &serve->machine, &error) != EBB_OK)
+        serve->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
 }
 
 static uint64_t unmanaged_peak(const struct process *process)
@@ -70,11 +90,11 @@ static bool send_script(struct process *process, const struct ebb_script *script
     int memory = memfd_create("ebb-script", MFD_CLOEXEC);
     if (memory < 0)
         return false;
-    bool good = write(memory, script, script->bytes) == (ssize_t)script->bytes &&
-                ebb__serve_send(process,
-                                &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT,
-                                                      .value = script->bytes},
-                                memory);
+    bool good =
+        write(memory, script, script->bytes) == (ssize_t)script->bytes &&
+        ebb__serve_send(process,
+                        &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT, .value = script->bytes},
+                        memory);
     close(memory);
     return good;
 }
@@ -182,7 +202,7 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
         }
         process->next_attempt_ns = now + RETRY_NS / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
-        probe(serve);
+        ebb__serve_end_probe(serve);
         if (plan_and_send(serve, process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             process->state = LEARNER_PLANNED;
@@ -211,7 +231,8 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
     if (process->state == LEARNER_TRACING) {
         try_to_plan(serve, process);
     } else if (process->state == LEARNER_PLANNED && !process->playing &&
-               process->allocs_lost * 4 > ebb__watch_period_clock_events(process->watch) * 3 + 256) {
+               process->allocs_lost * 4 >
+                   ebb__watch_period_clock_events(process->watch) * 3 + 256) {
         /* An iteration and a half of allocations (half of the clock events) without a match. */
         send_plain(process, EBB_MESSAGE_TRACE, 1);
         process->state = LEARNER_TRACING;

@@ -19,6 +19,8 @@
  * program does at 6 million events a second. */
 #define DRAIN_MS 10
 #define BATCH_EVENTS 4096
+/* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
+#define PROBE_FROM_BYTES ((uint64_t)16 << 20)
 
 void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...)
 {
@@ -51,8 +53,7 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
     memcpy(address.sun_path + 1, name, strlen(name));
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
     serve->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (serve->listening < 0 ||
-        bind(serve->listening, (struct sockaddr *)&address, bytes) != 0 ||
+    if (serve->listening < 0 || bind(serve->listening, (struct sockaddr *)&address, bytes) != 0 ||
         listen(serve->listening, 128) != 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
@@ -261,7 +262,8 @@ static void take_hellos(struct ebb_serve *serve, int socket)
 static void accept_connections(struct ebb_serve *serve)
 {
     int connection;
-    while ((connection = accept4(serve->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+    while ((connection = accept4(serve->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
+           0) {
         struct ucred peer;
         socklen_t bytes = sizeof peer;
         bool ours = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
@@ -380,8 +382,8 @@ static void feed_starving(struct ebb_serve *serve)
         }
     }
     if (richest)
-        ebb__serve_send(
-            richest, &(struct ebb_message){.kind = EBB_MESSAGE_SHRINK, .value = bytes}, -1);
+        ebb__serve_send(richest, &(struct ebb_message){.kind = EBB_MESSAGE_SHRINK, .value = bytes},
+                        -1);
 }
 
 int ebb__serve_step(struct ebb_serve *serve)
@@ -395,6 +397,8 @@ int ebb__serve_step(struct ebb_serve *serve)
             continue;
         drain(serve, process);
         if (process->watch && atomic_load(&process->ring->counters.managing)) {
+            if (atomic_load(&process->ring->counters.live_bytes) >= PROBE_FROM_BYTES)
+                ebb__serve_begin_probe(serve);
             ebb__serve_learn(serve, process);
             busy = true;
         }
@@ -408,6 +412,8 @@ void ebb__serve_destroy(struct ebb_serve *serve)
 {
     if (!serve)
         return;
+    if (serve->probing)
+        pthread_join(serve->prober, NULL);
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
         if (process->channel >= 0)

@@ -28,8 +28,8 @@ struct ebb_serve_options {
     const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
     const char *store;       /* directory */
     uint64_t store_limit_bytes;
-    uint64_t budget_bytes;   /* UINT64_MAX: none; ignored where budget_fraction > 0 */
-    double budget_fraction;  /* of the unmanaged peak; 0: not given */
+    uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
+    double budget_fraction; /* of the unmanaged peak; 0: not given */
     uint64_t threshold_bytes;
     void (*warn)(void *context, const char *message);
     void *context;
@@ -44,7 +44,7 @@ struct ebb_serve_result {
     uint64_t managed_peak_bytes;
     uint64_t unmanaged_bytes;
     uint64_t iterations;
-    uint64_t period_events; /* clock events of an iteration */
+    uint64_t period_events;         /* clock events of an iteration */
     int64_t planned_from_iteration; /* counted from 0; -1: never planned */
     int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
     uint64_t predicted_peak_bytes, predicted_stall_ns;
@@ -57,10 +57,10 @@ struct ebb_serve_result {
     int store_error;
     uint64_t lost_events;
     uint64_t plans;
-    uint64_t events; /* taken from the rings */
-    double out_bps, in_bps; /* lanes as probed; 0: not probed */
+    uint64_t events;                  /* taken from the rings */
+    double out_bps, in_bps;           /* lanes as probed; 0: not probed */
     uint64_t smallest_feasible_bytes; /* 0: unknown */
-    size_t processes; /* that said hello */
+    size_t processes;                 /* that said hello */
     bool main_said_hello;
     bool managing; /* some process had managed blocks */
 };

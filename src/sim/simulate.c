@@ -21,8 +21,8 @@ struct in_key {
 };
 
 struct lane {
-    uint32_t absence;        /* NONE: idle */
-    uint64_t half_ns_left;   /* in half nanoseconds, so that sharing stays exact */
+    uint32_t absence;      /* NONE: idle */
+    uint64_t half_ns_left; /* in half nanoseconds, so that sharing stays exact */
 };
 
 struct sim {
@@ -31,10 +31,10 @@ struct sim {
     const struct ebb_model *model;
     uint64_t lap_ns;
     uint64_t *block_bytes;
-    uint32_t *block_absence;  /* the absence now in force */
-    uint8_t *state;           /* by absence */
-    bool *wanted_in;          /* its in_start has come */
-    uint32_t *ready_first;    /* tick_count + 1: absences by ready tick */
+    uint32_t *block_absence; /* the absence now in force */
+    uint8_t *state;          /* by absence */
+    bool *wanted_in;         /* its in_start has come */
+    uint32_t *ready_first;   /* tick_count + 1: absences by ready tick */
     uint32_t *ready_list;
     struct in_key *by_in_start; /* absences that come back */
     uint32_t in_count;
@@ -48,7 +48,7 @@ struct sim {
     bool blocked;              /* the event at `tick` cannot happen yet */
     uint32_t demanded;         /* absence that the program waits for, or NONE */
     uint64_t blocked_since_ns;
-    uint64_t wait_bytes;       /* room that a blocked allocation needs */
+    uint64_t wait_bytes; /* room that a blocked allocation needs */
     bool alloc_blocked;
     struct ebb_sim_result lap; /* figures of the lap under way */
 };
@@ -237,8 +237,8 @@ static bool event_happen(struct sim *sim, bool forced)
             }
             if (held)
                 sim->resident_bytes -= bytes;
-        } else if (absence != NONE && (event->kind == EBB_EVENT_ACCESS ||
-                                       event->kind == EBB_EVENT_LAUNCH)) {
+        } else if (absence != NONE &&
+                   (event->kind == EBB_EVENT_ACCESS || event->kind == EBB_EVENT_LAUNCH)) {
             if (sim->state[absence] == QUEUED || sim->state[absence] == LEAVING) {
                 absence_cancel(sim, absence);
             } else {
@@ -258,8 +258,7 @@ static bool event_happen(struct sim *sim, bool forced)
         }
     }
     if (sim->blocked) {
-        struct ebb_sim_times *times =
-            sim->demanded != NONE ? times_of(sim, sim->demanded) : NULL;
+        struct ebb_sim_times *times = sim->demanded != NONE ? times_of(sim, sim->demanded) : NULL;
         if (times)
             times->stall_ns = waited_ns;
         if (sim->detail && sim->detail->tick_stall_ns)
@@ -298,8 +297,8 @@ static bool time_pass(struct sim *sim)
     uint64_t rate = both && !sim->request->machine->duplex ? 1 : 2; /* half ns a ns */
     uint64_t step = UINT64_MAX;
     if (!sim->blocked) {
-        uint64_t next_ns = sim->tick < sim->model->tick_count ? sim->model->time_ns[sim->tick]
-                                                              : sim->lap_ns;
+        uint64_t next_ns =
+            sim->tick < sim->model->tick_count ? sim->model->time_ns[sim->tick] : sim->lap_ns;
         if (sim->trigger < sim->in_count) {
             uint64_t in_ns = sim->by_in_start[sim->trigger].in_start_ns;
             next_ns = in_ns < next_ns ? in_ns : next_ns;
@@ -327,9 +326,9 @@ static bool time_pass(struct sim *sim)
 static void lap_run(struct sim *sim)
 {
     uint64_t began_ns = sim->now_ns;
-    sim->lap = (struct ebb_sim_result){.feasible = sim->resident_bytes <=
-                                                   sim->request->budget_bytes,
-                                       .peak_bytes = sim->resident_bytes};
+    sim->lap =
+        (struct ebb_sim_result){.feasible = sim->resident_bytes <= sim->request->budget_bytes,
+                                .peak_bytes = sim->resident_bytes};
     sim->tick = sim->trigger = 0;
     sim->model_ns = 0;
     for (;;) {
@@ -423,7 +422,8 @@ static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
             ready[i] = (absence->from_tick + 1) % ticks;
         uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
         uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
-        keys[i] = (struct ready_key){ready[i], i, (start_ns + sim->lap_ns - ready_ns) % sim->lap_ns};
+        keys[i] =
+            (struct ready_key){ready[i], i, (start_ns + sim->lap_ns - ready_ns) % sim->lap_ns};
         if (!absence->drops)
             sim->by_in_start[sim->in_count++] =
                 (struct in_key){absence->in_start_ns % sim->lap_ns, i};
@@ -501,7 +501,8 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
                       .in.absence = NONE,
                       .demanded = NONE};
     if (sim.lap_ns == 0)
-        return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate", "the model's iteration takes no time");
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
+                         "the model's iteration takes no time");
     uint32_t *ready = malloc((request->absence_count + 1) * sizeof *ready);
     struct ready_key *keys = malloc((request->absence_count + 1) * sizeof *keys);
     if (!sim_allocate(&sim) || !ready || !keys) {

@@ -62,8 +62,8 @@ struct ebb_sim_detail {
 
 struct ebb_sim_result {
     uint64_t peak_bytes;
-    uint64_t iteration_ns; /* with stalls */
-    uint64_t stall_ns;     /* iteration_ns less the model's */
+    uint64_t iteration_ns;  /* with stalls */
+    uint64_t stall_ns;      /* iteration_ns less the model's */
     uint64_t room_stall_ns; /* the part that allocations waited for */
     uint64_t moved_out_bytes;
     uint64_t moved_in_bytes;

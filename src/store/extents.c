@@ -5,7 +5,8 @@
 void ebb__extents_init(struct ebb_extents *extents, struct ebb_extent *table, size_t capacity,
                        uint64_t limit_bytes)
 {
-    *extents = (struct ebb_extents){.free = table, .capacity = capacity, .limit_bytes = limit_bytes};
+    *extents =
+        (struct ebb_extents){.free = table, .capacity = capacity, .limit_bytes = limit_bytes};
 }
 
 static void remove_at(struct ebb_extents *extents, size_t at)

@@ -18,7 +18,8 @@ static int faulty_write(void *state, const void *from, uint64_t bytes, uint64_t 
 {
     struct ebb_faulty_store *faulty = state;
     uint64_t seen = __atomic_add_fetch(&faulty->writes, 1, __ATOMIC_RELAXED);
-    int why = faulty_transfer(faulty, seen, faulty->good_writes, faulty->write_errno, bytes, offset);
+    int why =
+        faulty_transfer(faulty, seen, faulty->good_writes, faulty->write_errno, bytes, offset);
     if (why == 0)
         memcpy(faulty->memory + offset, from, bytes);
     return why;

@@ -17,8 +17,8 @@ static int file_write(void *state, const void *from, uint64_t bytes, uint64_t of
 {
     int descriptor = *(int *)state;
     for (uint64_t done = 0; done < bytes;) {
-        ssize_t wrote = pwrite(descriptor, (const char *)from + done, bytes - done,
-                               (off_t)(offset + done));
+        ssize_t wrote =
+            pwrite(descriptor, (const char *)from + done, bytes - done, (off_t)(offset + done));
         if (wrote > 0)
             done += (uint64_t)wrote;
         else if (wrote == 0)

@@ -38,7 +38,7 @@ int ebb__store_file_descriptor(const struct ebb_store *store);
 struct ebb_faulty_store {
     unsigned char *memory;
     uint64_t bytes;
-    int write_errno;        /* answered by writes once `good_writes` have been made */
+    int write_errno; /* answered by writes once `good_writes` have been made */
     uint64_t good_writes;
     int read_errno;
     uint64_t good_reads;

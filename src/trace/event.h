@@ -38,8 +38,8 @@ enum ebb_mark {
 #define EBB_EVENT_DEMAND 1u /* ACCESS: the block was absent although a plan was in force */
 
 struct ebb_event {
-    uint64_t time_ns;    /* since the start of the trace, CLOCK_MONOTONIC; never falls in one file */
-    uint64_t block;      /* serial from 1; 0 where the event has no block */
+    uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never falls in one file */
+    uint64_t block;   /* serial from 1; 0 where the event has no block */
     uint64_t size_bytes; /* or the value of a mark */
     uint8_t kind;        /* enum ebb_event_kind */
     uint8_t access;      /* enum ebb_access_kind, for ACCESS */

@@ -38,7 +38,7 @@ struct ebb_counters {
     _Atomic uint64_t reactive_evictions;
     _Atomic uint64_t store_bytes;
     _Atomic uint64_t store_peak_bytes;
-    _Atomic uint64_t busy_blocks;     /* times a block could not be moved: pinned or shared */
+    _Atomic uint64_t busy_blocks;       /* times a block could not be moved: pinned or shared */
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */

@@ -32,7 +32,7 @@ struct best {
 struct search {
     struct ebb_swap swap;
     struct best best;
-    double *weight; /* cell_count + 1: prefix sums of the cells' weights */
+    double *weight;  /* cell_count + 1: prefix sums of the cells' weights */
     double *benefit; /* gap_count */
     struct ebb_error *error;
 };
@@ -257,8 +257,10 @@ static enum ebb_status search_without_stall(struct search *search, struct use *u
     uint32_t scale_count = swap->request->machine->duplex ? 1 : 3;
     const struct {
         uint64_t target, margin;
-    } tries[] = {{budget - budget / 50, 2 * margin}, {budget - reserve, margin},
-                 {budget - reserve, margin / 4},     {budget, 0}};
+    } tries[] = {{budget - budget / 50, 2 * margin},
+                 {budget - reserve, margin},
+                 {budget - reserve, margin / 4},
+                 {budget, 0}};
     const uint32_t last = sizeof tries / sizeof tries[0] - 1;
     *found = false;
     for (uint32_t i = 0; i <= last && !*found; i++) {
@@ -275,8 +277,8 @@ static enum ebb_status search_without_stall(struct search *search, struct use *u
             enum ebb_status status = judge(search, NULL);
             if (status)
                 return status;
-            *found = search->best.outcome.feasible &&
-                     search->best.outcome.iteration_ns == swap->lap_ns;
+            *found =
+                search->best.outcome.feasible && search->best.outcome.iteration_ns == swap->lap_ns;
             if (time_is_up(search) && search->best.any)
                 break;
         }

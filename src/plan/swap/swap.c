@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SETTLE_ROUNDS 8                   /* then an order that flips to and fro is as good */
+#define SETTLE_ROUNDS 8                  /* then an order that flips to and fro is as good */
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
 uint64_t ebb__swap_now_ns(void)
@@ -356,8 +356,8 @@ void ebb__swap_trigger_early(struct ebb_swap *swap, uint64_t budget_bytes)
 /* ---- selection by one sweep ------------------------------------------------------------------ */
 
 /* How much `gap` is to be taken at `tick`; 0 where it is not open there. */
-static uint64_t gap_rank(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                         uint32_t tick, enum ebb_swap_order order)
+static uint64_t gap_rank(const struct ebb_swap *swap, const struct ebb_swap_gap *gap, uint32_t tick,
+                         enum ebb_swap_order order)
 {
     uint32_t span = ticks_between(swap, gap->ready_tick, gap->to_tick);
     uint32_t age = tick >= gap->ready_tick ? tick - gap->ready_tick
@@ -427,12 +427,12 @@ static uint32_t absences_build(struct ebb_swap *swap)
         if (!gap->taken)
             continue;
         swap->absence_gap[count] = index;
-        swap->absences[count++] = (struct ebb_absence){.block = gap->block,
-                                                       .from_tick = gap->from_tick,
-                                                       .to_tick = gap->to_tick,
-                                                       .drops = gap->drops,
-                                                       .in_start_ns =
-                                                           gap->drops ? 0 : gap->trigger_ns};
+        swap->absences[count++] =
+            (struct ebb_absence){.block = gap->block,
+                                 .from_tick = gap->from_tick,
+                                 .to_tick = gap->to_tick,
+                                 .drops = gap->drops,
+                                 .in_start_ns = gap->drops ? 0 : gap->trigger_ns};
     }
     return count;
 }
@@ -459,11 +459,11 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
                 removed = true;
             }
         }
-        *outcome = (struct ebb_swap_outcome){.feasible = result.feasible,
-                                             .iteration_ns = result.iteration_ns,
-                                             .moved_bytes =
-                                                 result.moved_out_bytes + result.moved_in_bytes,
-                                             .peak_bytes = result.peak_bytes};
+        *outcome =
+            (struct ebb_swap_outcome){.feasible = result.feasible,
+                                      .iteration_ns = result.iteration_ns,
+                                      .moved_bytes = result.moved_out_bytes + result.moved_in_bytes,
+                                      .peak_bytes = result.peak_bytes};
         if (!removed)
             return EBB_OK;
     }
@@ -523,9 +523,9 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
 {
     for (int round = 0;; round++) {
         qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
-        struct ebb_sim_request request = {swap->model,           swap->request->machine,
-                                          plan->absences,        plan->absence_count,
-                                          swap->request->budget_bytes, swap->request->page_bytes};
+        struct ebb_sim_request request = {
+            swap->model,         swap->request->machine,      plan->absences,
+            plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes};
         struct ebb_sim_detail detail = {.times = swap->times};
         enum ebb_status status = ebb__simulate(&request, &detail, result, error);
         if (status)

@@ -42,7 +42,7 @@ struct ebb_swap {
     struct ebb_swap_gap *gaps;
     uint32_t gap_count;
     uint64_t smallest_feasible_bytes;
-    double lane_scale; /* > 1: schedule as if lanes took this many times less (default 1) */
+    double lane_scale;    /* > 1: schedule as if lanes took this many times less (default 1) */
     uint64_t deadline_ns; /* CLOCK_MONOTONIC: when refinement ends */
     uint64_t started_ns;
 
