@@ -1,17 +1,19 @@
 /* Analysis of whole traces and watching of running programs, on a synthetic training loop; and the
  * public traces, where they are at hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "model/analyse.h"
 #include "model/watch.h"
 
 #include "base/map.h"
 #include "base/vec.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 typedef EBB_VEC(struct ebb_event) events_vec;
 

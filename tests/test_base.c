@@ -1,13 +1,15 @@
 /* What everything uses: sizes and percentages, the map, statuses and errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "base/map.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "base/vec.h"
 
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -1,11 +1,13 @@
 /* The checker: good plans pass, and each kind of damage is found and named. */
-#include "check/check.h"
-#include "synthetic.h"
-
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+#include "synthetic.h"
+
 #include <stdint.h>
 
 static const struct ebb_machine machine = {"one", {1, 0}, {1, 0}, true};

@@ -1,14 +1,16 @@
 /* From plan to script: random models with every gap made an absence, and real plans, each figure of
  * the script computed a second time from the model, the slow way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "machine/machine.h"
 #include "plan/plan.h"
 #include "serve/compile.h"
 #include "synthetic.h"
 
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* How many clock events lie at ticks before `tick`. */

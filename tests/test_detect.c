@@ -1,15 +1,17 @@
 /* Iteration detection: when a repetition is announced, when it must not be, and what it costs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "model/detect.h"
 
 #include "base/vec.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static uint64_t random_state = 1;
 

@@ -3,17 +3,19 @@
  * A program's access is modelled by take_turn(): under the engine's lock, so that no worker moves
  * the block meanwhile, it looks whether every page of the block is there, and only then reads or
  * writes; where one lacks it reports a fault and tries again, as a faulting thread would. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "engine/internal.h"
 #include "machine/machine.h"
 #include "plan/plan.h"
 #include "serve/compile.h"
 #include "synthetic.h"
 
-#include <cmocka.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <time.h>

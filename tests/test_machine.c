@@ -1,12 +1,14 @@
 /* Machines: names, files, and a probe that leaves nothing behind. */
-#include "base/size.h"
-#include "machine/machine.h"
-
-#include <cmocka.h>
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/size.h"
+#include "machine/machine.h"
+
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

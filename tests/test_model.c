@@ -1,14 +1,16 @@
 /* Models of random programs, against brute force on the unrolled timeline; and small ones by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "model/model.h"
 
 #include "base/vec.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static uint64_t random_state = 0x2545F4914F6CDD1D;
 

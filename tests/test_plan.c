@@ -1,15 +1,17 @@
 /* Planners: random models planned, checked and simulated; brute force where it is small; and a
  * training iteration with generous and with tight lanes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 #include "check/check.h"
 #include "plan/plan.h"
 #include "plan/swap/swap.h"
 #include "sim/simulate.h"
 #include "synthetic.h"
 
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
 static struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)

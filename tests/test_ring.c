@@ -1,12 +1,14 @@
 /* The ring: order, wrap-around, what happens when it is full, and a producer that is killed. */
-#include "trace/ring.h"
-
-#include <cmocka.h>
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
+
+#include "trace/ring.h"
+
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>

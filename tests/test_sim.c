@@ -1,11 +1,13 @@
 /* The simulator against cases worked by hand. Lanes move one byte a nanosecond unless said. */
-#include "sim/simulate.h"
-#include "synthetic.h"
-
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
+
+#include "sim/simulate.h"
+#include "synthetic.h"
+
 #include <stdint.h>
 
 static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true};

@@ -1,13 +1,15 @@
 /* Stores: free space against a map of bytes, the unnamed file, and a file system that fills up. */
-#include "store/extents.h"
-#include "store/store.h"
-
-#include <cmocka.h>
-#include <dirent.h>
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
+
+#include "store/extents.h"
+#include "store/store.h"
+
+#include <dirent.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
