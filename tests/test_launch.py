@@ -456,7 +456,7 @@ class Budgets(Launch):
                                     args=["--iterations", "40", "--work", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
-        self.assertGreaterEqual(summary["learning_peak_bytes"], 42 * MIB)
+        self.assertGreaterEqual(summary["learning_peak_bytes"], 40 * MIB)
         # Of the peak of the first iterations: blocks that outlive several may raise it later.
         self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
                                delta=0.1 * summary["unmanaged_peak_bytes"])
