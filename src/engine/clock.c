@@ -23,6 +23,8 @@ bool ebb__clock_prepare(struct performance *performance, const struct ebb_script
     if (!memory)
         return false;
     performance->script = script;
+    performance->tables = memory;
+    performance->table_bytes = words * sizeof *memory + absences * sizeof(uint64_t) + 8;
     performance->in_delay_ns = (uint64_t *)memory;
     memory = (uint32_t *)(performance->in_delay_ns + absences);
     performance->live = memory;
@@ -185,6 +187,8 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
             if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
                 block->state != BLOCK_COMING)
                 break;
+            if (block->state == BLOCK_AWAY && block->transfer_error)
+                break; /* its only copy is lost, and that has been said */
             if (!began)
                 began = ebb__engine_now();
             begin_return(engine, block, 0, block->keep_copy, true);

@@ -184,6 +184,8 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     bool has_pages = block != NULL;
     if (!block)
         block = ebb__space_take(engine, page_bytes);
+    while (!block && ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
+        block = ebb__space_take(engine, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&engine->lock);
         return NULL;
@@ -335,11 +337,13 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
     pthread_mutex_lock(&engine->lock);
     /* The newest replaces the oldest once there are too many; what plays stops. */
     engine->playing = NULL;
-    if (engine->script_count == MAX_SCRIPTS)
+    if (engine->script_count == MAX_SCRIPTS) {
+        munmap(engine->scripts[0].tables, engine->scripts[0].table_bytes);
         memmove(engine->scripts, engine->scripts + 1,
                 (MAX_SCRIPTS - 1) * sizeof engine->scripts[0]);
-    else
+    } else {
         engine->script_count++;
+    }
     engine->scripts[engine->script_count - 1] = performance;
     pthread_mutex_unlock(&engine->lock);
     return EBB_OK;

@@ -76,6 +76,8 @@ struct list {
 /* A script with what the engine knows about it. */
 struct performance {
     const struct ebb_script *script;
+    void *tables; /* what the pointers below point into */
+    size_t table_bytes;
     uint32_t *live; /* block index for each script block, NO_BLOCK: none alive */
     /* Absences that begin to leave, begin to return, are due at each clock position: heads of
      * chains (clock_count each) and what follows in the chain (absence_count each). */
@@ -207,6 +209,8 @@ struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block);
 /* The oldest spare block, whose pages came with a fork, is emptied. */
 void ebb__pages_drop_spare(struct ebb_engine *engine);
+/* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
+bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */
 uint64_t ebb__pages_available(const struct ebb_engine *engine);
 /* Give spare pages back to the system until the ledger is within the budget. */

@@ -102,8 +102,7 @@ void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block)
     engine->spare_bytes += block->page_bytes;
 }
 
-/* The pages of the oldest spare block go to the depot; false: there is none. */
-static bool strip_one(struct ebb_engine *engine)
+bool ebb__pages_strip_spare(struct ebb_engine *engine)
 {
     uint32_t index = engine->spare_ages.first;
     if (index == NO_BLOCK)
@@ -165,7 +164,7 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
 {
     while (engine->depot_huge_bytes < wanted) {
         uint64_t lacking = wanted - engine->depot_huge_bytes;
-        if (strip_one(engine))
+        if (ebb__pages_strip_spare(engine))
             continue;
         if (make(engine, huge_top(engine), lacking, false)) {
             engine->depot_huge_bytes += lacking;
@@ -194,7 +193,7 @@ static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t hu
                 return false;
             engine->depot_huge_bytes -= EBB_HUGE_BYTES;
             engine->depot_small_bytes += EBB_HUGE_BYTES;
-        } else if (strip_one(engine)) {
+        } else if (ebb__pages_strip_spare(engine)) {
             continue;
         } else if (make(engine, small_top(engine), lacking, force)) {
             engine->depot_small_bytes += lacking;
@@ -259,7 +258,7 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
             if (rest > engine->depot_huge_bytes)
                 rest = engine->depot_huge_bytes;
             release_huge(engine, rest);
-        } else if (strip_one(engine)) {
+        } else if (ebb__pages_strip_spare(engine)) {
             continue;
         } else {
             break;

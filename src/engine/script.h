@@ -53,7 +53,7 @@ struct ebb_script {
     uint64_t events_offset;    /* struct ebb_script_event[clock_count] */
     uint64_t blocks_offset;    /* struct ebb_script_block[block_count] */
     uint64_t uses_offset;      /* uint32_t[use_count]: clock positions after which a block is used,
-                                 ascending within a block */
+                                 in the order of use since its allocation */
     uint64_t absences_offset;  /* struct ebb_script_absence[absence_count] */
     uint64_t allocs_offset; /* uint32_t[alloc_count]: positions of the ALLOC events, by size, then
                                  by position */
