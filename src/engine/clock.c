@@ -56,6 +56,37 @@ bool ebb__clock_prepare(struct performance *performance, const struct ebb_script
     return true;
 }
 
+uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes)
+{
+    const struct ebb_script *script = engine->playing->script;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const uint32_t *allocs = ebb__script_allocs(script); /* by size, then by position */
+    uint32_t first_of_size = 0, low = 0, high = script->alloc_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (events[allocs[middle]].size_bytes < size_bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    first_of_size = low;
+    high = script->alloc_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        const struct ebb_script_event *event = &events[allocs[middle]];
+        if (event->size_bytes == size_bytes && allocs[middle] < engine->position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < script->alloc_count && events[allocs[low]].size_bytes == size_bytes)
+        return allocs[low] - engine->position;
+    if (first_of_size < script->alloc_count &&
+        events[allocs[first_of_size]].size_bytes == size_bytes)
+        return allocs[first_of_size] + script->clock_count - engine->position;
+    return UINT32_MAX;
+}
+
 uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block)
 {
     const struct ebb_script *script = engine->playing->script;

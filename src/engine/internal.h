@@ -254,6 +254,9 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
 EBB_NODISCARD bool ebb__clock_prepare(struct performance *performance,
                                       const struct ebb_script *script);
+/* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
+ * script is played. O(log allocations). */
+uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);
 /* Clock positions until `block` is used next; UINT32_MAX: unknown. */
 uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block);
 

@@ -102,9 +102,28 @@ void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block)
     engine->spare_bytes += block->page_bytes;
 }
 
+/* The spare block to take pages from: where the template is known, the one whose size is asked for
+ * last from now on, so that most requests find address and pages as they left them; else the oldest.
+ * NO_BLOCK: there is none. O(spare blocks * log allocations). */
+static uint32_t choose_spare(const struct ebb_engine *engine)
+{
+    uint32_t best = engine->spare_ages.first;
+    if (!engine->playing)
+        return best;
+    uint32_t farthest = 0;
+    for (uint32_t i = best; i != NO_BLOCK; i = engine->blocks[i].age.next) {
+        uint32_t distance = ebb__clock_next_alloc(engine, engine->blocks[i].size_bytes);
+        if (distance > farthest) {
+            farthest = distance;
+            best = i;
+        }
+    }
+    return best;
+}
+
 bool ebb__pages_strip_spare(struct ebb_engine *engine)
 {
-    uint32_t index = engine->spare_ages.first;
+    uint32_t index = choose_spare(engine);
     if (index == NO_BLOCK)
         return false;
     struct block *block = &engine->blocks[index];
