@@ -630,8 +630,10 @@ static bool read_public_trace(const char *name, int columns, struct loop *loop)
 static void check_public_trace(const char *name, int columns, size_t period)
 {
     struct loop loop;
-    if (!read_public_trace(name, columns, &loop))
+    if (!read_public_trace(name, columns, &loop)) {
+        print_message("skipped: needs EBB_DATA\n");
         skip();
+    }
     struct ebb_analysis analysis;
     struct ebb_error error;
     assert_int_equal(ebb__analyse(span_of(&loop), &analysis, &error), EBB_OK);
