@@ -29,6 +29,31 @@ static enum ebb_device_result device_move(struct ebb_engine *engine, uintptr_t t
     return engine->device.ops->move(engine->device.state, target, source, bytes, moved);
 }
 
+/* Put the pages of [staging, + bytes) back to `address`; whatever happens, no byte may stay behind
+ * while the block counts as resident. */
+static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t bytes)
+{
+    uintptr_t staging = ebb__staging(engine, block);
+    uint64_t moved, done = 0;
+    enum ebb_device_result result = EBB_DEVICE_BUSY;
+    for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
+        /* The kernel may hold on to pages for a moment: of a direct read that has returned, of a
+         * huge page that is being split. */
+        if (tries)
+            usleep(UNPARK_PAUSE_US);
+        result = device_move(engine, block->address + done, staging + done, bytes - done, &moved);
+        done += moved;
+    }
+    if (result != EBB_DEVICE_OK && engine->config.lost) {
+        char message[160];
+        snprintf(message, sizeof message,
+                 "block %llu could not be put back: %llu of %llu bytes done, errno %d",
+                 (unsigned long long)block->serial, (unsigned long long)done,
+                 (unsigned long long)bytes, errno);
+        engine->config.lost(engine->config.context, message);
+    }
+}
+
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
     uintptr_t staging = ebb__staging(engine, block);
@@ -44,7 +69,7 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
         moved += rest;
     }
     if (result != EBB_DEVICE_OK) {
-        device_move(engine, block->address, staging, moved, &rest);
+        bring_back(engine, block, moved);
         block->pinned_until = engine->event_number + PINNED_EVENTS;
         atomic_fetch_add(&engine->counters->busy_blocks, 1);
         return false;
@@ -55,24 +80,7 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
 {
-    uint64_t moved, done = 0;
-    enum ebb_device_result result = EBB_DEVICE_BUSY;
-    for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
-        /* The kernel may let go of the pages of a direct read a little after the read returns. */
-        if (tries)
-            usleep(UNPARK_PAUSE_US);
-        result = device_move(engine, block->address + done, ebb__staging(engine, block) + done,
-                             block->page_bytes - done, &moved);
-        done += moved;
-    }
-    if (result != EBB_DEVICE_OK && engine->config.lost) {
-        char message[160];
-        snprintf(message, sizeof message,
-                 "block %llu could not be put back: %llu of %llu bytes done, errno %d",
-                 (unsigned long long)block->serial, (unsigned long long)done,
-                 (unsigned long long)block->page_bytes, errno);
-        engine->config.lost(engine->config.context, message);
-    }
+    bring_back(engine, block, block->page_bytes);
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
     if (block->fault_ns) {
