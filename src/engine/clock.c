@@ -340,11 +340,6 @@ static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial
     return low < script->persistent_count && blocks[low].serial == serial ? low : EBB_SCRIPT_NONE;
 }
 
-static bool is_live(const struct block *block)
-{
-    return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
-}
-
 /* From now on the script is followed; the last event seen is its `position`. */
 static void start_playing(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
@@ -354,7 +349,8 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
-        uint32_t known = is_live(block) ? find_persistent(script, block->serial) : EBB_SCRIPT_NONE;
+        uint32_t known =
+            ebb__block_is_live(block) ? find_persistent(script, block->serial) : EBB_SCRIPT_NONE;
         if (known != EBB_SCRIPT_NONE)
             bind(engine, playing, block, known);
     }
@@ -366,7 +362,7 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
         if (event->kind == EBB_EVENT_ALLOC) {
             const struct history *past = &engine->history[(engine->allocations - 1 - i) % HISTORY];
             struct block *block = &engine->blocks[past->block];
-            if (is_live(block) && block->serial == past->serial)
+            if (ebb__block_is_live(block) && block->serial == past->serial)
                 bind(engine, playing, block, event->block);
             i++;
         }

@@ -54,7 +54,7 @@ static void block_event(struct ebb_engine *engine, enum ebb_event_kind kind,
                                                   .thread = thread_id()});
 }
 
-static void init_sync(struct ebb_engine *engine)
+void ebb__engine_init_sync(struct ebb_engine *engine)
 {
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->changed, NULL);
@@ -73,7 +73,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     engine->ledger = config->ledger;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
-    init_sync(engine);
+    ebb__engine_init_sync(engine);
     engine->open_capacity = MOST_OPEN;
     engine->open_blocks = ebb__engine_memory(MOST_OPEN * sizeof *engine->open_blocks);
     engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
@@ -103,6 +103,17 @@ void ebb__engine_destroy(struct ebb_engine *engine)
     munmap(engine, sizeof *engine);
 }
 
+/* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
+static void evict_until(struct ebb_engine *engine, uint64_t bytes)
+{
+    while (engine->out_pending_bytes < bytes && !engine->store_failed) {
+        struct block *victim = ebb__victim_choose(engine);
+        if (!victim)
+            break;
+        ebb__move_evict(engine, victim);
+    }
+}
+
 /* A budget that has just been set is approached step by step, then it holds. */
 static void approach_budget(struct ebb_engine *engine)
 {
@@ -115,13 +126,7 @@ static void approach_budget(struct ebb_engine *engine)
     ebb__pages_trim(engine);
     uint64_t held = atomic_load(&ledger->held_bytes);
     if (held > budget) {
-        uint64_t over = held - budget;
-        while (engine->out_pending_bytes < over && !engine->store_failed) {
-            struct block *victim = ebb__victim_choose(engine);
-            if (!victim)
-                break;
-            ebb__move_evict(engine, victim);
-        }
+        evict_until(engine, held - budget);
         return;
     }
     atomic_store(&ledger->peak_bytes, held);
@@ -135,7 +140,6 @@ static bool attach(struct ebb_engine *engine, struct block *block)
         return true;
     uint64_t began = ebb__engine_now();
     bool got = false;
-    engine->waiting_for_room++;
     while (!(got = ebb__pages_take(engine, block->address, block->page_bytes))) {
         if (!ebb__mover_make_room(engine, block->page_bytes)) {
             if (ebb__mover_ask_others(engine, block->page_bytes, &block->asked_ns))
@@ -148,7 +152,6 @@ static bool attach(struct ebb_engine *engine, struct block *block)
         until.tv_sec++;
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
-    engine->waiting_for_room--;
     atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - began);
     return got;
 }
@@ -222,10 +225,8 @@ bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer)
 static struct block *block_at(struct ebb_engine *engine, const void *pointer)
 {
     struct block *block = ebb__space_find(engine, (uintptr_t)pointer);
-    if (!block || block->address != (uintptr_t)pointer || block->state < BLOCK_BARE ||
-        block->state > BLOCK_COMING)
-        return NULL;
-    return block;
+    return block && block->address == (uintptr_t)pointer && ebb__block_is_live(block) ? block
+                                                                                      : NULL;
 }
 
 bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
@@ -376,12 +377,7 @@ void ebb__engine_shrink(struct ebb_engine *engine, uint64_t bytes)
     if (engine->owed_bytes < bytes)
         engine->owed_bytes = bytes;
     ebb__pages_trim(engine);
-    while (engine->out_pending_bytes < engine->owed_bytes && !engine->store_failed) {
-        struct block *victim = ebb__victim_choose(engine);
-        if (!victim)
-            break;
-        ebb__move_evict(engine, victim);
-    }
+    evict_until(engine, engine->owed_bytes);
     pthread_mutex_unlock(&engine->lock);
 }
 

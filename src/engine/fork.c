@@ -20,10 +20,9 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
         pthread_cond_wait(&engine->changed, &engine->lock);
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
-        if (block->state == BLOCK_PARKED && !block->out_queued)
-            ebb__move_unpark(engine, block);
-        else if (block->state == BLOCK_PARKED) {
-            ebb__move_unqueue_out(engine, block);
+        if (block->state == BLOCK_PARKED) {
+            if (block->out_queued)
+                ebb__move_unqueue_out(engine, block);
             ebb__move_unpark(engine, block);
         }
         if (block->has_copy)
@@ -50,10 +49,7 @@ void ebb__engine_after_fork_parent(struct ebb_engine *engine)
 enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct ebb_ledger *ledger,
                                              struct ebb_ring *ring)
 {
-    pthread_mutex_init(&engine->lock, NULL);
-    pthread_cond_init(&engine->changed, NULL);
-    pthread_cond_init(&engine->out_work, NULL);
-    pthread_cond_init(&engine->in_work, NULL);
+    ebb__engine_init_sync(engine);
     engine->ledger = ledger;
     engine->ring = ring;
     engine->counters = &ring->counters;
@@ -67,14 +63,13 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->depot_huge_bytes = engine->depot_small_bytes = 0;
     engine->out_queue = engine->in_queue = (struct list){NO_BLOCK, NO_BLOCK};
     engine->out_pending_bytes = 0;
-    engine->waiting_for_room = 0;
     uint64_t live = 0;
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         block->out_queued = block->in_queued = block->urgent = false;
         block->fault_ns = 0;
         block->inherited = block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE;
-        if (block->state >= BLOCK_BARE && block->state <= BLOCK_COMING)
+        if (ebb__block_is_live(block))
             live += block->size_bytes;
     }
     while (engine->spare_ages.first != NO_BLOCK)

@@ -134,7 +134,6 @@ struct ebb_engine {
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
     uint64_t out_pending_bytes;       /* queued or leaving: pages that will come free */
-    uint32_t waiting_for_room;        /* program threads */
     pthread_t workers[16];
     unsigned worker_count;
     bool stopping;
@@ -161,13 +160,19 @@ struct ebb_engine {
 };
 
 /* engine.c */
-void *ebb__engine_memory(size_t bytes); /* zeroed, from the system; NULL: none */
-uint64_t ebb__engine_now(void);         /* CLOCK_MONOTONIC, ns */
+void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
+void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
+uint64_t ebb__engine_now(void);                        /* CLOCK_MONOTONIC, ns */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
 static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)
 {
     return &engine->blocks[index];
+}
+/* Between its allocation and its free. */
+static inline bool ebb__block_is_live(const struct block *block)
+{
+    return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
 }
 static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const struct block *block)
 {
