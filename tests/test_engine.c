@@ -466,6 +466,40 @@ static void out_and_in(void **state)
     rig_close(rig);
 }
 
+/* A fault that was reported before its block was freed is looked at afterwards. The page put there
+ * must not be found by the next block of this address: it would take what is written to it, without
+ * a fault, and be replaced when that block's own pages come. */
+static void late_faults_leave_no_page(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, true);
+    struct item item = make(rig, ((size_t)1 << 20), 1);
+    uintptr_t address = (uintptr_t)item.bytes;
+    uintptr_t behind = address + ((size_t)1 << 20); /* in the block's unit, not in the block */
+    ebb__engine_fault(rig->engine, behind, false);
+    assert_true(ebb__fake_present(&rig->device, behind));
+    struct item other =
+        make(rig, ((size_t)1 << 20), 2); /* ends the operation: the first block is watched */
+    drop(rig, &item);
+    ebb__engine_fault(rig->engine, address + EBB_PAGE_BYTES, true);
+    item.bytes = ebb__engine_alloc(rig->engine, (size_t)2 << 20, 64, false);
+    assert_int_equal((uintptr_t)item.bytes, address);
+    item.size = (size_t)2 << 20;
+    for (uintptr_t at = address; at < address + item.size; at += EBB_PAGE_BYTES)
+        assert_false(ebb__fake_present(&rig->device, at));
+    put(rig, &item, 3);
+    check(rig, &item);
+    check(rig, &other);
+    /* The same where there has been no block yet. */
+    uintptr_t beyond = rig->device.layout.arena.base + 8 * EBB_HUGE_BYTES;
+    ebb__engine_fault(rig->engine, beyond, false);
+    struct item large = {ebb__engine_alloc(rig->engine, 8 * EBB_HUGE_BYTES, 64, false),
+                         8 * EBB_HUGE_BYTES, 4};
+    assert_true((uintptr_t)large.bytes <= beyond && beyond < (uintptr_t)large.bytes + large.size);
+    assert_false(ebb__fake_present(&rig->device, beyond));
+    rig_close(rig);
+}
+
 static void free_in_every_state(void **state)
 {
     (void)state;
@@ -1058,6 +1092,7 @@ int main(void)
         cmocka_unit_test(late_budget),
         cmocka_unit_test(out_and_in),
         cmocka_unit_test(free_in_every_state),
+        cmocka_unit_test(late_faults_leave_no_page),
         cmocka_unit_test(access_cancels_leaving),
         cmocka_unit_test(pinned_stays),
         cmocka_unit_test(unchanged_copies_leave_free),

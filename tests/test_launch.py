@@ -797,7 +797,7 @@ class Torture(Launch):
         "foreign": ["--foreign"],
         "changing": ["--odd", "3", "--realloc"],
         "allocated_once": ["--static", "--io"],
-        "all": ["--threads", "3", "--realloc", "--io", "--foreign", "--odd", "4"],
+        "all": ["--threads", "3", "--fork", "--realloc", "--io", "--foreign", "--odd", "4"],
     }
 
     def check(self, manner, share):

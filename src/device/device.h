@@ -56,8 +56,9 @@ struct ebb_device_ops {
     enum ebb_device_result (*fresh)(void *device, uintptr_t target, uint64_t bytes);
     /* Give the pages of [address, + bytes) back to the system. */
     void (*release)(void *device, uintptr_t address, uint64_t bytes);
-    /* A zero page at `address` unless one is there; wakes whoever waits for it. */
-    void (*fill)(void *device, uintptr_t address);
+    /* A zero page at `address` unless one is there; wakes whoever waits for it. True: it was put
+     * there now. */
+    bool (*fill)(void *device, uintptr_t address);
     /* Make shared or write-protected (by fork) pages of the range this process's own. */
     void (*unshare)(void *device, uintptr_t address, uint64_t bytes);
 };

@@ -65,12 +65,10 @@ static void fake_release(void *state, uintptr_t address, uint64_t bytes)
     madvise((void *)address, bytes, MADV_DONTNEED);
 }
 
-static void fake_fill(void *state, uintptr_t address)
+static bool fake_fill(void *state, uintptr_t address)
 {
-    struct fake *fake = state;
-    address &= ~(uintptr_t)(EBB_PAGE_BYTES - 1);
-    if (!fake->present[page_of(fake, address)])
-        (void)fake_fresh(state, address, EBB_PAGE_BYTES);
+    return fake_fresh(state, address & ~(uintptr_t)(EBB_PAGE_BYTES - 1), EBB_PAGE_BYTES) ==
+           EBB_DEVICE_OK;
 }
 
 static void fake_unshare(void *state, uintptr_t address, uint64_t bytes)

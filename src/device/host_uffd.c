@@ -162,7 +162,7 @@ static void host_release(void *state, uintptr_t address, uint64_t bytes)
     madvise((void *)address, bytes, MADV_DONTNEED);
 }
 
-static void host_fill(void *state, uintptr_t address)
+static bool host_fill(void *state, uintptr_t address)
 {
     (void)state;
     struct uffdio_zeropage zero = {
@@ -171,8 +171,9 @@ static void host_fill(void *state, uintptr_t address)
         if (errno == EAGAIN)
             continue;
         ioctl(host.uffd, UFFDIO_WAKE, &zero.range); /* EEXIST: it is there, wake the waiter */
-        return;
+        return false;
     }
+    return true;
 }
 
 static void host_unshare(void *state, uintptr_t address, uint64_t bytes)

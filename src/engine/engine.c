@@ -311,7 +311,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         }
         break;
     default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
-        engine->device.ops->fill(engine->device.state, address);
+        ebb__space_fill(engine, block, address);
         break;
     }
 }
@@ -323,7 +323,7 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
     if (block)
         fault_in_block(engine, block, address, write);
     else
-        engine->device.ops->fill(engine->device.state, address);
+        ebb__space_fill(engine, NULL, address);
     pthread_mutex_unlock(&engine->lock);
 }
 

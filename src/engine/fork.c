@@ -35,12 +35,19 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
     /* The lock stays held across the fork. */
 }
 
+/* What was watched before the fork is watched again. */
+static void watch_again(struct ebb_engine *engine)
+{
+    for (uint32_t i = 1; engine->trace && i <= engine->block_count; i++)
+        if (engine->blocks[i].state == BLOCK_RESIDENT && !engine->blocks[i].out_queued)
+            ebb__move_park(engine, &engine->blocks[i]);
+}
+
 void ebb__engine_after_fork_parent(struct ebb_engine *engine)
 {
     engine->forked = true;
     engine->frozen = false;
-    /* Blocks are not parked again here: other threads are writing to pages that the kernel has just
-     * shared with the child. They are watched again from their next eviction or allocation on. */
+    watch_again(engine);
     pthread_cond_broadcast(&engine->out_work);
     pthread_cond_broadcast(&engine->in_work);
     pthread_mutex_unlock(&engine->lock);

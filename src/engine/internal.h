@@ -66,6 +66,7 @@ struct block {
     bool hashed;
     bool keep_copy;   /* do not give the store's copy up when it comes back */
     bool inherited;   /* its pages came with a fork: not in the ledger */
+    bool strays;      /* its address space may hold pages that are not the block's */
     bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
 };
 
@@ -116,6 +117,7 @@ struct ebb_engine {
     uint32_t unused_first;
     uint32_t *unit_block; /* arena unit -> block */
     uint64_t units_used, units_total;
+    bool strays_beyond;          /* pages may be where no block has been yet */
     struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
 
     /* pages.c */
@@ -199,6 +201,10 @@ void ebb__space_fini(struct ebb_engine *engine);
 /* A block with address space for `page_bytes`, in state EMPTY and on no list; NULL: none left. */
 struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__space_give(struct ebb_engine *engine, struct block *block);
+/* A zero page at `address`, where a block is resident or the program has no business: behind the end
+ * of a block, in a freed one, or because the fault was reported before the block came back and is
+ * looked at after it was freed. */
+void ebb__space_fill(struct ebb_engine *engine, struct block *block, uintptr_t address);
 /* The block whose address space holds `address`, in any state; NULL: none. */
 struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address);
 

@@ -47,17 +47,41 @@ static struct block *reuse(struct ebb_engine *engine, uint32_t units, bool large
     return NULL;
 }
 
+void ebb__space_fill(struct ebb_engine *engine, struct block *block, uintptr_t address)
+{
+    if (!engine->device.ops->fill(engine->device.state, address))
+        return;
+    if (!block)
+        engine->strays_beyond = true;
+    else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
+        block->strays = true;
+}
+
+/* A new block must begin without pages: a stray one would take the program's writes without a
+ * fault, and make way for the block's own pages later. */
+static struct block *clear_strays(struct ebb_engine *engine, struct block *block, bool strays)
+{
+    if (block && strays)
+        engine->device.ops->release(engine->device.state, block->address,
+                                    block->units * EBB_HUGE_BYTES);
+    if (block)
+        block->strays = false;
+    return block;
+}
+
 struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
 {
     uint64_t wanted = (page_bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
     if (wanted > engine->units_total)
         return NULL;
     uint32_t units = (uint32_t)wanted;
+    bool full =
+        units > engine->units_total - engine->units_used || engine->block_count + 1 >= MOST_BLOCKS;
     struct block *block = reuse(engine, units, false);
-    if (block)
-        return block;
-    if (units > engine->units_total - engine->units_used || engine->block_count + 1 >= MOST_BLOCKS)
-        return reuse(engine, units, true);
+    if (!block && full)
+        block = reuse(engine, units, true);
+    if (block || full)
+        return clear_strays(engine, block, block && block->strays);
     uint32_t index = ++engine->block_count;
     block = &engine->blocks[index];
     block->address = engine->device.layout.arena.base + engine->units_used * EBB_HUGE_BYTES;
@@ -66,7 +90,7 @@ struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
     for (uint32_t unit = 0; unit < units; unit++)
         engine->unit_block[engine->units_used + unit] = index;
     engine->units_used += units;
-    return block;
+    return clear_strays(engine, block, engine->strays_beyond);
 }
 
 void ebb__space_give(struct ebb_engine *engine, struct block *block)
