@@ -2,8 +2,7 @@
 #include "command.h"
 
 #include "base/size.h"
-#include "model/analyse.h"
-#include "trace/file.h"
+#include "load.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,15 +12,17 @@
 
 static void print_help(void)
 {
-    fputs("usage: ebb info [--json] FILE\n\n"
-          "Says what the trace FILE holds: iterations, blocks, load, and three properties that\n"
-          "tell how well its memory can be scheduled, each from 0 to 1:\n"
-          "  iterative        share of the events that repeat those of one iteration\n"
-          "  regularity       share of the blocks that are the same in all iterations\n"
-          "  extremalization  share of the idle byte-seconds in the longest tenth of the gaps\n\n"
-          "  --json    one object, schema ebb.info/1; bytes and nanoseconds as integers\n\n"
-          "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n",
-          stdout);
+    fputs(
+        "usage: ebb info [--json] FILE\n\n"
+        "Says what the trace FILE holds (Ebb's own, or any kind of 'ebb import'): iterations, blocks,\n"
+        "load, and three properties that tell how well its memory can be scheduled, each from 0\n"
+        "to 1:\n"
+        "  iterative        share of the events that repeat those of one iteration\n"
+        "  regularity       share of the blocks that are the same in all iterations\n"
+        "  extremalization  share of the idle byte-seconds in the longest tenth of the gaps\n\n"
+        "  --json    one object, schema ebb.info/1; bytes and nanoseconds as integers\n\n"
+        "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n",
+        stdout);
 }
 
 static json_t *integer(uint64_t value)
@@ -43,16 +44,20 @@ static bool print_json(const struct ebb_trace *trace, const struct ebb_analysis 
         "extremalization", analysis->properties.extremalization);
     if (!root)
         return false;
-    bool ok = json_object_set_new(root, "iteration_ns",
-                                  integer(model ? ebb__model_iteration_ns(model) : 0)) == 0 &&
-              json_object_set_new(root, "iteration_peak_bytes",
-                                  integer(model ? model->peak_bytes : 0)) == 0 &&
-              json_object_set_new(root, "iteration_blocks",
-                                  integer(model ? model->block_count : 0)) == 0 &&
-              json_object_set_new(root, "accesses", json_boolean(analysis->has_accesses)) == 0 &&
-              json_object_set_new(root, "complete", json_boolean(trace->complete)) == 0 &&
-              json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 &&
-              putchar('\n') != EOF;
+    bool ok =
+        json_object_set_new(root, "iteration_ns",
+                            integer(model ? ebb__model_iteration_ns(model) : 0)) == 0 &&
+        json_object_set_new(root, "iteration_peak_bytes", integer(model ? model->peak_bytes : 0)) ==
+            0 &&
+        json_object_set_new(root, "iteration_blocks", integer(model ? model->block_count : 0)) ==
+            0 &&
+        json_object_set_new(root, "found_at_event", integer(analysis->found_at_event)) == 0 &&
+        json_object_set_new(root, "existing_blocks", integer(analysis->existing_blocks)) == 0 &&
+        json_object_set_new(root, "existing_bytes", integer(analysis->existing_bytes)) == 0 &&
+        json_object_set_new(root, "accesses", json_boolean(analysis->has_accesses)) == 0 &&
+        json_object_set_new(root, "complete", json_boolean(trace->complete)) == 0 &&
+        json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 &&
+        putchar('\n') != EOF;
     json_decref(root);
     return ok;
 }
@@ -76,6 +81,9 @@ static void print_text(const struct ebb_trace *trace, const struct ebb_analysis 
     printf("blocks       %zu", analysis->blocks);
     if (trace->info.threshold_bytes)
         printf(", of %s and more", ebb_size_format(trace->info.threshold_bytes, text, sizeof text));
+    if (analysis->existing_blocks)
+        printf(", %zu of them (%s) older than the trace", analysis->existing_blocks,
+               ebb_size_format(analysis->existing_bytes, text, sizeof text));
     printf("\npeak load    %s\n", ebb_size_format(analysis->peak_bytes, text, sizeof text));
     if (!analysis->has_model) {
         printf("iterations   none found: nothing repeats twice\n");
@@ -133,34 +141,20 @@ int ebb__cmd_info(int argc, char **argv)
     if (!path)
         return ebb__command_usage("info", "no FILE given");
     struct ebb_error error = {0};
-    struct ebb_trace trace;
-    if (ebb__trace_read(path, &trace, &error) != EBB_OK) {
-        if (!error.remedy[0])
-            ebb__error_set_remedy(&error, "make a trace with 'ebb record -o FILE -- CMD'");
+    struct ebb_loaded loaded;
+    if (ebb__load(path, EBB_LOAD_TRACE, &loaded, &error) != EBB_OK)
         return ebb__command_fail("info", &error);
-    }
-    struct ebb_analysis analysis;
-    struct ebb_event_span span = {trace.events, trace.count};
     int code = 0;
-    if (ebb__analyse(span, &analysis, &error) != EBB_OK) {
-        if (!error.remedy[0])
-            ebb__error_set_remedy(&error, error.status == EBB_ERR_MEMORY
-                                              ? "free memory, or record fewer iterations"
-                                              : "record the program again");
+    bool written = true;
+    if (json)
+        written = print_json(&loaded.trace, &loaded.analysis);
+    else
+        print_text(&loaded.trace, &loaded.analysis);
+    ebb__load_fini(&loaded);
+    if (!written || fflush(stdout) != 0 || ferror(stdout)) {
+        error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
+        ebb__error_set_remedy(&error, "see that its disk is not full");
         code = ebb__command_fail("info", &error);
-    } else {
-        bool written = true;
-        if (json)
-            written = print_json(&trace, &analysis);
-        else
-            print_text(&trace, &analysis);
-        ebb__analysis_fini(&analysis);
-        if (!written || fflush(stdout) != 0 || ferror(stdout)) {
-            error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
-            ebb__error_set_remedy(&error, "see that its disk is not full");
-            code = ebb__command_fail("info", &error);
-        }
     }
-    ebb__trace_fini(&trace);
     return code;
 }

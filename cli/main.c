@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {"record", "run a program and record its memory behaviour", ebb__cmd_record},
     {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info},
     {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan},
+    {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import},
 };
 
 static const size_t command_count = sizeof commands / sizeof commands[0];

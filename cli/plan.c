@@ -3,8 +3,7 @@
 #include "base/size.h"
 #include "check/check.h"
 #include "command.h"
-#include "model/analyse.h"
-#include "trace/file.h"
+#include "load.h"
 
 #include <getopt.h>
 #include <jansson.h>
@@ -310,7 +309,7 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
     struct ebb_machine machine;
     struct ebb_plan_request request = {.model = model,
                                        .machine = &machine,
-                                       .page_bytes = page_bytes ? page_bytes : 1,
+                                       .page_bytes = page_bytes,
                                        .smallest_block_bytes = options->smallest_block_bytes};
     struct ebb_plan plan;
     uint64_t peak_bytes = 0;
@@ -350,27 +349,11 @@ int ebb__cmd_plan(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     struct ebb_error error = {0};
-    struct ebb_trace trace;
-    if (ebb__trace_read(options.file, &trace, &error) != EBB_OK)
-        return ebb__command_fail("plan", &error);
-    struct ebb_analysis analysis;
-    enum ebb_status status =
-        ebb__analyse((struct ebb_event_span){trace.events, trace.count}, &analysis, &error);
-    if (!status) {
-        if (!analysis.has_model) {
-            status =
-                ebb__fail(&error, EBB_ERR_FORMAT, options.file, "holds no repeating iteration");
-            ebb__error_set_remedy(&error, "record at least two whole iterations");
-        } else if (!analysis.has_accesses) {
-            status = ebb__fail(&error, EBB_ERR_FORMAT, options.file,
-                               "holds no accesses: nothing says when a block could leave");
-            ebb__error_set_remedy(&error, "record it with accesses: ebb record -o FILE -- CMD");
-        } else {
-            status =
-                plan_model(&options, &analysis.model, trace.info.page_bytes, &exit_code, &error);
-        }
-        ebb__analysis_fini(&analysis);
-    }
-    ebb__trace_fini(&trace);
+    struct ebb_loaded loaded;
+    enum ebb_status status = ebb__load(options.file, EBB_LOAD_ACCESSES, &loaded, &error);
+    if (!status)
+        status =
+            plan_model(&options, &loaded.analysis.model, loaded.page_bytes, &exit_code, &error);
+    ebb__load_fini(&loaded);
     return status ? ebb__command_fail("plan", &error) : exit_code;
 }

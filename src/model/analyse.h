@@ -25,7 +25,9 @@ struct ebb_analysis {
     size_t *starts;              /* event index where each whole iteration begins; they begin where
                                     least memory is live, unless that costs an iteration */
     size_t start_count;
-    size_t blocks;       /* blocks in the whole trace */
+    size_t blocks;           /* blocks in the whole trace, those that existed before it included */
+    size_t existing_blocks;  /* existed before the trace, as far as they occur in it */
+    uint64_t existing_bytes; /* theirs */
     uint64_t detect_ns;  /* time that finding the iterations took: from the events in memory to the
                             begin and end of each, all symbols, tables and choices included; the
                             model and the properties not */

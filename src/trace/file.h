@@ -80,6 +80,9 @@ EBB_NODISCARD
 enum ebb_status ebb__trace_read_memory(const void *bytes, size_t size, const char *name,
                                        struct ebb_trace *trace, struct ebb_error *error);
 
+/* Does it begin as a trace does, whatever follows? */
+bool ebb__trace_recognises(const uint8_t *bytes, size_t size);
+
 /* Free the events; *trace is empty then. */
 void ebb__trace_fini(struct ebb_trace *trace);
 

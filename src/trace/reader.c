@@ -7,16 +7,12 @@
  * Two passes: the first adds up the claimed events, so that they are allocated once and exactly. */
 #include "trace/file.h"
 
-#include "base/size.h"
+#include "base/file.h"
 #include "trace/codec.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zstd.h>
 
 struct cursor {
@@ -176,20 +172,6 @@ static enum ebb_status next_unit(struct cursor *cursor, enum unit *unit, struct 
     return EBB_OK;
 }
 
-/* More than the machine has: refused here, where the system would promise it and kill later. */
-static bool over_physical_memory(uint64_t bytes)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page_bytes > 0 && bytes / (uint64_t)page_bytes >= (uint64_t)pages;
-}
-
-static enum ebb_status fail_memory(const char *name, uint64_t bytes, struct ebb_error *error)
-{
-    char size[32];
-    return ebb__fail(error, EBB_ERR_MEMORY, name, "needs %s of memory to be read",
-                     ebb_size_format(bytes, size, sizeof size));
-}
-
 /* Room for all events that the blocks claim; *columns_bytes is what the largest block expands to. */
 static enum ebb_status allocate_events(struct cursor cursor, struct ebb_trace *trace,
                                        size_t *columns_bytes, struct ebb_error *error)
@@ -210,8 +192,8 @@ static enum ebb_status allocate_events(struct cursor cursor, struct ebb_trace *t
         return EBB_OK;
     /* At most 64 Ki events for 40 bytes of file: cannot overflow. */
     uint64_t bytes = cursor.events * sizeof *trace->events;
-    if (bytes > SIZE_MAX || over_physical_memory(bytes) || !(trace->events = malloc((size_t)bytes)))
-        return fail_memory(cursor.name, bytes, error);
+    if (!ebb__memory_could_hold(bytes) || !(trace->events = malloc((size_t)bytes)))
+        return ebb__fail_memory(cursor.name, bytes, error);
     return EBB_OK;
 }
 
@@ -285,7 +267,7 @@ static enum ebb_status read_all(const struct cursor *start, struct ebb_trace *tr
     if (expander && columns)
         status = read_units(cursor, expander, columns, trace, error);
     else
-        status = fail_memory(cursor.name, columns_bytes, error);
+        status = ebb__fail_memory(cursor.name, columns_bytes, error);
     ZSTD_freeDCtx(expander);
     free(columns);
     return status;
@@ -306,72 +288,23 @@ enum ebb_status ebb__trace_read_memory(const void *bytes, size_t size, const cha
     return status;
 }
 
-struct file_bytes {
-    uint8_t *bytes;
-    size_t size;
-    size_t capacity;
-};
-
-static bool grow(struct file_bytes *content, size_t capacity)
+bool ebb__trace_recognises(const uint8_t *bytes, size_t size)
 {
-    uint8_t *moved = realloc(content->bytes, capacity);
-    if (!moved)
-        return false;
-    content->bytes = moved;
-    content->capacity = capacity;
-    return true;
+    return size >= EBB_TRACE_MAGIC_BYTES && magic_matches(bytes, size);
 }
 
-/* `expected_bytes` is a hint: a file that is being recorded grows, a pipe has no size. The magic
- * is looked at first, so that a large file of another kind is refused without being read. */
-static enum ebb_status read_content(int file, const char *path, uint64_t expected_bytes,
-                                    struct file_bytes *content, struct ebb_error *error)
+/* What is too short for the magic goes on to the reader, which says why it is no trace. */
+static bool could_be_trace(const uint8_t *bytes, size_t size)
 {
-    if (!grow(content, 4096))
-        return fail_memory(path, 4096, error);
-    bool checked = false;
-    for (;;) {
-        if (!checked && content->size >= EBB_TRACE_MAGIC_BYTES) {
-            if (!magic_matches(content->bytes, content->size))
-                return fail_not_a_trace(path, error);
-            checked = true;
-        }
-        if (content->size == content->capacity) {
-            uint64_t wanted = (uint64_t)content->capacity * 2;
-            if (wanted <= expected_bytes)
-                wanted = expected_bytes + 1; /* one more shows the end without growing */
-            if (wanted > SIZE_MAX || over_physical_memory(wanted) || !grow(content, (size_t)wanted))
-                return fail_memory(path, wanted, error);
-        }
-        ssize_t got = read(file, content->bytes + content->size, content->capacity - content->size);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return ebb__fail(error, EBB_ERR_IO, path, "cannot be read: %s", strerror(errno));
-        if (!got)
-            return EBB_OK;
-        content->size += (size_t)got;
-    }
+    return magic_matches(bytes, size);
 }
 
 enum ebb_status ebb__trace_read(const char *path, struct ebb_trace *trace, struct ebb_error *error)
 {
     memset(trace, 0, sizeof *trace);
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (file < 0)
-        return ebb__fail(error, EBB_ERR_IO, path, "cannot be opened: %s", strerror(errno));
-    struct stat found;
-    struct file_bytes content = {0};
-    enum ebb_status status = EBB_OK;
-    if (fstat(file, &found))
-        status = ebb__fail(error, EBB_ERR_IO, path, "cannot be read: %s", strerror(errno));
-    else if (S_ISDIR(found.st_mode))
-        status = ebb__fail(error, EBB_ERR_IO, path, "is a directory, not an Ebb trace");
-    else if (!S_ISREG(found.st_mode) && !S_ISFIFO(found.st_mode))
-        status = ebb__fail(error, EBB_ERR_IO, path, "is neither a file nor a pipe");
-    else
-        status = read_content(file, path, (uint64_t)found.st_size, &content, error);
-    close(file);
+    struct ebb_file_content content;
+    enum ebb_status status = ebb__file_read(path, "an Ebb trace", EBB_TRACE_MAGIC_BYTES,
+                                            could_be_trace, &content, error);
     if (status == EBB_OK)
         status = ebb__trace_read_memory(content.bytes, content.size, path, trace, error);
     free(content.bytes);

@@ -1,0 +1,29 @@
+/* Loading what a command was given: a trace of any kind, understood. */
+#ifndef EBB_CLI_LOAD_H
+#define EBB_CLI_LOAD_H
+
+#include "base/status.h"
+#include "model/analyse.h"
+#include "trace/file.h"
+
+#include <stdbool.h>
+
+struct ebb_loaded {
+    struct ebb_trace trace;
+    struct ebb_analysis analysis;
+    uint64_t page_bytes; /* of the trace, at least 1 */
+};
+
+enum ebb_load_needs {
+    EBB_LOAD_TRACE,    /* anything that can be analysed */
+    EBB_LOAD_MODEL,    /* a repeating iteration */
+    EBB_LOAD_ACCESSES, /* and accesses in it */
+};
+
+/* Read and analyse `path`. What is missing of `needs` is EBB_ERR_FORMAT; every error has a remedy.
+ * On failure *loaded is empty; release with ebb__load_fini(). */
+EBB_NODISCARD enum ebb_status ebb__load(const char *path, enum ebb_load_needs needs,
+                                        struct ebb_loaded *loaded, struct ebb_error *error);
+void ebb__load_fini(struct ebb_loaded *loaded);
+
+#endif
