@@ -5,7 +5,6 @@
  * only where allocations leave room for that. */
 #include "analyse.h"
 
-#include "base/map.h"
 #include "properties.h"
 #include "stream.h"
 
@@ -161,58 +160,18 @@ static size_t choose_window(const struct ebb_stream *stream, const windows_vec *
     return choice;
 }
 
-/* Blocks that the trace accesses or frees without having allocated them existed before it, and are
- * part of its load from the start. Where events were lost nobody knows. */
-static enum ebb_status count_existing(const struct ebb_stream *stream, struct ebb_analysis *out)
-{
-    struct ebb_map sizes = {0};
-    bool ok = true;
-    size_t alloc;
-    uint64_t known;
-    for (size_t i = 0; ok && i < stream->events.count && !stream->lost.count; i++) {
-        const struct ebb_event *event = &stream->events.items[i];
-        if ((event->kind != EBB_EVENT_ACCESS && event->kind != EBB_EVENT_FREE) ||
-            ebb__stream_find(stream, event->block, &alloc))
-            continue;
-        bool seen = ebb__map_get(&sizes, event->block, &known);
-        if (seen && known >= event->size_bytes)
-            continue;
-        out->existing_blocks += !seen;
-        out->existing_bytes += event->size_bytes - (seen ? known : 0);
-        ok = ebb__map_put(&sizes, event->block, event->size_bytes);
-    }
-    uint64_t live = out->existing_bytes;
-    if (out->existing_blocks && live > out->peak_bytes)
-        out->peak_bytes = live;
-    for (size_t i = 0; ok && i < stream->events.count && out->existing_blocks; i++) {
-        const struct ebb_event *event = &stream->events.items[i];
-        if (event->kind == EBB_EVENT_ALLOC)
-            live += event->size_bytes;
-        else if (event->kind == EBB_EVENT_FREE && ebb__stream_find(stream, event->block, &alloc))
-            live -= stream->allocs.items[alloc].free_event == i
-                        ? stream->events.items[stream->allocs.items[alloc].event].size_bytes
-                        : 0;
-        else if (event->kind == EBB_EVENT_FREE && ebb__map_remove(&sizes, event->block, &known))
-            live -= known;
-        if (live > out->peak_bytes)
-            out->peak_bytes = live;
-    }
-    out->blocks += out->existing_blocks;
-    ebb__map_fini(&sizes);
-    return ok ? EBB_OK : EBB_ERR_MEMORY;
-}
-
 static enum ebb_status describe(const struct ebb_stream *stream, const struct choice *choice,
                                 struct ebb_analysis *out, struct ebb_error *error)
 {
     const struct ebb_repetition *chosen = &choice->repetition;
     const struct ebb_symbols *symbols = &stream->symbols[chosen->kind];
     const windows_vec *windows = &choice->windows;
-    out->blocks = stream->allocs.count;
+    out->existing_blocks = stream->existing_blocks;
+    out->existing_bytes = stream->existing_bytes;
+    out->blocks = stream->allocs.count + stream->existing_blocks;
     out->peak_bytes = stream->peak_bytes;
-    enum ebb_status status = count_existing(stream, out);
-    if (status || windows->count == 0)
-        return status;
+    if (windows->count == 0)
+        return EBB_OK;
     out->first_periodic_event = symbols->events.items[chosen->first_symbol];
     if (windows->items[0].first < out->first_periodic_event)
         out->first_periodic_event = windows->items[0].first;
@@ -227,7 +186,8 @@ static enum ebb_status describe(const struct ebb_stream *stream, const struct ch
     size_t own = choose_window(stream, windows);
     out->model_first = windows->items[own].first;
     out->model_period = windows->items[own].last - windows->items[own].first;
-    status = ebb__stream_model(stream, &choice->template, &windows->items[own], &out->model, error);
+    enum ebb_status status =
+        ebb__stream_model(stream, &choice->template, &windows->items[own], &out->model, error);
     if (status)
         return status;
     out->has_model = true;

@@ -208,6 +208,18 @@ static uint64_t access_symbol(const struct ebb_event *event)
     return event->block << 2 | event->access;
 }
 
+/* What the FREE at `index` takes off the load. */
+static uint64_t freed_bytes(const struct ebb_stream *stream, size_t index, uint64_t live_bytes)
+{
+    const struct ebb_event *event = &stream->events.items[index];
+    size_t alloc;
+    if (!ebb__stream_find(stream, event->block, &alloc))
+        return stream->existing_blocks && event->size_bytes <= live_bytes ? event->size_bytes : 0;
+    if (stream->allocs.items[alloc].free_event != index)
+        return 0;
+    return stream->events.items[stream->allocs.items[alloc].event].size_bytes;
+}
+
 /* Take in the newest event, which is in `events` already. */
 static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event *event)
 {
@@ -223,11 +235,9 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
         return push_symbol(stream, EBB_SYMBOL_ALLOC, index, event->size_bytes, stream->live_bytes);
     case EBB_EVENT_FREE:
         if (ebb__stream_find(stream, event->block, &alloc) &&
-            stream->allocs.items[alloc].free_event == SIZE_MAX) {
+            stream->allocs.items[alloc].free_event == SIZE_MAX)
             stream->allocs.items[alloc].free_event = index;
-            stream->live_bytes -=
-                stream->events.items[stream->allocs.items[alloc].event].size_bytes;
-        }
+        stream->live_bytes -= freed_bytes(stream, index, stream->live_bytes);
         return EBB_OK;
     case EBB_EVENT_ACCESS:
         if (event->flags & EBB_EVENT_DEMAND)
@@ -257,6 +267,61 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
 
 enum { ROOM_LIMIT = 1 << 16 }; /* allocations; arbitrary */
 
+/* Which serials occurred: a bit each for those that are not far above the number of events, a map
+ * for the others. */
+struct met {
+    uint64_t *bits;
+    uint64_t bit_count;
+    struct ebb_map rest;
+};
+
+/* Note the serial; false where memory is lacking. *before: it was there already. */
+static inline bool meet_serial(struct met *met, uint64_t serial, bool *before)
+{
+    if (serial < met->bit_count) {
+        uint64_t bit = UINT64_C(1) << (serial & 63), *word = &met->bits[serial >> 6];
+        *before = *word & bit;
+        *word |= bit;
+        return true;
+    }
+    *before = ebb__map_get(&met->rest, serial, NULL);
+    return *before || ebb__map_put(&met->rest, serial, 1);
+}
+
+/* What the trace uses without having allocated it existed before. */
+static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event_span trace)
+{
+    struct met met = {.bit_count = DENSE_ALWAYS + DENSE_SHARE * (uint64_t)trace.count};
+    met.bits = calloc((size_t)(met.bit_count / 64 + 1), sizeof *met.bits);
+    bool ok = met.bits != NULL, lost = false;
+    for (size_t i = 0; ok && i < trace.count; i++) {
+        const struct ebb_event *event = &trace.events[i];
+        bool before;
+        switch (event->kind) {
+        case EBB_EVENT_ALLOC:
+        case EBB_EVENT_FREE:
+        case EBB_EVENT_ACCESS:
+            ok = meet_serial(&met, event->block, &before);
+            if (!before && event->kind != EBB_EVENT_ALLOC) {
+                stream->existing_blocks++;
+                stream->existing_bytes += event->size_bytes;
+            }
+            break;
+        case EBB_EVENT_MARK:
+            lost = lost || event->mark == EBB_MARK_LOST;
+            break;
+        default:
+            break;
+        }
+    }
+    if (lost)
+        stream->existing_blocks = 0, stream->existing_bytes = 0;
+    stream->live_bytes = stream->peak_bytes = stream->existing_bytes;
+    free(met.bits);
+    ebb__map_fini(&met.rest);
+    return ok ? EBB_OK : EBB_ERR_MEMORY;
+}
+
 enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_span trace)
 {
     /* Room for what a short trace may hold: untouched pages cost nothing, growing does. */
@@ -269,6 +334,8 @@ enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_spa
         status = EBB_ERR_MEMORY;
     stream->lent = true;
     stream->events.items = trace.events;
+    if (!status)
+        status = take_existing(stream, trace);
     for (size_t i = 0; !status && i < trace.count; i++) {
         stream->events.count = i + 1;
         status = follow(stream, &trace.events[i]);
@@ -280,15 +347,13 @@ enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_spa
 enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream)
 {
     enum ebb_status status = EBB_OK;
-    uint64_t live_bytes = 0;
+    uint64_t live_bytes = stream->existing_bytes;
     for (size_t i = 0; !status && i < stream->events.count; i++) {
         const struct ebb_event *event = &stream->events.items[i];
-        size_t alloc;
         if (event->kind == EBB_EVENT_ALLOC)
             live_bytes += event->size_bytes;
-        else if (event->kind == EBB_EVENT_FREE && ebb__stream_find(stream, event->block, &alloc) &&
-                 stream->allocs.items[alloc].free_event == i)
-            live_bytes -= stream->events.items[stream->allocs.items[alloc].event].size_bytes;
+        else if (event->kind == EBB_EVENT_FREE)
+            live_bytes -= freed_bytes(stream, i, live_bytes);
         else if (event->kind == EBB_EVENT_ACCESS && !(event->flags & EBB_EVENT_DEMAND))
             status = push_symbol(stream, EBB_SYMBOL_ACCESS, i, access_symbol(event), live_bytes);
     }

@@ -83,6 +83,8 @@ struct ebb_stream {
     EBB_VEC(struct ebb_stretch) planned;
     EBB_VEC(size_t) lost;
     bool has_trace_marks;
+    size_t existing_blocks;  /* of a whole trace: they are older than it, see take() */
+    uint64_t existing_bytes; /* theirs, in live_bytes until they are freed */
     uint64_t live_bytes, peak_bytes;
     struct ebb_repetition best[EBB_STREAM_BEST]; /* those that cover most events */
     size_t best_count;
@@ -95,6 +97,8 @@ void ebb__stream_fini(struct ebb_stream *stream);
 
 /* Take a whole trace into an empty stream, which refers to it from then on, and close the stream.
  * Accesses are not looked at as symbols; ebb__stream_take_accesses() does so where they are needed.
+ * Blocks that are accessed or freed without having been allocated existed before the trace and
+ * count as live from its start; but not where events were lost: then nobody knows.
  * Errors as of push. */
 EBB_NODISCARD enum ebb_status ebb__stream_take(struct ebb_stream *stream,
                                                struct ebb_event_span trace);
