@@ -12,7 +12,7 @@ JOBS ?= $(shell nproc)
 
 # What build, tests and demo need, by its Debian 12 names.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
-	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev clang-format \
+	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
 	python3 python3-torch python3-torchvision libjemalloc2
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)

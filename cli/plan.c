@@ -13,7 +13,6 @@
 
 #define PROBE_BYTES (256 * EBB_MIB)
 #define SMALLEST_BLOCK_BYTES (512 * EBB_KIB) /* measured: smaller ones hold next to nothing */
-#define ZERO_STALL_STEPS 16                  /* bisection to peak / 65,536 */
 
 struct options {
     const char *file, *policy, *machine, *store, *plan_path;
@@ -30,7 +29,8 @@ static void print_help(void)
           "and predicts what it costs.\n\n"
           "  --budget B          most bytes in fast memory: 4G, 512MiB, or 60% of the peak\n"
           "  --zero-stall        find the smallest budget at which nothing waits\n"
-          "  --policy P          ebb (default), fifo, none\n"
+          "  --policy P          ebb (default), appobmem, autoswap:{vote,doa,aoa,wdoa,swdoa,bo},\n"
+          "                      vdnn:{all,conv}, fifo, lru, none\n"
           "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
           "                      pcie5, optane, cxl, nvme, or a JSON file\n"
           "  --store DIR         the directory that `host` measures (default: .)\n"
@@ -106,29 +106,41 @@ static int options_parse(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* Bytes in fast memory with nothing away: the peak in pages. */
-static enum ebb_status unmanaged_peak(const struct ebb_plan_request *request, uint64_t *peak_bytes,
-                                      struct ebb_error *error)
+/* What holds for every policy. */
+struct bounds {
+    uint64_t peak_bytes;  /* in fast memory with nothing away, in pages */
+    uint64_t lower_bytes; /* on the peak of any plan: what one operation touches must be there
+                             together. It knows nothing of lanes; a bound that does comes with the
+                             solver. */
+};
+
+static enum ebb_status bounds_find(const struct ebb_plan_request *request, struct bounds *bounds,
+                                   struct ebb_error *error)
 {
-    struct ebb_plan none;
+    /* Nothing leaves under so much room, and this one may use every gap there is. */
+    struct ebb_plan fifo;
     struct ebb_plan_request unlimited = *request;
     unlimited.budget_bytes = UINT64_MAX / 4;
-    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
+    enum ebb_status status = ebb__plan_make("fifo", &unlimited, &fifo, error);
     if (status)
         return status;
-    *peak_bytes = none.peak_bytes;
-    ebb__plan_fini(&none);
+    bounds->peak_bytes = fifo.peak_bytes;
+    bounds->lower_bytes = fifo.smallest_feasible_bytes;
+    ebb__plan_fini(&fifo);
     return EBB_OK;
 }
 
+/* Plan, by `request`'s budget or for the smallest without a stall, and check the plan. */
 static enum ebb_status plan_checked(const struct options *options,
                                     const struct ebb_plan_request *request, struct ebb_plan *plan,
                                     struct ebb_error *error)
 {
-    enum ebb_status status = ebb__plan_make(options->policy, request, plan, error);
+    enum ebb_status status = options->zero_stall
+                                 ? ebb__plan_zero_stall(options->policy, request, plan, error)
+                                 : ebb__plan_make(options->policy, request, plan, error);
     if (status)
         return status;
-    struct ebb_check_request check = {request->model, request->machine, request->budget_bytes,
+    struct ebb_check_request check = {request->model, request->machine, plan->budget_bytes,
                                       request->page_bytes};
     status = ebb__check_plan(&check, plan, error);
     if (status)
@@ -136,50 +148,10 @@ static enum ebb_status plan_checked(const struct options *options,
     return status;
 }
 
-/* The smallest budget without a stall, by bisection between what is possible and the peak. Planners
- * are no exact science: a smaller budget may happen to work where a larger one does not, so this is
- * a budget that works, next to one that does not. */
-static enum ebb_status plan_zero_stall(const struct options *options,
-                                       struct ebb_plan_request *request, uint64_t peak_bytes,
-                                       struct ebb_plan *plan, struct ebb_error *error)
-{
-    request->budget_bytes = peak_bytes;
-    enum ebb_status status = plan_checked(options, request, plan, error);
-    if (status)
-        return status;
-    uint64_t low = plan->smallest_feasible_bytes ? plan->smallest_feasible_bytes - 1 : 0;
-    uint64_t high = peak_bytes;
-    for (int step = 0; step < ZERO_STALL_STEPS && high - low > 1; step++) {
-        struct ebb_plan tried;
-        request->budget_bytes = low + (high - low) / 2;
-        status = plan_checked(options, request, &tried, error);
-        if (status)
-            return status;
-        if (tried.feasible && tried.stall_ns == 0) {
-            ebb__plan_fini(plan);
-            *plan = tried;
-            high = request->budget_bytes;
-        } else {
-            ebb__plan_fini(&tried);
-            low = request->budget_bytes;
-        }
-    }
-    request->budget_bytes = high;
-    return EBB_OK;
-}
-
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* A bound on the peak of any plan, under whatever policy: what one operation touches must be there
- * together. It knows nothing of lanes; a bound that does comes with the solver. */
-static uint64_t lower_bound(const struct ebb_plan *plan)
+static double gap_to_bound(const struct ebb_plan *plan, uint64_t bound)
 {
-    return plan->smallest_feasible_bytes;
-}
-
-static double gap_to_bound(const struct ebb_plan *plan)
-{
-    uint64_t bound = lower_bound(plan);
     return bound ? (double)plan->peak_bytes / (double)bound - 1 : 0;
 }
 
@@ -188,7 +160,8 @@ static json_t *json_bytes(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-static json_t *json_figures(const struct ebb_plan *plan, const char *schema)
+static json_t *json_figures(const struct ebb_plan *plan, const struct bounds *bounds,
+                            const char *schema)
 {
     json_t *object = json_object();
     json_object_set_new(object, "schema", json_string(schema));
@@ -198,8 +171,8 @@ static json_t *json_figures(const struct ebb_plan *plan, const char *schema)
     json_object_set_new(object, "smallest_feasible_bytes",
                         json_bytes(plan->smallest_feasible_bytes));
     json_object_set_new(object, "peak_bytes", json_bytes(plan->peak_bytes));
-    json_object_set_new(object, "lower_bound_bytes", json_bytes(lower_bound(plan)));
-    json_object_set_new(object, "gap", json_real(gap_to_bound(plan)));
+    json_object_set_new(object, "lower_bound_bytes", json_bytes(bounds->lower_bytes));
+    json_object_set_new(object, "gap", json_real(gap_to_bound(plan, bounds->lower_bytes)));
     json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
     json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
@@ -226,11 +199,13 @@ static json_t *json_machine(const struct ebb_machine *machine)
 }
 
 static enum ebb_status plan_write(const char *path, const struct ebb_plan_request *request,
-                                  const struct ebb_plan *plan, struct ebb_error *error)
+                                  const struct ebb_plan *plan, const struct bounds *bounds,
+                                  struct ebb_error *error)
 {
     const struct ebb_model *model = request->model;
-    json_t *root = json_figures(plan, "ebb.plan-file/1");
+    json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
     json_t *absences = json_array();
+    json_object_set_new(root, "reactive", json_boolean(plan->reactive));
     json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
     json_object_set_new(root, "model_ticks", json_bytes(model->tick_count));
     json_object_set_new(root, "model_iteration_ns", json_bytes(ebb__model_iteration_ns(model)));
@@ -244,6 +219,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         json_object_set_new(item, "bytes", json_bytes(ebb__plan_block_bytes(request, block)));
         json_object_set_new(item, "from_tick", json_bytes(absence->from_tick));
         json_object_set_new(item, "to_tick", json_bytes(absence->to_tick));
+        json_object_set_new(item, "guard_ticks", json_bytes(absence->guard_ticks));
         json_object_set_new(item, "drops", json_boolean(absence->drops));
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
         json_object_set_new(item, "out_start_ns", json_bytes(absence->out_start_ns));
@@ -260,9 +236,9 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
 }
 
-static void print_json(const struct ebb_plan *plan)
+static void print_json(const struct ebb_plan *plan, const struct bounds *bounds)
 {
-    json_t *root = json_figures(plan, "ebb.plan/1");
+    json_t *root = json_figures(plan, bounds, "ebb.plan/1");
     json_object_set_new(root, "absences", json_bytes(plan->absence_count));
     json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
@@ -270,7 +246,7 @@ static void print_json(const struct ebb_plan *plan)
 }
 
 static void print_text(const struct ebb_plan *plan, const struct ebb_plan_request *request,
-                       uint64_t peak_bytes)
+                       const struct bounds *bounds)
 {
     char a[32], b[32], c[32];
     uint64_t free_ns = ebb__model_iteration_ns(request->model);
@@ -278,11 +254,12 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
            ebb_duration_format(plan->plan_ns, a, sizeof a));
     printf("budget      %s of a peak of %s (%.1f %%)\n",
            ebb_size_format(plan->budget_bytes, a, sizeof a),
-           ebb_size_format(peak_bytes, b, sizeof b),
-           100 * (double)plan->budget_bytes / (double)peak_bytes);
-    printf(
-        "peak        %s%s; no plan is below %s\n", ebb_size_format(plan->peak_bytes, a, sizeof a),
-        plan->feasible ? "" : ", over the budget", ebb_size_format(lower_bound(plan), b, sizeof b));
+           ebb_size_format(bounds->peak_bytes, b, sizeof b),
+           100 * (double)plan->budget_bytes / (double)bounds->peak_bytes);
+    printf("peak        %s%s; no plan is below %s\n",
+           ebb_size_format(plan->peak_bytes, a, sizeof a),
+           plan->feasible ? "" : ", over the budget",
+           ebb_size_format(bounds->lower_bytes, b, sizeof b));
     printf("iteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
            ebb_duration_format(plan->stall_ns, b, sizeof b),
@@ -312,30 +289,28 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
                                        .page_bytes = page_bytes,
                                        .smallest_block_bytes = options->smallest_block_bytes};
     struct ebb_plan plan;
-    uint64_t peak_bytes = 0;
+    struct bounds bounds = {0};
     enum ebb_status status = machine_find(options, &machine, error);
     if (!status)
-        status = unmanaged_peak(&request, &peak_bytes, error);
+        status = bounds_find(&request, &bounds, error);
     if (status)
         return status;
     double fraction;
-    if (options->zero_stall)
-        status = plan_zero_stall(options, &request, peak_bytes, &plan, error);
-    else if (ebb_percent_parse(options->budget, &fraction))
-        request.budget_bytes = (uint64_t)(fraction * (double)peak_bytes);
-    else if (!ebb_size_parse(options->budget, &request.budget_bytes))
+    if (!options->zero_stall && ebb_percent_parse(options->budget, &fraction))
+        request.budget_bytes = (uint64_t)(fraction * (double)bounds.peak_bytes);
+    else if (!options->zero_stall && !ebb_size_parse(options->budget, &request.budget_bytes))
         status = ebb__fail(error, EBB_ERR_ARGUMENT, options->budget, "not a size nor a percentage");
-    if (!status && !options->zero_stall)
+    if (!status)
         status = plan_checked(options, &request, &plan, error);
     if (status)
         return status;
     if (options->plan_path)
-        status = plan_write(options->plan_path, &request, &plan, error);
+        status = plan_write(options->plan_path, &request, &plan, &bounds, error);
     if (!status) {
         if (options->json)
-            print_json(&plan);
+            print_json(&plan, &bounds);
         else
-            print_text(&plan, &request, peak_bytes);
+            print_text(&plan, &request, &bounds);
         *exit_code = plan.feasible ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
     ebb__plan_fini(&plan);

@@ -140,7 +140,11 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     span->need = model->time_ns[absence->to_tick];
     if (absence->to_tick <= ready)
         span->need += check->turn_ns;
-    span->out_start = unroll(check, absence->out_start_ns, ready_ns);
+    if (absence->guard_ticks >= model->tick_count)
+        return VIOLATION(check, "absence %u: a guard of more than an iteration", i);
+    uint32_t guarded = (absence->from_tick + absence->guard_ticks) % model->tick_count;
+    uint64_t guarded_ns = unroll(check, model->time_ns[check->next_clock[guarded]], ready_ns);
+    span->out_start = unroll(check, absence->out_start_ns, guarded_ns);
     if (span->out_start > span->need)
         return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
                          absence->block);

@@ -16,6 +16,7 @@
 #include "model/model.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct ebb_absence {
@@ -25,6 +26,8 @@ struct ebb_absence {
     bool drops;
     bool keep_copy; /* the trace says that the block is only read until its next absence: the store
                        keeps its copy, so that it may leave unwritten if unchanged */
+    uint32_t guard_ticks;  /* so many more events pass before leaving may start: it does at the
+                              first clock event after from_tick + guard_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
     uint64_t out_end_ns;
     uint64_t in_start_ns; /* 0 and unused where drops */
@@ -34,7 +37,8 @@ struct ebb_absence {
 struct ebb_plan {
     char policy[32];
     uint64_t budget_bytes;
-    bool feasible;                    /* peak_bytes <= budget_bytes */
+    bool feasible; /* peak_bytes <= budget_bytes */
+    bool reactive; /* nothing is decided beforehand: the absences say what would happen */
     uint64_t smallest_feasible_bytes; /* of any plan by this policy: one operation's working set */
     struct ebb_absence *absences;     /* by out_start_ns */
     uint32_t absence_count;
@@ -65,12 +69,33 @@ static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *requ
     return (block->size_bytes + page - 1) / page * page;
 }
 
-/* Plan under `policy` ("ebb", "none"). On EBB_OK *plan is owned by the caller (ebb__plan_fini());
- * a budget that cannot be met gives EBB_OK with feasible == false and smallest_feasible_bytes set
- * (the absences are then the planner's best effort). Unknown policy: EBB_ERR_ARGUMENT. */
+/* The names of the policies, in the order in which they are listed; NULL from the last one on. */
+const char *ebb__plan_policy_name(size_t index);
+bool ebb__plan_policy_known(const char *policy);
+/* True where the policy decides nothing beforehand: a program runs under it without a script. */
+bool ebb__plan_policy_reactive(const char *policy);
+
+/* Plan under `policy` ("ebb", "none", ...). On EBB_OK *plan is owned by the caller
+ * (ebb__plan_fini()); a budget that cannot be met gives EBB_OK with feasible == false and
+ * smallest_feasible_bytes set (the absences are then the planner's best effort). Unknown policy:
+ * EBB_ERR_ARGUMENT. */
 EBB_NODISCARD enum ebb_status ebb__plan_make(const char *policy,
                                              const struct ebb_plan_request *request,
                                              struct ebb_plan *plan, struct ebb_error *error);
+
+/* The plan for the smallest budget found at which `policy` stalls nothing; plan->budget_bytes says
+ * which. request->budget_bytes is not read. By the policy's own way where it has one, else by
+ * ebb__plan_search_zero_stall() from the peak on. */
+EBB_NODISCARD enum ebb_status ebb__plan_zero_stall(const char *policy,
+                                                   const struct ebb_plan_request *request,
+                                                   struct ebb_plan *plan, struct ebb_error *error);
+
+/* Bisection over budgets below plan->budget_bytes, at which *plan stalls nothing; replaces *plan by
+ * each better one. Planners are no exact science: a smaller budget may happen to work where a
+ * larger one does not, so what is found is a budget that works, next to one that does not. */
+EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(const struct ebb_plan_request *request,
+                                                          struct ebb_plan *plan,
+                                                          struct ebb_error *error);
 
 void ebb__plan_fini(struct ebb_plan *plan);
 

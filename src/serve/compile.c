@@ -111,7 +111,8 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
 {
     struct ebb_script_absence compiled = {
         .block = compiler->block_place[absence->block],
-        .out_clock = compiler->clock_after[absence->from_tick],
+        .out_clock = compiler->clock_after[(absence->from_tick + absence->guard_ticks) %
+                                           compiler->model->tick_count],
         .in_clock = EBB_SCRIPT_NONE,
         .due_clock = EBB_SCRIPT_NONE,
         .keep_copy = absence->keep_copy,

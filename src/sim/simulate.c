@@ -417,9 +417,10 @@ static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
     uint32_t ticks = sim->model->tick_count, count = request->absence_count;
     for (uint32_t i = 0; i < count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
-        ready[i] = ebb__model_clock_after(sim->model, absence->from_tick);
+        uint32_t guarded = (absence->from_tick + absence->guard_ticks) % ticks;
+        ready[i] = ebb__model_clock_after(sim->model, guarded);
         if (ready[i] == EBB_TICK_NONE)
-            ready[i] = (absence->from_tick + 1) % ticks;
+            ready[i] = (guarded + 1) % ticks;
         uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
         uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
         keys[i] =
@@ -476,7 +477,7 @@ static enum ebb_status absences_valid(const struct ebb_sim_request *request,
     for (uint32_t i = 0; i < request->absence_count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
         if (absence->block >= model->block_count || absence->from_tick >= model->tick_count ||
-            absence->to_tick >= model->tick_count)
+            absence->to_tick >= model->tick_count || absence->guard_ticks >= model->tick_count)
             return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
                              "absence %u names no block or tick of the model", i);
         if (model->blocks[absence->block].span_ticks > model->tick_count)

@@ -16,7 +16,8 @@ struct ebb_swap_gap {
     uint32_t block;
     uint32_t from_tick;
     uint32_t to_tick;
-    uint32_t ready_tick; /* the first clock event after from_tick: leaving may start */
+    uint32_t guard_ticks; /* events after from_tick that pass first */
+    uint32_t ready_tick;  /* the first clock event after these: leaving may start */
     bool drops;
     uint64_t bytes;
     uint64_t ready_ns;
@@ -69,6 +70,24 @@ void ebb__swap_fini(struct ebb_swap *swap);
 
 uint64_t ebb__swap_now_ns(void);
 
+/* Ticks from `from` to `to` on the cyclic timeline, 1 ... tick_count. */
+uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to);
+/* Add `bytes` (two's complement: also negative) to the cells [first, first + count), cyclic. */
+void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
+                         uint64_t bytes);
+
+/* Keep the gaps that `choose` says true of; it may set *guard_ticks, events that pass before the
+ * block leaves. What is left counts as all there is: the orders and smallest_feasible_bytes are made
+ * anew, nothing is taken. */
+typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                                const void *context, uint32_t *guard_ticks);
+EBB_NODISCARD enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose,
+                                               const void *context, struct ebb_error *error);
+
+/* Compute the `curve` that results where copies take no time: taken gaps are out from ready to
+ * need. Returns its maximum. O(gaps + cells). */
+uint64_t ebb__swap_curve_ideal(struct ebb_swap *swap);
+
 /* Schedule the taken gaps on the lanes, outs first come first served and ins as late as they may,
  * each `margin_ns` before it is due, and compute `curve`. Returns the curve's maximum.
  * O(gaps + cells). */
@@ -85,6 +104,9 @@ void ebb__swap_trigger_late(struct ebb_swap *swap);
 /* Set trigger_ns of the taken gaps to the earliest time from which the block fits for good, in
  * order of need, copies out thought instant: then the simulator can never come to a standstill. */
 void ebb__swap_trigger_early(struct ebb_swap *swap, uint64_t budget_bytes);
+
+/* Both: as late as the schedule says, but not before it fits for good. */
+void ebb__swap_trigger_limit(struct ebb_swap *swap, uint64_t budget_bytes);
 
 /* Which gap leaves where the load exceeds the budget. */
 enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST };
@@ -108,11 +130,23 @@ bool ebb__swap_better(const struct ebb_swap *swap, const struct ebb_swap_outcome
 EBB_NODISCARD enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
                                                struct ebb_error *error);
 
-/* The policies, for the table in plan.c. */
+/* The policies, for the table in plan.c; plan->policy is set, and names the variant. */
 enum ebb_status ebb__swap_none(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
 enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
+enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                              struct ebb_error *error);
+enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                               struct ebb_error *error);
+enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error);
+enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,
+                                              struct ebb_plan *plan, struct ebb_error *error);
+enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error);
+enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *request,
+                                              struct ebb_plan *plan, struct ebb_error *error);
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
                               struct ebb_error *error);
 

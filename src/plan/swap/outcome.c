@@ -1,0 +1,176 @@
+/* From a choice of gaps to what the simulator says of it, and to a finished plan. */
+#include "plan/swap/swap.h"
+
+#include <stdlib.h>
+
+#define SETTLE_ROUNDS 8 /* then an order that flips to and fro is as good */
+
+static uint32_t absences_build(struct ebb_swap *swap)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < swap->gap_count; i++) {
+        uint32_t index = swap->by_ready[i];
+        const struct ebb_swap_gap *gap = &swap->gaps[index];
+        if (!gap->taken)
+            continue;
+        swap->absence_gap[count] = index;
+        swap->absences[count++] =
+            (struct ebb_absence){.block = gap->block,
+                                 .from_tick = gap->from_tick,
+                                 .to_tick = gap->to_tick,
+                                 .drops = gap->drops,
+                                 .guard_ticks = gap->guard_ticks,
+                                 .in_start_ns = gap->drops ? 0 : gap->trigger_ns};
+    }
+    return count;
+}
+
+enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcome *outcome,
+                                   struct ebb_error *error)
+{
+    for (;;) {
+        struct ebb_sim_request request = {.model = swap->model,
+                                          .machine = swap->request->machine,
+                                          .absences = swap->absences,
+                                          .absence_count = absences_build(swap),
+                                          .budget_bytes = swap->request->budget_bytes,
+                                          .page_bytes = swap->request->page_bytes};
+        struct ebb_sim_detail detail = {.times = swap->times};
+        struct ebb_sim_result result;
+        enum ebb_status status = ebb__simulate(&request, &detail, &result, error);
+        if (status)
+            return status;
+        bool removed = false;
+        for (uint32_t i = 0; i < request.absence_count; i++) {
+            if (swap->times[i].cancelled) {
+                swap->gaps[swap->absence_gap[i]].taken = false;
+                removed = true;
+            }
+        }
+        *outcome =
+            (struct ebb_swap_outcome){.feasible = result.feasible,
+                                      .iteration_ns = result.iteration_ns,
+                                      .moved_bytes = result.moved_out_bytes + result.moved_in_bytes,
+                                      .peak_bytes = result.peak_bytes};
+        if (!removed)
+            return EBB_OK;
+    }
+}
+
+bool ebb__swap_better(const struct ebb_swap *swap, const struct ebb_swap_outcome *left,
+                      const struct ebb_swap_outcome *right)
+{
+    uint64_t none_ns = swap->lap_ns / 1000;
+    if (left->feasible != right->feasible)
+        return left->feasible;
+    if (left->iteration_ns + none_ns < right->iteration_ns)
+        return true;
+    if (right->iteration_ns + none_ns < left->iteration_ns)
+        return false;
+    return left->moved_bytes < right->moved_bytes;
+}
+
+static int absence_compare(const void *left, const void *right)
+{
+    const struct ebb_absence *a = left, *b = right;
+    if (a->out_start_ns != b->out_start_ns)
+        return a->out_start_ns < b->out_start_ns ? -1 : 1;
+    if (a->out_end_ns != b->out_end_ns)
+        return a->out_end_ns < b->out_end_ns ? -1 : 1;
+    return (a->block > b->block) - (a->block < b->block);
+}
+
+/* True where the block is only read from the absence's end until its next absence begins. */
+static bool only_read_until_next(const struct ebb_plan *plan, const struct ebb_model *model,
+                                 const struct ebb_absence *absence)
+{
+    const struct ebb_model_block *block = &model->blocks[absence->block];
+    const struct ebb_model_access *accesses = &model->accesses[block->first_access];
+    bool persistent = block->alloc_tick == EBB_TICK_NONE;
+    uint32_t at = 0;
+    while (at < block->access_count && accesses[at].tick != absence->to_tick)
+        at++;
+    for (uint32_t i = 0; i < block->access_count; i++, at++) {
+        if (at >= block->access_count && !persistent)
+            return false;
+        const struct ebb_model_access *access = &accesses[at % block->access_count];
+        if (access->access != EBB_ACCESS_READ)
+            return false;
+        for (uint32_t other = 0; other < plan->absence_count; other++)
+            if (plan->absences[other].block == absence->block &&
+                plan->absences[other].from_tick == access->tick)
+                return true;
+    }
+    return false;
+}
+
+/* Put the plan's absences in order and simulate them so, until neither their order nor which of
+ * them take place changes any more: at one event, the order decides who leaves first. */
+static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
+                                   struct ebb_sim_result *result, struct ebb_error *error)
+{
+    for (int round = 0;; round++) {
+        qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
+        struct ebb_sim_request request = {
+            swap->model,         swap->request->machine,      plan->absences,
+            plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes};
+        struct ebb_sim_detail detail = {.times = swap->times};
+        enum ebb_status status = ebb__simulate(&request, &detail, result, error);
+        if (status)
+            return status;
+        uint32_t kept = 0;
+        bool ordered = true;
+        for (uint32_t i = 0; i < plan->absence_count; i++) {
+            const struct ebb_sim_times *times = &swap->times[i];
+            struct ebb_absence absence = plan->absences[i];
+            if (times->cancelled)
+                continue;
+            absence.out_start_ns = times->out_start_ns % swap->lap_ns;
+            absence.out_end_ns = times->out_end_ns % swap->lap_ns;
+            absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
+            absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
+            plan->absences[kept++] = absence;
+            ordered &= kept < 2 || absence_compare(&plan->absences[kept - 2], &absence) <= 0;
+        }
+        bool settled = kept == plan->absence_count && (ordered || round >= SETTLE_ROUNDS);
+        plan->absence_count = kept;
+        if (settled)
+            return EBB_OK;
+    }
+}
+
+enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
+                                 struct ebb_error *error)
+{
+    struct ebb_swap_outcome outcome;
+    struct ebb_sim_result result;
+    enum ebb_status status = ebb__swap_evaluate(swap, &outcome, error);
+    if (status)
+        return status;
+    plan->absence_count = absences_build(swap);
+    plan->absences = malloc((plan->absence_count + 1u) * sizeof *plan->absences);
+    if (!plan->absences)
+        return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        plan->absences[i] = swap->absences[i];
+        plan->absences[i].out_start_ns = swap->times[i].out_start_ns % swap->lap_ns;
+        plan->absences[i].out_end_ns = swap->times[i].out_end_ns % swap->lap_ns;
+    }
+    status = plan_settle(swap, plan, &result, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        if (!plan->absences[i].drops)
+            plan->absences[i].keep_copy =
+                only_read_until_next(plan, swap->model, &plan->absences[i]);
+    plan->budget_bytes = swap->request->budget_bytes;
+    plan->smallest_feasible_bytes = swap->smallest_feasible_bytes;
+    plan->peak_bytes = result.peak_bytes;
+    plan->feasible = result.feasible && result.peak_bytes <= plan->budget_bytes;
+    plan->stall_ns = result.stall_ns;
+    plan->iteration_ns = result.iteration_ns;
+    plan->moved_out_bytes = result.moved_out_bytes;
+    plan->moved_in_bytes = result.moved_in_bytes;
+    plan->plan_ns = ebb__swap_now_ns() - swap->started_ns;
+    return EBB_OK;
+}

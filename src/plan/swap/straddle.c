@@ -1,0 +1,130 @@
+#include "plan/swap/straddle.h"
+
+#include <stdlib.h>
+
+#define LIMITS 128 /* arbitrary: a resolution below 1 % of what can be had at all */
+
+void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
+                        const double *weights)
+{
+    (void)weights;
+    ebb__ranking_score(ranking, EBB_SCORE_DOA, limit_bytes);
+    ebb__ranking_score(ranking, EBB_SCORE_AOA, limit_bytes);
+    ebb__ranking_score(ranking, EBB_SCORE_WDOA, limit_bytes);
+    ebb__ranking_by_vote(ranking);
+}
+
+bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                         const double *weights)
+{
+    uint64_t budget = ranking->swap->request->budget_bytes;
+    rank(ranking, budget, weights);
+    bool met = ebb__ranking_take(ranking, budget);
+    ebb__swap_trigger_limit(ranking->swap, budget);
+    return met;
+}
+
+/* ---- no stall -------------------------------------------------------------------------------- */
+
+struct attempt {
+    uint64_t limit_bytes, peak_bytes;
+};
+
+static int attempt_compare(const void *left, const void *right)
+{
+    const struct attempt *a = left, *b = right;
+    if (a->peak_bytes != b->peak_bytes)
+        return a->peak_bytes < b->peak_bytes ? -1 : 1;
+    return (a->limit_bytes > b->limit_bytes) - (a->limit_bytes < b->limit_bytes);
+}
+
+/* Take what `limit_bytes` demands, but for gaps that are too short for their copies; returns the
+ * peak of the curve as scheduled. */
+static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                             const double *weights, uint64_t limit_bytes)
+{
+    struct ebb_swap *swap = ranking->swap;
+    rank(ranking, limit_bytes, weights);
+    ebb__ranking_take(ranking, limit_bytes);
+    for (;;) {
+        uint64_t peak = ebb__swap_schedule(swap, 0);
+        bool dropped = false;
+        for (uint32_t i = 0; i < swap->gap_count; i++) {
+            struct ebb_swap_gap *gap = &swap->gaps[i];
+            if (gap->taken && gap->out_end_ns >= gap->in_start_ns) {
+                gap->taken = false;
+                dropped = true;
+            }
+        }
+        if (!dropped)
+            return peak;
+    }
+}
+
+/* All limits between what can be had at all and the load's peak, the lowest peak first. */
+static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                          const double *weights, struct attempt *attempts)
+{
+    const struct ebb_swap *swap = ranking->swap;
+    uint64_t least = swap->smallest_feasible_bytes, most = swap->load[ebb__swap_peak_tick(swap)];
+    for (uint32_t i = 0; i <= LIMITS; i++) {
+        uint64_t limit = least + (uint64_t)((double)(most - least) * i / LIMITS);
+        attempts[i] = (struct attempt){limit, attempt_make(ranking, rank, weights, limit)};
+    }
+    qsort(attempts, LIMITS + 1, sizeof *attempts, attempt_compare);
+}
+
+uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                const double *weights, uint64_t *limit_bytes)
+{
+    struct attempt attempts[LIMITS + 1];
+    attempts_make(ranking, rank, weights, attempts);
+    attempt_make(ranking, rank, weights, attempts[0].limit_bytes);
+    ebb__swap_trigger_late(ranking->swap);
+    *limit_bytes = attempts[0].limit_bytes;
+    return attempts[0].peak_bytes;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                   const double *weights, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    ebb__straddle_stick(ranking, rank, weights);
+    return ebb__swap_finish(ranking->swap, plan, error);
+}
+
+enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                            const double *weights, struct ebb_plan *plan,
+                                            struct ebb_error *error)
+{
+    struct ebb_swap *swap = ranking->swap;
+    const struct ebb_plan_request *asked = swap->request;
+    struct ebb_plan_request roomy = *asked;
+    struct ebb_swap_outcome outcome = {0};
+    struct attempt attempts[LIMITS + 1];
+    enum ebb_status status = EBB_OK;
+    bool found = false;
+    roomy.budget_bytes = UINT64_MAX / 4;
+    attempts_make(ranking, rank, weights, attempts);
+    swap->request = &roomy;
+    /* On lanes that do not share bandwidth the schedule is the truth and the first one it is. */
+    for (uint32_t i = 0; i <= LIMITS && !found && !status; i++) {
+        attempt_make(ranking, rank, weights, attempts[i].limit_bytes);
+        ebb__swap_trigger_late(swap);
+        status = ebb__swap_evaluate(swap, &outcome, error);
+        found = !status && outcome.iteration_ns == swap->lap_ns;
+    }
+    if (!status && !found) {
+        for (uint32_t i = 0; i < swap->gap_count; i++)
+            swap->gaps[i].taken = false;
+        status = ebb__swap_evaluate(swap, &outcome, error);
+    }
+    if (!status) {
+        roomy.budget_bytes = outcome.peak_bytes;
+        status = ebb__swap_finish(swap, plan, error);
+    }
+    swap->request = asked;
+    return status;
+}
