@@ -484,7 +484,9 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
             out->access = event->access;
             out->mark = event->mark;
         }
-        out->clock = out->kind == EBB_EVENT_ALLOC || out->kind == EBB_EVENT_FREE;
+        out->clock = out->kind == EBB_EVENT_ALLOC || out->kind == EBB_EVENT_FREE ||
+                     (out->kind == EBB_EVENT_ACCESS &&
+                      (b->trace.events[entry->event].flags & EBB_EVENT_ANNOUNCED));
         if (out->kind != EBB_EVENT_ACCESS)
             continue;
         model->has_accesses = true;

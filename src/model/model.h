@@ -21,8 +21,8 @@ struct ebb_model_event {
     uint8_t kind;   /* enum ebb_event_kind */
     uint8_t access; /* enum ebb_access_kind */
     uint8_t mark;   /* enum ebb_mark */
-    bool clock;     /* the engine sees it in every iteration: ALLOC and FREE (accesses only while
-                       tracing) */
+    bool clock;     /* an engine sees it in every iteration: ALLOC, FREE, and accesses that the
+                       runtime announces (others are only seen while tracing) */
 };
 
 /* One block. A block that is neither allocated nor freed in the iteration is persistent: it has
@@ -75,7 +75,8 @@ struct ebb_model {
     uint32_t clock_count;           /* events with clock == true */
     struct ebb_model_event *events; /* tick_count */
     uint64_t *time_ns;    /* tick_count + 1: when each tick happens, from 0; the last one is the
-                             iteration's duration. Median of untraced iterations where known. */
+                             iteration's duration. Medians of untraced iterations where known, else
+                             of all that agree event by event. */
     uint64_t *load_bytes; /* tick_count: live bytes just after each event */
     struct ebb_model_block *blocks;
     uint32_t block_count;

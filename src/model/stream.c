@@ -576,7 +576,48 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
     return true;
 }
 
-/* Give the model the median times of the untraced iterations, if there are any. */
+/* Where every iteration was traced alike: intervals between successive events, each the median of the
+ * iterations that agree with `own` event by event. Intervals, because an iteration that lags behind
+ * from some event on would otherwise count twice. */
+static enum ebb_status retime_alike(const struct ebb_stream *stream,
+                                    const struct ebb_template *template,
+                                    const struct ebb_window *own, struct ebb_model *model)
+{
+    const struct ebb_event *events = stream->events.items;
+    size_t starts[TIMING_LIMIT], count = 0, symbol = 0, ticks = own->last - own->first;
+    struct ebb_window window;
+    if (ticks != model->tick_count)
+        return EBB_OK;
+    while (ebb__stream_next_window(stream, template, &symbol, &window)) {
+        bool alike = window.last - window.first == ticks;
+        for (size_t i = 0; alike && i < ticks; i++) {
+            const struct ebb_event *a = &events[own->first + i], *b = &events[window.first + i];
+            alike = a->kind == b->kind && a->access == b->access && a->size_bytes == b->size_bytes;
+        }
+        if (!alike || ebb__stream_has_lost(stream, &window) ||
+            ebb__stream_touches_plan(stream, &window))
+            continue;
+        if (count == TIMING_LIMIT)
+            memmove(starts, starts + 1, (--count) * sizeof *starts);
+        starts[count++] = window.first;
+    }
+    if (count < 2)
+        return EBB_OK;
+    uint64_t now_ns = 0, samples[TIMING_LIMIT];
+    for (size_t i = 1; i <= ticks; i++) {
+        size_t known = 0;
+        for (size_t k = 0; k < count; k++)
+            if (starts[k] + i < stream->events.count)
+                samples[known++] =
+                    events[starts[k] + i].time_ns - events[starts[k] + i - 1].time_ns;
+        now_ns += median(samples, known);
+        model->time_ns[i] = now_ns;
+    }
+    return ebb__model_derive(model, NULL);
+}
+
+/* Give the model the median times of the untraced iterations, if there are any, else of those that
+ * were traced alike. */
 static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_template *template,
                               const struct ebb_window *own, struct ebb_model *model)
 {
@@ -586,7 +627,7 @@ static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_
     if (count == 0)
         count = timing_windows(stream, template, own, true, windows);
     if (count == 0)
-        return EBB_OK;
+        return retime_alike(stream, template, own, model);
     uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
     if (!clock_ns)
         return EBB_ERR_MEMORY;

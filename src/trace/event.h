@@ -36,6 +36,9 @@ enum ebb_mark {
 
 /* Bits of ebb_event.flags. */
 #define EBB_EVENT_DEMAND 1u /* ACCESS: the block was absent although a plan was in force */
+#define EBB_EVENT_ANNOUNCED                                                                        \
+    2u /* ACCESS: the runtime itself announces each use, in every iteration,
+                                  not only where accesses are observed */
 
 struct ebb_event {
     uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never falls in one file */

@@ -143,6 +143,7 @@ enum ebb_status ebb__import_access(struct ebb_import_events *events, uint64_t id
                 (struct ebb_event){.block = serial,
                                    .size_bytes = events->blocks.items[serial - 1].size_bytes,
                                    .kind = EBB_EVENT_ACCESS,
+                                   .flags = EBB_EVENT_ANNOUNCED,
                                    .access = (uint8_t)access});
 }
 

@@ -49,7 +49,8 @@ EBB_NODISCARD enum ebb_status ebb__import_alloc(struct ebb_import_events *events
  * existed before the trace: it ends if its size is known, else it is passed over. */
 EBB_NODISCARD enum ebb_status ebb__import_free(struct ebb_import_events *events, uint64_t id,
                                                uint64_t size_bytes);
-/* It is used; one that was never met existed before the trace. */
+/* It is used, and the traced runtime says so in every iteration; one that was never met existed
+ * before the trace. */
 EBB_NODISCARD enum ebb_status ebb__import_access(struct ebb_import_events *events, uint64_t id,
                                                  uint64_t size_bytes, enum ebb_access_kind access);
 /* No block: a mark with its value. */
