@@ -55,28 +55,43 @@ static double lane_time(const struct ebb_lane *lane, uint64_t bytes)
 }
 
 /* Two turns backwards, so that what stands after the iteration's end is known at its end. */
-static enum ebb_status next_find(struct check *check)
+static void next_clock_find(struct check *check)
+{
+    const struct ebb_model *model = check->model;
+    uint32_t ticks = model->tick_count, clock = NEVER;
+    for (uint32_t step = 2 * ticks; step-- > 0;) {
+        uint32_t tick = step % ticks;
+        check->next_clock[tick] = model->clock_count ? clock : (tick + 1) % ticks;
+        if (model->events[tick].clock)
+            clock = tick;
+    }
+}
+
+/* Follow each block from its allocation through its uses to its end. Several instances of a block
+ * that outlives an iteration are there at once, but each use belongs to one of them. A gap of a
+ * whole turn or more would be two absences at once: none. */
+static void next_use_find(struct check *check)
 {
     const struct ebb_model *model = check->model;
     uint32_t ticks = model->tick_count;
-    uint32_t *use = malloc((model->block_count + 1u) * sizeof *use);
-    if (!use)
-        return EBB_ERR_MEMORY;
-    memset(use, 0xff, (model->block_count + 1u) * sizeof *use);
-    uint32_t clock = NEVER;
-    for (uint32_t step = 2 * ticks; step-- > 0;) {
-        uint32_t tick = step % ticks;
-        const struct ebb_model_event *event = &model->events[tick];
-        check->next_clock[tick] = model->clock_count ? clock : (tick + 1) % ticks;
-        if (event->clock)
-            clock = tick;
-        if (event->block >= model->block_count)
-            continue;
-        check->next_use[tick] = use[event->block];
-        use[event->block] = tick;
+    memset(check->next_use, 0xff, ticks * sizeof *check->next_use);
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        const struct ebb_model_block *block = &model->blocks[b];
+        const struct ebb_model_access *uses = &model->accesses[block->first_access];
+        bool persistent = block->alloc_tick == EBB_TICK_NONE;
+        uint64_t age = 0;
+        for (uint32_t i = 0; i < block->access_count; i++) {
+            uint32_t tick = uses[i].tick;
+            uint32_t before = i ? uses[i - 1].tick : persistent ? 0 : block->alloc_tick;
+            age += (tick + (uint64_t)ticks - before) % ticks;
+            if (i + 1 < block->access_count)
+                check->next_use[tick] = uses[i + 1].tick;
+            else if (persistent)
+                check->next_use[tick] = uses[0].tick;
+            else if (age < block->span_ticks && block->span_ticks - age < ticks)
+                check->next_use[tick] = block->free_tick;
+        }
     }
-    free(use);
-    return EBB_OK;
 }
 
 /* `time_ns`, given modulo a turn, as the first instant at or after `after_ns`. */
@@ -99,14 +114,15 @@ static enum ebb_status gap_check(struct check *check, uint32_t i)
     const struct ebb_model_event *to = &model->events[absence->to_tick];
     if (from->block != absence->block || to->block != absence->block)
         return VIOLATION(check, "absence %u: its ticks do not use block %u", i, absence->block);
-    if (model->blocks[absence->block].span_ticks > model->tick_count)
-        return VIOLATION(check, "absence %u: block %u outlives an iteration", i, absence->block);
     if (from->kind == EBB_EVENT_FREE || from->kind == EBB_EVENT_ALLOC ||
         to->kind == EBB_EVENT_ALLOC)
         return VIOLATION(check, "absence %u: not between accesses", i);
-    if (check->next_use[absence->from_tick] != absence->to_tick)
+    uint32_t next = check->next_use[absence->from_tick];
+    if (next == NEVER)
+        return VIOLATION(check, "absence %u: outlasts an iteration", i);
+    if (next != absence->to_tick)
         return VIOLATION(check, "absence %u: block %u is used in between, at tick %u", i,
-                         absence->block, check->next_use[absence->from_tick]);
+                         absence->block, next);
     if (absence->drops != (to->kind == EBB_EVENT_FREE))
         return VIOLATION(check, "absence %u: drops is %s, but block %u is %s at its end", i,
                          absence->drops ? "true" : "false", absence->block,
@@ -324,8 +340,11 @@ enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
     check.taken = calloc(model->tick_count, sizeof *check.taken);
     check.dropped = calloc(model->tick_count, sizeof *check.dropped);
     enum ebb_status status = EBB_ERR_MEMORY;
-    if (check.next_use && check.next_clock && check.spans && check.taken && check.dropped)
-        status = next_find(&check);
+    if (check.next_use && check.next_clock && check.spans && check.taken && check.dropped) {
+        next_clock_find(&check);
+        next_use_find(&check);
+        status = EBB_OK;
+    }
     for (uint32_t i = 0; i < plan->absence_count && !status; i++) {
         status = gap_check(&check, i);
         if (!status)

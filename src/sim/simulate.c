@@ -31,10 +31,10 @@ struct sim {
     const struct ebb_model *model;
     uint64_t lap_ns;
     uint64_t *block_bytes;
-    uint32_t *block_absence; /* the absence now in force */
-    uint8_t *state;          /* by absence */
-    bool *wanted_in;         /* its in_start has come */
-    uint32_t *ready_first;   /* tick_count + 1: absences by ready tick */
+    uint32_t *ending;      /* by tick: the absence that ends there, NONE */
+    uint8_t *state;        /* by absence */
+    bool *wanted_in;       /* its in_start has come */
+    uint32_t *ready_first; /* tick_count + 1: absences by ready tick */
     uint32_t *ready_list;
     struct in_key *by_in_start; /* absences that come back */
     uint32_t in_count;
@@ -86,7 +86,6 @@ static void absence_end(struct sim *sim, uint32_t absence)
 {
     sim->state[absence] = RESIDENT;
     sim->wanted_in[absence] = false;
-    sim->block_absence[sim->request->absences[absence].block] = NONE;
 }
 
 /* The block is needed or freed while its copy out waits or runs. */
@@ -101,13 +100,17 @@ static void absence_cancel(struct sim *sim, uint32_t absence)
     absence_end(sim, absence);
 }
 
+/* Of several absences that end at one use, which no checked plan has, the first counts. */
+static bool is_first_of_gap(const struct sim *sim, uint32_t absence)
+{
+    return sim->ending[sim->request->absences[absence].to_tick] == absence;
+}
+
 static void absence_ready(struct sim *sim, uint32_t absence)
 {
-    uint32_t block = sim->request->absences[absence].block;
-    if (sim->state[absence] != RESIDENT || sim->block_absence[block] != NONE)
+    if (sim->state[absence] != RESIDENT || !is_first_of_gap(sim, absence))
         return;
     sim->state[absence] = QUEUED;
-    sim->block_absence[block] = absence;
     queue_push(&sim->out_queue, absence);
 }
 
@@ -211,7 +214,10 @@ static bool event_happen(struct sim *sim, bool forced)
     uint64_t waited_ns = sim->blocked ? sim->now_ns - sim->blocked_since_ns : 0;
     if (event->block != EBB_TICK_NONE) {
         uint64_t bytes = sim->block_bytes[event->block];
-        uint32_t absence = sim->block_absence[event->block];
+        uint32_t absence = sim->ending[sim->tick];
+        if (absence != NONE && (sim->state[absence] == RESIDENT ||
+                                sim->request->absences[absence].block != event->block))
+            absence = NONE;
         if (event->kind == EBB_EVENT_ALLOC) {
             if (!forced && !fits(sim, bytes)) {
                 sim->alloc_blocked = true;
@@ -367,7 +373,7 @@ static bool sim_allocate(struct sim *sim)
     size_t blocks = sim->model->block_count, absences = sim->request->absence_count;
     size_t entries = absences * LAPS_MAX + 1;
     sim->block_bytes = calloc(blocks + 1, sizeof *sim->block_bytes);
-    sim->block_absence = malloc((blocks + 1) * sizeof *sim->block_absence);
+    sim->ending = malloc(sim->model->tick_count * sizeof *sim->ending);
     sim->state = calloc(absences + 1, sizeof *sim->state);
     sim->wanted_in = calloc(absences + 1, sizeof *sim->wanted_in);
     sim->ready_first = calloc((size_t)sim->model->tick_count + 2, sizeof *sim->ready_first);
@@ -375,15 +381,14 @@ static bool sim_allocate(struct sim *sim)
     sim->by_in_start = malloc((absences + 1) * sizeof *sim->by_in_start);
     sim->out_queue.items = malloc(entries * sizeof *sim->out_queue.items);
     sim->in_queue.items = malloc(entries * sizeof *sim->in_queue.items);
-    return sim->block_bytes && sim->block_absence && sim->state && sim->wanted_in &&
-           sim->ready_first && sim->ready_list && sim->by_in_start && sim->out_queue.items &&
-           sim->in_queue.items;
+    return sim->block_bytes && sim->ending && sim->state && sim->wanted_in && sim->ready_first &&
+           sim->ready_list && sim->by_in_start && sim->out_queue.items && sim->in_queue.items;
 }
 
 static void sim_release(struct sim *sim)
 {
     free(sim->block_bytes);
-    free(sim->block_absence);
+    free(sim->ending);
     free(sim->state);
     free(sim->wanted_in);
     free(sim->ready_first);
@@ -449,20 +454,22 @@ static void sim_begin(struct sim *sim, const uint32_t *ready)
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         sim->block_bytes[i] = (block->size_bytes + page - 1) / page * page;
-        sim->block_absence[i] = NONE;
         uint64_t instances = 1;
         if (block->alloc_tick != EBB_TICK_NONE)
             instances = ((uint64_t)block->alloc_tick + block->span_ticks) / model->tick_count;
         sim->resident_bytes += instances * sim->block_bytes[i];
     }
+    for (uint32_t t = 0; t < model->tick_count; t++)
+        sim->ending[t] = NONE;
     for (uint32_t i = 0; i < sim->request->absence_count; i++) {
         const struct ebb_absence *absence = &sim->request->absences[i];
+        if (sim->ending[absence->to_tick] == NONE)
+            sim->ending[absence->to_tick] = i;
         bool wraps = absence->to_tick <= ready[i];
         bool in_later = absence->drops ||
                         absence->in_start_ns % sim->lap_ns <= model->time_ns[absence->to_tick];
-        if (!wraps || !in_later || sim->block_absence[absence->block] != NONE)
+        if (!wraps || !in_later || !is_first_of_gap(sim, i))
             continue;
-        sim->block_absence[absence->block] = i;
         sim->state[i] = AWAY;
         sim->resident_bytes -= sim->block_bytes[absence->block];
     }
@@ -480,9 +487,6 @@ static enum ebb_status absences_valid(const struct ebb_sim_request *request,
             absence->to_tick >= model->tick_count || absence->guard_ticks >= model->tick_count)
             return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
                              "absence %u names no block or tick of the model", i);
-        if (model->blocks[absence->block].span_ticks > model->tick_count)
-            return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
-                             "absence %u: block %u outlives an iteration", i, absence->block);
     }
     return EBB_OK;
 }

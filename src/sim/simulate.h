@@ -73,8 +73,8 @@ struct ebb_sim_result {
     bool feasible; /* the budget was never broken in the last lap */
 };
 
-/* EBB_ERR_ARGUMENT where an absence names no block or tick of the model or its block lives longer
- * than one iteration; EBB_ERR_MEMORY. `detail` may be NULL. */
+/* EBB_ERR_ARGUMENT where an absence names no block or tick of the model; EBB_ERR_MEMORY. `detail` may
+ * be NULL. */
 EBB_NODISCARD enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
                                             const struct ebb_sim_detail *detail,
                                             struct ebb_sim_result *result, struct ebb_error *error);
