@@ -12,6 +12,8 @@ to Ebb in bytes, `60%` is passed on as it is.  Reported for each budget:
   ratio      median planned iteration of B over the median of A over the same iterations,
              median of the pairs (and the spread)
   managed    Ebb's peak of managed memory against the budget, and as a share of the independent peak
+  heap       the share of the independent peak that Ebb manages: all but the most that the next
+             allocator has held
   rss        peak resident set of each program, by wait4
   fifo       where the disk sets the pace: the iteration time that first in first out needs on the
              lanes measured in this run, predicted by `ebb plan --policy fifo`
@@ -292,8 +294,8 @@ def print_table(report):
           f"{mib(log['threshold_peak_bytes'])} MiB of it in blocks of at least "
           f"{log['threshold_bytes'] >> 10} KiB; A: {report['a_rss_bytes'] / MIB:.0f} MiB RSS, "
           f"{text_of(report['a_s'])} s an iteration\n")
-    form = "{:<8}{:>9}{:>9}{:>8}{:>9}{:>9}{:>19}{:>9}{:>9}{:>8}  {}"
-    print(form.format("budget", "MiB", "managed", "of peak", "RSS", "s/iter", "ratio (spread)",
+    form = "{:<8}{:>9}{:>9}{:>8}{:>8}{:>9}{:>9}{:>19}{:>9}{:>9}{:>8}  {}"
+    print(form.format("budget", "MiB", "managed", "of peak", "heap", "RSS", "s/iter", "ratio (spread)",
                       "fifo s", "moved", "faults", "losses"))
     for row in report["rows"]:
         spread = row["ratio_spread"]
@@ -301,6 +303,7 @@ def print_table(report):
                  if row["ratio"] is not None else "-")
         print(form.format(row["budget"], mib(row["budget_bytes"]),
                           mib(row["peak_resident_bytes"]), text_of(row["share"], "{:.0%}"),
+                          text_of(row["heap_share"], "{:.1%}"),
                           mib(row["peak_rss_bytes"]), text_of(row["b_s"]), ratio,
                           text_of(row["fifo_s"]), mib(row["moved_out_bytes"]),
                           text_of(row["demand_faults_planned_median"], "{:.0f}"),
@@ -421,6 +424,9 @@ def main():
             "a_s": median_of(pair.get("a_s") for _, _, pair in done),
             "b_s": median_of(pair.get("b_s") for _, _, pair in done),
             "peak_resident_bytes": managed or None, "share": managed / peak if managed else None,
+            "heap_share": 1 - max(s["unmanaged_bytes"] for s in summaries) / log["peak_bytes"]
+                          if all(s.get("unmanaged_bytes") for s in summaries) else None,
+            "unmanaged_peak_bytes": median_of(s.get("unmanaged_peak_bytes") for s in summaries),
             "peak_rss_bytes": max(b["peak_rss_bytes"] for _, b, _ in done),
             "fifo_s": plan["iteration_ns"] / 1e9 if plan.get("iteration_ns") else None,
             "pairs": [{"a": a, "b": b, **pair} for a, b, pair in done],

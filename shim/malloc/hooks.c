@@ -1,7 +1,7 @@
 /* The allocation functions of the program.
  *
- * A request of at least the threshold becomes a managed block; everything else, and whatever the
- * engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made it. errno
+ * A request of at least the threshold becomes a managed block, a smaller one of some size an object
+ * in a slab; everything else, and whatever the engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made it. errno
  * is left as the program expects it: untouched on success. */
 #include "shim.h"
 
@@ -29,23 +29,40 @@ static inline bool is_power_of_two(size_t number)
     return number && (number & (number - 1)) == 0;
 }
 
-/* A managed block, or NULL where this is not for us. Keeps errno. */
+/* A managed block or an object in a slab, or NULL where this is not for us. Keeps errno. */
 static void *managed_alloc(size_t bytes, size_t alignment, bool zeroed)
 {
-    if (__builtin_expect(bytes < ebb__shim_threshold, 1))
+    if (bytes < EBB_SLABS_LEAST_BYTES)
         return NULL;
     int saved = errno;
-    struct ebb_engine *engine = ebb__shim_engine();
-    void *pointer = engine ? ebb__engine_alloc(engine, bytes, alignment, zeroed) : NULL;
+    void *pointer = NULL;
+    if (bytes < ebb__shim_threshold) {
+        struct ebb_slabs *slabs = ebb__shim_slabs();
+        if (slabs)
+            pointer = ebb__slabs_alloc(slabs, bytes, alignment);
+        if (pointer && zeroed)
+            memset(pointer, 0, bytes);
+    } else {
+        struct ebb_engine *engine = ebb__shim_engine();
+        if (engine)
+            pointer = ebb__engine_alloc(engine, bytes, alignment, zeroed);
+    }
     errno = saved;
     return pointer;
 }
 
-/* The engine that owns `pointer`; NULL: not ours. */
+/* The engine in whose arena `pointer` lies; NULL: not there. */
 static inline struct ebb_engine *owner(const void *pointer)
 {
     struct ebb_engine *engine = ebb__shim_engine_now();
     return engine && ebb__engine_owns(engine, pointer) ? engine : NULL;
+}
+
+/* The slabs in which `pointer` lies; NULL: not there. */
+static inline struct ebb_slabs *slabs_of(const void *pointer)
+{
+    struct ebb_slabs *slabs = ebb__shim_slabs();
+    return slabs && ebb__slabs_own(slabs, pointer) ? slabs : NULL;
 }
 
 void *malloc(size_t bytes)
@@ -63,6 +80,13 @@ void free(void *pointer)
     if (engine) {
         int saved = errno;
         ebb__engine_free(engine, pointer);
+        errno = saved;
+        return;
+    }
+    struct ebb_slabs *slabs = slabs_of(pointer);
+    if (slabs) {
+        int saved = errno;
+        ebb__slabs_free(slabs, pointer);
         errno = saved;
         return;
     }
@@ -92,6 +116,9 @@ static size_t usable_bytes(void *pointer)
     struct ebb_engine *engine = owner(pointer);
     if (engine)
         return ebb__engine_usable_bytes(engine, pointer);
+    struct ebb_slabs *slabs = slabs_of(pointer);
+    if (slabs)
+        return ebb__slabs_usable_bytes(slabs, pointer);
     const struct ebb_next *next = ebb__shim_next();
     return next && next->malloc_usable_size ? next->malloc_usable_size(pointer) : 0;
 }
@@ -117,15 +144,19 @@ void *realloc(void *pointer, size_t bytes)
             memcpy(moved, pointer, bytes < 4096 ? bytes : 4096);
         return moved;
     }
-    if (owner(pointer)) {
+    bool in_slab = slabs_of(pointer) != NULL;
+    if (in_slab || owner(pointer)) {
         if (bytes == 0) {
             free(pointer);
             return NULL;
         }
-        return move_to(pointer, usable_bytes(pointer), bytes);
+        size_t had = usable_bytes(pointer);
+        if (in_slab && bytes <= had && bytes > had / 2)
+            return pointer;
+        return move_to(pointer, had, bytes);
     }
     const struct ebb_next *next = ebb__shim_next();
-    if (bytes >= ebb__shim_threshold && next->malloc_usable_size && ebb__shim_engine()) {
+    if (next->malloc_usable_size) {
         void *moved = managed_alloc(bytes, 1, false);
         if (moved) {
             size_t had = next->malloc_usable_size(pointer);

@@ -10,6 +10,7 @@
 #define EBB_SHIM_SHIM_H
 
 #include "engine/engine.h"
+#include "engine/slabs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,8 @@ bool ebb__shim_bootstrap_owns(const void *pointer);
 extern size_t ebb__shim_threshold;
 /* The engine, started if need be; NULL: nothing is managed. */
 struct ebb_engine *ebb__shim_engine(void);
+/* Small blocks, once the engine has been started; NULL: the next allocator has them all. */
+struct ebb_slabs *ebb__shim_slabs(void);
 /* The engine if it has been started. */
 struct ebb_engine *ebb__shim_engine_now(void);
 

@@ -52,12 +52,18 @@ static struct {
     bool trace;
     struct ebb_device device;
     _Atomic(struct ebb_engine *) engine;
-    _Atomic int state; /* 0: not started, 1: starting, 2: started or failed */
+    _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
+    _Atomic int state;                 /* 0: not started, 1: starting, 2: started or failed */
 } shim = {.channel = -1};
 
 struct ebb_engine *ebb__shim_engine_now(void)
 {
     return atomic_load_explicit(&shim.engine, memory_order_acquire);
+}
+
+struct ebb_slabs *ebb__shim_slabs(void)
+{
+    return atomic_load_explicit(&shim.slabs, memory_order_acquire);
 }
 
 /* "1:<fd>:<inode>:<name>:<threshold>:<flags>:<directory>" */
@@ -376,6 +382,9 @@ static void start_engine(void)
         return;
     }
     atomic_store_explicit(&shim.engine, engine, memory_order_release);
+    struct ebb_slabs *slabs;
+    if (ebb__slabs_create(engine, &slabs) == EBB_OK)
+        atomic_store_explicit(&shim.slabs, slabs, memory_order_release);
 }
 
 struct ebb_engine *ebb__shim_engine(void)
@@ -394,6 +403,9 @@ struct ebb_engine *ebb__shim_engine(void)
 static void before_fork(void)
 {
     struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_slabs *slabs = ebb__shim_slabs();
+    if (slabs)
+        ebb__slabs_before_fork(slabs);
     if (engine)
         ebb__engine_before_fork(engine);
 }
@@ -403,6 +415,9 @@ static void after_fork_parent(void)
     struct ebb_engine *engine = ebb__shim_engine_now();
     if (engine)
         ebb__engine_after_fork_parent(engine);
+    struct ebb_slabs *slabs = ebb__shim_slabs();
+    if (slabs)
+        ebb__slabs_after_fork_parent(slabs);
 }
 
 /* The child is a process of its own: new channel, new ring, new descriptors, the same ledger. */
@@ -410,6 +425,7 @@ static void after_fork_child(void)
 {
     int saved = errno;
     struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_slabs *slabs = ebb__shim_slabs();
     struct ebb_ring *parents_ring = shim.ring;
     struct ebb_error error;
     /* First of all, before anything is mapped where staging was. */
@@ -435,9 +451,11 @@ static void after_fork_child(void)
         }
     }
     if (engine) {
+        uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
         if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
             !start_service(engine))
             lost(NULL, "the child of a fork cannot start threads");
+        ebb__engine_count_live(engine, (int64_t)small_bytes);
     }
     if (parents_ring && parents_ring != shim.ring)
         munmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));

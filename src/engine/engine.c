@@ -133,18 +133,28 @@ static void approach_budget(struct ebb_engine *engine)
     atomic_store(&ledger->in_force, 1);
 }
 
-/* Pages for a new block, waiting for room as long as something is leaving. */
-static bool attach(struct ebb_engine *engine, struct block *block)
+#define OUTSIDE_ARENA ((uintptr_t)0)
+
+/* Pages for a new block at `target`, or room for pages outside the arena. */
+static bool try_attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
 {
-    if (ebb__pages_take(engine, block->address, block->page_bytes))
+    if (target == OUTSIDE_ARENA)
+        return ebb__pages_hold(engine, bytes, force);
+    return force ? ebb__pages_force(engine, target, bytes) : ebb__pages_take(engine, target, bytes);
+}
+
+/* As try_attach(), waiting for room as long as something is leaving. */
+static bool attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+{
+    if (try_attach(engine, target, bytes, false))
         return true;
-    uint64_t began = ebb__engine_now();
+    uint64_t began = ebb__engine_now(), asked_ns = 0;
     bool got = false;
-    while (!(got = ebb__pages_take(engine, block->address, block->page_bytes))) {
-        if (!ebb__mover_make_room(engine, block->page_bytes)) {
-            if (ebb__mover_ask_others(engine, block->page_bytes, &block->asked_ns))
+    while (!(got = try_attach(engine, target, bytes, false))) {
+        if (!ebb__mover_make_room(engine, bytes)) {
+            if (ebb__mover_ask_others(engine, bytes, &asked_ns))
                 continue;
-            got = ebb__pages_force(engine, block->address, block->page_bytes);
+            got = try_attach(engine, target, bytes, true);
             break;
         }
         struct timespec until;
@@ -154,6 +164,33 @@ static bool attach(struct ebb_engine *engine, struct block *block)
     }
     atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - began);
     return got;
+}
+
+void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes)
+{
+    uint64_t live =
+        atomic_fetch_add(&engine->counters->live_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+    if (bytes > 0)
+        ebb__ledger_raise(&engine->counters->peak_live_bytes, live);
+}
+
+bool ebb__engine_hold(struct ebb_engine *engine, uint64_t bytes)
+{
+    pthread_mutex_lock(&engine->lock);
+    bool held = attach(engine, OUTSIDE_ARENA, bytes);
+    if (held)
+        atomic_fetch_add(&engine->counters->small_bytes, bytes);
+    pthread_mutex_unlock(&engine->lock);
+    return held;
+}
+
+void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes)
+{
+    pthread_mutex_lock(&engine->lock);
+    atomic_fetch_sub(&engine->counters->small_bytes, bytes);
+    ebb__pages_unhold(engine, bytes);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
@@ -170,8 +207,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->has_copy = block->hashed = block->shared_copy = false;
     block->out_queued = block->in_queued = block->inherited = false;
     atomic_fetch_add(&engine->counters->allocations, 1);
-    uint64_t live = atomic_fetch_add(&engine->counters->live_bytes, bytes) + bytes;
-    ebb__ledger_raise(&engine->counters->peak_live_bytes, live);
+    ebb__engine_count_live(engine, (int64_t)bytes);
 }
 
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
@@ -199,8 +235,8 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     block_event(engine, EBB_EVENT_ALLOC, block);
     ebb__clock_step(engine, EBB_EVENT_ALLOC, block);
     if (!has_pages && !engine->trace) {
-        if (!attach(engine, block)) {
-            atomic_fetch_sub(&engine->counters->live_bytes, bytes);
+        if (!attach(engine, block->address, page_bytes)) {
+            ebb__engine_count_live(engine, -(int64_t)bytes);
             block_event(engine, EBB_EVENT_FREE, block);
             ebb__move_discard(engine, block);
             pthread_mutex_unlock(&engine->lock);
@@ -239,7 +275,7 @@ bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
     }
     if (engine->trace)
         ebb__clock_close_operation(engine);
-    atomic_fetch_sub(&engine->counters->live_bytes, block->size_bytes);
+    ebb__engine_count_live(engine, -(int64_t)block->size_bytes);
     block_event(engine, EBB_EVENT_FREE, block);
     ebb__clock_step(engine, EBB_EVENT_FREE, block);
     ebb__move_discard(engine, block);

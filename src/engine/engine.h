@@ -64,6 +64,14 @@ bool ebb__engine_free(struct ebb_engine *engine, void *pointer);
 /* Bytes that may be used at `pointer`; 0 where no block starts there. Thread-safe. */
 size_t ebb__engine_usable_bytes(struct ebb_engine *engine, const void *pointer);
 
+/* Memory outside the arena that the budget is to cover: enter `bytes` in the ledger, waiting for
+ * blocks to leave if need be, over the budget if that is of no use; false where memory is out. And
+ * take them out again, after the pages have gone. Thread-safe. */
+bool ebb__engine_hold(struct ebb_engine *engine, uint64_t bytes);
+void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes);
+/* So many bytes more (or fewer) are in use. Thread-safe, no lock. */
+void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes);
+
 /* A thread of the program waits for the page at `address`. Never blocks on a transfer. */
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write);
 

@@ -224,6 +224,10 @@ void ebb__pages_drop_spare(struct ebb_engine *engine);
 bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */
 uint64_t ebb__pages_available(const struct ebb_engine *engine);
+/* Enter pages outside the arena in the ledger, for which spare pages go back to the system if need
+ * be; false: no room without evicting (force: over the budget instead). */
+bool ebb__pages_hold(struct ebb_engine *engine, uint64_t bytes, bool force);
+void ebb__pages_unhold(struct ebb_engine *engine, uint64_t bytes);
 /* Give spare pages back to the system until the ledger is within the budget. */
 void ebb__pages_trim(struct ebb_engine *engine);
 

@@ -287,6 +287,25 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
     return given;
 }
 
+bool ebb__pages_hold(struct ebb_engine *engine, uint64_t bytes, bool force)
+{
+    while (!ebb__ledger_reserve(engine->ledger, bytes)) {
+        if (give_back(engine, bytes))
+            continue;
+        if (!force)
+            return false;
+        ebb__ledger_force(engine->ledger, bytes);
+        break;
+    }
+    held_add(engine, bytes);
+    return true;
+}
+
+void ebb__pages_unhold(struct ebb_engine *engine, uint64_t bytes)
+{
+    held_release(engine, bytes);
+}
+
 void ebb__pages_trim(struct ebb_engine *engine)
 {
     if (engine->owed_bytes) {

@@ -71,18 +71,26 @@ static uint64_t unmanaged_peak(const struct process *process)
     return atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
 }
 
-/* Bytes that this process may hold: the budget less what the others hold. */
-static uint64_t budget_for(const struct ebb_serve *serve, const struct process *process)
+/* The budget of the run: given, or a share of what this process has been seen to take. */
+static uint64_t whole_budget(const struct ebb_serve *serve, const struct process *process)
 {
-    uint64_t budget = atomic_load(&serve->ledger->budget_bytes);
     if (serve->options.budget_fraction > 0 && !serve->budget_set)
-        budget = (uint64_t)(serve->options.budget_fraction * (double)unmanaged_peak(process));
+        return (uint64_t)(serve->options.budget_fraction * (double)unmanaged_peak(process));
+    return atomic_load(&serve->ledger->budget_bytes);
+}
+
+/* The part of it that this process's blocks may fill: not what the others hold, nor what its own
+ * small blocks do, which never leave. */
+static uint64_t share_of(const struct ebb_serve *serve, const struct process *process,
+                         uint64_t budget)
+{
     if (budget == UINT64_MAX)
         return budget;
     uint64_t held = atomic_load(&serve->ledger->held_bytes);
     uint64_t own = atomic_load(&process->ring->counters.held_bytes);
-    uint64_t others = held > own ? held - own : 0;
-    return budget > others ? budget - others : 0;
+    uint64_t taken =
+        (held > own ? held - own : 0) + atomic_load(&process->ring->counters.small_bytes);
+    return budget > taken ? budget - taken : 0;
 }
 
 static bool send_script(struct process *process, const struct ebb_script *script)
@@ -111,27 +119,29 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
             send_plain(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
 }
 
-static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan *plan)
+/* `beside`: bytes of the budget that the plan could not have. */
+static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan *plan, uint64_t beside)
 {
-    serve->smallest_feasible_bytes = plan->smallest_feasible_bytes;
+    serve->smallest_feasible_bytes = plan->smallest_feasible_bytes + beside;
     if (serve->told_infeasible || plan->smallest_feasible_bytes <= plan->budget_bytes)
         return;
     serve->told_infeasible = true;
     ebb__serve_warn(serve,
                     "one operation needs more than the budget: running on at the smallest "
                     "feasible, %.1f MiB; give --budget at least that",
-                    (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
+                    (double)serve->smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
 /* Plan `model` and send the plan; true where it was sent. */
 static bool plan_and_send(struct ebb_serve *serve, struct process *process,
                           const struct ebb_model *model)
 {
-    uint64_t budget = budget_for(serve, process);
+    uint64_t budget = whole_budget(serve, process);
+    uint64_t share = share_of(serve, process, budget);
     struct ebb_plan_request request = {
         .model = model,
         .machine = &serve->machine,
-        .budget_bytes = budget,
+        .budget_bytes = share,
         .page_bytes = 4096,
         .smallest_block_bytes = SMALLEST_MOVED_BYTES,
         .time_limit_ns = PLAN_TIME_LIMIT_NS,
@@ -145,8 +155,8 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     bool sent = false;
     struct ebb_script *script;
     if (!plan.feasible)
-        tell_infeasible(serve, &plan);
-    const struct ebb_check_request check = {model, &serve->machine, budget, request.page_bytes};
+        tell_infeasible(serve, &plan, budget - share);
+    const struct ebb_check_request check = {model, &serve->machine, share, request.page_bytes};
     enum ebb_status checked = ebb__check_plan(&check, &plan, &error);
     if (checked != EBB_OK && plan.feasible)
         ebb__serve_warn(serve, "the plan failed its check and is not used: %s", error.why);
@@ -156,7 +166,7 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     }
     if (sent) {
         serve->plans++;
-        serve->predicted_peak_bytes = plan.peak_bytes;
+        serve->predicted_peak_bytes = plan.peak_bytes + (budget - share);
         serve->predicted_stall_ns = plan.stall_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);

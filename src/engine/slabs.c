@@ -1,0 +1,307 @@
+#include "engine/slabs.h"
+
+#include "engine/internal.h"
+
+#include <sys/mman.h>
+
+#define SLAB_BYTES ((size_t)64 << 10)
+#define CHUNK_SLABS 4u
+#define CHUNK_BYTES_HELD (CHUNK_SLABS * SLAB_BYTES) /* entered in the ledger at once */
+#define MOST_CHUNKS ((uint32_t)1 << 18)             /* 64 GiB */
+#define NO_SLAB 0u                                  /* slab 0 is never used */
+
+/* 256 to 1024 in steps of 64, then eight to a doubling. */
+#define EVEN_STEP ((size_t)64)
+#define EVEN_CLASSES 13u
+#define EVEN_MOST ((size_t)1024)
+#define PER_DOUBLING 8u
+#define DOUBLINGS 4u
+#define CLASSES (EVEN_CLASSES + PER_DOUBLING * DOUBLINGS)
+#define MASK_WORDS (SLAB_BYTES / EBB_SLABS_LEAST_BYTES / 64)
+
+enum { CLASS_FREE = 0 }; /* slab->class of a slab without a class; else class + 1 */
+
+struct slab {
+    uint64_t free_mask[MASK_WORDS];
+    uint32_t next, previous; /* of the slabs of its class with room, or of the free slabs */
+    uint16_t class;
+    uint16_t capacity, free_count;
+};
+
+struct chunk {
+    uint8_t slabs_used;
+    bool held;      /* its pages are in the ledger */
+    bool inherited; /* its pages came with a fork: in the ledger of the parent */
+};
+
+struct ebb_slabs {
+    struct ebb_engine *engine;
+    uintptr_t base;
+    struct slab *slabs; /* CHUNK_SLABS a chunk */
+    struct chunk *chunks;
+    struct {
+        pthread_mutex_t lock;
+        uint32_t with_room; /* slab; the class's lock guards all its slabs */
+    } classes[CLASSES];
+    pthread_mutex_t lock; /* what follows, and slabs without a class; taken after a class's lock */
+    uint32_t free_slabs;
+    uint32_t chunks_used, empty_chunks;
+};
+
+static unsigned class_of(size_t bytes)
+{
+    if (bytes <= EVEN_MOST)
+        return bytes <= EBB_SLABS_LEAST_BYTES
+                   ? 0
+                   : (unsigned)((bytes - EBB_SLABS_LEAST_BYTES + EVEN_STEP - 1) / EVEN_STEP);
+    unsigned power = 63u - (unsigned)__builtin_clzll((unsigned long long)(bytes - 1));
+    size_t low = (size_t)1 << power;
+    unsigned step = (unsigned)((bytes - 1 - low) / (low / PER_DOUBLING));
+    return EVEN_CLASSES + (power - 10) * PER_DOUBLING + step;
+}
+
+static size_t class_bytes(unsigned class)
+{
+    if (class < EVEN_CLASSES)
+        return EBB_SLABS_LEAST_BYTES + class * EVEN_STEP;
+    unsigned step = class - EVEN_CLASSES;
+    return (EVEN_MOST << step / PER_DOUBLING) / PER_DOUBLING *
+           (PER_DOUBLING + step % PER_DOUBLING + 1);
+}
+
+static uintptr_t slab_address(const struct ebb_slabs *slabs, uint32_t slab)
+{
+    return slabs->base + slab * SLAB_BYTES;
+}
+
+static void link_slab(struct ebb_slabs *slabs, uint32_t *head, uint32_t slab)
+{
+    slabs->slabs[slab].previous = NO_SLAB;
+    slabs->slabs[slab].next = *head;
+    if (*head != NO_SLAB)
+        slabs->slabs[*head].previous = slab;
+    *head = slab;
+}
+
+static void unlink_slab(struct ebb_slabs *slabs, uint32_t *head, uint32_t slab)
+{
+    const struct slab *gone = &slabs->slabs[slab];
+    if (gone->previous != NO_SLAB)
+        slabs->slabs[gone->previous].next = gone->next;
+    else
+        *head = gone->next;
+    if (gone->next != NO_SLAB)
+        slabs->slabs[gone->next].previous = gone->previous;
+}
+
+static void init_locks(struct ebb_slabs *slabs)
+{
+    pthread_mutex_init(&slabs->lock, NULL);
+    for (unsigned i = 0; i < CLASSES; i++)
+        pthread_mutex_init(&slabs->classes[i].lock, NULL);
+}
+
+enum ebb_status ebb__slabs_create(struct ebb_engine *engine, struct ebb_slabs **created)
+{
+    size_t range = MOST_CHUNKS * CHUNK_BYTES_HELD;
+    struct ebb_slabs *slabs = ebb__engine_memory(sizeof *slabs);
+    char *memory = ebb__engine_memory(range + SLAB_BYTES);
+    if (!slabs || !memory)
+        return EBB_ERR_MEMORY;
+    slabs->slabs = ebb__engine_memory(MOST_CHUNKS * CHUNK_SLABS * sizeof *slabs->slabs);
+    slabs->chunks = ebb__engine_memory(MOST_CHUNKS * sizeof *slabs->chunks);
+    if (!slabs->slabs || !slabs->chunks)
+        return EBB_ERR_MEMORY;
+    slabs->engine = engine;
+    slabs->base = ((uintptr_t)memory + SLAB_BYTES - 1) & ~(uintptr_t)(SLAB_BYTES - 1);
+    slabs->chunks_used = 1; /* so that slab 0 is nobody's */
+    /* A huge page would hold more than has been entered in the ledger. */
+    madvise((void *)slabs->base, range, MADV_NOHUGEPAGE);
+    init_locks(slabs);
+    *created = slabs;
+    return EBB_OK;
+}
+
+void ebb__slabs_destroy(struct ebb_slabs *slabs)
+{
+    munmap((void *)slabs->base, MOST_CHUNKS * CHUNK_BYTES_HELD);
+    munmap(slabs->slabs, MOST_CHUNKS * CHUNK_SLABS * sizeof *slabs->slabs);
+    munmap(slabs->chunks, MOST_CHUNKS * sizeof *slabs->chunks);
+    munmap(slabs, sizeof *slabs);
+}
+
+/* The pages of a chunk are the system's again. */
+static void release_chunk(struct ebb_slabs *slabs, uint32_t chunk)
+{
+    struct chunk *empty = &slabs->chunks[chunk];
+    madvise((void *)slab_address(slabs, chunk * CHUNK_SLABS), CHUNK_BYTES_HELD, MADV_DONTNEED);
+    if (!empty->inherited)
+        ebb__engine_unhold(slabs->engine, CHUNK_BYTES_HELD);
+    empty->held = empty->inherited = false;
+}
+
+/* A slab for `class`, whose lock is held; NO_SLAB: memory is out. */
+static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
+{
+    pthread_mutex_lock(&slabs->lock);
+    if (slabs->free_slabs == NO_SLAB && slabs->chunks_used < MOST_CHUNKS) {
+        uint32_t chunk = slabs->chunks_used++;
+        for (uint32_t i = CHUNK_SLABS; i-- > 0;)
+            link_slab(slabs, &slabs->free_slabs, chunk * CHUNK_SLABS + i);
+        slabs->empty_chunks++;
+    }
+    uint32_t index = slabs->free_slabs;
+    struct chunk *chunk = &slabs->chunks[index / CHUNK_SLABS];
+    if (index == NO_SLAB || (!chunk->held && !ebb__engine_hold(slabs->engine, CHUNK_BYTES_HELD))) {
+        pthread_mutex_unlock(&slabs->lock);
+        return NO_SLAB;
+    }
+    chunk->held = true;
+    unlink_slab(slabs, &slabs->free_slabs, index);
+    if (chunk->slabs_used++ == 0)
+        slabs->empty_chunks--;
+    pthread_mutex_unlock(&slabs->lock);
+    struct slab *slab = &slabs->slabs[index];
+    unsigned capacity = (unsigned)(SLAB_BYTES / class_bytes(class));
+    slab->class = (uint16_t)(class + 1);
+    slab->capacity = slab->free_count = (uint16_t)capacity;
+    for (unsigned word = 0; word < MASK_WORDS; word++) {
+        unsigned left = capacity > word * 64 ? capacity - word * 64 : 0;
+        slab->free_mask[word] = left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
+    }
+    link_slab(slabs, &slabs->classes[class].with_room, index);
+    return index;
+}
+
+/* A slab whose last object is gone, off its class's list. */
+static void give_slab(struct ebb_slabs *slabs, uint32_t index)
+{
+    pthread_mutex_lock(&slabs->lock);
+    slabs->slabs[index].class = CLASS_FREE;
+    uint32_t chunk = index / CHUNK_SLABS;
+    link_slab(slabs, &slabs->free_slabs, index);
+    if (--slabs->chunks[chunk].slabs_used == 0 && slabs->empty_chunks++ > 0) {
+        /* One empty chunk is kept for the next request. */
+        release_chunk(slabs, chunk);
+    }
+    pthread_mutex_unlock(&slabs->lock);
+}
+
+/* The first class from `class` on whose objects are aligned; CLASSES: none. */
+static unsigned aligned_class(unsigned class, size_t alignment)
+{
+    while (class < CLASSES && class_bytes(class) % alignment)
+        class ++;
+    return class;
+}
+
+void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
+{
+    if (bytes < EBB_SLABS_LEAST_BYTES || bytes > EBB_SLABS_MOST_BYTES)
+        return NULL;
+    unsigned class = class_of(bytes);
+    if (alignment > EVEN_STEP)
+        class = aligned_class(class, alignment);
+    if (class >= CLASSES)
+        return NULL;
+    pthread_mutex_lock(&slabs->classes[class].lock);
+    uint32_t index = slabs->classes[class].with_room;
+    if (index == NO_SLAB)
+        index = take_slab(slabs, class);
+    uintptr_t address = 0;
+    if (index != NO_SLAB) {
+        struct slab *slab = &slabs->slabs[index];
+        unsigned word = 0;
+        while (!slab->free_mask[word])
+            word++;
+        unsigned bit = (unsigned)__builtin_ctzll(slab->free_mask[word]);
+        slab->free_mask[word] &= slab->free_mask[word] - 1;
+        if (--slab->free_count == 0)
+            unlink_slab(slabs, &slabs->classes[class].with_room, index);
+        address = slab_address(slabs, index) + (word * 64 + bit) * class_bytes(class);
+    }
+    pthread_mutex_unlock(&slabs->classes[class].lock);
+    if (address)
+        ebb__engine_count_live(slabs->engine, (int64_t)class_bytes(class));
+    return (void *)address;
+}
+
+bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
+{
+    return (uintptr_t)pointer - slabs->base < MOST_CHUNKS * CHUNK_BYTES_HELD;
+}
+
+/* The slab and the object's place in it; false where no object starts at `pointer`. The class of a
+ * slab cannot change while one of its objects is in use, so it is read without a lock. */
+static bool find(struct ebb_slabs *slabs, const void *pointer, uint32_t *index, unsigned *place)
+{
+    uintptr_t offset = (uintptr_t)pointer - slabs->base;
+    *index = (uint32_t)(offset / SLAB_BYTES);
+    const struct slab *slab = &slabs->slabs[*index];
+    if (slab->class == CLASS_FREE)
+        return false;
+    size_t bytes = class_bytes(slab->class - 1u), within = offset % SLAB_BYTES;
+    *place = (unsigned)(within / bytes);
+    return within % bytes == 0 && *place < slab->capacity;
+}
+
+bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer)
+{
+    uint32_t index;
+    unsigned place;
+    if (!find(slabs, pointer, &index, &place))
+        return false;
+    struct slab *slab = &slabs->slabs[index];
+    unsigned class = slab->class - 1u;
+    uint64_t bit = (uint64_t)1 << place % 64;
+    pthread_mutex_lock(&slabs->classes[class].lock);
+    if (slab->free_mask[place / 64] & bit) {
+        pthread_mutex_unlock(&slabs->classes[class].lock);
+        return false;
+    }
+    slab->free_mask[place / 64] |= bit;
+    if (slab->free_count++ == 0)
+        link_slab(slabs, &slabs->classes[class].with_room, index);
+    if (slab->free_count == slab->capacity) {
+        unlink_slab(slabs, &slabs->classes[class].with_room, index);
+        give_slab(slabs, index);
+    }
+    pthread_mutex_unlock(&slabs->classes[class].lock);
+    ebb__engine_count_live(slabs->engine, -(int64_t)class_bytes(class));
+    return true;
+}
+
+size_t ebb__slabs_usable_bytes(struct ebb_slabs *slabs, const void *pointer)
+{
+    uint32_t index;
+    unsigned place;
+    return find(slabs, pointer, &index, &place) ? class_bytes(slabs->slabs[index].class - 1u) : 0;
+}
+
+void ebb__slabs_before_fork(struct ebb_slabs *slabs)
+{
+    for (unsigned i = 0; i < CLASSES; i++)
+        pthread_mutex_lock(&slabs->classes[i].lock);
+    pthread_mutex_lock(&slabs->lock);
+}
+
+void ebb__slabs_after_fork_parent(struct ebb_slabs *slabs)
+{
+    pthread_mutex_unlock(&slabs->lock);
+    for (unsigned i = 0; i < CLASSES; i++)
+        pthread_mutex_unlock(&slabs->classes[i].lock);
+}
+
+uint64_t ebb__slabs_after_fork_child(struct ebb_slabs *slabs)
+{
+    init_locks(slabs);
+    uint64_t live = 0;
+    for (uint32_t i = CHUNK_SLABS; i < slabs->chunks_used * CHUNK_SLABS; i++) {
+        const struct slab *slab = &slabs->slabs[i];
+        if (slab->class != CLASS_FREE)
+            live += (uint64_t)(slab->capacity - slab->free_count) * class_bytes(slab->class - 1u);
+    }
+    for (uint32_t i = 1; i < slabs->chunks_used; i++)
+        slabs->chunks[i].inherited = slabs->chunks[i].held;
+    return live;
+}
