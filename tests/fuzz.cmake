@@ -26,3 +26,4 @@ if(EBB_FUZZ)
 endif()
 
 ebb_fuzz(trace)
+ebb_fuzz(import)

@@ -12,16 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void expect_events(const char *kind, const char *text, const struct ebb_event *expected,
-                          size_t count)
+static void expect_events_of(const char *kind, const void *text, size_t size,
+                             const struct ebb_event *expected, size_t count)
 {
     struct ebb_trace trace;
     struct ebb_error error = {0};
     const struct ebb_importer *importer = ebb__importer_find(kind);
     assert_non_null(importer);
-    assert_true(importer->recognises((const uint8_t *)text, strlen(text)));
-    enum ebb_status status = ebb__import_memory(importer, (const uint8_t *)text, strlen(text),
-                                                "dir/sample", &trace, &error);
+    assert_true(importer->recognises(text, size));
+    enum ebb_status status = ebb__import_memory(importer, text, size, "dir/sample", &trace, &error);
     if (status)
         fail_msg("%s: %s", error.what, error.why);
     assert_true(trace.complete);
@@ -32,22 +31,35 @@ static void expect_events(const char *kind, const char *text, const struct ebb_e
         assert_int_equal(trace.events[i].size_bytes, expected[i].size_bytes);
         assert_int_equal(trace.events[i].kind, expected[i].kind);
         assert_int_equal(trace.events[i].access, expected[i].access);
+        assert_int_equal(trace.events[i].mark, expected[i].mark);
+        assert_int_equal(trace.events[i].thread, expected[i].thread);
     }
     ebb__trace_fini(&trace);
 }
 
-static void expect_refused(const char *kind, const char *text, const char *why)
+static void expect_events(const char *kind, const char *text, const struct ebb_event *expected,
+                          size_t count)
+{
+    expect_events_of(kind, text, strlen(text), expected, count);
+}
+
+static void expect_refused_bytes(const char *kind, const void *text, size_t size, const char *why)
 {
     struct ebb_trace trace;
     struct ebb_error error = {0};
-    enum ebb_status status = ebb__import_memory(ebb__importer_find(kind), (const uint8_t *)text,
-                                                strlen(text), "sample", &trace, &error);
+    enum ebb_status status =
+        ebb__import_memory(ebb__importer_find(kind), text, size, "sample", &trace, &error);
     assert_int_equal(status, EBB_ERR_FORMAT);
     assert_int_equal(ebb_status_exit_code(status), 1);
     assert_string_equal(error.what, "sample");
     assert_string_equal(error.why, why);
     assert_null(trace.events);
     ebb__trace_fini(&trace);
+}
+
+static void expect_refused(const char *kind, const char *text, const char *why)
+{
+    expect_refused_bytes(kind, text, strlen(text), why);
 }
 
 static void test_singa_blocks(void **state)
@@ -115,6 +127,135 @@ static void test_singa_refused(void **state)
                    "line 3: 'Read' with a size, where frees had none before");
     expect_refused("singa", "Read 0x1 8 1\nFree 0x1 2\n",
                    "line 2: 'Free' without a size, where there was one before");
+}
+
+#define RMM "Thread,Time,Action,Pointer,Size,Stream\n"
+
+static void test_rmm(void **state)
+{
+    (void)state;
+    static const struct ebb_event expected[] = {
+        {0, 1, 1024, EBB_EVENT_ALLOC, 0, 0, 0, 7},
+        {1000, 2, 64, EBB_EVENT_ALLOC, 0, 0, 0, 8},
+        {2000001000, 1, 1024, EBB_EVENT_FREE, 0, 0, 0, 7}, /* midnight has passed */
+        {86400000000999, 2, 64, EBB_EVENT_FREE, 0, 0, 0, 8},
+        {86400000001000, 3, 32, EBB_EVENT_FREE, 0, 0, 0, 8}, /* existed before */
+    };
+    expect_events("rmm",
+                  RMM "7,23:59:59.999999,allocate,0x7f00,1024,0x0\n"
+                      "8,00:00:00:000000, allocate ,0x7e00,64,0x1\n"
+                      "9,00:00:01.5,allocate failure,(nil),99999,0x1\n"
+                      "9,00:00:01.6,allocate,(nil),0,0x1\r\n"
+                      "\n"
+                      "7,00:00:02.000000,free,0x7f00,1024,0x0\n"
+                      "8,23:59:59.999999999,free,0x7e00,64,0x1\n"
+                      "8,00:00:00.0,free,0x7d00,32,0x1",
+                  expected, 5);
+}
+
+static void test_rmm_refused(void **state)
+{
+    (void)state;
+    expect_refused("rmm", "Thread,Time\n",
+                   "line 1: is not the header Thread,Time,Action,Pointer,"
+                   "Size,Stream");
+    expect_refused("rmm", RMM, "holds no events");
+    expect_refused("rmm", RMM "1,10:00:00.0,allocate\n", "line 2: ends before its pointer");
+    expect_refused("rmm", RMM "1,10:00:00.0,allocate,0x1,8,0x0,1\n",
+                   "line 2: has more than 6 fields");
+    expect_refused("rmm", RMM "1,25:00:00.0,allocate,0x1,8,0x0\n",
+                   "line 2: time '25:00:00.0' is no time of day");
+    expect_refused("rmm", RMM "1,nan,allocate,0x1,8,0x0\n", "line 2: time 'nan' is no time of day");
+    expect_refused("rmm", RMM "1,10:00:00.0,grow,0x1,8,0x0\n",
+                   "line 2: action 'grow' is not known");
+    expect_refused("rmm", RMM "1,10:00:00.0,allocate,0x1,-8,0x0\n",
+                   "line 2: size '-8' is negative");
+    expect_refused("rmm", RMM "1,10:00:00.0,allocate,0x1,99999999999999999999,0x0\n",
+                   "line 2: size '99999999999999999999' is too large");
+    expect_refused("rmm", RMM "1,10:00:00.0,allocate,0x1,8,0x0\n1,10:00:00.0,allocate,0x1,8,0x0\n",
+                   "line 3: block 0x1 is allocated again while it is live (line 2)");
+    expect_refused("rmm", RMM "1,10:00:00.0,free,0x1,8,0x0\n1,10:00:00.0,free,0x1,8,0x0\n",
+                   "line 3: block 0x1 is freed after its end (line 2)");
+}
+
+static void test_stalloc(void **state)
+{
+    (void)state;
+    static const struct ebb_event expected[] = {
+        {0, 1, 512, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+        {1000, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_ITERATION, 0, 0},
+        {2000, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
+        {3000, 0, 12, EBB_EVENT_MARK, 0, EBB_MARK_LAYER, 0, 0},
+        {4000, 2, 1024, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+        {7000, 0, 1, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
+        {8000, 2, 1024, EBB_EVENT_FREE, 0, 0, 0, 0},
+        {10000, 0, UINT64_MAX, EBB_EVENT_MARK, 0, EBB_MARK_ITERATION, 0, 0},
+        {11000, 1, 512, EBB_EVENT_FREE, 0, 0, 0, 0},
+    };
+    expect_events("stalloc",
+                  "1 0x7f00 512 0\nIteration Index : 0\nmicro-batch : F\n"
+                  "module.layers.12.mlp->MoELayer Layer : F-start\n1 0x7f10 1024 0x55d0\n"
+                  "module.layers.12.mlp->MoELayer Layer : F-end\ntoken_permutation : F-start\n"
+                  "micro-batch : B\n0 0x7f10 1024 0x55d0\n1 0 0 0\nIteration Index : end\n"
+                  "0 0x7f00 512 0\n",
+                  expected, 9);
+    expect_refused("stalloc", "Iteration Index : -1\n", "line 1: is no iteration's number");
+    expect_refused("stalloc", "micro-batch : Q\n", "line 1: is neither pass F, B nor W");
+    expect_refused("stalloc", "1 0x1 8 0\n2 0x2 8 0\n", "line 2: begins with neither 0 nor 1");
+    expect_refused("stalloc", "1 0x1 8 0\nwhatever\n", "line 2: is neither an event nor a mark");
+    expect_refused("stalloc", "1 0x1 8\n", "line 1: ends before its stream");
+    expect_refused("stalloc", "1 0x1 8 0 0\n", "line 1: has more than 4 fields");
+    expect_refused("stalloc", "1 0x1 8 0\n1 0x1 8 0\n",
+                   "line 2: block 0x1 is allocated again while it is live (line 1)");
+    expect_refused("stalloc", "1 0x1 NaN 0\n", "line 1: size 'NaN' is not a whole number");
+}
+
+/* Pickles by hand; whole snapshots are made by Python in test_import_cli.py. */
+#define ENTRY(action, addr, size)                                                                  \
+    "}(\x8c\x06"                                                                                   \
+    "action" action "\x8c\x04"                                                                     \
+    "addr" addr "\x8c\x04"                                                                         \
+    "size" size "u"
+#define ALLOC                                                                                      \
+    "\x8c\x05"                                                                                     \
+    "alloc"
+#define DONE                                                                                       \
+    "\x8c\x0e"                                                                                     \
+    "free_completed"
+
+static void test_torch_snapshot(void **state)
+{
+    (void)state;
+    static const struct ebb_event expected[] = {
+        {0, 1, 5, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+        {1000, 1, 5, EBB_EVENT_FREE, 0, 0, 0, 0},
+        {2000, 2, 65536, EBB_EVENT_FREE, 0, 0, 0, 0}, /* existed before */
+    };
+    static const char good[] =
+        "\x80\x04}X\x0d\x00\x00\x00"
+        "device_traces](](" ENTRY(ALLOC, "K\x01", "K\x05") ENTRY(DONE, "K\x01", "J\x05\x00\x00\x00")
+            ENTRY(DONE, "M\x02\x00", "\x8a\x03\x00\x00\x01") "ees.";
+    expect_events_of("torch-snapshot", good, sizeof good - 1, expected, 3);
+#define REFUSED(bytes, why) expect_refused_bytes("torch-snapshot", bytes, sizeof(bytes) - 1, why)
+    REFUSED("\x80\x04}.", "no memory snapshot with a history (device_traces)");
+    REFUSED("\x80\x04N", "byte 3: ends before its end mark");
+    REFUSED("\x80\x04(.", "byte 3: ends with other than one value");
+    REFUSED("\x80\x04NN.", "byte 4: ends with other than one value");
+    REFUSED("\x80\x04"
+            "cos\nsystem\n(S'true'\ntR.",
+            "byte 2: it wants something imported: only plain data is read");
+    REFUSED("\x80\x04)\x81.", "byte 3: it wants an object made: only plain data is read");
+    REFUSED("\x80\x04\x82\x01.", "byte 2: it refers to something outside: only plain data is read");
+    REFUSED("\x80\x04\xff.", "byte 2: its opcode is not known");
+    REFUSED("\x80\x04h\x00.", "byte 2: refers to what was not remembered");
+    REFUSED("\x80\x04\x94.", "byte 2: there is nothing to remember");
+    REFUSED("\x80\x04}K\x01s.", "byte 5: the stack is too short");
+    REFUSED("\x80\x04]e.", "byte 3: there is no mark");
+    REFUSED("\x80\x04](K\x01u.", "byte 6: a key lacks its value");
+    REFUSED("\x80\x04\x8c\x05"
+            "ab.",
+            "byte 2: ends within a string");
+#undef REFUSED
 }
 
 static void test_open_by_content(void **state)
@@ -220,9 +361,11 @@ static void test_public_pools(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_singa_blocks),  cmocka_unit_test(test_singa_pool),
-        cmocka_unit_test(test_singa_refused), cmocka_unit_test(test_open_by_content),
-        cmocka_unit_test(test_public_vgg),    cmocka_unit_test(test_public_alexnet),
+        cmocka_unit_test(test_singa_blocks),   cmocka_unit_test(test_singa_pool),
+        cmocka_unit_test(test_singa_refused),  cmocka_unit_test(test_rmm),
+        cmocka_unit_test(test_rmm_refused),    cmocka_unit_test(test_stalloc),
+        cmocka_unit_test(test_torch_snapshot), cmocka_unit_test(test_open_by_content),
+        cmocka_unit_test(test_public_vgg),     cmocka_unit_test(test_public_alexnet),
         cmocka_unit_test(test_public_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,15 @@ static void trim_last(const struct ebb_stream *stream, windows_vec *windows)
     }
 }
 
+/* Between two marks there may be nothing: that is no iteration. */
+static bool is_empty(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    for (size_t i = window->first; i < window->last; i++)
+        if (stream->events.items[i].kind != EBB_EVENT_MARK)
+            return false;
+    return true;
+}
+
 static bool collect_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                             windows_vec *windows)
 {
@@ -53,7 +62,7 @@ static bool collect_windows(const struct ebb_stream *stream, const struct ebb_te
     struct ebb_window window;
     windows->count = 0;
     while (ebb__stream_next_window(stream, template, &symbol, &window))
-        if (!ebb_vec_push(windows, window))
+        if (!is_empty(stream, &window) && !ebb_vec_push(windows, window))
             return false;
     trim_last(stream, windows);
     return true;

@@ -34,12 +34,36 @@ static enum ebb_status fail_memory(struct ebb_import_events *events)
     return ebb__fail(events->error, EBB_ERR_MEMORY, events->name, "no memory for its events");
 }
 
+static enum ebb_status fail_number(struct ebb_import_events *events, const char *what,
+                                   struct ebb_text text, const char *why)
+{
+    char shown[32];
+    return why ? ebb__import_fail(events, "%s '%s' %s", what, ebb__text_show(text, shown), why)
+               : EBB_OK;
+}
+
+enum ebb_status ebb__import_number(struct ebb_import_events *events, const char *what,
+                                   struct ebb_text text, uint64_t *value)
+{
+    return fail_number(events, what, text, ebb__text_number(text, value));
+}
+
+enum ebb_status ebb__import_pointer(struct ebb_import_events *events, struct ebb_text text,
+                                    uint64_t *value)
+{
+    *value = 0;
+    if (ebb__text_is(text, "(nil)"))
+        return EBB_OK;
+    return fail_number(events, "pointer", text, ebb__text_hex(text, value));
+}
+
 /* Times of logs that several threads write may fall by a little: they are raised. */
 static enum ebb_status push(struct ebb_import_events *events, struct ebb_event event)
 {
     size_t count = events->events.count;
     if (!count)
         events->begin = events->time;
+    event.thread = events->thread;
     event.time_ns = events->time > events->begin ? events->time - events->begin : 0;
     if (count && event.time_ns < events->events.items[count - 1].time_ns)
         event.time_ns = events->events.items[count - 1].time_ns;

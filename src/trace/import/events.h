@@ -10,6 +10,7 @@
 #include "base/vec.h"
 #include "trace/event.h"
 #include "trace/file.h"
+#include "trace/import/text.h"
 
 /* Largest block: what 48 bits address, more than any machine gives to one program (x86-64). */
 #define EBB_IMPORT_SIZE_LIMIT ((uint64_t)1 << 48)
@@ -26,6 +27,7 @@ struct ebb_import_events {
     const char *unit; /* of places: "line", "entry" */
     uint64_t place;   /* of what is read now, from 1; set by the importer */
     uint64_t time;    /* of what is read now, in the units of the source; likewise */
+    uint32_t thread;  /* likewise; 0 where the source does not say */
     uint64_t begin;   /* time of the first event */
     uint64_t live_bytes;
     EBB_VEC(struct ebb_event) events;
@@ -41,6 +43,13 @@ void ebb__import_events_fini(struct ebb_import_events *events);
 /* EBB_ERR_FORMAT, with the place in front of `why`. */
 EBB_PRINTF(2, 3)
 enum ebb_status ebb__import_fail(struct ebb_import_events *events, const char *why, ...);
+
+/* The number that `text` is, else EBB_ERR_FORMAT, which calls it `what`. Pointers may be hexadecimal
+ * without a prefix, "(nil)" is 0. */
+EBB_NODISCARD enum ebb_status ebb__import_number(struct ebb_import_events *events, const char *what,
+                                                 struct ebb_text text, uint64_t *value);
+EBB_NODISCARD enum ebb_status ebb__import_pointer(struct ebb_import_events *events,
+                                                  struct ebb_text text, uint64_t *value);
 
 /* The block `id` begins. */
 EBB_NODISCARD enum ebb_status ebb__import_alloc(struct ebb_import_events *events, uint64_t id,

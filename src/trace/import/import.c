@@ -10,6 +10,11 @@
 static const struct ebb_importer importers[] = {
     {"singa", "SINGA's block log: op, pointer, size and time, or without sizes of frees",
      ebb__singa_recognises, ebb__singa_read},
+    {"rmm", "RMM's log: CSV of Thread,Time,Action,Pointer,Size,Stream", ebb__rmm_recognises,
+     ebb__rmm_read},
+    {"stalloc", "STAlloc's trace: mem_log_dev*.txt", ebb__stalloc_recognises, ebb__stalloc_read},
+    {"torch-snapshot", "PyTorch's memory snapshot (pickle, read without executing it)",
+     ebb__torch_snapshot_recognises, ebb__torch_snapshot_read},
 };
 
 static const size_t importer_count = sizeof importers / sizeof importers[0];

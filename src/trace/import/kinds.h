@@ -10,5 +10,8 @@
                                        struct ebb_trace *trace, struct ebb_error *error)
 
 EBB_IMPORTER(singa);
+EBB_IMPORTER(rmm);
+EBB_IMPORTER(stalloc);
+EBB_IMPORTER(torch_snapshot);
 
 #endif

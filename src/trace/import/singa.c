@@ -58,13 +58,6 @@ bool ebb__singa_recognises(const uint8_t *bytes, size_t size)
            (!ebb__text_number(word, &index) && ebb__text_word(&line, &word) && find_op(word, &op));
 }
 
-static enum ebb_status fail_number(struct reader *reader, const char *what, struct ebb_text word,
-                                   const char *why)
-{
-    char shown[32];
-    return ebb__import_fail(&reader->events, "%s '%s' %s", what, ebb__text_show(word, shown), why);
-}
-
 /* A number of the line; `what` names it. */
 static enum ebb_status take_number(struct reader *reader, struct ebb_text *line, const char *what,
                                    uint64_t *value)
@@ -72,8 +65,7 @@ static enum ebb_status take_number(struct reader *reader, struct ebb_text *line,
     struct ebb_text word;
     if (!ebb__text_word(line, &word))
         return ebb__import_fail(&reader->events, "ends before its %s", what);
-    const char *why = ebb__text_number(word, value);
-    return why ? fail_number(reader, what, word, why) : EBB_OK;
+    return ebb__import_number(&reader->events, what, word, value);
 }
 
 static size_t word_count(struct ebb_text line)
@@ -164,7 +156,7 @@ enum ebb_status ebb__singa_read(const uint8_t *bytes, size_t size, const char *n
     uint64_t unit_ns = reader.form == FORM_POOL ? 1000000 : 1;
     if (!status)
         status = ebb__import_finish(&reader.events, unit_ns, trace);
-    if (!status)
+    if (!status && reader.events.begin <= UINT64_MAX / unit_ns)
         trace->info.start_unix_ns = reader.events.begin * unit_ns;
     ebb__import_events_fini(&reader.events);
     return status;

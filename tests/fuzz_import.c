@@ -1,0 +1,66 @@
+/* Fuzzes the importers, each with every input, whether it recognises it or not. What is read must be
+ * a trace: times that never fall, blocks that begin once, end once, are not used after their end and
+ * keep their size. What is refused must say why and leave nothing behind. */
+#include "base/map.h"
+#include "trace/codec.h"
+#include "trace/import/events.h"
+#include "trace/import/import.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "fuzz_import: line %d: %s\n", __LINE__, #condition);                   \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require_trace(const struct ebb_trace *trace)
+{
+    struct ebb_map sizes = {0}, ended = {0};
+    REQUIRE(trace->complete && trace->count && trace->events);
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct ebb_event *event = &trace->events[i];
+        uint64_t size_bytes;
+        REQUIRE(ebb__trace_event_valid(event));
+        REQUIRE(!i || event->time_ns >= event[-1].time_ns);
+        if (event->kind == EBB_EVENT_MARK)
+            continue;
+        REQUIRE(event->block && event->size_bytes <= EBB_IMPORT_SIZE_LIMIT);
+        REQUIRE(!ebb__map_get(&ended, event->block, NULL));
+        bool known = ebb__map_get(&sizes, event->block, &size_bytes);
+        REQUIRE(!known || (event->kind != EBB_EVENT_ALLOC && size_bytes == event->size_bytes));
+        REQUIRE(known || ebb__map_put(&sizes, event->block, event->size_bytes));
+        if (event->kind == EBB_EVENT_FREE)
+            REQUIRE(ebb__map_put(&ended, event->block, 1));
+    }
+    ebb__map_fini(&sizes);
+    ebb__map_fini(&ended);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t count;
+    const struct ebb_importer *importers = ebb__importers(&count);
+    for (size_t i = 0; i < count; i++) {
+        struct ebb_trace trace;
+        struct ebb_error error = {0};
+        importers[i].recognises(data, size);
+        enum ebb_status status =
+            ebb__import_memory(&importers[i], data, size, "input", &trace, &error);
+        if (status == EBB_OK) {
+            require_trace(&trace);
+        } else {
+            REQUIRE(status == EBB_ERR_FORMAT);
+            REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
+            REQUIRE(!trace.events && !trace.count);
+        }
+        ebb__trace_fini(&trace);
+    }
+    return 0;
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""`ebb import` and every command that reads a trace, on files of other tools: what comes out, exit
+codes, and that a hostile pickle runs nothing."""
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+EBB = os.path.join(os.environ.get("EBB_BIN_DIR", "build/dev/bin"), "ebb")
+MIB = 1 << 20
+
+
+def run(*arguments):
+    done = subprocess.run([EBB, *arguments], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def entry(action, addr, size, time_us):
+    return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time_us,
+            "frames": [{"name": "f", "filename": "a.py", "line": 3}]}
+
+
+def snapshot():
+    """Four iterations of three blocks each, beside a weight that is older than the history."""
+    base, time_us, trace = 0x7F0000000000, 1_700_000_000_000_000, []
+    for _ in range(4):
+        for i, mib in enumerate((4, 8, 2)):
+            time_us += 10
+            trace.append(entry("alloc", base + (i + 1) * 64 * MIB, mib * MIB, time_us))
+        for i, mib in enumerate((4, 8, 2)):
+            time_us += 10
+            addr = base + (i + 1) * 64 * MIB
+            trace.append(entry("free_requested", addr, mib * MIB, time_us))
+            trace.append(entry("free_completed", addr, mib * MIB, time_us))
+    segment = {"device": 0, "address": base, "total_size": 20 * MIB, "stream": 0,
+               "blocks": [{"address": base, "size": 16 * MIB, "requested_size": 16 * MIB - 100,
+                           "state": "active_allocated", "frames": []},
+                          {"address": base + 16 * MIB, "size": 4 * MIB, "requested_size": 0,
+                           "state": "inactive", "frames": []}]}
+    other = dict(segment, device=1, address=1 << 20)
+    return {"segments": [segment, other], "device_traces": [trace, [entry("oom", 0, 1, 1)]],
+            "allocator_settings": {"expandable_segments": False, "limits": (1, 2.5, None, -1)}}
+
+
+class Hostile:
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+class Import(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder.name, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content)
+        return path
+
+    def info(self, path):
+        code, out, err = run("info", "--json", path)
+        self.assertEqual((code, err), (0, ""))
+        return json.loads(out)
+
+    def test_snapshots(self):
+        for protocol in (2, 3, 4, 5):
+            data = pickle.dumps(snapshot(), protocol=protocol)
+            found = self.info(self.path("snapshot.pickle", data))
+            self.assertEqual(found["events"], 25)
+            self.assertEqual(found["blocks"], 13)
+            self.assertEqual(found["iterations"], 4)
+            self.assertEqual(found["period_events"], 6)
+            self.assertEqual(found["peak_bytes"], 30 * MIB - 100)
+
+    def test_nothing_is_executed(self):
+        sign = self.path("executed")
+        for protocol in (0, 1, 2, 3, 4, 5):
+            for hostile in (Hostile(f"touch {sign}"), {"device_traces": Hostile(f"touch {sign}")}):
+                path = self.path("hostile.pickle", pickle.dumps(hostile, protocol=protocol))
+                code, out, err = run("import", "torch-snapshot", path, "-o", self.path("x.ebbt"))
+                self.assertEqual((code, out), (1, ""))
+                self.assertRegex(err, r"\Aebb: import: .*hostile.pickle: byte \d+: ")
+                self.assertFalse(os.path.exists(sign))
+                self.assertFalse(os.path.exists(self.path("x.ebbt")))
+
+    def test_kinds_convert(self):
+        rows = [f"1,10:00:{i:02}.5,{action},0x{1 + k:x}00,{(k + 1) * MIB},0x0"
+                for i in range(3) for action in ("allocate", "free") for k in range(3)]
+        rmm = "Thread,Time,Action,Pointer,Size,Stream\n" + "\n".join(rows) + "\n"
+        stalloc = "".join(
+            f"Iteration Index : {i}\nmicro-batch : F\n1 0x7f00 {MIB} 0\n1 0x7e00 {MIB} 0\n"
+            f"micro-batch : B\n0 0x7f00 {MIB} 0\n0 0x7e00 {MIB} 0\n" for i in range(3))
+        stalloc += "Iteration Index : end\n"
+        singa = "".join(
+            f"Malloc 0x1 64 {i}00\nMutable 0x1 64 {i}10\nMutable 0x2 32 {i}20\nMalloc 0x3 8 {i}25\n"
+            f"Read 0x1 64 {i}30\nFree 0x1 64 {i}40\nFree 0x3 8 {i}45\n" for i in range(1, 5))
+        for kind, text, period, iterations in (("rmm", rmm, 6, 3), ("stalloc", stalloc, 6, 3),
+                                               ("singa", singa, 7, 4)):
+            source, out = self.path(kind, text.encode()), self.path(kind + ".ebbt")
+            self.assertEqual(run("import", kind, source, "-o", out), (0, "", ""))
+            direct, converted = self.info(source), self.info(out)
+            for found in (direct, converted):
+                found.pop("detect_ns")
+                self.assertEqual(found["period_events"], period)
+                self.assertEqual(found["iterations"], iterations)
+            self.assertEqual(direct, converted)
+
+    def test_errors(self):
+        bad = self.path("bad.csv", b"Malloc 0x1 8 1\nMalloc 0x1 8 2\n")
+        for command in (["info", bad], ["plan", bad, "--budget", "50%"],
+                        ["import", "singa", bad, "-o", self.path("x.ebbt")]):
+            code, out, err = run(*command)
+            self.assertEqual((code, out), (1, ""))
+            self.assertEqual(err.splitlines(), [
+                f"ebb: {command[0]}: {bad}: line 2: block 0x1 is allocated again while it is live "
+                "(line 1)", "ebb: docs/formats/import.md says what 'singa' reads"])
+        empty = self.path("empty", b"")
+        code, _, err = run("import", "rmm", empty, "-o", self.path("x.ebbt"))
+        self.assertEqual((code, err.splitlines()[0]),
+                         (1, f"ebb: import: {empty}: is empty, no trace"))
+        self.assertFalse(os.path.exists(self.path("x.ebbt")))
+        self.assertEqual(run("import", "rmm", self.path("no-such"), "-o", "x")[0], 1)
+        self.assertEqual(run("import", "what", bad, "-o", "x")[0], 2)
+        self.assertEqual(run("import", "singa", bad)[0], 2)
+        self.assertEqual(run("import", "singa", bad, bad, "-o", "x")[0], 2)
+        good = self.path("good.csv", b"Malloc 0x1 8 1\nFree 0x1 8 2\n")
+        code, out, err = run("import", "singa", good, "-o", self.path("no/such/folder"))
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(err, r"\Aebb: import: .*no/such/folder: ")
+        code, out, _ = run("import", "--help")
+        self.assertEqual(code, 0)
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
+            self.assertIn(f"  {kind} ", out)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
