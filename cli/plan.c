@@ -311,7 +311,10 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
             print_json(&plan, &bounds);
         else
             print_text(&plan, &request, &bounds);
-        *exit_code = plan.feasible ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+        bool stalls = options->zero_stall && plan.stall_ns > 0;
+        if (stalls)
+            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan.policy);
+        *exit_code = plan.feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
     ebb__plan_fini(&plan);
     return status;

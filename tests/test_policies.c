@@ -103,10 +103,475 @@ static void random_models(void **state)
     }
 }
 
+/* A budget of its own at which nothing stalls; one byte less is another question, but the plan must
+ * be within it, and `none` needs the whole peak. */
+static void zero_stall(void **state)
+{
+    (void)state;
+    uint32_t saved = 0, cases = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct ebb_model model = make_random(seed, 120, 4 * EBB_MIB, 300000);
+        struct ebb_machine machine = machine_of(8, 6, seed % 3 != 0);
+        struct ebb_plan_request request = {
+            .model = &model, .machine = &machine, .page_bytes = 1, .time_limit_ns = 1000000};
+        const char *policy;
+        for (size_t p = 0; (policy = ebb__plan_policy_name(p)); p++) {
+            struct ebb_plan plan;
+            assert_int_equal(ebb__plan_zero_stall(policy, &request, &plan, NULL), EBB_OK);
+            assert_holds(&request, &plan);
+            assert_true(plan.feasible);
+            assert_true(plan.budget_bytes <= model.peak_bytes);
+            if (plan.stall_ns > 0) {
+                /* A fixed rule that stalls with all the room there is. */
+                assert_int_equal(strncmp(policy, "vdnn", 4), 0);
+                assert_int_equal(plan.budget_bytes, model.peak_bytes);
+                ebb__plan_fini(&plan);
+                continue;
+            }
+            assert_true(plan.budget_bytes >= plan.smallest_feasible_bytes);
+            if (strcmp(policy, "none") == 0)
+                assert_int_equal(plan.budget_bytes, model.peak_bytes);
+            cases++;
+            saved += plan.budget_bytes < model.peak_bytes;
+            /* Asked for that budget, it must not wait either. */
+            struct ebb_plan_request same = request;
+            same.budget_bytes = plan.budget_bytes;
+            struct ebb_plan again = make(policy, &same);
+            if (strcmp(policy, "ebb") != 0 && strcmp(policy, "autoswap:bo") != 0 &&
+                machine.duplex && again.stall_ns > 0)
+                fail_msg("%s, seed %llu: stalls at its own zero-stall budget", policy,
+                         (unsigned long long)seed);
+            ebb__plan_fini(&again);
+            ebb__plan_fini(&plan);
+        }
+        ebb__model_fini(&model);
+    }
+    assert_true(saved * 3 > cases);
+}
+
+/* The lowest peak of all subsets of the candidates, copies in as late as they may, no stall. */
+static uint64_t brute_force(const struct ebb_plan_request *request)
+{
+    struct ebb_swap swap;
+    assert_int_equal(ebb__swap_init(&swap, request, NULL), EBB_OK);
+    uint32_t candidates[12], count = 0, peak = ebb__swap_peak_tick(&swap);
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t i = 0; i < swap.gap_count; i++)
+        if (count < 12 && ebb__swap_straddles_peak(&swap, &swap.gaps[i], peak, 0))
+            candidates[count++] = i;
+    for (uint32_t set = 0; set < 1u << count; set++) {
+        for (uint32_t i = 0; i < count; i++)
+            swap.gaps[candidates[i]].taken = set >> i & 1;
+        struct ebb_swap_outcome outcome;
+        ebb__swap_schedule(&swap, 0);
+        ebb__swap_trigger_late(&swap);
+        assert_int_equal(ebb__swap_evaluate(&swap, &outcome, NULL), EBB_OK);
+        if (outcome.iteration_ns == swap.lap_ns && outcome.peak_bytes < lowest)
+            lowest = outcome.peak_bytes;
+    }
+    ebb__swap_fini(&swap);
+    return lowest;
+}
+
+static bool straddles(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                      const void *peak_tick, uint32_t *guard_ticks)
+{
+    (void)guard_ticks;
+    return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
+}
+
+/* The peak of what the no-stall mode takes, by the simulator. */
+static uint64_t no_stall_peak(const struct ebb_plan_request *request)
+{
+    struct ebb_swap swap;
+    struct ebb_swap_ranking ranking;
+    struct ebb_swap_outcome outcome;
+    uint64_t limit;
+    assert_int_equal(ebb__swap_init(&swap, request, NULL), EBB_OK);
+    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
+    assert_int_equal(ebb__swap_narrow(&swap, straddles, &peak_tick, NULL), EBB_OK);
+    assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
+    uint64_t peak = ebb__straddle_no_stall(&ranking, ebb__straddle_vote, NULL, &limit);
+    assert_int_equal(ebb__swap_evaluate(&swap, &outcome, NULL), EBB_OK);
+    /* The schedule knows whole cells only, so that it may see bytes meet that do not. */
+    assert_true(outcome.peak_bytes <= peak);
+    assert_int_equal(outcome.iteration_ns, swap.lap_ns);
+    ebb__ranking_fini(&ranking);
+    ebb__swap_fini(&swap);
+    return outcome.peak_bytes;
+}
+
+/* No order of the candidates beats all their subsets; and some order finds the best quite often. */
+static void no_stall_against_brute_force(void **state)
+{
+    (void)state;
+    uint32_t cases = 0, best = 0;
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        struct ebb_model model = make_random(seed, 40, 4 * EBB_MIB, 300000);
+        struct ebb_machine machine = machine_of(8, 6, true);
+        struct ebb_plan_request request = {
+            .model = &model, .machine = &machine, .budget_bytes = UINT64_MAX / 4, .page_bytes = 1};
+        uint64_t lowest = brute_force(&request);
+        if (lowest < model.peak_bytes) {
+            uint64_t peak = no_stall_peak(&request);
+            assert_true(peak >= lowest);
+            cases++;
+            best += peak == lowest;
+        }
+        ebb__model_fini(&model);
+    }
+    print_message("%u cases, the best of all subsets in %u\n", cases, best);
+    assert_true(cases > 20 && best * 2 > cases);
+}
+
+/* ---- the scores ------------------------------------------------------------------------------ */
+
+/* Two blocks that straddle the peak, one long and small, one short and large. */
+static struct ebb_model scored_model(void)
+{
+    struct maker maker = {0};
+    uint32_t small = make_block(&maker, 2000), large = make_block(&maker, 5000);
+    uint32_t filler = make_block(&maker, 3000);
+    make_event(&maker, 1000, EBB_EVENT_ALLOC, small, 0);                  /* 0: load 2000 */
+    make_event(&maker, 2000, EBB_EVENT_ACCESS, small, EBB_ACCESS_WRITE);  /* 1 */
+    make_event(&maker, 3000, EBB_EVENT_ALLOC, large, 0);                  /* 2: 7000 */
+    make_event(&maker, 4000, EBB_EVENT_ACCESS, large, EBB_ACCESS_READ);   /* 3 */
+    make_event(&maker, 20000, EBB_EVENT_ALLOC, filler, 0);                /* 4: 10000, the peak */
+    make_event(&maker, 21000, EBB_EVENT_ACCESS, filler, EBB_ACCESS_READ); /* 5 */
+    make_event(&maker, 30000, EBB_EVENT_FREE, filler, 0);                 /* 6: 7000 */
+    make_event(&maker, 31000, EBB_EVENT_ACCESS, large, EBB_ACCESS_READ);  /* 7 */
+    make_event(&maker, 32000, EBB_EVENT_FREE, large, 0);                  /* 8: 2000 */
+    make_event(&maker, 61000, EBB_EVENT_ACCESS, small, EBB_ACCESS_READ);  /* 9 */
+    make_event(&maker, 62000, EBB_EVENT_FREE, small, 0);                  /* 10 */
+    return make_model(&maker, 70000);
+}
+
+static void scores_by_hand(void **state)
+{
+    (void)state;
+    struct ebb_model model = scored_model();
+    struct ebb_machine machine = {"one", {1, 100}, {2, 50}, true};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0};
+    struct ebb_swap swap;
+    struct ebb_swap_ranking ranking;
+    assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
+    assert_int_equal(ebb__swap_peak_tick(&swap), 4);
+    assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
+    for (int kind = 0; kind < EBB_SCORE_COUNT; kind++)
+        ebb__ranking_score(&ranking, (enum ebb_swap_score)kind, 6000);
+    uint32_t small = UINT32_MAX, large = UINT32_MAX;
+    for (uint32_t i = 0; i < swap.gap_count; i++) {
+        if (swap.gaps[i].from_tick == 1 && swap.gaps[i].to_tick == 9)
+            small = i;
+        if (swap.gaps[i].from_tick == 3 && swap.gaps[i].to_tick == 7)
+            large = i;
+        assert_true(ebb__swap_straddles_peak(&swap, &swap.gaps[i], 4, 0) ==
+                    (i == small || i == large));
+    }
+    assert_true(small != UINT32_MAX && large != UINT32_MAX);
+    assert_false(ebb__swap_straddles_peak(&swap, &swap.gaps[small], 4, 2001));
+    double doa_small = 59000 - 2100 - 4050, doa_large = 27000 - 5100 - 10050;
+    assert_true(ranking.score[EBB_SCORE_DOA][small] == doa_small);
+    assert_true(ranking.score[EBB_SCORE_DOA][large] == doa_large);
+    assert_true(ranking.score[EBB_SCORE_AOA][small] == doa_small * 2000);
+    assert_true(ranking.score[EBB_SCORE_AOA][large] == doa_large * 5000);
+    /* Over 6000: 1000 at the ticks 2, 3, 6 and 7, 4000 at 4 and 5. */
+    assert_true(ranking.score[EBB_SCORE_WDOA][small] == 1000 + 1000 + 4000 + 4000 + 1000 + 1000);
+    assert_true(ranking.score[EBB_SCORE_WDOA][large] == 1000 + 4000 + 4000 + 1000);
+    /* `small` is taken first; it is away from tick 2 on, so that 2000 at 4 and 5 are left. */
+    assert_true(ranking.score[EBB_SCORE_SWDOA][small] == 12000);
+    assert_true(ranking.score[EBB_SCORE_SWDOA][large] == 4000);
+
+    double largest_only[EBB_SCORE_COUNT] = {0, 1, 0, 0};
+    ebb__ranking_by_weights(&ranking, largest_only);
+    uint32_t first = ranking.order[0];
+    ebb__ranking_by_score(&ranking, EBB_SCORE_AOA);
+    assert_int_equal(first, ranking.order[0]);
+    ebb__ranking_by_score(&ranking, EBB_SCORE_DOA);
+    assert_int_equal(ranking.order[0], small);
+    ebb__ranking_fini(&ranking);
+    ebb__swap_fini(&swap);
+    ebb__model_fini(&model);
+}
+
+/* A pair that is too short for its copies: DOA below 0, and AOA over its size, not times. */
+static void short_gaps_score_below_zero(void **state)
+{
+    (void)state;
+    struct ebb_model model = scored_model();
+    struct ebb_machine machine = {"slow", {100, 0}, {100, 0}, true};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0};
+    struct ebb_swap swap;
+    struct ebb_swap_ranking ranking;
+    assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
+    assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
+    ebb__ranking_score(&ranking, EBB_SCORE_AOA, 6000);
+    for (uint32_t i = 0; i < swap.gap_count; i++)
+        if (swap.gaps[i].from_tick == 3)
+            assert_true(fabs(ranking.score[EBB_SCORE_AOA][i] - (27000 - 1e6) / 5000) < 1e-9);
+    ebb__ranking_fini(&ranking);
+    ebb__swap_fini(&swap);
+    ebb__model_fini(&model);
+}
+
+/* The vote is the order by the sum of ranks, and the fewest gaps are taken that meet the limit. */
+static void votes_and_prefixes(void **state)
+{
+    (void)state;
+    uint32_t met = 0, missed = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
+        struct ebb_machine machine = machine_of(3, 5, true);
+        struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 1, 0, 0};
+        struct ebb_swap swap;
+        struct ebb_swap_ranking ranking;
+        assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
+        assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
+        uint64_t limit = model.peak_bytes * (30 + seed % 60) / 100;
+        ebb__straddle_vote(&ranking, limit, NULL);
+        uint32_t count = swap.gap_count;
+        double *sum = must(calloc(count + 1u, sizeof *sum));
+        for (int kind = EBB_SCORE_DOA; kind <= EBB_SCORE_WDOA; kind++)
+            for (uint32_t i = 0; i < count; i++)
+                for (uint32_t j = 0; j < count; j++) {
+                    double mine = ranking.score[kind][i], other = ranking.score[kind][j];
+                    sum[i] += other > mine || (other == mine && j < i);
+                }
+        for (uint32_t i = 1; i < count; i++)
+            assert_true(sum[ranking.order[i - 1]] <= sum[ranking.order[i]]);
+        free(sum);
+        bool can = ebb__ranking_take(&ranking, limit);
+        uint32_t taken = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            taken += swap.gaps[i].taken;
+            assert_true(swap.gaps[ranking.order[i]].taken == (i < taken) ||
+                        i >= taken); /* a prefix */
+        }
+        if (can && taken > 0) {
+            swap.gaps[ranking.order[taken - 1]].taken = false;
+            assert_true(ebb__swap_curve_ideal(&swap) > limit);
+        }
+        if (!can)
+            assert_int_equal(taken, count);
+        met += can;
+        missed += !can;
+        ebb__ranking_fini(&ranking);
+        ebb__swap_fini(&swap);
+        ebb__model_fini(&model);
+    }
+    assert_true(met > 10 && missed > 10);
+}
+
+/* AutoSwap waits a few events; AppObMem does not. */
+static void guards_pass_first(void **state)
+{
+    (void)state;
+    uint32_t guarded = 0;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
+        struct ebb_machine machine = machine_of(20, 20, true);
+        struct ebb_plan_request request = {&model, &machine, model.peak_bytes * 8 / 10, 1, 0, 0};
+        struct ebb_plan autoswap = make("autoswap", &request), other = make("appobmem", &request);
+        for (uint32_t i = 0; i < autoswap.absence_count; i++) {
+            const struct ebb_absence *absence = &autoswap.absences[i];
+            bool read = model.events[absence->from_tick].access == EBB_ACCESS_READ;
+            assert_int_equal(absence->guard_ticks, read ? 4 : 6);
+            assert_true(model.blocks[absence->block].size_bytes >= EBB_MIB);
+            guarded++;
+        }
+        for (uint32_t i = 0; i < other.absence_count; i++)
+            assert_int_equal(other.absences[i].guard_ticks, 0);
+        ebb__plan_fini(&autoswap);
+        ebb__plan_fini(&other);
+        ebb__model_fini(&model);
+    }
+    assert_true(guarded > 30);
+}
+
+/* ---- the optimiser --------------------------------------------------------------------------- */
+
+static double hill(const double *point)
+{
+    double a = point[0] - 0.3, b = point[1] - 0.8;
+    return -(a * a + b * b);
+}
+
+static void bayes_climbs_a_hill(void **state)
+{
+    (void)state;
+    struct ebb_bayes bayes;
+    double worst_first = 0, point[2], best[2];
+    assert_int_equal(ebb__bayes_init(&bayes, 2, 40, 1.0, NULL), EBB_OK);
+    assert_null(ebb__bayes_best(&bayes));
+    for (int i = 0; i < 40; i++) {
+        ebb__bayes_suggest(&bayes, point);
+        assert_true(point[0] >= 0 && point[0] <= 1 && point[1] >= 0 && point[1] <= 1);
+        ebb__bayes_observe(&bayes, point, hill(point));
+        if (i == 4)
+            worst_first = hill(ebb__bayes_best(&bayes));
+    }
+    memcpy(best, ebb__bayes_best(&bayes), sizeof best);
+    ebb__bayes_fini(&bayes);
+    /* Forty random points come within 0.09 on average, a process within a hundredth. */
+    assert_true(hill(best) > worst_first);
+    assert_true(hill(best) > -0.02 * 0.02);
+}
+
+/* Equal points and equal values leave no deviation and a matrix that is hardly positive. */
+static void bayes_survives_monotony(void **state)
+{
+    (void)state;
+    struct ebb_bayes bayes;
+    double point[3] = {0.5, 0.5, 0.5};
+    assert_int_equal(ebb__bayes_init(&bayes, 3, 20, 5.0, NULL), EBB_OK);
+    for (int i = 0; i < 25; i++) {
+        ebb__bayes_observe(&bayes, point, 1);
+        double next[3];
+        ebb__bayes_suggest(&bayes, next);
+        for (int d = 0; d < 3; d++)
+            assert_true(next[d] >= 0 && next[d] <= 1);
+    }
+    assert_true(*ebb__bayes_best(&bayes) == 0.5);
+    ebb__bayes_fini(&bayes);
+}
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+/* Room for two of three: each leaves for another, the one used longest ago. */
+static void lru_by_hand(void **state)
+{
+    (void)state;
+    struct maker maker = {0};
+    uint32_t a = make_persistent(&maker, 100), b = make_persistent(&maker, 100);
+    uint32_t scratch[2] = {make_block(&maker, 10), make_block(&maker, 10)};
+    make_event(&maker, 1000, EBB_EVENT_ALLOC, scratch[0], 0);        /* 0 */
+    make_event(&maker, 1100, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);  /* 1: fetched */
+    make_event(&maker, 2000, EBB_EVENT_FREE, scratch[0], 0);         /* 2 */
+    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a leaves */
+    make_event(&maker, 3000, EBB_EVENT_ALLOC, scratch[1], 0);        /* 4 */
+    make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* 5: there */
+    make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
+    struct ebb_model model = make_model(&maker, 10000);
+    struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true};
+    struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0};
+    struct ebb_plan plan = make("lru", &request);
+    assert_holds(&request, &plan);
+    assert_true(plan.reactive && plan.feasible);
+    assert_true(ebb__plan_policy_reactive("lru") && !ebb__plan_policy_reactive("ebb"));
+    assert_int_equal(plan.absence_count, 2);
+    assert_int_equal(plan.stall_ns, 2 * (105 + 207));
+    assert_int_equal(plan.iteration_ns, 10000 + 2 * (105 + 207));
+    assert_int_equal(plan.peak_bytes, 110);
+    assert_int_equal(plan.smallest_feasible_bytes, 110);
+    assert_int_equal(plan.absences[0].block, b); /* for a, in its operation at 1100 */
+    assert_int_equal(plan.absences[0].from_tick, 5);
+    assert_int_equal(plan.absences[0].to_tick, 3);
+    assert_int_equal(plan.absences[0].out_start_ns, 1100);
+    assert_int_equal(plan.absences[1].block, a);
+    assert_int_equal(plan.absences[1].out_start_ns, 2100);
+    ebb__plan_fini(&plan);
+    request.budget_bytes = 109;
+    plan = make("lru", &request);
+    assert_false(plan.feasible);
+    ebb__plan_fini(&plan);
+    request.budget_bytes = 210;
+    plan = make("lru", &request);
+    assert_int_equal(plan.stall_ns, 0);
+    assert_int_equal(plan.absence_count, 0);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
+/* A reactive run ends as it began, on anything, and needs no more than all gaps taken would. */
+static void reactive_becomes_steady(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct ebb_model model = make_random(seed, 40 + (uint32_t)(seed % 5) * 60, EBB_MIB, 100000);
+        struct ebb_machine machine = machine_of(2, 2, true);
+        struct ebb_reactive_request request = {.model = &model, .machine = &machine};
+        for (uint64_t percent = 10; percent <= 100; percent += 15) {
+            struct ebb_reactive_result result;
+            request.budget_bytes = model.peak_bytes * percent / 100;
+            assert_int_equal(ebb__simulate_reactive(&request, &result, NULL), EBB_OK);
+            assert_true(result.steady);
+            assert_true(result.smallest_feasible_bytes <= model.peak_bytes);
+            assert_true(result.peak_bytes <= request.budget_bytes ||
+                        result.smallest_feasible_bytes > request.budget_bytes);
+            free(result.absences);
+        }
+        ebb__model_fini(&model);
+    }
+}
+
+/* What forward makes and backward reads leaves, whatever the budget; weights stay. */
+static void vdnn_takes_feature_maps(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_training(30, 300 * EBB_MIB, 2000000000u, 5);
+    struct ebb_machine machine = machine_of(6, 6, true);
+    struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 4096, 0, 0};
+    struct ebb_plan all = make("vdnn:all", &request), conv = make("vdnn:conv", &request);
+    assert_true(conv.absence_count >= 10 && conv.absence_count < all.absence_count);
+    uint64_t least = UINT64_MAX, sum = 0;
+    for (uint32_t i = 0; i < all.absence_count; i++) {
+        assert_true(model.blocks[all.absences[i].block].alloc_tick != EBB_TICK_NONE);
+        sum += model.blocks[all.absences[i].block].size_bytes;
+    }
+    for (uint32_t i = 0; i < conv.absence_count; i++) {
+        uint64_t bytes = model.blocks[conv.absences[i].block].size_bytes;
+        least = bytes < least ? bytes : least;
+    }
+    assert_true(least + 4096 >= sum / all.absence_count);
+    request.budget_bytes = model.peak_bytes * 6 / 10;
+    struct ebb_plan tight = make("vdnn:all", &request);
+    assert_int_equal(tight.absence_count, all.absence_count);
+    ebb__plan_fini(&all);
+    ebb__plan_fini(&conv);
+    ebb__plan_fini(&tight);
+    ebb__model_fini(&model);
+}
+
+static void names_of_policies(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"none",          "lru",
+                                         "vdnn:all",      "vdnn:conv",
+                                         "appobmem",      "autoswap",
+                                         "autoswap:doa",  "autoswap:aoa",
+                                         "autoswap:wdoa", "autoswap:swdoa",
+                                         "autoswap:vote", "autoswap:bo",
+                                         "fifo",          "ebb"};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        assert_true(ebb__plan_policy_known(wanted[i]));
+    assert_false(ebb__plan_policy_known("autoswap:"));
+    assert_false(ebb__plan_policy_known(""));
+    struct ebb_model model = scored_model();
+    struct ebb_machine machine = machine_of(1, 1, true);
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0};
+    struct ebb_plan plan;
+    struct ebb_error error;
+    assert_int_equal(ebb__plan_zero_stall("vdnn", &request, &plan, &error), EBB_ERR_ARGUMENT);
+    assert_non_null(strstr(error.remedy, "vdnn:all"));
+    ebb__model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_models),
+        cmocka_unit_test(zero_stall),
+        cmocka_unit_test(no_stall_against_brute_force),
+        cmocka_unit_test(scores_by_hand),
+        cmocka_unit_test(short_gaps_score_below_zero),
+        cmocka_unit_test(votes_and_prefixes),
+        cmocka_unit_test(guards_pass_first),
+        cmocka_unit_test(bayes_climbs_a_hill),
+        cmocka_unit_test(bayes_survives_monotony),
+        cmocka_unit_test(lru_by_hand),
+        cmocka_unit_test(reactive_becomes_steady),
+        cmocka_unit_test(vdnn_takes_feature_maps),
+        cmocka_unit_test(names_of_policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,8 +114,7 @@ enum ebb_status ebb__plan_search_zero_stall(const struct ebb_plan_request *reque
         if (works) {
             ebb__plan_fini(plan);
             *plan = tried;
-            /* Nothing had waited for more room than this: with less, all would go the same way. */
-            high = plan->budget_bytes = plan->peak_bytes;
+            high = lower.budget_bytes;
         } else {
             ebb__plan_fini(&tried);
             low = lower.budget_bytes;
@@ -144,7 +143,8 @@ enum ebb_status ebb__plan_zero_stall(const char *policy, const struct ebb_plan_r
     status = plan_by(found, found->make, &roomy, plan, error);
     if (status)
         return status;
-    status = ebb__plan_search_zero_stall(request, plan, error);
+    if (plan->stall_ns == 0)
+        status = ebb__plan_search_zero_stall(request, plan, error);
     if (status)
         ebb__plan_fini(plan);
     return status;

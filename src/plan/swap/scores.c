@@ -69,13 +69,14 @@ static double duration_of_absence(const struct ebb_swap *swap, const struct ebb_
     return length_ns - (double)gap->out_ns - (double)gap->in_ns;
 }
 
-/* Prefix sums of load - limit over the ticks. */
+/* Prefix sums over the ticks of the load above the limit. */
 static void weights_compute(struct ebb_swap_ranking *ranking, const uint64_t *load,
                             uint64_t limit_bytes)
 {
     ranking->weight[0] = 0;
     for (uint32_t t = 0; t < ranking->swap->cell_count; t++)
-        ranking->weight[t + 1] = ranking->weight[t] + ((double)load[t] - (double)limit_bytes);
+        ranking->weight[t + 1] =
+            ranking->weight[t] + (load[t] > limit_bytes ? (double)(load[t] - limit_bytes) : 0);
 }
 
 static double weight_of(const struct ebb_swap_ranking *ranking, const struct ebb_swap_gap *gap)

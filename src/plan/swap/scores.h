@@ -4,7 +4,7 @@
  * lane times, `limit` the budget that the choice is for:
  *   DOA    duration of absence: t(b) - t(a) - out(s) - in(s), ns
  *   AOA    area of absence: DOA * s where DOA >= 0, else DOA / s
- *   WDOA   weighted: the sum over the ticks in [a, b) of load - limit, bytes
+ *   WDOA   weighted: the sum over the ticks in [a, b) of load - limit where that is positive, bytes
  *   SWDOA  submodular: WDOA on the load that is left after the gaps with a higher SWDOA are taken
  * A score's higher values are taken first. Source: AutoSwap, arXiv 1903.06631, section 4, and the
  * code published with it; AppObMem, doi 10.1145/3535355, names the same three of the vote. */

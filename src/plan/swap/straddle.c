@@ -87,12 +87,42 @@ uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranke
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+/* Take and trigger what stalls nothing within the request's budget, by the no-stall mode. *found
+ * false: there is nothing, and what is taken means nothing. */
+static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                     const double *weights, struct ebb_swap_outcome *outcome,
+                                     bool *found, struct ebb_error *error)
+{
+    struct ebb_swap *swap = ranking->swap;
+    struct attempt attempts[LIMITS + 1];
+    enum ebb_status status = EBB_OK;
+    *found = false;
+    attempts_make(ranking, rank, weights, attempts);
+    /* On lanes that do not share bandwidth the schedule is the truth and the first one it is. */
+    for (uint32_t i = 0; i <= LIMITS && !*found && !status; i++) {
+        if (attempts[i].peak_bytes > swap->request->budget_bytes)
+            break;
+        attempt_make(ranking, rank, weights, attempts[i].limit_bytes);
+        ebb__swap_trigger_late(swap);
+        status = ebb__swap_evaluate(swap, outcome, error);
+        *found = !status && outcome->feasible && outcome->iteration_ns == swap->lap_ns;
+    }
+    return status;
+}
+
 enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                                    const double *weights, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    ebb__straddle_stick(ranking, rank, weights);
-    return ebb__swap_finish(ranking->swap, plan, error);
+    struct ebb_swap_outcome outcome;
+    bool met = ebb__straddle_stick(ranking, rank, weights), found = true;
+    enum ebb_status status = ebb__swap_evaluate(ranking->swap, &outcome, error);
+    if (!status && met && outcome.iteration_ns > ranking->swap->lap_ns) {
+        status = no_stall_find(ranking, rank, weights, &outcome, &found, error);
+        if (!status && !found)
+            ebb__straddle_stick(ranking, rank, weights);
+    }
+    return status ? status : ebb__swap_finish(ranking->swap, plan, error);
 }
 
 enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
@@ -103,19 +133,10 @@ enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, eb
     const struct ebb_plan_request *asked = swap->request;
     struct ebb_plan_request roomy = *asked;
     struct ebb_swap_outcome outcome = {0};
-    struct attempt attempts[LIMITS + 1];
-    enum ebb_status status = EBB_OK;
-    bool found = false;
+    bool found;
     roomy.budget_bytes = UINT64_MAX / 4;
-    attempts_make(ranking, rank, weights, attempts);
     swap->request = &roomy;
-    /* On lanes that do not share bandwidth the schedule is the truth and the first one it is. */
-    for (uint32_t i = 0; i <= LIMITS && !found && !status; i++) {
-        attempt_make(ranking, rank, weights, attempts[i].limit_bytes);
-        ebb__swap_trigger_late(swap);
-        status = ebb__swap_evaluate(swap, &outcome, error);
-        found = !status && outcome.iteration_ns == swap->lap_ns;
-    }
+    enum ebb_status status = no_stall_find(ranking, rank, weights, &outcome, &found, error);
     if (!status && !found) {
         for (uint32_t i = 0; i < swap->gap_count; i++)
             swap->gaps[i].taken = false;
