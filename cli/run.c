@@ -5,6 +5,7 @@
 #include "summary.h"
 
 #include "base/size.h"
+#include "plan/plan.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -21,7 +22,8 @@ static const char help[] =
     "                             (default: 90 % of the free memory)\n"
     "      --store DIR            where absent blocks go (default: a directory on a disk)\n"
     "      --store-limit SIZE     most bytes there\n"
-    "      --policy P             ebb (default), fifo, none\n"
+    "      --policy P             ebb (default), appobmem, autoswap[:vote,doa,aoa,wdoa,swdoa,bo],\n"
+    "                             vdnn:all, vdnn:conv, fifo, lru, none\n"
     "      --record FILE          write a trace as well\n"
     "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
     "      --summary-json FILE    the figures, as one JSON object\n"
@@ -113,15 +115,6 @@ static int set_option(struct run_options *run, int option, const char *value)
     }
 }
 
-static bool known_policy(const char *policy)
-{
-    static const char *const known[] = {"ebb", "fifo", "none"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(policy, known[i]) == 0)
-            return true;
-    return false;
-}
-
 /* The summary's file is opened before CMD starts, so that a bad path costs no training. */
 static FILE *open_summary(const struct run_options *run, int *failed)
 {
@@ -184,7 +177,7 @@ int ebb__cmd_run(int argc, char **argv)
         ebb__command_usage("run", "no command given");
         return EBB_EXIT_OWN_FAILURE;
     }
-    if (!known_policy(run.serving.policy)) {
+    if (!ebb__plan_policy_known(run.serving.policy)) {
         ebb__command_usage("run", "--policy: unknown policy '%s'", run.serving.policy);
         return EBB_EXIT_OWN_FAILURE;
     }

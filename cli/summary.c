@@ -65,6 +65,10 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: %llu iterations, planned from %lld, median %s; policy %s\n",
                 (unsigned long long)figures->iterations, (long long)figures->planned_from_iteration,
                 ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
+    else if (figures->iteration_median_ns)
+        fprintf(out, "ebb: %llu iterations, median %s; policy %s, which plans nothing\n",
+                (unsigned long long)figures->iterations,
+                ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
     else
         fprintf(out, "ebb: no repeating iteration was planned: reactive\n");
     fprintf(out, "ebb: moved %s out, %s in; waited %s; %llu demand faults, %llu mismatches\n",

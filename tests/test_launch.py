@@ -493,9 +493,36 @@ class Budgets(Launch):
         self.run_cycle("--budget", "26M", "--no-env")
 
     def test_policies(self):
-        for policy in ("ebb", "fifo", "none"):
-            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy)
+        """Every policy runs, within the budget and with the right bytes."""
+        for policy in ("ebb", "appobmem", "autoswap", "autoswap:vote", "autoswap:doa",
+                       "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo",
+                       "vdnn:all", "vdnn:conv", "fifo", "lru", "none"):
+            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy,
+                                        args=["--iterations", "14"])
             self.assertEqual(policy, summary["policy"])
+            self.assertLessEqual(summary["peak_resident_bytes"], 26 * MIB, policy)
+            self.assertFalse(summary["budget_exceeded"], policy)
+            self.assertGreater(summary["moved_out_bytes"], 0, policy)
+
+    def test_published_policies_are_in_force(self):
+        for policy in ("appobmem", "autoswap:vote", "vdnn:all"):
+            summary, _ = self.run_cycle("--budget", "30M", "--policy", policy,
+                                        args=["--iterations", "30", "--work", "1"])
+            self.assertGreater(summary["planned_iterations"], 10, policy)
+            self.assertGreater(summary["iteration_ns"]["median"], 24000000, policy)
+
+    def test_lru_sends_no_script(self):
+        """It only predicts: nothing is planned, and what an iteration takes is known all the same."""
+        for budget in ("26M", "60%"):
+            summary, _ = self.run_cycle("--budget", budget, "--policy", "lru",
+                                        args=["--iterations", "40", "--work", "1"])
+            self.assertEqual(0, summary["planned_iterations"])
+            self.assertIsNone(summary["planned_from_iteration"])
+            self.assertEqual(0, summary["plans"])
+            self.assertGreater(summary["reactive_evictions"], 0)
+            self.assertGreater(summary["predicted_stall_ns_per_iteration"], 0)
+            self.assertGreater(summary["iteration_ns"]["median"], 24000000)
+            self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
     def test_record_beside(self):
         path = os.path.join(self.folder, "run.ebbt")

@@ -58,20 +58,23 @@ static void iteration_figures(const struct process *process, struct ebb_serve_re
     uint64_t *durations = calloc(count + 1, sizeof *durations);
     uint64_t *faults = calloc(count + 1, sizeof *faults);
     result->iterations = count;
+    size_t taken = 0;
     for (size_t i = 0; i < count && durations && faults; i++) {
-        if (!iterations[i].planned)
-            continue;
-        if (planned == 0)
+        bool reactive = process->reactive_from >= 0 && (int64_t)i >= process->reactive_from &&
+                        !iterations[i].traced;
+        if (iterations[i].planned && planned++ == 0)
             result->planned_from_iteration = (int64_t)i;
-        durations[planned] = iterations[i].duration_ns;
-        faults[planned++] = iterations[i].demand_faults;
+        if (iterations[i].planned || reactive) {
+            durations[taken] = iterations[i].duration_ns;
+            faults[taken++] = iterations[i].demand_faults;
+        }
     }
     result->planned_iterations = planned;
-    result->iteration_median_ns = median(durations, planned);
-    result->demand_faults_planned_median = median(faults, planned);
-    if (planned) {
+    result->iteration_median_ns = median(durations, taken);
+    result->demand_faults_planned_median = planned ? median(faults, taken) : 0;
+    if (taken) {
         result->iteration_min_ns = durations[0];
-        result->iteration_max_ns = durations[planned - 1];
+        result->iteration_max_ns = durations[taken - 1];
     }
     free(durations);
     free(faults);

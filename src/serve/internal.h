@@ -16,7 +16,7 @@
 enum learner_state {
     LEARNER_TRACING, /* accesses are observed, no plan yet */
     LEARNER_PLANNED, /* a plan has been sent */
-    LEARNER_DONE,    /* record: enough traced, untraced iterations follow */
+    LEARNER_DONE,    /* record, or a policy without a script: untraced iterations follow */
 };
 
 struct process {
@@ -31,6 +31,7 @@ struct process {
     bool playing;
     uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t planned_from;
+    int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;
     bool is_main;
 };

@@ -119,20 +119,42 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
             send_plain(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
 }
 
-/* `beside`: bytes of the budget that the plan could not have. */
-static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan *plan, uint64_t beside)
+/* What one operation needs together, whatever the policy; 0 where that is not known. */
+static uint64_t working_set(const struct ebb_plan_request *request)
 {
-    serve->smallest_feasible_bytes = plan->smallest_feasible_bytes + beside;
+    struct ebb_plan plan;
+    uint64_t bytes = 0;
+    if (ebb__plan_make("fifo", request, &plan, NULL) == EBB_OK) {
+        bytes = plan.smallest_feasible_bytes;
+        ebb__plan_fini(&plan);
+    }
+    return bytes;
+}
+
+/* `beside`: bytes of the budget that the plan could not have. */
+static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan_request *request,
+                            const struct ebb_plan *plan, uint64_t beside)
+{
+    uint64_t least = working_set(request);
+    serve->smallest_feasible_bytes = (least ? least : plan->smallest_feasible_bytes) + beside;
     if (serve->told_infeasible || plan->smallest_feasible_bytes <= plan->budget_bytes)
         return;
     serve->told_infeasible = true;
+    if (least && least <= plan->budget_bytes) {
+        ebb__serve_warn(serve,
+                        "policy %s can plan for %.1f MiB at least: the rest is evicted when room "
+                        "is needed",
+                        plan->policy, (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
+        return;
+    }
     ebb__serve_warn(serve,
                     "one operation needs more than the budget: running on at the smallest "
                     "feasible, %.1f MiB; give --budget at least that",
                     (double)serve->smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
-/* Plan `model` and send the plan; true where it was sent. */
+/* Plan `model` and send the plan; true where it was sent, or where the policy knows none and this
+ * is what it predicts. */
 static bool plan_and_send(struct ebb_serve *serve, struct process *process,
                           const struct ebb_model *model)
 {
@@ -155,23 +177,28 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     bool sent = false;
     struct ebb_script *script;
     if (!plan.feasible)
-        tell_infeasible(serve, &plan, budget - share);
+        tell_infeasible(serve, &request, &plan, budget - share);
     const struct ebb_check_request check = {model, &serve->machine, share, request.page_bytes};
     enum ebb_status checked = ebb__check_plan(&check, &plan, &error);
     if (checked != EBB_OK && plan.feasible)
         ebb__serve_warn(serve, "the plan failed its check and is not used: %s", error.why);
+    else if (plan.reactive)
+        sent = true;
     else if (ebb__compile_script(model, &plan, &script) == EBB_OK) {
         sent = send_script(process, script);
         free(script);
     }
     if (sent) {
-        serve->plans++;
+        serve->plans += !plan.reactive;
         serve->predicted_peak_bytes = plan.peak_bytes + (budget - share);
         serve->predicted_stall_ns = plan.stall_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
-        if (process->planned_from < 0)
-            process->planned_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+        size_t iterations = ebb__watch_iterations(process->watch, NULL);
+        if (plan.reactive)
+            process->reactive_from = (int64_t)iterations;
+        else if (process->planned_from < 0)
+            process->planned_from = (int64_t)iterations;
     }
     ebb__plan_fini(&plan);
     return sent;
@@ -215,7 +242,8 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
         ebb__serve_end_probe(serve);
         if (plan_and_send(serve, process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
-            process->state = LEARNER_PLANNED;
+            bool reactive = ebb__plan_policy_reactive(serve->options.policy);
+            process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
             process->patterns_planned = ebb__watch_patterns(process->watch);
             process->allocs_lost = 0;
         }

@@ -234,6 +234,7 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     process->ring = ring;
     process->ring_bytes = bytes;
     process->planned_from = -1;
+    process->reactive_from = -1;
     process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
     process->is_main = process->process_id == serve->main_process_id;
     serve->main_said_hello |= process->is_main;

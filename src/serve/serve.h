@@ -52,7 +52,8 @@ struct ebb_serve_result {
     uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
     uint64_t demand_faults_planned_median;
     uint64_t planned_iterations;
-    uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns; /* planned ones */
+    /* Of planned iterations; under a policy without a script, of those after it was learnt. */
+    uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns;
     uint64_t store_peak_bytes;
     int store_error;
     uint64_t lost_events;
