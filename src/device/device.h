@@ -48,8 +48,8 @@ struct ebb_device_ops {
     uint32_t version; /* EBB_DEVICE_VERSION */
     enum ebb_device_kind kind;
 
-    /* Move the pages of [source, source + bytes) to [target, ...); pages that are not there are
-     * skipped. Wakes whoever waits for the target. *moved is always set. */
+    /* Move the pages of [source, source + bytes) to [target, ...), where nothing may be; pages that
+     * are not there are skipped. Wakes whoever waits for the target. *moved is always set. */
     enum ebb_device_result (*move)(void *device, uintptr_t target, uintptr_t source, uint64_t bytes,
                                    uint64_t *moved);
     /* New zeroed pages at [target, + bytes), huge where `bytes` and `target` are 2 MiB multiples. */

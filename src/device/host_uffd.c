@@ -108,11 +108,21 @@ static enum ebb_status open_and_register(struct ebb_device *device, struct ebb_e
     return EBB_OK;
 }
 
+/* A page table that small pages have left behind at the target makes the kernel split every huge
+ * page that arrives there, for good. Linux >= 6.14 takes empty page tables away here. */
+static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes)
+{
+    uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
+    if ((target | source) % EBB_HUGE_BYTES == 0 && huge_bytes)
+        madvise((void *)target, huge_bytes, MADV_DONTNEED);
+}
+
 static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t source,
                                         uint64_t bytes, uint64_t *moved)
 {
     (void)state;
     *moved = 0;
+    clear_page_tables(target, source, bytes);
     while (*moved < bytes) {
         struct uffdio_move request = {
             .dst = target + *moved,

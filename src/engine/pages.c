@@ -206,15 +206,18 @@ static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t hu
 {
     while (engine->depot_small_bytes < wanted) {
         uint64_t lacking = wanted - engine->depot_small_bytes;
-        if (engine->depot_huge_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+        if (make(engine, small_top(engine), lacking, false)) {
+            engine->depot_small_bytes += lacking;
+        } else if (ebb__pages_strip_spare(engine)) {
+            continue;
+        } else if (engine->depot_huge_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+            /* Last, since what has been split is never whole again. */
             uintptr_t source = huge_top(engine) - EBB_HUGE_BYTES;
             if (move(engine, small_top(engine), source, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
                 return false;
             engine->depot_huge_bytes -= EBB_HUGE_BYTES;
             engine->depot_small_bytes += EBB_HUGE_BYTES;
-        } else if (ebb__pages_strip_spare(engine)) {
-            continue;
-        } else if (make(engine, small_top(engine), lacking, force)) {
+        } else if (force && make(engine, small_top(engine), lacking, true)) {
             engine->depot_small_bytes += lacking;
         } else {
             return false;
