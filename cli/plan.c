@@ -4,6 +4,7 @@
 #include "check/check.h"
 #include "command.h"
 #include "load.h"
+#include "plan/bound/bound.h"
 
 #include <getopt.h>
 #include <jansson.h>
@@ -106,27 +107,48 @@ static int options_parse(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* What holds for every policy. */
+/* What holds for every policy, and so says how good a plan is. */
 struct bounds {
-    uint64_t peak_bytes;  /* in fast memory with nothing away, in pages */
-    uint64_t lower_bytes; /* on the peak of any plan: what one operation touches must be there
-                             together. It knows nothing of lanes; a bound that does comes with the
-                             solver. */
+    uint64_t unmanaged_bytes; /* in fast memory with nothing away, in pages */
+    uint64_t peak_bytes;      /* no plan without a stall has a lower peak */
+    uint64_t stall_ns;        /* no plan within the budget stalls less */
+    double gap; /* without a stall asked for: of the peak; with a budget: of the iteration */
 };
 
-static enum ebb_status bounds_find(const struct ebb_plan_request *request, struct bounds *bounds,
-                                   struct ebb_error *error)
+static enum ebb_status unmanaged_peak(const struct ebb_plan_request *request, uint64_t *bytes,
+                                      struct ebb_error *error)
 {
-    /* Nothing leaves under so much room, and this one may use every gap there is. */
-    struct ebb_plan fifo;
+    struct ebb_plan none;
     struct ebb_plan_request unlimited = *request;
     unlimited.budget_bytes = UINT64_MAX / 4;
-    enum ebb_status status = ebb__plan_make("fifo", &unlimited, &fifo, error);
+    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
     if (status)
         return status;
-    bounds->peak_bytes = fifo.peak_bytes;
-    bounds->lower_bytes = fifo.smallest_feasible_bytes;
-    ebb__plan_fini(&fifo);
+    *bytes = none.peak_bytes;
+    ebb__plan_fini(&none);
+    return EBB_OK;
+}
+
+static enum ebb_status bounds_find(const struct options *options,
+                                   const struct ebb_plan_request *request,
+                                   const struct ebb_plan *plan, struct bounds *bounds,
+                                   struct ebb_error *error)
+{
+    enum ebb_status status =
+        ebb__bound_peak(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->peak_bytes, error);
+    if (!status && !options->zero_stall && plan->stall_ns > 0)
+        status = ebb__bound_stall(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->stall_ns, error);
+    if (status == EBB_INFEASIBLE)
+        bounds->stall_ns = 0; /* no plan is within the budget at all */
+    else if (status)
+        return status;
+    if (options->zero_stall)
+        bounds->gap =
+            bounds->peak_bytes ? (double)plan->peak_bytes / (double)bounds->peak_bytes - 1 : 0;
+    else
+        bounds->gap = (double)plan->iteration_ns /
+                          (double)(ebb__model_iteration_ns(request->model) + bounds->stall_ns) -
+                      1;
     return EBB_OK;
 }
 
@@ -150,11 +172,6 @@ static enum ebb_status plan_checked(const struct options *options,
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static double gap_to_bound(const struct ebb_plan *plan, uint64_t bound)
-{
-    return bound ? (double)plan->peak_bytes / (double)bound - 1 : 0;
-}
-
 static json_t *json_bytes(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -171,8 +188,9 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct bounds *bo
     json_object_set_new(object, "smallest_feasible_bytes",
                         json_bytes(plan->smallest_feasible_bytes));
     json_object_set_new(object, "peak_bytes", json_bytes(plan->peak_bytes));
-    json_object_set_new(object, "lower_bound_bytes", json_bytes(bounds->lower_bytes));
-    json_object_set_new(object, "gap", json_real(gap_to_bound(plan, bounds->lower_bytes)));
+    json_object_set_new(object, "lower_bound_bytes", json_bytes(bounds->peak_bytes));
+    json_object_set_new(object, "lower_bound_stall_ns", json_bytes(bounds->stall_ns));
+    json_object_set_new(object, "gap", json_real(bounds->gap));
     json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
     json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
@@ -246,7 +264,7 @@ static void print_json(const struct ebb_plan *plan, const struct bounds *bounds)
 }
 
 static void print_text(const struct ebb_plan *plan, const struct ebb_plan_request *request,
-                       const struct bounds *bounds)
+                       const struct bounds *bounds, bool zero_stall)
 {
     char a[32], b[32], c[32];
     uint64_t free_ns = ebb__model_iteration_ns(request->model);
@@ -254,16 +272,22 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
            ebb_duration_format(plan->plan_ns, a, sizeof a));
     printf("budget      %s of a peak of %s (%.1f %%)\n",
            ebb_size_format(plan->budget_bytes, a, sizeof a),
-           ebb_size_format(bounds->peak_bytes, b, sizeof b),
-           100 * (double)plan->budget_bytes / (double)bounds->peak_bytes);
-    printf("peak        %s%s; no plan is below %s\n",
+           ebb_size_format(bounds->unmanaged_bytes, b, sizeof b),
+           100 * (double)plan->budget_bytes / (double)bounds->unmanaged_bytes);
+    printf("peak        %s%s; no plan without a stall is below %s\n",
            ebb_size_format(plan->peak_bytes, a, sizeof a),
            plan->feasible ? "" : ", over the budget",
-           ebb_size_format(bounds->lower_bytes, b, sizeof b));
+           ebb_size_format(bounds->peak_bytes, b, sizeof b));
     printf("iteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
            ebb_duration_format(plan->stall_ns, b, sizeof b),
            (double)plan->iteration_ns / (double)free_ns);
+    if (plan->stall_ns > 0 && plan->feasible && !zero_stall)
+        printf("bound       no plan within the budget stalls less than %s\n",
+               ebb_duration_format(bounds->stall_ns, a, sizeof a));
+    if (plan->feasible)
+        printf("gap         %.2f %% above the bound on the %s\n", 100 * bounds->gap,
+               zero_stall ? "peak" : "iteration");
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
            ebb_size_format(plan->moved_out_bytes, a, sizeof a),
            ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
@@ -292,25 +316,27 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
     struct bounds bounds = {0};
     enum ebb_status status = machine_find(options, &machine, error);
     if (!status)
-        status = bounds_find(&request, &bounds, error);
+        status = unmanaged_peak(&request, &bounds.unmanaged_bytes, error);
     if (status)
         return status;
     double fraction;
     if (!options->zero_stall && ebb_percent_parse(options->budget, &fraction))
-        request.budget_bytes = (uint64_t)(fraction * (double)bounds.peak_bytes);
+        request.budget_bytes = (uint64_t)(fraction * (double)bounds.unmanaged_bytes);
     else if (!options->zero_stall && !ebb_size_parse(options->budget, &request.budget_bytes))
         status = ebb__fail(error, EBB_ERR_ARGUMENT, options->budget, "not a size nor a percentage");
     if (!status)
         status = plan_checked(options, &request, &plan, error);
     if (status)
         return status;
-    if (options->plan_path)
+    request.budget_bytes = plan.budget_bytes;
+    status = bounds_find(options, &request, &plan, &bounds, error);
+    if (!status && options->plan_path)
         status = plan_write(options->plan_path, &request, &plan, &bounds, error);
     if (!status) {
         if (options->json)
             print_json(&plan, &bounds);
         else
-            print_text(&plan, &request, &bounds);
+            print_text(&plan, &request, &bounds, options->zero_stall);
         bool stalls = options->zero_stall && plan.stall_ns > 0;
         if (stalls)
             fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan.policy);
