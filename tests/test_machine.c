@@ -123,9 +123,10 @@ static void probe_measures(void **state)
     assert_true(machine.out.ns_per_byte > 0.001 && machine.out.ns_per_byte < 1000);
     assert_true(machine.in.ns_per_byte > 0.001 && machine.in.ns_per_byte < 1000);
     assert_true(machine.out.fixed_ns > 0 && machine.in.fixed_ns > 0);
-    print_message("out %.2f GB/s + %llu us, in %.2f GB/s + %llu us\n", 1 / machine.out.ns_per_byte,
-                  (unsigned long long)machine.out.fixed_ns / 1000, 1 / machine.in.ns_per_byte,
-                  (unsigned long long)machine.in.fixed_ns / 1000);
+    print_message("out %.2f GB/s + %llu us, in %.2f GB/s + %llu us, %s\n",
+                  1 / machine.out.ns_per_byte, (unsigned long long)machine.out.fixed_ns / 1000,
+                  1 / machine.in.ns_per_byte, (unsigned long long)machine.in.fixed_ns / 1000,
+                  machine.duplex ? "at once" : "sharing bandwidth");
 }
 
 static void probe_of_nothing(void **state)

@@ -40,8 +40,8 @@ EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_mac
                                                 struct ebb_error *error);
 
 /* Measure the lanes of a store in directory `path` (O_DIRECT where the file system has it, 8 MiB
- * requests, two in flight, `probe_bytes` each way, e.g. 256 MiB) into *machine, named `host`. Makes
- * no named file (O_TMPFILE). EBB_ERR_IO with detail where the directory cannot be written. */
+ * requests, two in flight, `probe_bytes` each way, e.g. 256 MiB, first alone, then both at once) into
+ * *machine, named `host`. Makes no named file (O_TMPFILE). EBB_ERR_IO with detail where the directory cannot be written. */
 EBB_NODISCARD enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
                                                  struct ebb_machine *machine,
                                                  struct ebb_error *error);

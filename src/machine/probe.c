@@ -1,9 +1,11 @@
 /* Measuring the lanes of a store: an unnamed file in its directory is written and read the way the
  * mover does it, large direct requests from huge pages, two in flight.
  *
- * The rate comes from the large requests; the fixed cost from single requests of one page. Each
- * direction ends after probe_bytes or PHASE_LIMIT_NS, whichever is first, so that a slow disk does
- * not delay the start of a program: 256 MiB each way take at most about 0.3 s in all. Fails to see
+ * The rate comes from the large requests; the fixed cost from single requests of one page. Then both
+ * directions run at once: lanes that share their bandwidth together do about what one of them does
+ * alone. Each phase ends after probe_bytes or PHASE_LIMIT_NS, whichever is first, so that a slow
+ * disk does not delay the start of a program: 256 MiB each way take at most about 0.4 s in all,
+ * written twice. Fails to see
  * what happens later: write caches that fill up, thermal limits, other users of the disk; what a
  * run measures replaces these figures. */
 #include "machine/machine.h"
@@ -24,21 +26,27 @@
 #define WORKERS 2
 #define SMALL_REQUESTS 9
 #define PHASE_LIMIT_NS 120000000ull /* arbitrary: short beside any program's start */
+/* Shares of the rates alone that both directions have together, added up: 2 where they do not share
+ * bandwidth, 1 where they share all of it. The model knows only these two. */
+#define DUPLEX_SHARES 1.5
 
+/* One direction of one phase. */
 struct probe {
     int file;
     bool writing;
-    uint64_t probe_bytes;
+    uint64_t first_offset, probe_bytes; /* what to move */
     uint64_t started_ns;
-    atomic_ullong next_offset;
+    atomic_bool *over; /* the phase is: set by whoever is done first */
+    atomic_ullong next_bytes;
     atomic_ullong moved_bytes;
     atomic_int failed_errno;
-};
-
-struct worker {
-    struct probe *probe;
-    unsigned char *buffer;
-    pthread_t thread;
+    struct worker {
+        struct probe *probe;
+        unsigned char *buffer;
+        pthread_t thread;
+        uint64_t ended_ns;
+    } workers[WORKERS];
+    size_t started;
 };
 
 static uint64_t now_ns(void)
@@ -65,21 +73,32 @@ static int transfer(int file, bool writing, unsigned char *buffer, size_t bytes,
     return 0;
 }
 
-static void *worker_run(void *argument)
+static void worker_move(struct worker *worker)
 {
-    struct worker *worker = argument;
     struct probe *probe = worker->probe;
     for (;;) {
-        uint64_t offset = atomic_fetch_add(&probe->next_offset, REQUEST_BYTES);
-        if (offset >= probe->probe_bytes || now_ns() - probe->started_ns > PHASE_LIMIT_NS)
-            return NULL;
-        int failed = transfer(probe->file, probe->writing, worker->buffer, REQUEST_BYTES, offset);
+        uint64_t bytes = atomic_fetch_add(&probe->next_bytes, REQUEST_BYTES);
+        if (bytes >= probe->probe_bytes || now_ns() - probe->started_ns > PHASE_LIMIT_NS)
+            atomic_store(probe->over, true);
+        if (atomic_load(probe->over))
+            return;
+        int failed = transfer(probe->file, probe->writing, worker->buffer, REQUEST_BYTES,
+                              probe->first_offset + bytes);
         if (failed) {
             atomic_store(&probe->failed_errno, failed);
-            return NULL;
+            atomic_store(probe->over, true);
+            return;
         }
         atomic_fetch_add(&probe->moved_bytes, REQUEST_BYTES);
     }
+}
+
+static void *worker_run(void *argument)
+{
+    struct worker *worker = argument;
+    worker_move(worker);
+    worker->ended_ns = now_ns();
+    return NULL;
 }
 
 static int compare_ns(const void *left, const void *right)
@@ -104,30 +123,78 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
     return 0;
 }
 
-/* One direction. `limit_bytes` in: how much; out: how much was moved. 0 or an errno. */
-static int phase(int file, bool writing, unsigned char *buffers, uint64_t *limit_bytes,
-                 struct ebb_lane *lane)
+/* 0 or an errno; probe_join() in any case. */
+static int probe_start(struct probe *probe, unsigned char *buffers)
 {
-    struct probe probe = {.file = file, .writing = writing, .probe_bytes = *limit_bytes};
-    struct worker workers[WORKERS];
-    size_t started = 0;
-    probe.started_ns = now_ns();
-    for (; started < WORKERS; started++) {
-        workers[started].probe = &probe;
-        workers[started].buffer = buffers + started * REQUEST_BYTES;
-        if (pthread_create(&workers[started].thread, NULL, worker_run, &workers[started]))
+    probe->started_ns = now_ns();
+    for (; probe->started < WORKERS; probe->started++) {
+        struct worker *worker = &probe->workers[probe->started];
+        worker->probe = probe;
+        worker->buffer = buffers + probe->started * REQUEST_BYTES;
+        if (pthread_create(&worker->thread, NULL, worker_run, worker))
             break;
     }
-    if (started == 0)
-        return EAGAIN;
-    for (size_t i = 0; i < started; i++)
-        pthread_join(workers[i].thread, NULL);
-    uint64_t elapsed_ns = now_ns() - probe.started_ns;
-    if (probe.failed_errno)
-        return probe.failed_errno;
+    return probe->started ? 0 : EAGAIN;
+}
+
+/* Wait for the direction to end. 0 or an errno; *ns_per_byte is what it came to. */
+static int probe_join(struct probe *probe, double *ns_per_byte)
+{
+    uint64_t ended_ns = probe->started_ns;
+    for (size_t i = 0; i < probe->started; i++) {
+        pthread_join(probe->workers[i].thread, NULL);
+        if (probe->workers[i].ended_ns > ended_ns)
+            ended_ns = probe->workers[i].ended_ns;
+    }
+    uint64_t elapsed_ns = ended_ns - probe->started_ns;
+    uint64_t moved = probe->moved_bytes ? probe->moved_bytes : 1;
+    *ns_per_byte = (double)(elapsed_ns ? elapsed_ns : 1) / (double)moved;
+    return probe->failed_errno;
+}
+
+/* One direction alone. `limit_bytes` in: how much; out: how much was moved. 0 or an errno. */
+static int measure_alone(int file, bool writing, unsigned char *buffers, uint64_t *limit_bytes,
+                         struct ebb_lane *lane)
+{
+    atomic_bool over = false;
+    struct probe probe = {
+        .file = file, .writing = writing, .probe_bytes = *limit_bytes, .over = &over};
+    int failed = probe_start(&probe, buffers);
+    int ended = probe_join(&probe, &lane->ns_per_byte);
+    if (failed || ended)
+        return failed ? failed : ended;
     *limit_bytes = probe.moved_bytes;
-    lane->ns_per_byte = (double)(elapsed_ns ? elapsed_ns : 1) / (double)probe.moved_bytes;
     return small_requests(file, writing, buffers, &lane->fixed_ns);
+}
+
+/* Both directions at once, until the first is done: reading `bytes` at the file's begin, writing as
+ * many behind them. *shares: what is left of their rates alone, added up. 0 or an errno. */
+static int measure_together(int file, unsigned char *buffers, uint64_t bytes,
+                            const struct ebb_machine *alone, double *shares)
+{
+    atomic_bool over = false;
+    struct probe out = {
+        .file = file, .writing = true, .first_offset = bytes, .probe_bytes = bytes, .over = &over};
+    struct probe in = {.file = file, .probe_bytes = bytes, .over = &over};
+    double out_ns = 1, in_ns = 1;
+    int failed = probe_start(&out, buffers);
+    if (!failed)
+        failed = probe_start(&in, buffers + WORKERS * REQUEST_BYTES);
+    if (failed)
+        atomic_store(&over, true);
+    int out_failed = probe_join(&out, &out_ns);
+    int in_failed = probe_join(&in, &in_ns);
+    *shares = alone->out.ns_per_byte / out_ns + alone->in.ns_per_byte / in_ns;
+    return failed ? failed : out_failed ? out_failed : in_failed;
+}
+
+/* Let reads come from the store and not from the page cache. 0 or an errno. */
+static int cache_drop(int file)
+{
+    if (fdatasync(file))
+        return errno;
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED); /* a store without a cache may refuse */
+    return 0;
 }
 
 enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
@@ -142,7 +209,8 @@ enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
     if (file < 0)
         return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
 
-    size_t mapped_bytes = WORKERS * REQUEST_BYTES + ALIGN_BYTES;
+    size_t buffer_bytes = 2 * WORKERS * REQUEST_BYTES; /* each direction its own */
+    size_t mapped_bytes = buffer_bytes + ALIGN_BYTES;
     unsigned char *mapped =
         mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
@@ -150,24 +218,29 @@ enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
         return ebb__fail(error, EBB_ERR_MEMORY, path, "no memory for the probe's buffers");
     }
     unsigned char *buffers = mapped + (ALIGN_BYTES - (uintptr_t)mapped % ALIGN_BYTES) % ALIGN_BYTES;
-    madvise(buffers, WORKERS * REQUEST_BYTES, MADV_HUGEPAGE);
+    madvise(buffers, buffer_bytes, MADV_HUGEPAGE);
     /* Neither zeros nor a pattern that a store could compress away. */
     uint64_t random = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < WORKERS * REQUEST_BYTES; i += sizeof random) {
+    for (size_t i = 0; i < buffer_bytes; i += sizeof random) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         memcpy(buffers + i, &random, sizeof random);
     }
 
-    struct ebb_machine measured = {.name = "host", .duplex = true};
+    struct ebb_machine measured = {.name = "host"};
+    double shares = 0;
     uint64_t bytes =
         probe_bytes < REQUEST_BYTES ? REQUEST_BYTES : probe_bytes / REQUEST_BYTES * REQUEST_BYTES;
-    int failed = phase(file, true, buffers, &bytes, &measured.out);
-    if (!failed && !direct) {
-        fdatasync(file);
-        posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    }
+    int failed = measure_alone(file, true, buffers, &bytes, &measured.out);
+    uint64_t written_bytes = bytes;
+    if (!failed && !direct)
+        failed = cache_drop(file);
     if (!failed)
-        failed = phase(file, false, buffers, &bytes, &measured.in);
+        failed = measure_alone(file, false, buffers, &bytes, &measured.in);
+    if (!failed && !direct)
+        failed = cache_drop(file);
+    if (!failed)
+        failed = measure_together(file, buffers, written_bytes, &measured, &shares);
+    measured.duplex = shares >= DUPLEX_SHARES;
     munmap(mapped, mapped_bytes);
     close(file);
     if (failed)
