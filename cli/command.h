@@ -10,6 +10,8 @@ int ebb__cmd_record(int argc, char **argv);
 int ebb__cmd_info(int argc, char **argv);
 int ebb__cmd_plan(int argc, char **argv);
 int ebb__cmd_import(int argc, char **argv);
+int ebb__cmd_compare(int argc, char **argv);
+int ebb__cmd_simulate(int argc, char **argv);
 
 /* Print `ebb: COMMAND: what: why` and the remedy, if any, to stderr; returns the exit code that
  * belongs to error->status. */

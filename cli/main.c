@@ -18,6 +18,8 @@ static const struct command commands[] = {
     {"record", "run a program and record its memory behaviour", ebb__cmd_record},
     {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info},
     {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan},
+    {"simulate", "replay a trace under a plan and a machine", ebb__cmd_simulate},
+    {"compare", "compare policies and budgets, and allocators, on traces", ebb__cmd_compare},
     {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import},
 };
 

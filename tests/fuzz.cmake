@@ -27,3 +27,4 @@ endif()
 
 ebb_fuzz(trace)
 ebb_fuzz(import)
+ebb_fuzz(plan)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_FIXED_NS 1000000000000 /* a quarter of an hour for one transfer: arbitrary */
+
 static enum ebb_status lane_read(const json_t *lane, const char *path, const char *name,
                                  struct ebb_lane *out, struct ebb_error *error)
 {
@@ -21,27 +23,18 @@ static enum ebb_status lane_read(const json_t *lane, const char *path, const cha
     if (!(value > 0))
         return ebb__fail(error, EBB_ERR_FORMAT, path, "lane '%s' has a rate that is not positive",
                          name);
-    if (fixed && (!json_is_integer(fixed) || json_integer_value(fixed) < 0))
-        return ebb__fail(error, EBB_ERR_FORMAT, path, "lane '%s': fixed_ns must be 0 or more",
+    if (fixed && (!json_is_integer(fixed) || json_integer_value(fixed) < 0 ||
+                  json_integer_value(fixed) > MOST_FIXED_NS))
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "lane '%s': fixed_ns must be from 0 to 10^12",
                          name);
     out->ns_per_byte = rate ? 1e9 / value : value;
     out->fixed_ns = fixed ? (uint64_t)json_integer_value(fixed) : 0;
     return EBB_OK;
 }
 
-enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
-                                  struct ebb_error *error)
+enum ebb_status ebb__machine_from_json(const json_t *root, const char *path,
+                                       struct ebb_machine *machine, struct ebb_error *error)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
-    json_error_t json_error;
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &json_error);
-    fclose(file);
-    if (!root)
-        return ebb__fail(error, EBB_ERR_FORMAT, path, "line %d: %s", json_error.line,
-                         json_error.text);
-
     struct ebb_machine read = {0};
     const json_t *name = json_object_get(root, "name");
     const json_t *duplex = json_object_get(root, "duplex");
@@ -60,8 +53,24 @@ enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
         status = lane_read(json_object_get(root, "out"), path, "out", &read.out, error);
     if (!status)
         status = lane_read(json_object_get(root, "in"), path, "in", &read.in, error);
-    json_decref(root);
     if (!status)
         *machine = read;
+    return status;
+}
+
+enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
+                                  struct ebb_error *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
+    json_error_t json_error;
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &json_error);
+    fclose(file);
+    if (!root)
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "line %d: %s", json_error.line,
+                         json_error.text);
+    enum ebb_status status = ebb__machine_from_json(root, path, machine, error);
+    json_decref(root);
     return status;
 }

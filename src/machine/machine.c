@@ -31,7 +31,9 @@ static const size_t named_count = sizeof named / sizeof named[0];
 
 uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes)
 {
-    return lane->fixed_ns + (uint64_t)llround((double)bytes * lane->ns_per_byte);
+    /* At most 13 days, so that no sum of them overflows. */
+    double ns = (double)bytes * lane->ns_per_byte;
+    return lane->fixed_ns + (ns < 0x1p50 ? (uint64_t)llround(ns) : (uint64_t)1 << 50);
 }
 
 enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,

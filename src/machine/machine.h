@@ -35,6 +35,13 @@ EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_ma
 EBB_NODISCARD enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
+/* The same from a JSON value that was read already (jansson's json_t; NULL is not a machine); `path`
+ * stands for the file in errors. */
+struct json_t;
+EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, const char *path,
+                                                     struct ebb_machine *machine,
+                                                     struct ebb_error *error);
+
 /* What `--machine` takes, `host` apart: a name, else the path of a JSON file. */
 EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
                                                 struct ebb_error *error);

@@ -1,0 +1,378 @@
+/* `ebb compare`: policies by budgets on the same models and the same machine, and what the
+ * allocators of others would have held. */
+#include "command.h"
+#include "load.h"
+#include "planning.h"
+#include "sim/peer.h"
+
+#include "base/vec.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%"
+#define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
+
+struct options {
+    char *const *files;
+    size_t file_count;
+    const char *budgets, *policies; /* policies NULL: all */
+    const char *machine, *store;
+    uint64_t smallest_block_bytes;
+    bool json;
+};
+
+/* What a table shows of one plan. */
+struct row {
+    const char *trace;
+    char policy[32];
+    char budget[32];      /* as it was given */
+    struct ebb_plan plan; /* without absences */
+    double slowdown;
+};
+
+struct held {
+    const char *trace, *peer;
+    struct ebb_footprint footprint;
+};
+
+struct results {
+    EBB_VEC(struct row) rows;
+    EBB_VEC(struct held) held;
+};
+
+typedef EBB_VEC(char *) words;
+
+static void print_help(void)
+{
+    fputs("usage: ebb compare FILE... [options]\n\n"
+          "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
+          "shows them side by side; below, the memory that the allocators of others would have\n"
+          "held for each whole trace: cnmem, torch, bfc (TensorFlow's), glibc.\n\n"
+          "  --budgets B,...     sizes, percentages of the peak, or zero-stall for the smallest\n"
+          "                      budget at which nothing waits (default " DEFAULT_BUDGETS ")\n"
+          "  --policies P,...    default all:\n"
+          "                     ",
+          stdout);
+    for (size_t i = 0; ebb__plan_policy_name(i); i++)
+        printf("%s%s", i && i % 6 == 0 ? "\n                      " : " ",
+               ebb__plan_policy_name(i));
+    fputs("\n"
+          "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
+          "                      pcie5, optane, cxl, nvme, or a JSON file\n"
+          "  --store DIR         the directory that `host` measures (default: .)\n"
+          "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
+          "  --json              one JSON object, schema ebb.compare/1\n\n"
+          "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n",
+          stdout);
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int options_parse(int argc, char **argv, struct options *options)
+{
+    enum { BUDGETS = 256, POLICIES, MACHINE, STORE, SMALLEST, JSON, HELP };
+    static const struct option known[] = {
+        {"budgets", required_argument, NULL, BUDGETS},
+        {"policies", required_argument, NULL, POLICIES},
+        {"machine", required_argument, NULL, MACHINE},
+        {"store", required_argument, NULL, STORE},
+        {"smallest-block", required_argument, NULL, SMALLEST},
+        {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    *options = (struct options){.budgets = DEFAULT_BUDGETS,
+                                .machine = "host",
+                                .store = ".",
+                                .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+    opterr = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+        switch (option) {
+        case BUDGETS:
+            options->budgets = optarg;
+            break;
+        case POLICIES:
+            options->policies = optarg;
+            break;
+        case MACHINE:
+            options->machine = optarg;
+            break;
+        case STORE:
+            options->store = optarg;
+            break;
+        case SMALLEST:
+            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
+                return ebb__command_usage("compare", "'%s' is not a size", optarg);
+            break;
+        case JSON:
+            options->json = true;
+            break;
+        case 'h':
+        case HELP:
+            print_help();
+            return 0;
+        case ':':
+            return ebb__command_usage("compare", "%s needs a value", argv[optind - 1]);
+        default:
+            return ebb__command_usage("compare", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind == argc)
+        return ebb__command_usage("compare", "no FILE given");
+    options->files = argv + optind;
+    options->file_count = (size_t)(argc - optind);
+    return -1;
+}
+
+/* The parts of a list with commas; the copy that they stand in is theirs[0]. */
+static bool split(const char *text, words *parts)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        return false;
+    bool ok = true;
+    for (char *at = copy, *next; ok && at; at = next) {
+        next = strchr(at, ',');
+        if (next)
+            *next++ = 0;
+        ok = ebb_vec_push(parts, at);
+    }
+    if (!ok && parts->count == 0)
+        free(copy);
+    return ok;
+}
+
+static void free_words(words *parts)
+{
+    if (parts->count)
+        free(parts->items[0]);
+    ebb_vec_free(parts);
+}
+
+static bool all_policies(words *parts)
+{
+    char list[512] = "";
+    for (size_t i = 0; ebb__plan_policy_name(i); i++) {
+        size_t length = strlen(list);
+        snprintf(list + length, sizeof list - length, "%s%s", i ? "," : "",
+                 ebb__plan_policy_name(i));
+    }
+    return split(list, parts);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static enum ebb_status fail_memory(struct ebb_error *error)
+{
+    return ebb__fail(error, EBB_ERR_MEMORY, "results", "no memory for them");
+}
+
+static enum ebb_status compare_plan(const char *trace, const char *policy, const char *budget,
+                                    struct ebb_plan_request request, uint64_t peak_bytes,
+                                    struct results *results, struct ebb_error *error)
+{
+    struct row row = {.trace = trace};
+    bool zero_stall = strcmp(budget, ZERO_STALL) == 0;
+    enum ebb_status status =
+        zero_stall ? EBB_OK
+                   : ebb__planning_budget(budget, peak_bytes, &request.budget_bytes, error);
+    if (!status)
+        status = ebb__planning_make(policy, zero_stall, &request, &row.plan, error);
+    if (status)
+        return status;
+    ebb__plan_fini(&row.plan);
+    row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(request.model);
+    snprintf(row.policy, sizeof row.policy, "%s", policy);
+    snprintf(row.budget, sizeof row.budget, "%s", budget);
+    return ebb_vec_push(&results->rows, row) ? EBB_OK : fail_memory(error);
+}
+
+static enum ebb_status compare_trace(const char *trace, const struct options *options,
+                                     const struct ebb_loaded *loaded,
+                                     const struct ebb_machine *machine, const words *policies,
+                                     const words *budgets, struct results *results,
+                                     struct ebb_error *error)
+{
+    struct ebb_event_span span = {loaded->trace.events, loaded->trace.count};
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; !status && ebb__peer_name(i); i++) {
+        struct held held = {.trace = trace, .peer = ebb__peer_name(i)};
+        status = ebb__peer_footprint(held.peer, span, &held.footprint, error);
+        if (!status && !ebb_vec_push(&results->held, held))
+            status = fail_memory(error);
+    }
+    /* Nothing says when a block could leave: only the allocators can be compared. */
+    if (status || !loaded->analysis.has_accesses)
+        return status;
+    struct ebb_plan_request request = {.model = &loaded->analysis.model,
+                                       .machine = machine,
+                                       .page_bytes = loaded->page_bytes,
+                                       .smallest_block_bytes = options->smallest_block_bytes};
+    uint64_t peak_bytes;
+    status = ebb__planning_unmanaged_peak(&request, &peak_bytes, error);
+    for (size_t b = 0; !status && b < budgets->count; b++)
+        for (size_t p = 0; !status && p < policies->count; p++)
+            status = compare_plan(trace, policies->items[p], budgets->items[b], request, peak_bytes,
+                                  results, error);
+    return status;
+}
+
+static enum ebb_status compare(const struct options *options, const words *policies,
+                               const words *budgets, struct results *results,
+                               struct ebb_error *error)
+{
+    struct ebb_machine machine;
+    enum ebb_status status =
+        ebb__planning_machine(options->machine, options->store, &machine, error);
+    for (size_t i = 0; !status && i < options->file_count; i++) {
+        struct ebb_loaded loaded;
+        status = ebb__load(options->files[i], EBB_LOAD_TRACE, &loaded, error);
+        if (!status)
+            status = compare_trace(options->files[i], options, &loaded, &machine, policies, budgets,
+                                   results, error);
+        ebb__load_fini(&loaded);
+    }
+    return status;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static json_t *bytes(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *json_row(const struct row *row)
+{
+    const struct ebb_plan *plan = &row->plan;
+    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "trace",
+                     row->trace, "policy", row->policy, "budget", row->budget, "budget_bytes",
+                     bytes(plan->budget_bytes), "feasible", (int)plan->feasible,
+                     "smallest_feasible_bytes", bytes(plan->smallest_feasible_bytes), "peak_bytes",
+                     bytes(plan->peak_bytes), "stall_ns", bytes(plan->stall_ns), "iteration_ns",
+                     bytes(plan->iteration_ns), "slowdown", row->slowdown, "moved_bytes",
+                     bytes(plan->moved_out_bytes + plan->moved_in_bytes), "plan_ns",
+                     bytes(plan->plan_ns));
+}
+
+static double ratio_of(const struct ebb_footprint *footprint)
+{
+    return footprint->peak_load_bytes
+               ? (double)footprint->peak_held_bytes / (double)footprint->peak_load_bytes
+               : 0;
+}
+
+static json_t *json_held(const struct held *held)
+{
+    return json_pack("{s:s, s:s, s:o, s:o, s:f}", "trace", held->trace, "allocator", held->peer,
+                     "held_bytes", bytes(held->footprint.peak_held_bytes), "load_bytes",
+                     bytes(held->footprint.peak_load_bytes), "ratio", ratio_of(&held->footprint));
+}
+
+static bool print_json(const struct results *results)
+{
+    json_t *rows = json_array(), *footprints = json_array();
+    bool ok = true;
+    for (size_t i = 0; i < results->rows.count; i++)
+        ok &= json_array_append_new(rows, json_row(&results->rows.items[i])) == 0;
+    for (size_t i = 0; i < results->held.count; i++)
+        ok &= json_array_append_new(footprints, json_held(&results->held.items[i])) == 0;
+    json_t *root = json_pack("{s:s, s:o, s:o}", "schema", "ebb.compare/1", "rows", rows,
+                             "footprints", footprints);
+    ok = ok && root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 &&
+         putchar('\n') != EOF;
+    json_decref(root);
+    return ok;
+}
+
+static void print_rows(const struct results *results)
+{
+    char a[32], b[32], c[32], d[32], e[32];
+    const char *trace = NULL, *budget = NULL;
+    for (size_t i = 0; i < results->rows.count; i++) {
+        const struct row *row = &results->rows.items[i];
+        const struct ebb_plan *plan = &row->plan;
+        if (row->trace != trace) {
+            printf("%s%s\n%-16s %-10s %11s %11s %10s %9s %11s %9s\n", trace ? "\n" : "", row->trace,
+                   "policy", "budget", "bytes", "peak", "stall", "slowdown", "moved", "planned");
+        } else if (strcmp(row->budget, budget) != 0) {
+            putchar('\n');
+        }
+        trace = row->trace;
+        budget = row->budget;
+        printf("%-16s %-10s %11s ", row->policy, row->budget,
+               ebb_size_format(plan->budget_bytes, a, sizeof a));
+        if (plan->feasible)
+            printf("%11s %10s %8.3fx %11s %9s\n", ebb_size_format(plan->peak_bytes, b, sizeof b),
+                   ebb_duration_format(plan->stall_ns, c, sizeof c), row->slowdown,
+                   ebb_size_format(plan->moved_out_bytes + plan->moved_in_bytes, d, sizeof d),
+                   ebb_duration_format(plan->plan_ns, e, sizeof e));
+        else
+            printf("%11s not below %s\n", "-",
+                   ebb_size_format(plan->smallest_feasible_bytes, b, sizeof b));
+    }
+}
+
+static void print_held(const struct results *results)
+{
+    char a[32], b[32];
+    const char *trace = NULL;
+    for (size_t i = 0; i < results->held.count; i++) {
+        const struct held *held = &results->held.items[i];
+        if (held->trace != trace)
+            printf("%s%s\n%-16s %11s %11s %9s\n", results->rows.count || trace ? "\n" : "",
+                   held->trace, "allocator", "held", "load", "ratio");
+        trace = held->trace;
+        printf("%-16s %11s %11s %8.4fx\n", held->peer,
+               ebb_size_format(held->footprint.peak_held_bytes, a, sizeof a),
+               ebb_size_format(held->footprint.peak_load_bytes, b, sizeof b),
+               ratio_of(&held->footprint));
+    }
+}
+
+int ebb__cmd_compare(int argc, char **argv)
+{
+    struct options options;
+    int exit_code = options_parse(argc, argv, &options);
+    if (exit_code >= 0)
+        return exit_code;
+    struct ebb_error error = {0};
+    struct results results = {0};
+    words policies = {0}, budgets = {0};
+    bool ok = split(options.budgets, &budgets) &&
+              (options.policies ? split(options.policies, &policies) : all_policies(&policies));
+    enum ebb_status status = ok ? EBB_OK : fail_memory(&error);
+    exit_code = 0;
+    for (size_t i = 0; !status && i < policies.count; i++)
+        if (!ebb__plan_policy_known(policies.items[i]))
+            exit_code =
+                ebb__command_usage("compare", "no policy is called '%s'", policies.items[i]);
+    uint64_t unused;
+    for (size_t i = 0; !status && i < budgets.count; i++)
+        if (strcmp(budgets.items[i], ZERO_STALL) != 0 &&
+            ebb__planning_budget(budgets.items[i], 1, &unused, NULL) != EBB_OK)
+            exit_code = ebb__command_usage("compare", "'%s' is no budget", budgets.items[i]);
+    if (!status && !exit_code)
+        status = compare(&options, &policies, &budgets, &results, &error);
+    if (!status && !exit_code) {
+        if (options.json) {
+            ok = print_json(&results);
+        } else {
+            print_rows(&results);
+            print_held(&results);
+        }
+        if (!ok || fflush(stdout) != 0 || ferror(stdout)) {
+            status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
+            ebb__error_set_remedy(&error, "see that its disk is not full");
+        }
+    }
+    free_words(&policies);
+    free_words(&budgets);
+    ebb_vec_free(&results.rows);
+    ebb_vec_free(&results.held);
+    return status ? ebb__command_fail("compare", &error) : exit_code;
+}

@@ -1,0 +1,207 @@
+/* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
+#include "sim/simulate.h"
+#include "command.h"
+#include "load.h"
+#include "plan/file.h"
+#include "planning.h"
+#include "sim/reactive.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *file, *plan;
+    const char *machine, *store; /* machine NULL: the plan's */
+    const char *budget;          /* NULL: the plan's */
+    uint64_t smallest_block_bytes;
+    bool json;
+};
+
+static void print_help(void)
+{
+    fputs(
+        "usage: ebb simulate FILE PLAN [options]\n\n"
+        "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, lap after\n"
+        "lap until it is steady, and says what it costs beside what the plan predicts.\n\n"
+        "  --machine M         host (measured now), autoswap-paper, pcie3, pcie4, pcie5,\n"
+        "                      optane, cxl, nvme, or a JSON file (default: the plan's)\n"
+        "  --store DIR         the directory that `host` measures (default: .)\n"
+        "  --budget SIZE       most bytes in fast memory (default: the plan's)\n"
+        "  --smallest-block B  under a reactive policy, leave smaller blocks alone (default 512K)\n"
+        "  --json              one JSON object, schema ebb.simulate/1\n\n"
+        "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
+        "--machine pcie3\n",
+        stdout);
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int options_parse(int argc, char **argv, struct options *options)
+{
+    enum { MACHINE = 256, STORE, BUDGET, SMALLEST, JSON, HELP };
+    static const struct option known[] = {
+        {"machine", required_argument, NULL, MACHINE},
+        {"store", required_argument, NULL, STORE},
+        {"budget", required_argument, NULL, BUDGET},
+        {"smallest-block", required_argument, NULL, SMALLEST},
+        {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    *options = (struct options){.store = ".", .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+    uint64_t bytes;
+    opterr = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+        switch (option) {
+        case MACHINE:
+            options->machine = optarg;
+            break;
+        case STORE:
+            options->store = optarg;
+            break;
+        case BUDGET:
+            if (!ebb_size_parse(optarg, &bytes))
+                return ebb__command_usage("simulate", "'%s' is not a size", optarg);
+            options->budget = optarg;
+            break;
+        case SMALLEST:
+            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
+                return ebb__command_usage("simulate", "'%s' is not a size", optarg);
+            break;
+        case JSON:
+            options->json = true;
+            break;
+        case 'h':
+        case HELP:
+            print_help();
+            return 0;
+        case ':':
+            return ebb__command_usage("simulate", "%s needs a value", argv[optind - 1]);
+        default:
+            return ebb__command_usage("simulate", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (argc - optind != 2)
+        return ebb__command_usage("simulate", "give FILE and PLAN, not %d arguments",
+                                  argc - optind);
+    options->file = argv[optind];
+    options->plan = argv[optind + 1];
+    return -1;
+}
+
+/* Under the plan, or, if it is reactive, under its budget with nothing planned. */
+static enum ebb_status simulate(const struct options *options, const struct ebb_model *model,
+                                const struct ebb_plan_file *file, struct ebb_sim_result *result,
+                                struct ebb_error *error)
+{
+    if (!file->plan.reactive) {
+        struct ebb_sim_request request = {model,
+                                          &file->machine,
+                                          file->plan.absences,
+                                          file->plan.absence_count,
+                                          file->plan.budget_bytes,
+                                          file->page_bytes};
+        return ebb__simulate(&request, NULL, result, error);
+    }
+    struct ebb_reactive_request request = {model, &file->machine, file->plan.budget_bytes,
+                                           file->page_bytes, options->smallest_block_bytes};
+    struct ebb_reactive_result reactive;
+    enum ebb_status status = ebb__simulate_reactive(&request, &reactive, error);
+    if (status)
+        return status;
+    free(reactive.absences);
+    *result = (struct ebb_sim_result){.peak_bytes = reactive.peak_bytes,
+                                      .iteration_ns = reactive.iteration_ns,
+                                      .stall_ns = reactive.stall_ns,
+                                      .moved_out_bytes = reactive.moved_out_bytes,
+                                      .moved_in_bytes = reactive.moved_in_bytes,
+                                      .laps = reactive.laps,
+                                      .steady = reactive.steady,
+                                      .feasible = reactive.peak_bytes <= file->plan.budget_bytes};
+    return EBB_OK;
+}
+
+static json_t *bytes(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static bool print_json(const struct ebb_plan_file *file, const struct ebb_sim_result *result,
+                       double slowdown)
+{
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:b, s:o, s:o}",
+        "schema", "ebb.simulate/1", "policy", file->plan.policy, "machine", file->machine.name,
+        "budget_bytes", bytes(file->plan.budget_bytes), "feasible", (int)result->feasible,
+        "peak_bytes", bytes(result->peak_bytes), "stall_ns", bytes(result->stall_ns),
+        "iteration_ns", bytes(result->iteration_ns), "slowdown", slowdown, "moved_out_bytes",
+        bytes(result->moved_out_bytes), "moved_in_bytes", bytes(result->moved_in_bytes),
+        "cancelled", bytes(result->cancelled_count), "laps", bytes(result->laps), "steady",
+        (int)result->steady, "predicted_peak_bytes", bytes(file->plan.peak_bytes),
+        "predicted_stall_ns", bytes(file->plan.stall_ns));
+    bool ok = root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 &&
+              putchar('\n') != EOF;
+    json_decref(root);
+    return ok;
+}
+
+static void print_text(const struct ebb_plan_file *file, const struct ebb_sim_result *result,
+                       double slowdown)
+{
+    char a[32], b[32];
+    printf("plan        %s on machine %s, %u absences%s\n", file->plan.policy, file->machine.name,
+           file->plan.absence_count, file->plan.reactive ? ", reactive" : "");
+    printf("budget      %s%s\n", ebb_size_format(file->plan.budget_bytes, a, sizeof a),
+           result->feasible ? "" : ", which is broken");
+    printf("peak        %s, predicted %s\n", ebb_size_format(result->peak_bytes, a, sizeof a),
+           ebb_size_format(file->plan.peak_bytes, b, sizeof b));
+    printf("stall       %s, predicted %s\n", ebb_duration_format(result->stall_ns, a, sizeof a),
+           ebb_duration_format(file->plan.stall_ns, b, sizeof b));
+    printf("iteration   %s, %.3f times the unlimited%s\n",
+           ebb_duration_format(result->iteration_ns, a, sizeof a), slowdown,
+           result->steady ? "" : "; it never becomes steady");
+    printf("moved       %s out and %s in, an iteration\n",
+           ebb_size_format(result->moved_out_bytes, a, sizeof a),
+           ebb_size_format(result->moved_in_bytes, b, sizeof b));
+}
+
+int ebb__cmd_simulate(int argc, char **argv)
+{
+    struct options options;
+    int exit_code = options_parse(argc, argv, &options);
+    if (exit_code >= 0)
+        return exit_code;
+    struct ebb_error error = {0};
+    struct ebb_loaded loaded;
+    struct ebb_plan_file file = {0};
+    struct ebb_sim_result result = {0};
+    enum ebb_status status = ebb__load(options.file, EBB_LOAD_ACCESSES, &loaded, &error);
+    const struct ebb_model *model = &loaded.analysis.model;
+    if (!status)
+        status = ebb__plan_file_read(options.plan, model, &file, &error);
+    if (!status && options.machine)
+        status = ebb__planning_machine(options.machine, options.store, &file.machine, &error);
+    if (!status && options.budget)
+        status = ebb__planning_budget(options.budget, 0, &file.plan.budget_bytes, &error);
+    if (!status)
+        status = simulate(&options, model, &file, &result, &error);
+    if (!status) {
+        double slowdown = (double)result.iteration_ns / (double)ebb__model_iteration_ns(model);
+        bool ok = true;
+        if (options.json)
+            ok = print_json(&file, &result, slowdown);
+        else
+            print_text(&file, &result, slowdown);
+        if (!ok || fflush(stdout) != 0 || ferror(stdout)) {
+            status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
+            ebb__error_set_remedy(&error, "see that its disk is not full");
+        }
+        exit_code = result.feasible ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+    }
+    ebb__plan_file_fini(&file);
+    ebb__load_fini(&loaded);
+    return status ? ebb__command_fail("simulate", &error) : exit_code;
+}

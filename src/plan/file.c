@@ -1,0 +1,211 @@
+#include "plan/file.h"
+
+#include "base/file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    const char *name;
+    const struct ebb_model *model;
+    struct ebb_plan_file *file;
+    struct ebb_error *error;
+};
+
+static enum ebb_status fail(const struct reader *reader, const char *what, const char *why)
+{
+    return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name, "%s%s", what, why);
+}
+
+/* A whole number from 0 to `limit`. */
+static enum ebb_status take_number(const struct reader *reader, const json_t *object,
+                                   const char *what, const char *key, uint64_t limit,
+                                   uint64_t *value)
+{
+    const json_t *member = json_object_get(object, key);
+    if (!json_is_integer(member) || json_integer_value(member) < 0)
+        return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name,
+                         "%smember %s must be a whole number, 0 or more", what, key);
+    *value = (uint64_t)json_integer_value(member);
+    if (*value > limit)
+        return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name,
+                         "%smember %s is %" PRIu64 ", at most %" PRIu64 " is possible", what, key,
+                         *value, limit);
+    return EBB_OK;
+}
+
+static enum ebb_status take_index(const struct reader *reader, const json_t *object,
+                                  const char *what, const char *key, uint64_t limit,
+                                  uint32_t *value)
+{
+    uint64_t wide = 0;
+    enum ebb_status status = take_number(reader, object, what, key, limit, &wide);
+    *value = (uint32_t)wide;
+    return status;
+}
+
+static enum ebb_status take_boolean(const struct reader *reader, const json_t *object,
+                                    const char *what, const char *key, bool *value)
+{
+    const json_t *member = json_object_get(object, key);
+    *value = json_is_true(member);
+    return json_is_boolean(member) ? EBB_OK
+                                   : ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name,
+                                               "%smember %s must be true or false", what, key);
+}
+
+static enum ebb_status read_absence(const struct reader *reader, const json_t *object, size_t index,
+                                    struct ebb_absence *absence)
+{
+    const struct ebb_model *model = reader->model;
+    char what[48];
+    snprintf(what, sizeof what, "absence %zu: ", index);
+    if (!model->block_count)
+        return fail(reader, what, "the model has no blocks");
+    uint64_t bytes, time_limit = ebb__model_iteration_ns(model), last = model->tick_count - 1;
+    enum ebb_status status =
+        take_index(reader, object, what, "block", model->block_count - 1, &absence->block);
+    if (!status)
+        status = take_number(reader, object, what, "bytes", INT64_MAX, &bytes);
+    if (!status)
+        status = take_index(reader, object, what, "from_tick", last, &absence->from_tick);
+    if (!status)
+        status = take_index(reader, object, what, "to_tick", last, &absence->to_tick);
+    if (!status && json_object_get(object, "guard_ticks"))
+        status = take_index(reader, object, what, "guard_ticks", last, &absence->guard_ticks);
+    if (!status)
+        status = take_boolean(reader, object, what, "drops", &absence->drops);
+    if (!status)
+        status = take_boolean(reader, object, what, "keep_copy", &absence->keep_copy);
+    if (!status)
+        status =
+            take_number(reader, object, what, "out_start_ns", time_limit, &absence->out_start_ns);
+    if (!status)
+        status = take_number(reader, object, what, "out_end_ns", time_limit, &absence->out_end_ns);
+    if (!status && !absence->drops)
+        status =
+            take_number(reader, object, what, "in_start_ns", time_limit, &absence->in_start_ns);
+    if (!status && !absence->drops)
+        status = take_number(reader, object, what, "in_end_ns", time_limit, &absence->in_end_ns);
+    if (status)
+        return status;
+    const struct ebb_plan_request request = {.page_bytes = reader->file->page_bytes};
+    if (bytes != ebb__plan_block_bytes(&request, &model->blocks[absence->block]))
+        return fail(reader, what, "its block has another size in the trace");
+    return EBB_OK;
+}
+
+static enum ebb_status read_absences(const struct reader *reader, const json_t *array)
+{
+    struct ebb_plan *plan = &reader->file->plan;
+    if (!json_is_array(array))
+        return fail(reader, "member absences ", "must be an array");
+    size_t count = json_array_size(array);
+    if (count > reader->model->access_count)
+        return fail(reader, "member absences ", "has more entries than the trace has accesses");
+    plan->absences = calloc(count + 1, sizeof *plan->absences);
+    if (!plan->absences)
+        return ebb__fail_memory(reader->name, count * sizeof *plan->absences, reader->error);
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; !status && i < count; i++)
+        status = read_absence(reader, json_array_get(array, i), i, &plan->absences[i]);
+    plan->absence_count = (uint32_t)count;
+    return status;
+}
+
+static enum ebb_status read_figures(const struct reader *reader, const json_t *root)
+{
+    struct ebb_plan *plan = &reader->file->plan;
+    const struct {
+        const char *key;
+        uint64_t *value;
+    } figures[] = {
+        {"budget_bytes", &plan->budget_bytes},
+        {"smallest_feasible_bytes", &plan->smallest_feasible_bytes},
+        {"peak_bytes", &plan->peak_bytes},
+        {"stall_ns", &plan->stall_ns},
+        {"iteration_ns", &plan->iteration_ns},
+        {"moved_out_bytes", &plan->moved_out_bytes},
+        {"moved_in_bytes", &plan->moved_in_bytes},
+        {"plan_ns", &plan->plan_ns},
+    };
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; !status && i < sizeof figures / sizeof figures[0]; i++)
+        status = take_number(reader, root, "", figures[i].key, INT64_MAX, figures[i].value);
+    if (!status)
+        status = take_boolean(reader, root, "", "feasible", &plan->feasible);
+    if (!status && json_object_get(root, "reactive"))
+        status = take_boolean(reader, root, "", "reactive", &plan->reactive);
+    return status;
+}
+
+static enum ebb_status read_root(const struct reader *reader, const json_t *root)
+{
+    struct ebb_plan_file *file = reader->file;
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const char *policy = json_string_value(json_object_get(root, "policy"));
+    uint64_t ticks, iteration_ns;
+    if (!schema || strcmp(schema, "ebb.plan-file/1") != 0)
+        return fail(reader, "member schema ", "is not ebb.plan-file/1");
+    if (!policy)
+        return fail(reader, "member policy ", "must be a string");
+    snprintf(file->plan.policy, sizeof file->plan.policy, "%s", policy);
+    enum ebb_status status = read_figures(reader, root);
+    if (!status)
+        status = take_number(reader, root, "", "page_bytes", (uint64_t)1 << 30, &file->page_bytes);
+    if (!status)
+        status = take_number(reader, root, "", "model_ticks", EBB_TICK_NONE, &ticks);
+    if (!status)
+        status = take_number(reader, root, "", "model_iteration_ns", INT64_MAX, &iteration_ns);
+    if (status)
+        return status;
+    if (!file->page_bytes || (file->page_bytes & (file->page_bytes - 1)))
+        return fail(reader, "member page_bytes ", "must be a power of two");
+    if (ticks != reader->model->tick_count ||
+        iteration_ns != ebb__model_iteration_ns(reader->model)) {
+        fail(reader, "the plan ", "was made for another trace");
+        ebb__error_set_remedy(reader->error, "plan the trace again with 'ebb plan -o'");
+        return EBB_ERR_FORMAT;
+    }
+    status = ebb__machine_from_json(json_object_get(root, "machine"), reader->name, &file->machine,
+                                    reader->error);
+    return status ? status : read_absences(reader, json_object_get(root, "absences"));
+}
+
+enum ebb_status ebb__plan_file_read_memory(const void *bytes, size_t size, const char *name,
+                                           const struct ebb_model *model,
+                                           struct ebb_plan_file *file, struct ebb_error *error)
+{
+    const struct reader reader = {name, model, file, error};
+    memset(file, 0, sizeof *file);
+    json_error_t where;
+    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where);
+    if (!root)
+        return ebb__fail(error, EBB_ERR_FORMAT, name, "line %d: %s", where.line, where.text);
+    enum ebb_status status = read_root(&reader, root);
+    json_decref(root);
+    if (status)
+        ebb__plan_file_fini(file);
+    return status;
+}
+
+enum ebb_status ebb__plan_file_read(const char *path, const struct ebb_model *model,
+                                    struct ebb_plan_file *file, struct ebb_error *error)
+{
+    struct ebb_file_content content;
+    memset(file, 0, sizeof *file);
+    enum ebb_status status = ebb__file_read(path, "a plan", 0, NULL, &content, error);
+    if (!status)
+        status = ebb__plan_file_read_memory(content.bytes, content.size, path, model, file, error);
+    free(content.bytes);
+    return status;
+}
+
+void ebb__plan_file_fini(struct ebb_plan_file *file)
+{
+    ebb__plan_fini(&file->plan);
+    memset(file, 0, sizeof *file);
+}
