@@ -1,19 +1,16 @@
 /* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
 #include "plan/plan.h"
 #include "base/size.h"
-#include "check/check.h"
 #include "command.h"
 #include "load.h"
 #include "plan/bound/bound.h"
+#include "planning.h"
 
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PROBE_BYTES (256 * EBB_MIB)
-#define SMALLEST_BLOCK_BYTES (512 * EBB_KIB) /* measured: smaller ones hold next to nothing */
 
 struct options {
     const char *file, *policy, *machine, *store, *plan_path;
@@ -59,7 +56,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     *options = (struct options){.policy = "ebb",
                                 .machine = "host",
                                 .store = ".",
-                                .smallest_block_bytes = SMALLEST_BLOCK_BYTES};
+                                .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
     opterr = 0;
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
@@ -115,20 +112,6 @@ struct bounds {
     double gap; /* without a stall asked for: of the peak; with a budget: of the iteration */
 };
 
-static enum ebb_status unmanaged_peak(const struct ebb_plan_request *request, uint64_t *bytes,
-                                      struct ebb_error *error)
-{
-    struct ebb_plan none;
-    struct ebb_plan_request unlimited = *request;
-    unlimited.budget_bytes = UINT64_MAX / 4;
-    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
-    if (status)
-        return status;
-    *bytes = none.peak_bytes;
-    ebb__plan_fini(&none);
-    return EBB_OK;
-}
-
 static enum ebb_status bounds_find(const struct options *options,
                                    const struct ebb_plan_request *request,
                                    const struct ebb_plan *plan, struct bounds *bounds,
@@ -150,24 +133,6 @@ static enum ebb_status bounds_find(const struct options *options,
                           (double)(ebb__model_iteration_ns(request->model) + bounds->stall_ns) -
                       1;
     return EBB_OK;
-}
-
-/* Plan, by `request`'s budget or for the smallest without a stall, and check the plan. */
-static enum ebb_status plan_checked(const struct options *options,
-                                    const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                    struct ebb_error *error)
-{
-    enum ebb_status status = options->zero_stall
-                                 ? ebb__plan_zero_stall(options->policy, request, plan, error)
-                                 : ebb__plan_make(options->policy, request, plan, error);
-    if (status)
-        return status;
-    struct ebb_check_request check = {request->model, request->machine, plan->budget_bytes,
-                                      request->page_bytes};
-    status = ebb__check_plan(&check, plan, error);
-    if (status)
-        ebb__plan_fini(plan);
-    return status;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -296,14 +261,6 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
                ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));
 }
 
-static enum ebb_status machine_find(const struct options *options, struct ebb_machine *machine,
-                                    struct ebb_error *error)
-{
-    if (strcmp(options->machine, "host") == 0)
-        return ebb__machine_probe(options->store, PROBE_BYTES, machine, error);
-    return ebb__machine_find(options->machine, machine, error);
-}
-
 static enum ebb_status plan_model(const struct options *options, const struct ebb_model *model,
                                   uint64_t page_bytes, int *exit_code, struct ebb_error *error)
 {
@@ -314,18 +271,15 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
                                        .smallest_block_bytes = options->smallest_block_bytes};
     struct ebb_plan plan;
     struct bounds bounds = {0};
-    enum ebb_status status = machine_find(options, &machine, error);
+    enum ebb_status status =
+        ebb__planning_machine(options->machine, options->store, &machine, error);
     if (!status)
-        status = unmanaged_peak(&request, &bounds.unmanaged_bytes, error);
-    if (status)
-        return status;
-    double fraction;
-    if (!options->zero_stall && ebb_percent_parse(options->budget, &fraction))
-        request.budget_bytes = (uint64_t)(fraction * (double)bounds.unmanaged_bytes);
-    else if (!options->zero_stall && !ebb_size_parse(options->budget, &request.budget_bytes))
-        status = ebb__fail(error, EBB_ERR_ARGUMENT, options->budget, "not a size nor a percentage");
+        status = ebb__planning_unmanaged_peak(&request, &bounds.unmanaged_bytes, error);
+    if (!status && !options->zero_stall)
+        status = ebb__planning_budget(options->budget, bounds.unmanaged_bytes,
+                                      &request.budget_bytes, error);
     if (!status)
-        status = plan_checked(options, &request, &plan, error);
+        status = ebb__planning_make(options->policy, options->zero_stall, &request, &plan, error);
     if (status)
         return status;
     request.budget_bytes = plan.budget_bytes;
