@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""The table of packings: how low, how fast, beside the load below which nothing is.
+
+    bench/pack.py --data ../shared/data -o pack.json
+    bench/pack.py --minimalloc PATH/minimalloc       with MiniMalloc itself, in turns on one core
+
+Instances: MiniMalloc's A-F at their capacity; the larger ones of idealloc; SINGA's traces, by
+SmartPool as published and by the default; and random ones with a planted optimum (planted.py).
+Times are those of the search alone (`solve_ns`), for MiniMalloc the process's own, median of --runs.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CAPACITY = 1048576  # in the names of the files
+PLANTED = [(buffers, seed, even) for buffers in (120, 200, 300) for seed in (1, 2, 3)
+           for even in (1, 3)]
+
+
+def ebb_pack(args, path, *options):
+    done = subprocess.run([args.ebb, "pack", path, "--json", *options], capture_output=True,
+                          text=True, check=False)
+    if done.returncode not in (0, 3, 4):
+        sys.exit(f"pack.py: {path}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def minimalloc_ns(args, path, out):
+    begin = time.monotonic_ns()
+    subprocess.run([args.minimalloc, f"--capacity={CAPACITY}", f"--input={path}",
+                    f"--output={out}"], capture_output=True, check=True)
+    return time.monotonic_ns() - begin
+
+
+def row_of(name, found, **more):
+    return {"instance": name, **{key: found[key] for key in (
+        "pool", "buffers", "load_bytes", "lower_bound_bytes", "height_bytes", "optimal", "feasible",
+        "solve_ns")}, "ratio": found["height_bytes"] / found["load_bytes"], **more}
+
+
+def rows_of_minimalloc(args, folder):
+    for letter in "ABCDEF":
+        path = os.path.join(args.data, "minimalloc", f"{letter}.{CAPACITY}.csv")
+        times, peers = [], []
+        for _ in range(args.runs):
+            found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit", "60")
+            times.append(found["solve_ns"])
+            if args.minimalloc:
+                peers.append(minimalloc_ns(args, path, os.path.join(folder, "out.csv")))
+        found["solve_ns"] = statistics.median(times)
+        more = {"minimalloc_ns": statistics.median(peers)} if peers else {}
+        yield row_of(f"minimalloc/{letter}", found, **more)
+
+
+def rows(args):
+    with tempfile.TemporaryDirectory() as folder:
+        if args.data:
+            yield from rows_of_minimalloc(args, folder)
+            for name in ("resnet50", "G_1", "pangu_2.6B"):
+                path = os.path.join(args.data, "dsa", f"{name}.csv")
+                yield row_of(f"dsa/{name}", ebb_pack(args, path, "--time-limit", "10"))
+            for name in ("memInfo_alex_20itr_100size.text", "memInfo_vgg_20itr_100size.text",
+                         "vec_run_5_alex.csv", "vec_block_fresh_vgg.csv"):
+                for pool in ("smartpool", "ebb"):
+                    path = os.path.join(args.data, "singa", name)
+                    yield row_of(f"singa/{name}", ebb_pack(args, path, "--pool", pool))
+        for buffers, seed, even in PLANTED:
+            path = os.path.join(folder, "planted.csv")
+            with open(path, "w", encoding="utf-8") as file:
+                subprocess.run([os.path.join(HERE, "planted.py"), "--buffers", str(buffers),
+                                "--seed", str(seed + args.seed), "--even", str(even)],
+                               stdout=file, check=True)
+            yield row_of(f"planted/{buffers} seed {seed + args.seed} even {even}",
+                         ebb_pack(args, path, "--time-limit", "5"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ebb", default=os.path.join(HERE, "..", "build/release/bin/ebb"))
+    parser.add_argument("--data", help="a folder with minimalloc/, dsa/ and singa/")
+    parser.add_argument("--minimalloc", help="its program, to be measured beside ours")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="added to those of planted instances")
+    parser.add_argument("-o", "--out", help="write the rows as JSON")
+    args = parser.parse_args()
+    done = []
+    print(f"{'instance':<40} {'pool':<10} {'buffers':>7} {'height / load':>13} {'proved':>7} "
+          f"{'time s':>8} {'MiniMalloc s':>12}")
+    for row in rows(args):
+        done.append(row)
+        peer = f"{row['minimalloc_ns'] / 1e9:12.3f}" if "minimalloc_ns" in row else ""
+        print(f"{row['instance']:<40} {row['pool']:<10} {row['buffers']:>7} {row['ratio']:13.6f} "
+              f"{'yes' if row['optimal'] else 'no':>7} {row['solve_ns'] / 1e9:8.3f} {peer}",
+              flush=True)
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump({"schema": "ebb.bench-pack/1", "rows": done}, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

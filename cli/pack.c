@@ -1,0 +1,331 @@
+/* `ebb pack`: addresses for blocks whose lifetimes are known. */
+#include "command.h"
+
+#include "base/file.h"
+#include "base/size.h"
+#include "check/packing.h"
+#include "load.h"
+#include "plan/pool/csv.h"
+#include "plan/pool/pool.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIME_LIMIT_S 5            /* arbitrary: most inputs need a tenth of a second */
+#define EXIT_TIME_OUT 4           /* neither within the capacity nor proved impossible */
+#define HEAD_BYTES ((size_t)4096) /* enough to see a header */
+
+struct options {
+    const char *file, *pool, *out_path;
+    uint64_t capacity_bytes, period, time_limit_ns;
+    bool json;
+};
+
+/* What is packed, and what its buffers are called. */
+struct input {
+    struct ebb_pool_problem problem;
+    struct ebb_file_content content;
+    struct ebb_pool_csv csv;  /* of a CSV file */
+    struct ebb_loaded loaded; /* of a trace */
+    struct ebb_pool_blocks blocks;
+    uint64_t load_bytes; /* of the model: with one iteration on the circle it may be less than the
+                            buffers' own, which are then there for longer than their blocks */
+};
+
+static void print_help(void)
+{
+    fputs(
+        "usage: ebb pack FILE [options]\n\n"
+        "Gives each block an address so that no two that live together overlap, and the whole is\n"
+        "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
+        "trace: then the blocks of one iteration, which repeats.\n\n"
+        "  --capacity N    is there a packing within N (bytes, 4G, 512MiB)? Without it: the\n"
+        "                  lowest that is found\n"
+        "  --pool P        ",
+        stdout);
+    for (size_t i = 0; ebb__pool_name(i); i++)
+        printf("%s%s%s", i ? ", " : "", ebb__pool_name(i), i ? "" : " (default)");
+    fputs("\n"
+          "  --time-limit S  seconds (default 5)\n"
+          "  --period T      lifetimes of the CSV file are on a circle of T\n"
+          "  -o OUT.csv      write id,lower,upper,size,offset\n"
+          "  --json          one object, schema ebb.pack/1; bytes and nanoseconds as integers\n\n"
+          "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n",
+          stdout);
+}
+
+static bool seconds_parse(const char *text, uint64_t *ns)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !isfinite(seconds) || seconds < 0 || seconds > 1e9)
+        return false;
+    *ns = (uint64_t)(seconds * 1e9);
+    return true;
+}
+
+static bool pool_known(const char *name)
+{
+    for (size_t i = 0; ebb__pool_name(i); i++)
+        if (strcmp(ebb__pool_name(i), name) == 0)
+            return true;
+    return false;
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int options_parse(int argc, char **argv, struct options *options)
+{
+    enum { CAPACITY = 256, POOL, TIME_LIMIT, PERIOD, JSON, HELP };
+    static const struct option known[] = {
+        {"capacity", required_argument, NULL, CAPACITY},
+        {"pool", required_argument, NULL, POOL},
+        {"time-limit", required_argument, NULL, TIME_LIMIT},
+        {"period", required_argument, NULL, PERIOD},
+        {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    struct ebb_text text;
+    *options = (struct options){.pool = ebb__pool_name(0),
+                                .capacity_bytes = EBB_POOL_NO_CAPACITY,
+                                .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000};
+    opterr = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
+        switch (option) {
+        case CAPACITY:
+            if (!ebb_size_parse(optarg, &options->capacity_bytes) || options->capacity_bytes == 0)
+                return ebb__command_usage("pack", "--capacity '%s' is not a size", optarg);
+            break;
+        case POOL:
+            if (!pool_known(optarg))
+                return ebb__command_usage("pack", "no pool is called '%s'", optarg);
+            options->pool = optarg;
+            break;
+        case TIME_LIMIT:
+            if (!seconds_parse(optarg, &options->time_limit_ns))
+                return ebb__command_usage("pack", "--time-limit '%s' is no number of seconds",
+                                          optarg);
+            break;
+        case PERIOD:
+            text = (struct ebb_text){optarg, strlen(optarg)};
+            if (ebb__text_number(text, &options->period) || options->period == 0)
+                return ebb__command_usage("pack", "--period '%s' is not a whole number above 0",
+                                          optarg);
+            break;
+        case JSON:
+            options->json = true;
+            break;
+        case 'o':
+            options->out_path = optarg;
+            break;
+        case 'h':
+        case HELP:
+            print_help();
+            return 0;
+        case ':':
+            return ebb__command_usage("pack", "%s needs a value", argv[optind - 1]);
+        default:
+            return ebb__command_usage("pack", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind + 1 != argc)
+        return ebb__command_usage("pack", optind < argc ? "one FILE at a time" : "no FILE given");
+    options->file = argv[optind];
+    return -1;
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+/* Nothing at all is refused by the parser, with better words. */
+static bool accepts(const uint8_t *bytes, size_t size)
+{
+    return size == 0 || ebb__pool_csv_recognises(bytes, size);
+}
+
+static enum ebb_status trace_load(const struct options *options, struct input *input,
+                                  struct ebb_error *error)
+{
+    enum ebb_status status = ebb__load(options->file, EBB_LOAD_MODEL, &input->loaded, error);
+    if (status)
+        return status;
+    const struct ebb_model *model = &input->loaded.analysis.model;
+    if (options->period)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "--period", "a trace has its own, its iteration");
+    status = ebb__pool_from_model(model, ebb__pool_unrolls(options->pool), &input->blocks, error);
+    input->load_bytes = model->peak_bytes;
+    input->problem.period = input->blocks.period;
+    input->problem.count = input->blocks.count;
+    input->problem.buffers = input->blocks.buffers;
+    return status;
+}
+
+static enum ebb_status input_load(const struct options *options, struct input *input,
+                                  struct ebb_error *error)
+{
+    *input = (struct input){.problem = {.period = options->period,
+                                        .capacity_bytes = options->capacity_bytes,
+                                        .time_limit_ns = options->time_limit_ns}};
+    enum ebb_status status = ebb__file_read(options->file, "a packing problem", HEAD_BYTES, accepts,
+                                            &input->content, error);
+    if (status == EBB_ERR_FORMAT)
+        return trace_load(options, input, error);
+    if (!status)
+        status = ebb__pool_csv_parse(input->content.bytes, input->content.size, options->file,
+                                     options->period, &input->csv, error);
+    if (status == EBB_ERR_FORMAT)
+        ebb__error_set_remedy(error, "columns are id,lower,upper,size; lifetimes [lower, upper)");
+    input->problem.buffers = input->csv.buffers;
+    input->problem.count = input->csv.count;
+    return status;
+}
+
+static void input_fini(struct input *input)
+{
+    ebb__pool_csv_fini(&input->csv);
+    ebb__load_fini(&input->loaded);
+    free(input->content.bytes);
+    ebb__pool_blocks_fini(&input->blocks);
+}
+
+static void name_print(FILE *out, const struct input *input, uint32_t buffer)
+{
+    if (!input->blocks.names) {
+        const struct ebb_text *id = &input->csv.ids[buffer];
+        fwrite(id->at, 1, id->size, out);
+        return;
+    }
+    const struct ebb_pool_name *name = &input->blocks.names[buffer];
+    fprintf(out, "%" PRIu64, input->loaded.analysis.model.blocks[name->block].serial);
+    if (name->instance)
+        fprintf(out, ".%" PRIu32, name->instance);
+}
+
+/* A buffer that alone is too large is an error in the input as like as not: name it. */
+static enum ebb_status capacity_check(const struct options *options, const struct input *input,
+                                      struct ebb_error *error)
+{
+    char shown[32], size[32], capacity[32];
+    for (uint32_t i = 0; i < input->problem.count; i++) {
+        if (input->problem.buffers[i].size_bytes <= options->capacity_bytes)
+            continue;
+        ebb_size_format(input->problem.buffers[i].size_bytes, size, sizeof size);
+        ebb_size_format(options->capacity_bytes, capacity, sizeof capacity);
+        if (input->blocks.names)
+            ebb__fail(error, EBB_INFEASIBLE, options->file,
+                      "a block of %s is larger than the capacity of %s", size, capacity);
+        else
+            ebb__fail(error, EBB_INFEASIBLE, options->file,
+                      "line %" PRIu64 ": buffer '%s' of %s is larger than the capacity of %s",
+                      input->csv.lines[i], ebb__text_show(input->csv.ids[i], shown), size,
+                      capacity);
+        ebb__error_set_remedy(error, "give --capacity at least the largest buffer, or none");
+        return EBB_INFEASIBLE;
+    }
+    return EBB_OK;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static enum ebb_status csv_write(const char *path, const struct input *input,
+                                 const struct ebb_pool_solution *solution, struct ebb_error *error)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return ebb__fail(error, EBB_ERR_IO, path, "cannot be written");
+    fputs("id,lower,upper,size,offset\n", out);
+    for (uint32_t i = 0; i < solution->count; i++) {
+        const struct ebb_pool_buffer *item = &input->problem.buffers[i];
+        name_print(out, input, i);
+        fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", item->lower, item->upper,
+                item->size_bytes, solution->offsets[i]);
+    }
+    bool failed = ferror(out);
+    failed = fclose(out) != 0 || failed;
+    return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
+}
+
+static uint64_t load_of(const struct input *input, const struct ebb_pool_solution *solution)
+{
+    return input->blocks.names ? input->load_bytes : solution->load_bytes;
+}
+
+static bool print_json(const struct input *input, const struct ebb_pool_solution *solution)
+{
+    json_t *root = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I}", "schema", "ebb.pack/1", "pool",
+        solution->pool, "buffers", (json_int_t)solution->count, "iterations",
+        (json_int_t)input->blocks.iterations, "load_bytes", (json_int_t)load_of(input, solution),
+        "height_bytes", (json_int_t)solution->height_bytes, "lower_bound_bytes",
+        (json_int_t)solution->lower_bound_bytes, "optimal", solution->optimal, "feasible",
+        solution->feasible, "infeasible", solution->infeasible, "solve_ns",
+        (json_int_t)solution->solve_ns);
+    bool ok = root && json_dumpf(root, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+    json_decref(root);
+    return ok;
+}
+
+static void print_text(const struct input *input, const struct ebb_pool_solution *solution)
+{
+    char text[32];
+    printf("pool      %s, %" PRIu32 " buffers, solved in %s\n", solution->pool, solution->count,
+           ebb_duration_format(solution->solve_ns, text, sizeof text));
+    printf("height    %" PRIu64 " bytes (%s)%s\n", solution->height_bytes,
+           ebb_size_format(solution->height_bytes, text, sizeof text),
+           solution->optimal ? ": no packing is lower" : "");
+    printf("load      %" PRIu64 " bytes: the height is %.6f times that\n", load_of(input, solution),
+           (double)solution->height_bytes / (double)load_of(input, solution));
+    if (!solution->optimal)
+        printf("bound     %" PRIu64 " bytes: no packing is lower\n", solution->lower_bound_bytes);
+    if (solution->infeasible)
+        printf("capacity  no packing is within it: proved\n");
+    else if (!solution->feasible)
+        printf("capacity  not reached in time; whether it can be is open\n");
+}
+
+static enum ebb_status pack(const struct options *options, const struct input *input,
+                            int *exit_code, struct ebb_error *error)
+{
+    struct ebb_pool_solution solution;
+    enum ebb_status status = ebb__pool_solve(options->pool, &input->problem, &solution, error);
+    if (!status)
+        status = ebb__check_packing(&input->problem, &solution, error);
+    if (!status && options->out_path)
+        status = csv_write(options->out_path, input, &solution, error);
+    if (!status) {
+        bool written = true;
+        if (options->json)
+            written = print_json(input, &solution);
+        else
+            print_text(input, &solution);
+        if (!written || fflush(stdout) != 0 || ferror(stdout))
+            status = ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
+        *exit_code = solution.feasible     ? 0
+                     : solution.infeasible ? ebb_status_exit_code(EBB_INFEASIBLE)
+                                           : EXIT_TIME_OUT;
+    }
+    ebb__pool_solution_fini(&solution);
+    return status;
+}
+
+int ebb__cmd_pack(int argc, char **argv)
+{
+    struct options options;
+    int exit_code = options_parse(argc, argv, &options);
+    if (exit_code >= 0)
+        return exit_code;
+    struct ebb_error error = {0};
+    struct input input;
+    enum ebb_status status = input_load(&options, &input, &error);
+    if (!status)
+        status = capacity_check(&options, &input, &error);
+    if (!status)
+        status = pack(&options, &input, &exit_code, &error);
+    input_fini(&input);
+    return status ? ebb__command_fail("pack", &error) : exit_code;
+}

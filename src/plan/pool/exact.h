@@ -1,0 +1,21 @@
+/* The exact search: is there a packing within a height? See exact.c for the method. */
+#ifndef EBB_PLAN_POOL_EXACT_H
+#define EBB_PLAN_POOL_EXACT_H
+
+#include "plan/pool/pool.h"
+#include "plan/pool/sections.h"
+
+enum ebb_pool_verdict {
+    EBB_POOL_FOUND,
+    EBB_POOL_IMPOSSIBLE, /* proved */
+    EBB_POOL_TIME_OUT,
+};
+
+/* Search for a packing within `height_bytes` until `deadline_ns` (ebb__pool_now_ns()). Where it is
+ * found, `offsets` holds it. EBB_ERR_MEMORY. Memory O(pairs of buffers that live together). */
+EBB_NODISCARD enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
+                                              const struct ebb_pool_sections *sections,
+                                              uint64_t height_bytes, uint64_t deadline_ns,
+                                              uint64_t *offsets, enum ebb_pool_verdict *verdict);
+
+#endif

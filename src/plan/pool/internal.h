@@ -1,0 +1,56 @@
+/* What the pools share: a problem in work, and the best packing so far. */
+#ifndef EBB_PLAN_POOL_INTERNAL_H
+#define EBB_PLAN_POOL_INTERNAL_H
+
+#include "plan/pool/pool.h"
+#include "plan/pool/sections.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+struct ebb_pool_job {
+    const struct ebb_pool_problem *problem;
+    struct ebb_pool_sections sections;
+    uint64_t deadline_ns;
+    uint64_t *offsets; /* of the best packing */
+    uint64_t height;   /* its height; UINT64_MAX: none yet */
+    uint64_t bound;    /* no packing is lower */
+};
+
+static inline uint64_t ebb__pool_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline bool ebb__pool_time_is_up(const struct ebb_pool_job *job)
+{
+    return ebb__pool_now_ns() >= job->deadline_ns;
+}
+
+/* Nothing is left to do: the capacity is reached, or cannot be, or no packing is lower. */
+static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
+{
+    uint64_t capacity = job->problem->capacity_bytes;
+    return job->height <= job->bound || job->bound > capacity ||
+           (capacity != EBB_POOL_NO_CAPACITY && job->height <= capacity);
+}
+
+/* Keep this packing if it is lower than the best. */
+void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height);
+
+/* The pools: each offers packings, and raises the bound where it proves one. EBB_ERR_MEMORY. */
+typedef enum ebb_status (*ebb_pool_packer)(struct ebb_pool_job *job);
+EBB_NODISCARD enum ebb_status ebb__pool_bestfit(struct ebb_pool_job *job);
+EBB_NODISCARD enum ebb_status ebb__pool_firstfit(struct ebb_pool_job *job);
+EBB_NODISCARD enum ebb_status ebb__pool_smartpool(struct ebb_pool_job *job);
+EBB_NODISCARD enum ebb_status ebb__pool_portfolio(struct ebb_pool_job *job);
+EBB_NODISCARD enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job); /* `exact` */
+EBB_NODISCARD enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job);
+
+/* Put what stands out of the best packing elsewhere, again and again, until the deadline. */
+EBB_NODISCARD enum ebb_status ebb__pool_improve(struct ebb_pool_job *job, uint64_t deadline_ns);
+
+#endif

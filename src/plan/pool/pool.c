@@ -1,0 +1,117 @@
+#include "plan/pool/pool.h"
+
+#include "plan/pool/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX ((uint64_t)1 << 62) /* sums stay far from where they wrap */
+
+static const struct {
+    const char *name;
+    ebb_pool_packer pack;
+    bool unrolls;
+} pools[] = {
+    {"ebb", ebb__pool_ebb, true},         {"portfolio", ebb__pool_portfolio, true},
+    {"exact", ebb__pool_optimise, true},  {"smartpool", ebb__pool_smartpool, false},
+    {"bestfit", ebb__pool_bestfit, true}, {"firstfit", ebb__pool_firstfit, true},
+};
+
+#define POOL_COUNT (sizeof pools / sizeof pools[0])
+
+const char *ebb__pool_name(size_t index)
+{
+    return index < POOL_COUNT ? pools[index].name : NULL;
+}
+
+bool ebb__pool_unrolls(const char *pool)
+{
+    for (size_t i = 0; i < POOL_COUNT; i++)
+        if (strcmp(pools[i].name, pool) == 0)
+            return pools[i].unrolls;
+    return false;
+}
+
+void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height)
+{
+    if (height >= job->height)
+        return;
+    job->height = height;
+    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
+}
+
+static enum ebb_status problem_check(const struct ebb_pool_problem *problem,
+                                     struct ebb_error *error)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < problem->count; i++) {
+        const struct ebb_pool_buffer *item = &problem->buffers[i];
+        if (item->upper <= item->lower || item->size_bytes == 0 ||
+            (problem->period &&
+             (item->lower >= problem->period || item->upper - item->lower > problem->period)))
+            return ebb__fail(error, EBB_ERR_ARGUMENT, "pool", "buffer %" PRIu32 " is none", i);
+        if (item->size_bytes >= BYTES_MAX - sum)
+            return ebb__fail(error, EBB_ERR_LIMIT, "pool", "the buffers are 2^62 bytes or more");
+        sum += item->size_bytes;
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status pack(ebb_pool_packer packer, struct ebb_pool_job *job,
+                            struct ebb_pool_solution *solution)
+{
+    const struct ebb_pool_problem *problem = job->problem;
+    uint64_t begin_ns = ebb__pool_now_ns();
+    job->deadline_ns = begin_ns + problem->time_limit_ns;
+    job->height = UINT64_MAX;
+    job->offsets = calloc(problem->count + 1u, sizeof *job->offsets);
+    enum ebb_status status =
+        job->offsets ? ebb__pool_sections_init(&job->sections, problem) : EBB_ERR_MEMORY;
+    if (status)
+        return status;
+    job->bound = job->sections.load_bound_bytes;
+    status = packer(job);
+    if (!status && job->height == UINT64_MAX)
+        status = ebb__pool_firstfit(job); /* the exact search alone found nothing in time */
+    if (status)
+        return status;
+    solution->offsets = job->offsets;
+    job->offsets = NULL;
+    solution->count = problem->count;
+    solution->height_bytes = job->height;
+    solution->load_bytes = job->sections.load_bound_bytes;
+    solution->lower_bound_bytes = job->bound;
+    solution->feasible = job->height <= problem->capacity_bytes;
+    solution->infeasible = job->bound > problem->capacity_bytes;
+    solution->optimal = job->height == job->bound;
+    solution->solve_ns = ebb__pool_now_ns() - begin_ns;
+    return EBB_OK;
+}
+
+enum ebb_status ebb__pool_solve(const char *pool, const struct ebb_pool_problem *problem,
+                                struct ebb_pool_solution *solution, struct ebb_error *error)
+{
+    *solution = (struct ebb_pool_solution){0};
+    size_t index = 0;
+    while (index < POOL_COUNT && strcmp(pools[index].name, pool) != 0)
+        index++;
+    if (index == POOL_COUNT)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, pool, "no pool of this name");
+    enum ebb_status status = problem_check(problem, error);
+    if (status)
+        return status;
+    snprintf(solution->pool, sizeof solution->pool, "%s", pool);
+    struct ebb_pool_job job = {.problem = problem};
+    status = pack(pools[index].pack, &job, solution);
+    ebb__pool_sections_fini(&job.sections);
+    free(job.offsets);
+    return status ? ebb__fail(error, status, "pool", "%s", ebb_status_text(status)) : EBB_OK;
+}
+
+void ebb__pool_solution_fini(struct ebb_pool_solution *solution)
+{
+    free(solution->offsets);
+    *solution = (struct ebb_pool_solution){0};
+}

@@ -1,0 +1,37 @@
+/* Sections: the instants that matter to a packing.
+ *
+ * Between two successive begins or ends of lifetimes the same buffers live. Of these spans only
+ * those count whose set of buffers is within no other: any two buffers that ever live together live
+ * together in one of them. Each buffer covers a contiguous run of sections; on a circle the run may
+ * go on at section 0. */
+#ifndef EBB_PLAN_POOL_SECTIONS_H
+#define EBB_PLAN_POOL_SECTIONS_H
+
+#include "plan/pool/pool.h"
+
+/* first < count; first < last <= first + count. Sections from count on are those from 0 on. */
+struct ebb_pool_run {
+    uint32_t first;
+    uint32_t last;
+};
+
+struct ebb_pool_sections {
+    uint32_t count;            /* at least 1 where there are buffers */
+    struct ebb_pool_run *runs; /* one a buffer */
+    uint64_t *load_bytes;      /* one a section */
+    uint64_t load_bound_bytes; /* the largest load */
+};
+
+/* The problem must be valid (ebb__pool_solve() checks). O(n log n + sections). */
+EBB_NODISCARD enum ebb_status ebb__pool_sections_init(struct ebb_pool_sections *sections,
+                                                      const struct ebb_pool_problem *problem);
+void ebb__pool_sections_fini(struct ebb_pool_sections *sections);
+
+/* Do two runs on a circle of `count` sections share one? */
+static inline bool ebb__pool_runs_meet(struct ebb_pool_run a, struct ebb_pool_run b, uint32_t count)
+{
+    return (a.first < b.last && b.first < a.last) || a.first + count < b.last ||
+           b.first + count < a.last;
+}
+
+#endif
