@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include "base/clock.h"
 #include "engine/protocol.h"
 
 #include <elf.h>
@@ -20,13 +21,6 @@
 /* A program that has not said hello by then is not under Ebb: the shim speaks before main(). */
 #define HELLO_TIMEOUT_NS ((uint64_t)5000000000)
 #define MOST_POLLED 256
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void ebb__launch_warn(void *context, const char *message)
 {
@@ -185,7 +179,7 @@ static bool complain(const struct ebb_launch *launch, const char *why)
 static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *serve,
                              pid_t program, int signals, struct ebb_launch_result *result)
 {
-    uint64_t began = now_ns();
+    uint64_t began = ebb__now_ns();
     bool complained = false;
     struct rusage usage;
     if (is_static(program)) {
@@ -202,7 +196,7 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *
         if (ended == program || (ended < 0 && errno == ECHILD))
             break;
         if (!complained && !ebb__serve_main_said_hello(serve) &&
-            now_ns() - began > HELLO_TIMEOUT_NS) {
+            ebb__now_ns() - began > HELLO_TIMEOUT_NS) {
             complained = true;
             if (complain(launch, "no hello from its main process")) {
                 stop_program(program, &result->wait_status);
@@ -228,7 +222,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     struct ebb_launch_result result = {.exit_code = -1};
     sigset_t before;
     int signals = watch_signals(&before);
-    uint64_t began = now_ns();
+    uint64_t began = ebb__now_ns();
     pid_t program = -1;
     int why = start_program(launch, serve, &before, &program);
     if (why) {
@@ -239,7 +233,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
         return result;
     }
     serve_to_the_end(launch, serve, program, signals, &result);
-    result.elapsed_ns = now_ns() - began;
+    result.elapsed_ns = ebb__now_ns() - began;
     close(signals);
     return result;
 }

@@ -72,7 +72,7 @@ static inline struct rig *rig_make(uint64_t budget_bytes, bool trace, bool verif
     rig->faulty.bytes = STORE_BYTES;
     rig->faulty.memory = must(ebb__engine_memory(STORE_BYTES));
     rig->ring = must(ebb__engine_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
-    ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__engine_now());
+    ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__now_ns());
     rig->counters = &rig->ring->counters;
     atomic_store(&rig->ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */
     rig->ledger.magic = EBB_LEDGER_MAGIC;
@@ -176,7 +176,7 @@ enum turn { TURN_RIGHT, TURN_WRONG, TURN_NEVER };
 static inline enum turn take_turn(struct rig *rig, struct item *item, bool write,
                                   unsigned patience_ms)
 {
-    uint64_t until = ebb__engine_now() + (uint64_t)patience_ms * 1000000u;
+    uint64_t until = ebb__now_ns() + (uint64_t)patience_ms * 1000000u;
     for (;;) {
         pthread_mutex_lock(&rig->engine->lock);
         uintptr_t missing = missing_page(rig, item);
@@ -190,7 +190,7 @@ static inline enum turn take_turn(struct rig *rig, struct item *item, bool write
             return turn;
         }
         pthread_mutex_unlock(&rig->engine->lock);
-        if (ebb__engine_now() > until)
+        if (ebb__now_ns() > until)
             return TURN_NEVER;
         ebb__engine_fault(rig->engine, missing, write);
         nap_us(30);

@@ -603,10 +603,10 @@ static void program_init(struct program *program, struct rig *rig, struct ebb_mo
 static void program_lap(struct program *program, struct rig *rig, bool timed, uint32_t odd_tick)
 {
     const struct ebb_model *model = &program->model;
-    uint64_t began = ebb__engine_now();
+    uint64_t began = ebb__now_ns();
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
         const struct ebb_model_event *event = &model->events[tick];
-        uint64_t wanted = began + model->time_ns[tick], now = ebb__engine_now();
+        uint64_t wanted = began + model->time_ns[tick], now = ebb__now_ns();
         if (timed && wanted > now)
             nap_us((long)((wanted - now) / 1000));
         if (tick == odd_tick) {

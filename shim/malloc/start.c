@@ -6,6 +6,7 @@
  * the ledger is shared memory, the engine goes on reactively. */
 #include "shim.h"
 
+#include "base/clock.h"
 #include "engine/protocol.h"
 
 #include <errno.h>
@@ -81,52 +82,6 @@ static bool read_settings(const char *text)
     return true;
 }
 
-static bool send_message(int socket, const struct ebb_message *message, const int *descriptors,
-                         size_t count)
-{
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    memset(&control, 0, sizeof control);
-    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
-    struct msghdr envelope = {.msg_iov = &part, .msg_iovlen = 1};
-    if (count) {
-        envelope.msg_control = &control;
-        envelope.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&envelope);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(header), descriptors, count * sizeof(int));
-    }
-    ssize_t sent;
-    do
-        sent = sendmsg(socket, &envelope, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent == (ssize_t)sizeof *message;
-}
-
-/* True where a message was there; *descriptor is -1 where it came without one. */
-static bool receive_message(int socket, struct ebb_message *message, int *descriptor, int flags)
-{
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
-    struct msghdr envelope = {.msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof control};
-    *descriptor = -1;
-    ssize_t got = recvmsg(socket, &envelope, MSG_CMSG_CLOEXEC | flags);
-    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&envelope) : NULL;
-    if (header && header->cmsg_type == SCM_RIGHTS)
-        memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
-    return got == (ssize_t)sizeof *message && message->version == EBB_PROTOCOL_VERSION;
-}
-
 static bool is_socket_of_inode(int descriptor)
 {
     struct stat status;
@@ -155,13 +110,6 @@ static int reach_parent(bool *ours)
     return descriptor;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int high_descriptor(int descriptor)
 {
     int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 702);
@@ -185,18 +133,17 @@ static bool say_hello(void)
         close(memory);
         return false;
     }
-    ebb__ring_init(ring, EBB_RING_EVENTS, now_ns());
+    ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
     int pair[2];
     bool ours, good = false;
     int parent = reach_parent(&ours);
     if (parent >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
-        struct ebb_message hello = {.version = EBB_PROTOCOL_VERSION,
-                                    .kind = EBB_MESSAGE_HELLO,
+        struct ebb_message hello = {.kind = EBB_MESSAGE_HELLO,
                                     .process_id = (uint32_t)getpid(),
                                     .parent_process_id = (uint32_t)getppid()};
         prctl(PR_GET_NAME, hello.text);
         int descriptors[2] = {pair[1], memory};
-        good = send_message(parent, &hello, descriptors, 2);
+        good = ebb__message_send(parent, &hello, descriptors, 2, 0);
         close(pair[1]);
         shim.channel = high_descriptor(pair[0]);
     }
@@ -204,20 +151,20 @@ static bool say_hello(void)
         close(parent);
     close(memory);
     struct ebb_message welcome;
-    int ledger = -1;
+    int came[EBB_MESSAGE_DESCRIPTORS];
+    size_t count = 0;
     struct pollfd answer = {.fd = shim.channel, .events = POLLIN};
     if (good)
         good = poll(&answer, 1, WELCOME_TIMEOUT_MS) == 1 &&
-               receive_message(shim.channel, &welcome, &ledger, MSG_DONTWAIT) &&
-               welcome.kind == EBB_MESSAGE_WELCOME && ledger >= 0;
+               ebb__message_receive(shim.channel, &welcome, came, &count) == 1 &&
+               welcome.kind == EBB_MESSAGE_WELCOME && count == 1;
     if (good) {
-        void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ledger, 0);
+        void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, came[0], 0);
         good = shared != MAP_FAILED && ((struct ebb_ledger *)shared)->magic == EBB_LEDGER_MAGIC;
         if (good)
             shim.ledger = shared;
     }
-    if (ledger >= 0)
-        close(ledger);
+    ebb__message_close(came, count);
     if (!good) {
         if (shim.channel >= 0)
             close(shim.channel);
@@ -235,12 +182,10 @@ static bool say_hello(void)
 static void warn(void *context, const char *message)
 {
     (void)context;
-    struct ebb_message text = {.version = EBB_PROTOCOL_VERSION,
-                               .kind = EBB_MESSAGE_WARN,
-                               .process_id = (uint32_t)getpid()};
+    struct ebb_message text = {.kind = EBB_MESSAGE_WARN, .process_id = (uint32_t)getpid()};
     snprintf(text.text, sizeof text.text, "%s", message);
     if (shim.channel >= 0)
-        send_message(shim.channel, &text, NULL, 0);
+        ebb__message_send(shim.channel, &text, NULL, 0, 0);
 }
 
 static void lost(void *context, const char *message)
@@ -282,19 +227,19 @@ static void take_script(struct ebb_engine *engine, int descriptor, uint64_t byte
 static void serve_message(struct ebb_engine *engine)
 {
     struct ebb_message message;
-    int descriptor;
-    if (!receive_message(shim.channel, &message, &descriptor, MSG_DONTWAIT))
+    int came[EBB_MESSAGE_DESCRIPTORS];
+    size_t count;
+    if (ebb__message_receive(shim.channel, &message, came, &count) != 1)
         return;
     if (message.kind == EBB_MESSAGE_SCRIPT)
-        take_script(engine, descriptor, message.value);
+        take_script(engine, count ? came[0] : -1, message.value);
     else if (message.kind == EBB_MESSAGE_TRACE)
         ebb__engine_set_trace(engine, message.value != 0);
     else if (message.kind == EBB_MESSAGE_SHRINK)
         ebb__engine_shrink(engine, message.value);
     else if (message.kind == EBB_MESSAGE_TRIM)
         ebb__engine_trim(engine);
-    if (descriptor >= 0)
-        close(descriptor);
+    ebb__message_close(came, count);
 }
 
 /* What the next allocator has given out, where it is libc's. Walks its free lists: not often. */
@@ -312,14 +257,14 @@ static void *service(void *argument)
         {.fd = ebb__host_uffd_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
     };
-    uint64_t interval_ns = SAMPLE_NS, next_ns = now_ns();
+    uint64_t interval_ns = SAMPLE_NS, next_ns = ebb__now_ns();
     for (;;) {
         int ready = poll(watched, 2, (int)(interval_ns / 1000000));
-        if (now_ns() >= next_ns) {
+        if (ebb__now_ns() >= next_ns) {
             sample_unmanaged();
             if (interval_ns < MOST_SAMPLE_NS)
                 interval_ns *= 2; /* ever more rarely */
-            next_ns = now_ns() + interval_ns;
+            next_ns = ebb__now_ns() + interval_ns;
         }
         if (ready <= 0)
             continue;
@@ -446,7 +391,7 @@ static void after_fork_child(void)
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory != MAP_FAILED) {
             shim.ring = memory;
-            ebb__ring_init(shim.ring, 64, now_ns());
+            ebb__ring_init(shim.ring, 64, ebb__now_ns());
             atomic_store(&shim.ring->parent_gone, 1);
         }
     }

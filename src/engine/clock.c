@@ -149,7 +149,7 @@ static struct block *absent_block(struct ebb_engine *engine, const struct perfor
 static void pass(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    engine->position_ns = ebb__engine_now();
+    engine->position_ns = ebb__now_ns();
     for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE;
          i = playing->out_next[i]) {
         struct block *block = absent_block(engine, playing, i);
@@ -221,12 +221,12 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
             if (block->state == BLOCK_AWAY && block->transfer_error)
                 break; /* its only copy is lost, and that has been said */
             if (!began)
-                began = ebb__engine_now();
+                began = ebb__now_ns();
             begin_return(engine, block, 0, block->keep_copy, true);
             pthread_cond_wait(&engine->changed, &engine->lock);
         }
         if (began) {
-            uint64_t late_ns = ebb__engine_now() - began;
+            uint64_t late_ns = ebb__now_ns() - began;
             atomic_fetch_add(&engine->counters->stall_ns, late_ns);
             if (engine->playing == playing)
                 move_earlier(playing, i, late_ns + late_ns / 2);
@@ -370,7 +370,7 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
     }
     engine->playing = playing;
     engine->position = (position + 1) % script->clock_count;
-    engine->position_ns = ebb__engine_now();
+    engine->position_ns = ebb__now_ns();
     atomic_fetch_add(&engine->counters->resyncs, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_ON, position);
 }

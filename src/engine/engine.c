@@ -16,13 +16,6 @@ void *ebb__engine_memory(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-uint64_t ebb__engine_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static uint32_t thread_id(void)
 {
     static _Thread_local uint32_t id;
@@ -34,7 +27,7 @@ static uint32_t thread_id(void)
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event)
 {
     struct ebb_event stamped = *event;
-    stamped.time_ns = ebb__engine_now() - engine->ring->origin_ns;
+    stamped.time_ns = ebb__now_ns() - engine->ring->origin_ns;
     ebb__ring_write(engine->ring, &stamped);
 }
 
@@ -148,7 +141,7 @@ static bool attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
 {
     if (try_attach(engine, target, bytes, false))
         return true;
-    uint64_t began = ebb__engine_now(), asked_ns = 0;
+    uint64_t began = ebb__now_ns(), asked_ns = 0;
     bool got = false;
     while (!(got = try_attach(engine, target, bytes, false))) {
         if (!ebb__mover_make_room(engine, bytes)) {
@@ -162,7 +155,7 @@ static bool attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
         until.tv_sec++;
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
-    atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - began);
+    atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - began);
     return got;
 }
 
@@ -328,7 +321,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         if (ebb__pages_take(engine, block->address, block->page_bytes)) {
             block->state = BLOCK_RESIDENT;
         } else {
-            block->fault_ns = ebb__engine_now();
+            block->fault_ns = ebb__now_ns();
             ebb__move_queue_in(engine, block, 0, true);
         }
         break;
@@ -337,7 +330,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     case BLOCK_COMING:
         if (block->fault_ns == 0) {
             note_access(engine, block, write, true);
-            block->fault_ns = ebb__engine_now();
+            block->fault_ns = ebb__now_ns();
         }
         if (block->state == BLOCK_LEAVING) {
             block->cancelled = true;
@@ -430,7 +423,7 @@ void ebb__engine_settle(struct ebb_engine *engine)
     while (engine->out_queue.first != NO_BLOCK || engine->out_current != NO_BLOCK ||
            engine->in_current != NO_BLOCK || engine->transfers ||
            (engine->in_queue.first != NO_BLOCK &&
-            engine->blocks[engine->in_queue.first].not_before_ns <= ebb__engine_now())) {
+            engine->blocks[engine->in_queue.first].not_before_ns <= ebb__now_ns())) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 5000000;

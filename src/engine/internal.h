@@ -4,6 +4,7 @@
 #ifndef EBB_ENGINE_INTERNAL_H
 #define EBB_ENGINE_INTERNAL_H
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "store/extents.h"
 
@@ -16,9 +17,8 @@
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 
 enum block_state {
-    BLOCK_UNUSED = 0, /* index on the list of unused indices */
-    BLOCK_EMPTY,      /* address space without pages, to be given out again */
-    BLOCK_SPARE,      /* freed, its pages still in the arena: the next of this size takes both */
+    BLOCK_EMPTY = 1, /* address space without pages, to be given out again */
+    BLOCK_SPARE,     /* freed, its pages still in the arena: the next of this size takes both */
     BLOCK_BARE,
     BLOCK_RESIDENT,
     BLOCK_PARKED,
@@ -114,7 +114,6 @@ struct ebb_engine {
     /* space.c */
     struct block *blocks;
     uint32_t block_count; /* indices ever used, from 1 */
-    uint32_t unused_first;
     uint32_t *unit_block; /* arena unit -> block */
     uint64_t units_used, units_total;
     bool strays_beyond;          /* pages may be where no block has been yet */
@@ -164,7 +163,6 @@ struct ebb_engine {
 /* engine.c */
 void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
-uint64_t ebb__engine_now(void);                        /* CLOCK_MONOTONIC, ns */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
 static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)

@@ -161,7 +161,7 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
 bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *asked_ns)
 {
     uint64_t own = atomic_load(&engine->counters->held_bytes);
-    uint64_t now = ebb__engine_now();
+    uint64_t now = ebb__now_ns();
     if (*asked_ns == 0)
         *asked_ns = now;
     if (atomic_load(&engine->ledger->held_bytes) <= own || now < engine->alone_until_ns ||
@@ -198,7 +198,7 @@ static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
         return NULL;
     struct block *block = &engine->blocks[index];
     if (!block->urgent) {
-        uint64_t now = ebb__engine_now();
+        uint64_t now = ebb__now_ns();
         if (block->not_before_ns > now) {
             *until = block->not_before_ns;
             return NULL;
@@ -206,7 +206,7 @@ static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
     }
     if (take_pages(engine, block))
         return block;
-    *until = ebb__engine_now() + 2000000; /* pages come free without a signal too */
+    *until = ebb__now_ns() + 2000000; /* pages come free without a signal too */
     return NULL;
 }
 

@@ -84,7 +84,7 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
     if (block->fault_ns) {
-        atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - block->fault_ns);
+        atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - block->fault_ns);
         block->fault_ns = 0;
     }
     pthread_cond_broadcast(&engine->changed);
@@ -308,7 +308,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
         block->state = BLOCK_RESIDENT;
         block->urgent = false;
         if (block->fault_ns)
-            atomic_fetch_add(&engine->counters->stall_ns, ebb__engine_now() - block->fault_ns);
+            atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - block->fault_ns);
         block->fault_ns = 0;
         pthread_cond_broadcast(&engine->changed);
         return false;

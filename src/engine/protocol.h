@@ -9,6 +9,8 @@
 #ifndef EBB_ENGINE_PROTOCOL_H
 #define EBB_ENGINE_PROTOCOL_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define EBB_PROTOCOL_VERSION 1
@@ -36,5 +38,17 @@ struct ebb_message {
     uint32_t parent_process_id; /* HELLO */
     char text[200];
 };
+
+#define EBB_MESSAGE_DESCRIPTORS 2u /* most that come with a message */
+
+/* Send *message, version filled in, with `count` descriptors (they stay the caller's); `flags` as
+ * of sendmsg(). False where it did not go out whole. Thread-safe. */
+bool ebb__message_send(int socket, const struct ebb_message *message, const int *descriptors,
+                       size_t count, int flags);
+/* Without waiting. 1: a message, with *count descriptors that are the caller's now; 0: none, or one
+ * of another version; -1: the other side is gone. Thread-safe. */
+int ebb__message_receive(int socket, struct ebb_message *message,
+                         int descriptors[EBB_MESSAGE_DESCRIPTORS], size_t *count);
+void ebb__message_close(const int *descriptors, size_t count);
 
 #endif

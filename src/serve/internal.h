@@ -26,14 +26,11 @@ struct process {
     size_t ring_bytes;
     struct ebb_watch *watch;
     enum learner_state state;
-    size_t patterns_planned;
     uint64_t allocs_lost; /* allocations since the stream left the template */
     bool playing;
     uint64_t next_attempt_ns; /* do not try to plan before */
-    int64_t planned_from;
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;
-    bool is_main;
 };
 
 struct ebb_serve {

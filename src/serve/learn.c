@@ -1,6 +1,7 @@
 /* Learning and planning for one process: as soon as two iterations have been seen and the accesses
  * of one are known, plan it, check the plan, send it. When the program leaves what was learnt and
  * does not come back within an iteration and a half, its accesses are observed again. */
+#include "base/clock.h"
 #include "check/check.h"
 #include "plan/plan.h"
 #include "serve/compile.h"
@@ -18,13 +19,6 @@
 #define PROBE_BYTES ((uint64_t)256 << 20)
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
 #define RETRY_NS ((uint64_t)100000000)
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void send_plain(struct process *process, enum ebb_message_kind kind, uint64_t value)
 {
@@ -194,11 +188,8 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
         serve->predicted_stall_ns = plan.stall_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
-        size_t iterations = ebb__watch_iterations(process->watch, NULL);
         if (plan.reactive)
-            process->reactive_from = (int64_t)iterations;
-        else if (process->planned_from < 0)
-            process->planned_from = (int64_t)iterations;
+            process->reactive_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
     }
     ebb__plan_fini(&plan);
     return sent;
@@ -219,7 +210,7 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
 
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
 {
-    uint64_t now = now_ns();
+    uint64_t now = ebb__now_ns();
     if (now < process->next_attempt_ns || !ebb__watch_found(process->watch))
         return;
     struct ebb_model model;
@@ -244,10 +235,9 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             bool reactive = ebb__plan_policy_reactive(serve->options.policy);
             process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
-            process->patterns_planned = ebb__watch_patterns(process->watch);
             process->allocs_lost = 0;
         }
-        process->next_attempt_ns = now_ns() + RETRY_NS;
+        process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
     }
     ebb__model_fini(&model);
 }
@@ -275,6 +265,6 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
         send_plain(process, EBB_MESSAGE_TRACE, 1);
         process->state = LEARNER_TRACING;
         process->allocs_lost = 0;
-        process->next_attempt_ns = now_ns() + RETRY_NS;
+        process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
     }
 }

@@ -143,57 +143,7 @@ bool ebb__serve_main_said_hello(const struct ebb_serve *serve)
 
 bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control;
-    memset(&control, 0, sizeof control);
-    struct ebb_message stamped = *message;
-    stamped.version = EBB_PROTOCOL_VERSION;
-    struct iovec part = {.iov_base = &stamped, .iov_len = sizeof stamped};
-    struct msghdr envelope = {.msg_iov = &part, .msg_iovlen = 1};
-    if (descriptor >= 0) {
-        envelope.msg_control = &control;
-        envelope.msg_controllen = sizeof control;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&envelope);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    }
-    return sendmsg(process->channel, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT) ==
-           (ssize_t)sizeof stamped;
-}
-
-/* 1: a message, 0: none now, -1: the other side is gone. Descriptors that came along: *count. */
-static int receive(int socket, struct ebb_message *message, int descriptors[2], size_t *count)
-{
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
-    struct msghdr envelope = {.msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = &control,
-                              .msg_controllen = sizeof control};
-    *count = 0;
-    ssize_t got = recvmsg(socket, &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&envelope) : NULL;
-    if (header && header->cmsg_type == SCM_RIGHTS) {
-        *count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        if (*count > 2)
-            *count = 2;
-        memcpy(descriptors, CMSG_DATA(header), *count * sizeof(int));
-    }
-    if (got == (ssize_t)sizeof *message && message->version == EBB_PROTOCOL_VERSION)
-        return 1;
-    for (size_t i = 0; i < *count; i++)
-        close(descriptors[i]);
-    *count = 0;
-    return got <= 0 ? -1 : 0;
+    return ebb__message_send(process->channel, message, &descriptor, descriptor >= 0, MSG_DONTWAIT);
 }
 
 static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
@@ -233,11 +183,9 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     process->channel = channel;
     process->ring = ring;
     process->ring_bytes = bytes;
-    process->planned_from = -1;
     process->reactive_from = -1;
     process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
-    process->is_main = process->process_id == serve->main_process_id;
-    serve->main_said_hello |= process->is_main;
+    serve->main_said_hello |= process->process_id == serve->main_process_id;
     ebb__serve_send(process,
                     &(struct ebb_message){.kind = EBB_MESSAGE_WELCOME,
                                           .value = 1,
@@ -250,7 +198,7 @@ static void take_hellos(struct ebb_serve *serve, int socket)
     struct ebb_message message;
     int descriptors[2];
     size_t count;
-    while (receive(socket, &message, descriptors, &count) == 1) {
+    while (ebb__message_receive(socket, &message, descriptors, &count) == 1) {
         if (message.kind == EBB_MESSAGE_HELLO && count == 2) {
             welcome(serve, &message, descriptors[0], descriptors[1]);
             continue;
@@ -338,7 +286,7 @@ static void take_messages(struct ebb_serve *serve, struct process *process)
     struct ebb_message message;
     int descriptors[2], got;
     size_t count;
-    while ((got = receive(process->channel, &message, descriptors, &count)) == 1) {
+    while ((got = ebb__message_receive(process->channel, &message, descriptors, &count)) == 1) {
         message.text[sizeof message.text - 1] = 0;
         if (message.kind == EBB_MESSAGE_WARN)
             ebb__serve_warn(serve, "process %d: %s", process->process_id, message.text);

@@ -44,7 +44,6 @@ struct ebb_counters {
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */
     _Atomic uint32_t mechanism;         /* enum ebb_device_kind */
-    _Atomic uint32_t main_exec;         /* reserved, 0 */
 };
 
 struct ebb_ring {
