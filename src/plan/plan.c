@@ -20,7 +20,7 @@ struct policy {
 };
 
 static const struct policy policies[] = {
-    {"ebb", ebb__swap_ebb, NULL, false},
+    {"ebb", ebb__swap_ebb, ebb__swap_ebb_zero_stall, false},
     {"appobmem", ebb__swap_appobmem, ebb__swap_appobmem_zero_stall, false},
     {"autoswap", ebb__swap_autoswap, ebb__swap_autoswap_zero_stall, false},
     {"autoswap:vote", ebb__swap_autoswap, ebb__swap_autoswap_zero_stall, false},

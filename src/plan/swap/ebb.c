@@ -1,26 +1,31 @@
-/* Ebb's own planner: all gaps of all blocks, a smooth maximum, the simulator as judge.
+/* Ebb's own planner: all gaps of all blocks on the cyclic timeline, the simulator as judge.
  *
  * Problem: choose gaps and copy times on two serial lanes so that the resident curve of a cyclic
  * iteration stays within the budget, the program waits least, and then fewest bytes move. Choosing
  * alone is NP-hard (it contains knapsack).
- * Method: (1) Greedy: while the curve, with copies scheduled on the lanes, exceeds the target, take
- * the gap that covers most excess (squared) per lane time; a gap behind a full lane covers little.
- * Where that is stuck, turn over one gap at a time and keep what leaves less. Then drop what proves
+ * Method: (1) Without a stall: greedy, then annealing (greedy.c, anneal.c), then drop what proves
  * useless. First with a margin before copies in are due, so that jitter makes none late; with less
- * where that cannot be had. (2) Where no choice is free of stalls: sweeps over the load, and greedy
- * choices for lanes thought faster, judged by the simulator, copies in as early as room allows.
- * (3) Refinement: one gap turned over at a time, then two, as long as that gains and time lasts.
- * Complexity: O(taken * (gaps + cells)) a greedy run, O((events + absences) log) a judgement.
- * Fails: where many gaps must be exchanged at once to gain anything, as any greedy does.
- * Source: the smooth-maximum greedy after docs/papers.md, AutoSwap; the rest is ours. */
-#include "plan/swap/swap.h"
+ * where that cannot be had. (2) Where that is not found: sweeps over the load, judged by the
+ * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of the
+ * best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks for a
+ * choice that still fits; what it finds stalls less, and so on. (4) What time is left turns over one
+ * gap at a time, then two. For the smallest budget without a stall: (1) without a margin, the target
+ * being whatever was reached.
+ * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
+ * Fails: nothing is proved; how far from the best a plan may be, src/plan/bound says.
+ * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
+#include "plan/swap/anneal.h"
+#include "plan/swap/greedy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RESERVE_MAX_BYTES ((uint64_t)8 << 20) /* arbitrary: a few blocks' worth of jitter */
-#define SMALL_GAPS 64                         /* so few that trying more costs nothing */
-#define MARGIN_MAX_NS 50000000u               /* arbitrary: jitter of an operation, not more */
+#define RESERVE_MAX_BYTES ((uint64_t)8 << 20)      /* arbitrary: a few blocks' worth of jitter */
+#define SMALL_GAPS 64                              /* so few that trying more costs nothing */
+#define SMALL_WORK 10000000                        /* gaps times cells up to which each is tried */
+#define MARGIN_MAX_NS 50000000u                    /* arbitrary: jitter of an operation, not more */
+#define ZERO_STALL_TIME_NS ((uint64_t)1000000000u) /* arbitrary: people wait for it */
+#define STRETCHES_MAX 64
 
 struct best {
     bool *taken; /* gap_count */
@@ -29,11 +34,19 @@ struct best {
     bool any;
 };
 
+struct use {
+    double key;
+    uint32_t gap;
+};
+
 struct search {
     struct ebb_swap swap;
     struct best best;
-    double *weight;  /* cell_count + 1: prefix sums of the cells' weights */
-    double *benefit; /* gap_count */
+    struct ebb_greedy greedy;
+    struct use *uses;
+    uint64_t *tick_stall_ns; /* tick_count: where the plan judged last waits */
+    uint64_t *best_stall_ns; /* likewise, the best */
+    uint64_t *stretched_ns;  /* tick_count + 1: a timeline with stalls */
     struct ebb_error *error;
 };
 
@@ -69,171 +82,9 @@ static enum ebb_status judge(struct search *search, bool *better)
         search->best.taken[i] = swap->gaps[i].taken;
         search->best.trigger_ns[i] = swap->gaps[i].trigger_ns;
     }
+    memcpy(search->best_stall_ns, search->tick_stall_ns,
+           swap->cell_count * sizeof *search->best_stall_ns);
     return EBB_OK;
-}
-
-/* ---- greedy ---------------------------------------------------------------------------------- */
-
-/* Prefix sums of the excess' weights; returns the largest excess. */
-static uint64_t weights_compute(struct search *search, uint64_t target_bytes)
-{
-    const struct ebb_swap *swap = &search->swap;
-    const uint64_t *time_ns = swap->model->time_ns;
-    /* A cell without duration still has to be covered. */
-    double floor_ns = (double)swap->lap_ns / swap->cell_count / 4;
-    uint64_t largest = 0;
-    search->weight[0] = 0;
-    for (uint32_t t = 0; t < swap->cell_count; t++) {
-        double weight = 0;
-        if (swap->curve[t] > target_bytes) {
-            uint64_t excess = swap->curve[t] - target_bytes;
-            largest = excess > largest ? excess : largest;
-            weight = (double)excess * (double)excess *
-                     ((double)(time_ns[t + 1] - time_ns[t]) + floor_ns);
-        }
-        search->weight[t + 1] = search->weight[t] + weight;
-    }
-    return largest;
-}
-
-/* Weight of the cells [first, last), cyclic, last - first <= cell_count. */
-static double weight_between(const struct search *search, uint32_t first, uint32_t last)
-{
-    uint32_t cells = search->swap.cell_count;
-    const double *weight = search->weight;
-    if (first >= cells)
-        return weight[last - cells] - weight[first - cells];
-    if (last <= cells)
-        return weight[last] - weight[first];
-    return weight[cells] - weight[first] + weight[last - cells];
-}
-
-/* Take the gaps whose benefit is near the best; false where none has any. */
-static bool greedy_step(struct search *search, uint64_t largest_bytes)
-{
-    struct ebb_swap *swap = &search->swap;
-    double best = 0;
-    for (uint32_t i = 0; i < swap->gap_count; i++) {
-        struct ebb_swap_gap *gap = &swap->gaps[i];
-        search->benefit[i] = 0;
-        if (gap->taken)
-            continue;
-        uint32_t first, last;
-        ebb__swap_cells(swap, gap, &first, &last);
-        if (first >= last)
-            continue;
-        uint64_t bytes = gap->bytes < largest_bytes ? gap->bytes : largest_bytes;
-        double benefit = (double)bytes * weight_between(search, first, last) /
-                         (double)(gap->out_ns + gap->in_ns + 1);
-        search->benefit[i] = benefit;
-        best = benefit > best ? benefit : best;
-    }
-    if (!(best > 0))
-        return false;
-    /* A few at once while much is left: the schedule is stale after each. */
-    uint64_t taken_bytes = 0;
-    for (uint32_t i = 0; i < swap->gap_count; i++) {
-        if (search->benefit[i] < best * 0.95)
-            continue;
-        if (taken_bytes > 0 && taken_bytes + swap->gaps[i].bytes > largest_bytes / 8)
-            continue;
-        swap->gaps[i].taken = true;
-        taken_bytes += swap->gaps[i].bytes;
-    }
-    return true;
-}
-
-/* The excess that is left, squared and summed over time. */
-static double excess_left(const struct search *search, uint64_t target_bytes)
-{
-    const struct ebb_swap *swap = &search->swap;
-    const uint64_t *time_ns = swap->model->time_ns;
-    double floor_ns = (double)swap->lap_ns / swap->cell_count / 4, sum = 0;
-    for (uint32_t t = 0; t < swap->cell_count; t++) {
-        if (swap->curve[t] <= target_bytes)
-            continue;
-        double excess = (double)(swap->curve[t] - target_bytes);
-        sum += excess * excess * ((double)(time_ns[t + 1] - time_ns[t]) + floor_ns);
-    }
-    return sum;
-}
-
-/* Where the greedy is stuck: turn over one gap at a time and keep what leaves less excess on the
- * true schedule, in which a copy also delays those behind it. True where none is left. */
-static bool climb(struct search *search, uint64_t target_bytes, uint64_t margin_ns)
-{
-    struct ebb_swap *swap = &search->swap;
-    if (swap->gap_count == 0)
-        return false;
-    ebb__swap_schedule(swap, margin_ns);
-    double left = excess_left(search, target_bytes);
-    uint32_t since = 0; /* gaps tried since the last gain */
-    for (uint32_t i = 0; left > 0 && since < swap->gap_count && !time_is_up(search); since++) {
-        struct ebb_swap_gap *gap = &swap->gaps[swap->by_ready[i]];
-        i = (i + 1) % swap->gap_count;
-        gap->taken = !gap->taken;
-        ebb__swap_schedule(swap, margin_ns);
-        double now_left = excess_left(search, target_bytes);
-        if (now_left < left) {
-            left = now_left;
-            since = 0;
-        } else {
-            gap->taken = !gap->taken;
-        }
-    }
-    return left <= 0;
-}
-
-/* Take gaps until the scheduled curve meets `target_bytes`; what was taken before stays. */
-static bool greedy(struct search *search, uint64_t target_bytes, uint64_t margin_ns)
-{
-    while (!time_is_up(search)) {
-        uint64_t peak = ebb__swap_schedule(&search->swap, margin_ns);
-        if (peak <= target_bytes)
-            return true;
-        uint64_t largest = weights_compute(search, target_bytes);
-        if (!greedy_step(search, largest))
-            return false;
-    }
-    return false;
-}
-
-struct use {
-    double key;
-    uint32_t gap;
-};
-
-static int use_compare(const void *left, const void *right)
-{
-    const struct use *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return (a->gap > b->gap) - (a->gap < b->gap);
-}
-
-/* Taken gaps, most lane time first. */
-static uint32_t taken_by_cost(const struct ebb_swap *swap, struct use *uses)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < swap->gap_count; i++)
-        if (swap->gaps[i].taken)
-            uses[count++] = (struct use){(double)(swap->gaps[i].out_ns + swap->gaps[i].in_ns), i};
-    qsort(uses, count, sizeof *uses, use_compare);
-    return count;
-}
-
-/* Drop what the target does not need. */
-static void prune(struct search *search, struct use *uses, uint64_t target_bytes,
-                  uint64_t margin_ns)
-{
-    struct ebb_swap *swap = &search->swap;
-    uint32_t count = taken_by_cost(swap, uses);
-    for (uint32_t i = 0; i < count && !time_is_up(search); i++) {
-        swap->gaps[uses[i].gap].taken = false;
-        if (ebb__swap_schedule(swap, margin_ns) > target_bytes)
-            swap->gaps[uses[i].gap].taken = true;
-    }
-    ebb__swap_schedule(swap, margin_ns);
 }
 
 static void take_none(struct ebb_swap *swap)
@@ -242,10 +93,38 @@ static void take_none(struct ebb_swap *swap)
         swap->gaps[i].taken = false;
 }
 
-/* ---- the search ------------------------------------------------------------------------------ */
+static bool is_free_of_stalls(const struct search *search)
+{
+    return search->best.any && search->best.outcome.feasible &&
+           search->best.outcome.iteration_ns == search->swap.lap_ns;
+}
 
-/* Plans without a stall, the most careful first. True where the simulator confirms one. */
-static enum ebb_status search_without_stall(struct search *search, struct use *uses, bool *found)
+/* ---- without a stall ------------------------------------------------------------------------- */
+
+/* From what is taken to what has a peak of `target_bytes` on the timeline, if it can be found until
+ * `deadline_ns`. *peak_bytes is what was reached; with `exhaust` the choice is taken in any case. */
+static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, uint64_t margin_ns,
+                              uint64_t target_bytes, uint64_t deadline_ns, bool take_any,
+                              uint64_t *peak_bytes)
+{
+    struct ebb_swap *swap = &search->swap;
+    struct ebb_anneal anneal;
+    enum ebb_status status = ebb__anneal_init(&anneal, swap, time_ns, margin_ns, search->error);
+    if (status)
+        return status;
+    ebb__anneal_start(&anneal);
+    if ((uint64_t)swap->gap_count * swap->cell_count <= SMALL_WORK)
+        ebb__anneal_greedy(&anneal, target_bytes, deadline_ns);
+    ebb__anneal_run(&anneal, target_bytes, deadline_ns);
+    if (take_any || anneal.best_peak_bytes <= target_bytes)
+        ebb__anneal_take(&anneal, swap);
+    *peak_bytes = anneal.best_peak_bytes;
+    ebb__anneal_fini(&anneal);
+    return EBB_OK;
+}
+
+/* Plans without a stall, the most careful first. */
+static enum ebb_status search_without_stall(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     uint64_t budget = swap->request->budget_bytes;
@@ -262,30 +141,34 @@ static enum ebb_status search_without_stall(struct search *search, struct use *u
                  {budget - reserve, margin / 4},
                  {budget, 0}};
     const uint32_t last = sizeof tries / sizeof tries[0] - 1;
-    *found = false;
-    for (uint32_t i = 0; i <= last && !*found; i++) {
-        for (uint32_t s = 0; s < scale_count && !*found; s++) {
+    enum ebb_status status = EBB_OK;
+    for (uint32_t i = 0; i <= last && !status && !is_free_of_stalls(search); i++) {
+        for (uint32_t s = 0; s < scale_count && !status && !is_free_of_stalls(search); s++) {
+            uint64_t target = tries[i].target, peak;
             swap->lane_scale = scales[s];
             take_none(swap);
-            bool met = greedy(search, tries[i].target, tries[i].margin);
-            if (!met && i == last)
-                met = climb(search, tries[i].target, tries[i].margin);
+            bool met = ebb__greedy_take(&search->greedy, target, tries[i].margin);
+            if (met)
+                ebb__greedy_drop(&search->greedy, target, tries[i].margin);
+            if (met)
+                ebb__swap_trigger_late(swap);
+            if (!met && i == last && s == 0) {
+                status = anneal(search, swap->model->time_ns, 0, target, swap->deadline_ns, false,
+                                &peak);
+                met = !status && peak <= target;
+            }
             if (!met)
                 break;
-            prune(search, uses, tries[i].target, tries[i].margin);
-            ebb__swap_trigger_late(swap);
-            enum ebb_status status = judge(search, NULL);
-            if (status)
-                return status;
-            *found =
-                search->best.outcome.feasible && search->best.outcome.iteration_ns == swap->lap_ns;
+            status = judge(search, NULL);
             if (time_is_up(search) && search->best.any)
                 break;
         }
     }
     swap->lane_scale = 1;
-    return EBB_OK;
+    return status;
 }
+
+/* ---- with stalls ----------------------------------------------------------------------------- */
 
 static enum ebb_status judge_early(struct search *search)
 {
@@ -306,28 +189,78 @@ static enum ebb_status search_sweeps(struct search *search)
     return EBB_OK;
 }
 
-/* Greedy choices for lanes thought so fast that no stall is left: the least such speed. */
-static enum ebb_status search_dilated(struct search *search, struct use *uses)
+/* The model's timeline with `share` of the best plan's stalls, and as much of `even`, the rest, spread
+ * over all of it. Returns how much longer it is. */
+static uint64_t stretch(struct search *search, double share, double even)
+{
+    const struct ebb_swap *swap = &search->swap;
+    const uint64_t *time_ns = swap->model->time_ns;
+    double stalls = 0, all = (double)(search->best.outcome.iteration_ns - swap->lap_ns);
+    for (uint32_t t = 0; t <= swap->cell_count; t++) {
+        if (t < swap->cell_count)
+            stalls += (double)search->best_stall_ns[t] * share;
+        double spread = all * even * ((double)time_ns[t] / (double)swap->lap_ns);
+        search->stretched_ns[t] = time_ns[t] + (uint64_t)(stalls + spread);
+    }
+    return search->stretched_ns[swap->cell_count] - swap->lap_ns;
+}
+
+/* Judge the choice under the three ways to time copies in. */
+static enum ebb_status judge_all(struct search *search, bool *better)
+{
+    uint64_t budget = search->swap.request->budget_bytes;
+    bool won;
+    *better = false;
+    for (int way = 0; way < 3; way++) {
+        if (way == 1) {
+            ebb__swap_schedule(&search->swap, 0);
+            ebb__swap_trigger_limit(&search->swap, budget);
+        }
+        if (way == 2)
+            ebb__swap_trigger_early(&search->swap, budget);
+        enum ebb_status status = judge(search, &won);
+        if (status)
+            return status;
+        *better |= won;
+    }
+    return EBB_OK;
+}
+
+/* Less and less of the best plan's stalls, as long as a choice fits. */
+static enum ebb_status search_stretched(struct search *search, uint64_t deadline_ns)
 {
     struct ebb_swap *swap = &search->swap;
-    uint64_t budget = swap->request->budget_bytes;
-    double low = 1, high = (double)search->best.outcome.iteration_ns / (double)swap->lap_ns * 1.1;
-    for (int i = 0; i < 5 && !time_is_up(search); i++) {
-        double middle = (low + high) / 2;
-        swap->lane_scale = middle;
-        take_none(swap);
-        bool met = greedy(search, budget, 0);
-        if (met) {
-            prune(search, uses, budget, 0);
-            enum ebb_status status = judge_early(search);
-            if (status)
-                return status;
-            high = middle;
+    uint64_t budget = swap->request->budget_bytes, began_ns = ebb__swap_now_ns();
+    uint64_t slice_ns = deadline_ns > began_ns ? (deadline_ns - began_ns) / 12 : 0;
+    double low = 0, high = 1; /* shares of the stalls */
+    for (int i = 0; i < STRETCHES_MAX && high - low > 0.002; i++) {
+        uint64_t now_ns = ebb__swap_now_ns(), peak;
+        if (now_ns >= deadline_ns || is_free_of_stalls(search) || !search->best.outcome.feasible)
+            break;
+        double share = i < 2 ? 0.9 : (low + high) / 2, even = i % 3 == 2 ? share : 0;
+        best_restore(search);
+        stretch(search, share - even, even);
+        uint64_t end_ns = now_ns + slice_ns < deadline_ns ? now_ns + slice_ns : deadline_ns;
+        enum ebb_status status =
+            anneal(search, search->stretched_ns, 0, budget, end_ns, false, &peak);
+        bool better = false;
+        uint64_t before_ns = search->best.outcome.iteration_ns - swap->lap_ns;
+        if (!status && peak <= budget)
+            status = judge_all(search, &better);
+        if (status)
+            return status;
+        if (better) {
+            /* The same bounds, as shares of what is left. */
+            uint64_t after_ns = search->best.outcome.iteration_ns - swap->lap_ns;
+            low = after_ns ? low * (double)before_ns / (double)after_ns : 0;
+            low = low < 0.98 ? low : 0.98;
+            high = 1;
+        } else if (peak > budget) {
+            low = share;
         } else {
-            low = middle;
+            high = share;
         }
     }
-    swap->lane_scale = 1;
     return EBB_OK;
 }
 
@@ -347,6 +280,14 @@ static enum ebb_status judge_both(struct search *search, bool *better)
     return status;
 }
 
+static int use_compare(const void *left, const void *right)
+{
+    const struct use *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key > b->key ? -1 : 1;
+    return (a->gap > b->gap) - (a->gap < b->gap);
+}
+
 /* Every gap by what turning it over promises: dear absences to do without, then long gaps to take. */
 static void flips_order(const struct ebb_swap *swap, struct use *uses)
 {
@@ -361,8 +302,9 @@ static void flips_order(const struct ebb_swap *swap, struct use *uses)
 }
 
 /* Turn over one gap at a time, then two, as long as that gains and time lasts. */
-static enum ebb_status refine(struct search *search, struct use *uses)
+static enum ebb_status refine(struct search *search)
 {
+    struct use *uses = search->uses;
     struct ebb_swap *swap = &search->swap;
     enum ebb_status status = EBB_OK;
     bool gained = true;
@@ -395,53 +337,109 @@ static enum ebb_status refine(struct search *search, struct use *uses)
     return status;
 }
 
-static enum ebb_status search_run(struct search *search, struct use *uses)
+static enum ebb_status search_run(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
-    bool found = false, possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
+    bool possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
+    uint64_t deadline_ns = swap->deadline_ns, whole_ns = deadline_ns - swap->started_ns;
     enum ebb_status status = EBB_OK;
     if (possible) {
-        /* Half the time at most: what stalls a little must still be looked for. */
-        uint64_t deadline_ns = swap->deadline_ns;
-        swap->deadline_ns -= (deadline_ns - swap->started_ns) / 2;
-        status = search_without_stall(search, uses, &found);
+        /* A part of the time only: what stalls a little must still be looked for. */
+        swap->deadline_ns -= whole_ns / 5 * 3;
+        status = search_without_stall(search);
         swap->deadline_ns = deadline_ns;
     }
-    if (status || found)
+    if (status || is_free_of_stalls(search))
         return status;
     status = search_sweeps(search);
     if (status || !possible)
         return status;
-    status = search_dilated(search, uses);
-    return status ? status : refine(search, uses);
+    bool small = swap->gap_count <= SMALL_GAPS;
+    status = search_stretched(search, deadline_ns - (small ? whole_ns / 4 : 0));
+    return status || !small ? status : refine(search);
+}
+
+static enum ebb_status search_init(struct search *search, const struct ebb_plan_request *request)
+{
+    struct ebb_swap *swap = &search->swap;
+    enum ebb_status status = ebb__swap_init(swap, request, search->error);
+    if (status)
+        return status;
+    status = ebb__greedy_init(&search->greedy, swap, search->error);
+    if (status) {
+        ebb__swap_fini(swap);
+        return status;
+    }
+    size_t gaps = swap->gap_count + 1u, ticks = swap->cell_count + 1u;
+    search->best.taken = calloc(gaps, sizeof *search->best.taken);
+    search->best.trigger_ns = calloc(gaps, sizeof *search->best.trigger_ns);
+    search->uses = malloc(gaps * sizeof *search->uses);
+    search->tick_stall_ns = calloc(ticks, sizeof *search->tick_stall_ns);
+    search->best_stall_ns = calloc(ticks, sizeof *search->best_stall_ns);
+    search->stretched_ns = calloc(ticks, sizeof *search->stretched_ns);
+    swap->tick_stall_ns = search->tick_stall_ns;
+    if (search->best.taken && search->best.trigger_ns && search->uses && search->tick_stall_ns &&
+        search->best_stall_ns && search->stretched_ns)
+        return EBB_OK;
+    return ebb__fail(search->error, EBB_ERR_MEMORY, "plan", "out of memory");
+}
+
+static void search_fini(struct search *search)
+{
+    free(search->best.taken);
+    free(search->best.trigger_ns);
+    free(search->uses);
+    free(search->tick_stall_ns);
+    free(search->best_stall_ns);
+    free(search->stretched_ns);
+    ebb__greedy_fini(&search->greedy);
+    ebb__swap_fini(&search->swap);
 }
 
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
                               struct ebb_error *error)
 {
     struct search search = {.error = error};
-    enum ebb_status status = ebb__swap_init(&search.swap, request, error);
-    if (status)
-        return status;
-    size_t gaps = search.swap.gap_count + 1u;
-    search.best.taken = calloc(gaps, sizeof *search.best.taken);
-    search.best.trigger_ns = calloc(gaps, sizeof *search.best.trigger_ns);
-    search.weight = malloc(((size_t)search.swap.cell_count + 1) * sizeof *search.weight);
-    search.benefit = malloc(gaps * sizeof *search.benefit);
-    struct use *uses = malloc(gaps * sizeof *uses);
-    if (search.best.taken && search.best.trigger_ns && search.weight && search.benefit && uses)
-        status = search_run(&search, uses);
-    else
-        status = ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
+    enum ebb_status status = search_init(&search, request);
+    if (!status)
+        status = search_run(&search);
     if (!status) {
         best_restore(&search);
         status = ebb__swap_finish(&search.swap, plan, error);
     }
-    free(search.best.taken);
-    free(search.best.trigger_ns);
-    free(search.weight);
-    free(search.benefit);
-    free(uses);
-    ebb__swap_fini(&search.swap);
+    search_fini(&search);
+    return status;
+}
+
+enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
+                                         struct ebb_plan *plan, struct ebb_error *error)
+{
+    struct search search = {.error = error};
+    struct ebb_plan_request own = *request;
+    own.budget_bytes = UINT64_MAX / 4; /* until it is known */
+    if (own.time_limit_ns == 0)
+        own.time_limit_ns = ZERO_STALL_TIME_NS;
+    enum ebb_status status = search_init(&search, &own);
+    struct ebb_swap *swap = &search.swap;
+    uint64_t peak_bytes = 0;
+    if (!status) {
+        /* Where trying each gap would take too long: towards lower and lower targets. */
+        bool large = (uint64_t)swap->gap_count * swap->cell_count > SMALL_WORK;
+        for (uint64_t peak = ebb__swap_schedule(swap, 0); large && peak > 0;) {
+            if (!ebb__greedy_take(&search.greedy, peak - peak / 20, 0))
+                break;
+            peak -= peak / 20;
+        }
+        status = anneal(&search, swap->model->time_ns, 0, swap->smallest_feasible_bytes,
+                        swap->deadline_ns, true, &peak_bytes);
+    }
+    if (!status) {
+        /* The simulator has the last word on the peak, too. */
+        status = judge(&search, NULL);
+        own.budget_bytes = search.best.outcome.peak_bytes;
+    }
+    if (!status)
+        status = ebb__swap_finish(swap, plan, error);
+    search_fini(&search);
     return status;
 }

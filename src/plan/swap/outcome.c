@@ -35,7 +35,7 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
                                           .absence_count = absences_build(swap),
                                           .budget_bytes = swap->request->budget_bytes,
                                           .page_bytes = swap->request->page_bytes};
-        struct ebb_sim_detail detail = {.times = swap->times};
+        struct ebb_sim_detail detail = {.times = swap->times, .tick_stall_ns = swap->tick_stall_ns};
         struct ebb_sim_result result;
         enum ebb_status status = ebb__simulate(&request, &detail, &result, error);
         if (status)

@@ -52,8 +52,12 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     const struct ebb_model_block *block = &model->blocks[source->block];
     uint64_t bytes = ebb__plan_block_bytes(swap->request, block);
     uint32_t ready = after[source->from_tick];
-    if (block->span_ticks > swap->cell_count || block->size_bytes == 0 ||
-        block->size_bytes < swap->request->smallest_block_bytes || block->access_count == 0)
+    if (block->size_bytes == 0 || block->size_bytes < swap->request->smallest_block_bytes ||
+        block->access_count == 0)
+        return;
+    /* A whole turn or more would be two absences at once. */
+    if (block->span_ticks > swap->cell_count &&
+        (swap->request->newest_only || source->length_ns >= swap->lap_ns))
         return;
     /* Only what leaves one operation alone at least is a gap to the engine. */
     uint32_t due = source->ends_in_free ? source->to_tick : before[source->to_tick];
@@ -67,6 +71,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
         .from_tick = source->from_tick,
         .to_tick = source->to_tick,
         .ready_tick = ready,
+        .due_tick = due,
         .drops = source->ends_in_free,
         .bytes = bytes,
         .ready_ns = model->time_ns[ready],

@@ -18,6 +18,7 @@ struct ebb_swap_gap {
     uint32_t to_tick;
     uint32_t guard_ticks; /* events after from_tick that pass first */
     uint32_t ready_tick;  /* the first clock event after these: leaving may start */
+    uint32_t due_tick;    /* the operation of to_tick begins */
     bool drops;
     uint64_t bytes;
     uint64_t ready_ns;
@@ -46,6 +47,7 @@ struct ebb_swap {
     double lane_scale;    /* > 1: schedule as if lanes took this many times less (default 1) */
     uint64_t deadline_ns; /* CLOCK_MONOTONIC: when refinement ends */
     uint64_t started_ns;
+    uint64_t *tick_stall_ns; /* tick_count, the policy's own: filled by each evaluation; or NULL */
 
     /* Internal. */
     uint32_t *by_ready, *by_due; /* orders of the gaps */
@@ -149,5 +151,7 @@ enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *req
                                               struct ebb_plan *plan, struct ebb_error *error);
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
                               struct ebb_error *error);
+enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
+                                         struct ebb_plan *plan, struct ebb_error *error);
 
 #endif

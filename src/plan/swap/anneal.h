@@ -1,0 +1,61 @@
+/* The search for a choice of gaps that needs least memory on a given timeline, without a stall.
+ *
+ *     struct ebb_anneal anneal;
+ *     status = ebb__anneal_init(&anneal, &swap, swap.model->time_ns, margin_ns, &error);
+ *     ebb__anneal_start(&anneal);                            (from what is taken in swap)
+ *     ebb__anneal_greedy(&anneal, target_bytes, deadline_ns);
+ *     ebb__anneal_run(&anneal, target_bytes, deadline_ns);   (as often as wanted)
+ *     ebb__anneal_take(&anneal, &swap);                      (the best found becomes what is taken)
+ *     ebb__anneal_fini(&anneal);
+ *
+ * The timeline may be longer than the model's own: then the program waits as if it had agreed to.
+ * Lanes that share bandwidth are thought to be slower than they are, so that a plan still holds. */
+#ifndef EBB_PLAN_SWAP_ANNEAL_H
+#define EBB_PLAN_SWAP_ANNEAL_H
+
+#include "plan/swap/swap.h"
+
+struct ebb_anneal_item;
+struct ebb_anneal_step;
+struct ebb_anneal_instant;
+
+struct ebb_anneal {
+    const struct ebb_swap *swap;
+    const uint64_t *time_ns; /* of the ticks, tick_count + 1 */
+    int64_t lap_ns;
+    struct ebb_anneal_item *items; /* one for each gap */
+    uint32_t item_count;
+    struct ebb_anneal_step *steps; /* of the load, in order of time */
+    uint32_t step_count;
+    uint32_t *by_ready, *by_due; /* taken items, in order */
+    uint32_t taken_count;
+    struct ebb_anneal_instant *outs, *ins; /* ends and starts in order, for one evaluation */
+    uint32_t *useful;                      /* items whose gap is long enough for their copies */
+    uint32_t useful_count;
+    uint32_t *due_rank, *ready_rank; /* by item: its place among all */
+    uint64_t chance;                 /* state of the generator: the same search every time */
+    bool *best;                      /* by item */
+    int64_t *best_start_ns;          /* by item: its copy in, on the timeline */
+    uint64_t best_peak_bytes;        /* with `best` taken; UINT64_MAX: none is known yet */
+    uint64_t moves;
+};
+
+/* `margin_ns`: copies in are done so long before they are due. EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal,
+                                               const struct ebb_swap *swap, const uint64_t *time_ns,
+                                               uint64_t margin_ns, struct ebb_error *error);
+void ebb__anneal_fini(struct ebb_anneal *anneal);
+
+/* Begin with what is taken in the swap. */
+void ebb__anneal_start(struct ebb_anneal *anneal);
+
+/* Greedy from what is taken now: the gap that lowers a smooth maximum most, again and again. */
+void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t deadline_ns);
+
+/* Look for less until the best peak is within `target_bytes` or time is up (CLOCK_MONOTONIC). */
+void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t deadline_ns);
+
+/* Make the best what is taken in `swap`, with trigger_ns on the model clock. */
+void ebb__anneal_take(const struct ebb_anneal *anneal, struct ebb_swap *swap);
+
+#endif
