@@ -161,6 +161,7 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
         .page_bytes = 4096,
         .smallest_block_bytes = SMALLEST_MOVED_BYTES,
         .time_limit_ns = PLAN_TIME_LIMIT_NS,
+        .newest_only = true,
     };
     struct ebb_plan plan;
     struct ebb_error error;

@@ -87,7 +87,7 @@ static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source
         block->size_bytes < request->smallest_block_bytes)
         return false;
     /* A whole turn or more would be two absences at once. */
-    if (block->span_ticks > ticks && source->length_ns >= bound->lap_ns)
+    if (block->span_ticks > ticks && (request->newest_only || source->length_ns >= bound->lap_ns))
         return false;
     uint32_t to_ready =
         ready > source->from_tick ? ready - source->from_tick : ready + ticks - source->from_tick;

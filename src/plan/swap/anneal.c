@@ -21,8 +21,8 @@
 #define CLOCK_EVERY 64      /* moves between two looks at the clock */
 #define TARGET_FALL 0.003   /* measured on VGG: smaller steps take longer, larger ones get stuck */
 #define HOT 1e-2            /* excess, as a share of the peak, whose square is accepted at first */
-#define COLD 1e-3           /* and at last */
-#define ROUND_MOVES 20000.0 /* from hot to cold; then again from the best */
+#define COLD 3e-3           /* and at last */
+#define ROUND_MOVES 10000.0 /* from hot to cold; then again from the best */
 
 struct ebb_anneal_item {
     int64_t ready_ns, due_ns; /* unrolled: ready in [0, lap) */

@@ -24,7 +24,7 @@
 #define SMALL_GAPS 64                              /* so few that trying more costs nothing */
 #define SMALL_WORK 10000000                        /* gaps times cells up to which each is tried */
 #define MARGIN_MAX_NS 50000000u                    /* arbitrary: jitter of an operation, not more */
-#define ZERO_STALL_TIME_NS ((uint64_t)1000000000u) /* arbitrary: people wait for it */
+#define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
 #define STRETCHES_MAX 64
 
 struct best {
