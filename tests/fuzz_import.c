@@ -1,7 +1,10 @@
 /* Fuzzes the importers, each with every input, whether it recognises it or not. What is read must be
  * a trace: times that never fall, blocks that begin once, end once, are not used after their end and
- * keep their size. What is refused must say why and leave nothing behind. */
+ * keep their size. Whatever it holds can be analysed and replayed by the emulated allocators. What is
+ * refused must say why and leave nothing behind. */
 #include "base/map.h"
+#include "model/analyse.h"
+#include "sim/peer.h"
 #include "trace/codec.h"
 #include "trace/import/events.h"
 #include "trace/import/import.h"
@@ -43,6 +46,29 @@ static void require_trace(const struct ebb_trace *trace)
     ebb__map_fini(&ended);
 }
 
+static void require_use(const struct ebb_trace *trace)
+{
+    struct ebb_event_span span = {trace->events, trace->count};
+    struct ebb_analysis analysis;
+    struct ebb_error error = {0};
+    bool analysed = ebb__analyse(span, &analysis, &error) == EBB_OK;
+    if (!analysed)
+        fprintf(stderr, "%s: %s\n", error.what, error.why);
+    REQUIRE(analysed);
+    if (analysis.has_model) {
+        REQUIRE(analysis.iterations && analysis.period_events == analysis.model.tick_count);
+        REQUIRE(analysis.model.block_count <= analysis.blocks);
+    }
+    for (size_t i = 0; ebb__peer_name(i); i++) {
+        struct ebb_footprint footprint;
+        enum ebb_status status = ebb__peer_footprint(ebb__peer_name(i), span, &footprint, NULL);
+        REQUIRE(status == EBB_OK || status == EBB_ERR_LIMIT);
+        REQUIRE(status || footprint.peak_held_bytes >= footprint.peak_load_bytes);
+        REQUIRE(status || footprint.peak_load_bytes == analysis.peak_bytes);
+    }
+    ebb__analysis_fini(&analysis);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t count;
@@ -55,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             ebb__import_memory(&importers[i], data, size, "input", &trace, &error);
         if (status == EBB_OK) {
             require_trace(&trace);
+            require_use(&trace);
         } else {
             REQUIRE(status == EBB_ERR_FORMAT);
             REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));

@@ -46,11 +46,12 @@ static void trim_last(const struct ebb_stream *stream, windows_vec *windows)
     }
 }
 
-/* Between two marks there may be nothing: that is no iteration. */
+/* Between two marks, or behind the last, there may be nothing but what ends: that is no iteration. */
 static bool is_empty(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     for (size_t i = window->first; i < window->last; i++)
-        if (stream->events.items[i].kind != EBB_EVENT_MARK)
+        if (stream->events.items[i].kind != EBB_EVENT_MARK &&
+            stream->events.items[i].kind != EBB_EVENT_FREE)
             return false;
     return true;
 }
@@ -197,6 +198,16 @@ static enum ebb_status describe(const struct ebb_stream *stream, const struct ch
     out->model_period = windows->items[own].last - windows->items[own].first;
     enum ebb_status status =
         ebb__stream_model(stream, &choice->template, &windows->items[own], &out->model, error);
+    if (status == EBB_ERR_ARGUMENT) {
+        /* All that it holds is left out of models, such as frees of what no iteration allocates. */
+        free(out->starts);
+        *out = (struct ebb_analysis){.existing_blocks = out->existing_blocks,
+                                     .existing_bytes = out->existing_bytes,
+                                     .blocks = out->blocks,
+                                     .peak_bytes = out->peak_bytes,
+                                     .detect_ns = out->detect_ns};
+        return EBB_OK;
+    }
     if (status)
         return status;
     out->has_model = true;
