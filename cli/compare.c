@@ -1,7 +1,9 @@
 /* `ebb compare`: policies by budgets on the same models and the same machine, and what the
  * allocators of others would have held. */
+#include "check/packing.h"
 #include "command.h"
 #include "load.h"
+#include "plan/pool/pool.h"
 #include "planning.h"
 #include "sim/peer.h"
 
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #define DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%"
+#define PACK_LIMIT_NS ((uint64_t)1000000000) /* arbitrary: 'ebb pack' takes longer where it pays */
 #define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
 
 struct options {
@@ -35,7 +38,8 @@ struct row {
 };
 
 struct held {
-    const char *trace, *peer;
+    const char *trace, *allocator;
+    const char *scope; /* what was replayed: the "trace", or the steady "iteration" */
     struct ebb_footprint footprint;
 };
 
@@ -51,7 +55,8 @@ static void print_help(void)
     fputs("usage: ebb compare FILE... [options]\n\n"
           "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
           "shows them side by side; below, the memory that the allocators of others would have\n"
-          "held for each whole trace: cnmem, torch, bfc (TensorFlow's), glibc.\n\n"
+          "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and Ebb's\n"
+          "pool for its iteration.\n\n"
           "  --budgets B,...     sizes, percentages of the peak, or zero-stall for the smallest\n"
           "                      budget at which nothing waits (default " DEFAULT_BUDGETS ")\n"
           "  --policies P,...    default all:\n"
@@ -191,6 +196,39 @@ static enum ebb_status compare_plan(const char *trace, const char *policy, const
     return ebb_vec_push(&results->rows, row) ? EBB_OK : fail_memory(error);
 }
 
+static enum ebb_status add_held(const struct held *held, struct results *results,
+                                struct ebb_error *error)
+{
+    return ebb_vec_push(&results->held, *held) ? EBB_OK : fail_memory(error);
+}
+
+/* What the pool needs for one iteration, checked. */
+static enum ebb_status compare_pool(const char *trace, const struct ebb_model *model,
+                                    struct results *results, struct ebb_error *error)
+{
+    const char *pool = ebb__pool_name(0);
+    struct held held = {.trace = trace, .allocator = "ebb", .scope = "iteration"};
+    struct ebb_pool_blocks blocks;
+    enum ebb_status status = ebb__pool_from_model(model, ebb__pool_unrolls(pool), &blocks, error);
+    if (status)
+        return status;
+    struct ebb_pool_problem problem = {.buffers = blocks.buffers,
+                                       .count = blocks.count,
+                                       .period = blocks.period,
+                                       .capacity_bytes = EBB_POOL_NO_CAPACITY,
+                                       .time_limit_ns = PACK_LIMIT_NS};
+    struct ebb_pool_solution solution;
+    status = ebb__pool_solve(pool, &problem, &solution, error);
+    if (!status) {
+        status = ebb__check_packing(&problem, &solution, error);
+        held.footprint.peak_held_bytes = held.footprint.last_held_bytes = solution.height_bytes;
+        held.footprint.peak_load_bytes = model->peak_bytes;
+        ebb__pool_solution_fini(&solution);
+    }
+    ebb__pool_blocks_fini(&blocks);
+    return status ? status : add_held(&held, results, error);
+}
+
 static enum ebb_status compare_trace(const char *trace, const struct options *options,
                                      const struct ebb_loaded *loaded,
                                      const struct ebb_machine *machine, const words *policies,
@@ -200,11 +238,13 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     struct ebb_event_span span = {loaded->trace.events, loaded->trace.count};
     enum ebb_status status = EBB_OK;
     for (size_t i = 0; !status && ebb__peer_name(i); i++) {
-        struct held held = {.trace = trace, .peer = ebb__peer_name(i)};
-        status = ebb__peer_footprint(held.peer, span, &held.footprint, error);
-        if (!status && !ebb_vec_push(&results->held, held))
-            status = fail_memory(error);
+        struct held held = {.trace = trace, .allocator = ebb__peer_name(i), .scope = "trace"};
+        status = ebb__peer_footprint(held.allocator, span, &held.footprint, error);
+        if (!status)
+            status = add_held(&held, results, error);
     }
+    if (!status && loaded->analysis.has_model)
+        status = compare_pool(trace, &loaded->analysis.model, results, error);
     /* Nothing says when a block could leave: only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
@@ -268,8 +308,9 @@ static double ratio_of(const struct ebb_footprint *footprint)
 
 static json_t *json_held(const struct held *held)
 {
-    return json_pack("{s:s, s:s, s:o, s:o, s:f}", "trace", held->trace, "allocator", held->peer,
-                     "held_bytes", bytes(held->footprint.peak_held_bytes), "load_bytes",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:f}", "trace", held->trace, "allocator",
+                     held->allocator, "scope", held->scope, "held_bytes",
+                     bytes(held->footprint.peak_held_bytes), "load_bytes",
                      bytes(held->footprint.peak_load_bytes), "ratio", ratio_of(&held->footprint));
 }
 
@@ -324,13 +365,13 @@ static void print_held(const struct results *results)
     for (size_t i = 0; i < results->held.count; i++) {
         const struct held *held = &results->held.items[i];
         if (held->trace != trace)
-            printf("%s%s\n%-16s %11s %11s %9s\n", results->rows.count || trace ? "\n" : "",
-                   held->trace, "allocator", "held", "load", "ratio");
+            printf("%s%s\n%-16s %11s %11s %9s  %s\n", results->rows.count || trace ? "\n" : "",
+                   held->trace, "allocator", "held", "load", "ratio", "of the");
         trace = held->trace;
-        printf("%-16s %11s %11s %8.4fx\n", held->peer,
+        printf("%-16s %11s %11s %8.4fx  %s\n", held->allocator,
                ebb_size_format(held->footprint.peak_held_bytes, a, sizeof a),
                ebb_size_format(held->footprint.peak_load_bytes, b, sizeof b),
-               ratio_of(&held->footprint));
+               ratio_of(&held->footprint), held->scope);
     }
 }
 

@@ -81,11 +81,13 @@ class Compare(unittest.TestCase):
         load = (3 + sum(4 + layer for layer in range(1, 7))) * MIB
         found = self.json("compare", self.trace, "--machine", "pcie3", "--policies", "none")
         held = {row["allocator"]: row for row in found["footprints"]}
-        self.assertEqual(set(held), {"cnmem", "torch", "bfc", "glibc"})
+        self.assertEqual(set(held), {"cnmem", "torch", "bfc", "glibc", "ebb"})
         for row in held.values():
             self.assertEqual((row["trace"], row["load_bytes"]), (self.trace, load))
             self.assertGreaterEqual(row["held_bytes"], load)
             self.assertAlmostEqual(row["ratio"], row["held_bytes"] / load, 4)
+        self.assertEqual({name for name in held if held[name]["scope"] == "iteration"}, {"ebb"})
+        self.assertEqual(held["ebb"]["held_bytes"], load)
         self.assertEqual(held["cnmem"]["held_bytes"], 256 * MIB)
         # Three segments of 20 MiB: 3 + 5 + 6, 7 + 8, 9 + 10, whose last MiB is not split off.
         self.assertEqual(held["torch"]["held_bytes"], 3 * 20 * MIB)
