@@ -80,9 +80,10 @@ static int absence_compare(const void *left, const void *right)
     return (a->block > b->block) - (a->block < b->block);
 }
 
-/* True where the block is only read from the absence's end until its next absence begins. */
-static bool only_read_until_next(const struct ebb_plan *plan, const struct ebb_model *model,
-                                 const struct ebb_absence *absence)
+/* True where the block is only read from the absence's end until its next absence begins. `leaves`,
+ * by tick: an absence begins there. */
+static bool only_read_until_next(const struct ebb_model *model, const struct ebb_absence *absence,
+                                 const bool *leaves)
 {
     const struct ebb_model_block *block = &model->blocks[absence->block];
     const struct ebb_model_access *accesses = &model->accesses[block->first_access];
@@ -96,12 +97,26 @@ static bool only_read_until_next(const struct ebb_plan *plan, const struct ebb_m
         const struct ebb_model_access *access = &accesses[at % block->access_count];
         if (access->access != EBB_ACCESS_READ)
             return false;
-        for (uint32_t other = 0; other < plan->absence_count; other++)
-            if (plan->absences[other].block == absence->block &&
-                plan->absences[other].from_tick == access->tick)
-                return true;
+        if (leaves[access->tick])
+            return true;
     }
     return false;
+}
+
+static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    bool *leaves = calloc(swap->cell_count, sizeof *leaves);
+    if (!leaves)
+        return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        leaves[plan->absences[i].from_tick] = true;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        if (!plan->absences[i].drops)
+            plan->absences[i].keep_copy =
+                only_read_until_next(swap->model, &plan->absences[i], leaves);
+    free(leaves);
+    return EBB_OK;
 }
 
 /* Put the plan's absences in order and simulate them so, until neither their order nor which of
@@ -157,12 +172,10 @@ enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
         plan->absences[i].out_end_ns = swap->times[i].out_end_ns % swap->lap_ns;
     }
     status = plan_settle(swap, plan, &result, error);
+    if (!status)
+        status = copies_keep(swap, plan, error);
     if (status)
         return status;
-    for (uint32_t i = 0; i < plan->absence_count; i++)
-        if (!plan->absences[i].drops)
-            plan->absences[i].keep_copy =
-                only_read_until_next(plan, swap->model, &plan->absences[i]);
     plan->budget_bytes = swap->request->budget_bytes;
     plan->smallest_feasible_bytes = swap->smallest_feasible_bytes;
     plan->peak_bytes = result.peak_bytes;

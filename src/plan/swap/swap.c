@@ -23,20 +23,32 @@ void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, u
     }
 }
 
+/* Differences first, then their sums: O(blocks + cells). */
 static void load_compute(struct ebb_swap *swap)
 {
     const struct ebb_model *model = swap->model;
     uint32_t cells = swap->cell_count;
+    uint64_t live = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         uint64_t bytes = ebb__plan_block_bytes(swap->request, block);
         if (block->alloc_tick == EBB_TICK_NONE) {
-            ebb__swap_range_add(swap->load, cells, 0, cells, bytes);
+            live += bytes;
             continue;
         }
-        if (block->span_ticks >= cells)
-            ebb__swap_range_add(swap->load, cells, 0, cells, bytes * (block->span_ticks / cells));
-        ebb__swap_range_add(swap->load, cells, block->alloc_tick, block->span_ticks % cells, bytes);
+        uint32_t rest = block->span_ticks % cells;
+        live += bytes * (block->span_ticks / cells);
+        if (rest == 0)
+            continue;
+        uint32_t end = (uint32_t)(((uint64_t)block->alloc_tick + rest) % cells);
+        swap->load[block->alloc_tick] += bytes;
+        swap->load[end] -= bytes;
+        if (end <= block->alloc_tick)
+            live += bytes;
+    }
+    for (uint32_t t = 0; t < cells; t++) {
+        live += swap->load[t];
+        swap->load[t] = live;
     }
 }
 
