@@ -124,7 +124,7 @@ static enum ebb_status orders_make(struct ebb_swap *swap)
     if (!keys)
         return EBB_ERR_MEMORY;
     for (uint32_t i = 0; i < swap->gap_count; i++)
-        keys[i].key = swap->gaps[i].ready_ns;
+        keys[i].key = swap->gaps[i].ready_tick;
     order_make(swap, keys, swap->by_ready);
     for (uint32_t i = 0; i < swap->gap_count; i++)
         keys[i].key = swap->gaps[i].due_ns % swap->lap_ns;
@@ -194,12 +194,13 @@ enum ebb_status ebb__swap_init(struct ebb_swap *swap, const struct ebb_plan_requ
     swap->gaps = calloc(gaps, sizeof *swap->gaps);
     swap->by_ready = malloc(gaps * sizeof *swap->by_ready);
     swap->by_due = malloc(gaps * sizeof *swap->by_due);
+    swap->open = malloc(2 * gaps * sizeof *swap->open);
     swap->bucket = malloc(((size_t)cells + 1) * sizeof *swap->bucket);
     swap->absences = malloc(gaps * sizeof *swap->absences);
     swap->absence_gap = malloc(gaps * sizeof *swap->absence_gap);
     swap->times = malloc(gaps * sizeof *swap->times);
     if (!swap->load || !swap->curve || !swap->gaps || !swap->by_ready || !swap->by_due ||
-        !swap->bucket || !swap->absences || !swap->absence_gap || !swap->times ||
+        !swap->open || !swap->bucket || !swap->absences || !swap->absence_gap || !swap->times ||
         gaps_collect(swap) != EBB_OK) {
         ebb__swap_fini(swap);
         return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
@@ -265,6 +266,7 @@ void ebb__swap_fini(struct ebb_swap *swap)
     free(swap->gaps);
     free(swap->by_ready);
     free(swap->by_due);
+    free(swap->open);
     free(swap->bucket);
     free(swap->absences);
     free(swap->absence_gap);

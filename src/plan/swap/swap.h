@@ -34,6 +34,13 @@ struct ebb_swap_gap {
     int64_t in_start_ns;
 };
 
+/* A gap in a sweep (sweep.c). */
+struct ebb_swap_open {
+    uint64_t rank;
+    int64_t end; /* ticks after the sweep's begin */
+    uint32_t gap;
+};
+
 struct ebb_swap {
     const struct ebb_plan_request *request;
     const struct ebb_model *model;
@@ -51,6 +58,7 @@ struct ebb_swap {
 
     /* Internal. */
     uint32_t *by_ready, *by_due; /* orders of the gaps */
+    struct ebb_swap_open *open;  /* room for each gap twice */
     uint32_t *bucket;            /* first tick at or after each of cell_count equal time steps */
     struct ebb_absence *absences;
     uint32_t *absence_gap;
@@ -114,7 +122,8 @@ void ebb__swap_trigger_limit(struct ebb_swap *swap, uint64_t budget_bytes);
 enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST };
 
 /* Take gaps, in one sweep over the cells, until the ideal curve (lanes thought instant) meets
- * `budget_bytes`; forgets what was taken before. False where it cannot. O(taken * (gaps + cells)). */
+ * `budget_bytes`; forgets what was taken before. False where it cannot.
+ * `curve` is working space. O(gaps log gaps + cells). */
 bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_order order);
 
 /* Simulate what is taken, under the request's budget. Gaps whose copy out is cancelled are no
