@@ -456,8 +456,8 @@ class Budgets(Launch):
                                     args=["--iterations", "40", "--work", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
-        self.assertGreaterEqual(summary["learning_peak_bytes"], 40 * MIB)
         # Of the peak of the first iterations: blocks that outlive several may raise it later.
+        self.assertGreaterEqual(summary["learning_peak_bytes"], 0.9 * summary["budget_bytes"] / 0.6)
         self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
                                delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
