@@ -1,9 +1,11 @@
 /* Machines in JSON files: docs/formats/machine.md is the reference. */
 #include "machine/machine.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_FIXED_NS 1000000000000 /* a quarter of an hour for one transfer: arbitrary */
@@ -58,19 +60,25 @@ enum ebb_status ebb__machine_from_json(const json_t *root, const char *path,
     return status;
 }
 
+enum ebb_status ebb__machine_read_memory(const void *bytes, size_t size, const char *name,
+                                         struct ebb_machine *machine, struct ebb_error *error)
+{
+    json_error_t where;
+    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where);
+    if (!root)
+        return ebb__fail(error, EBB_ERR_FORMAT, name, "line %d: %s", where.line, where.text);
+    enum ebb_status status = ebb__machine_from_json(root, name, machine, error);
+    json_decref(root);
+    return status;
+}
+
 enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
                                   struct ebb_error *error)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
-    json_error_t json_error;
-    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &json_error);
-    fclose(file);
-    if (!root)
-        return ebb__fail(error, EBB_ERR_FORMAT, path, "line %d: %s", json_error.line,
-                         json_error.text);
-    enum ebb_status status = ebb__machine_from_json(root, path, machine, error);
-    json_decref(root);
+    struct ebb_file_content content;
+    enum ebb_status status = ebb__file_read(path, "a machine", 0, NULL, &content, error);
+    if (!status)
+        status = ebb__machine_read_memory(content.bytes, content.size, path, machine, error);
+    free(content.bytes);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A lane: a serial transfer resource in one direction; bytes cost ns_per_byte and each transfer
@@ -34,6 +35,12 @@ EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_ma
  * EBB_ERR_FORMAT where it is not a machine; *machine is then untouched. */
 EBB_NODISCARD enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
                                                 struct ebb_error *error);
+
+/* The same from memory; `name` stands for the file in errors. */
+EBB_NODISCARD enum ebb_status ebb__machine_read_memory(const void *bytes, size_t size,
+                                                       const char *name,
+                                                       struct ebb_machine *machine,
+                                                       struct ebb_error *error);
 
 /* The same from a JSON value that was read already (jansson's json_t; NULL is not a machine); `path`
  * stands for the file in errors. */
