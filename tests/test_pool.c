@@ -119,28 +119,43 @@ static void brute_force_agrees(void **state)
     assert_true(over_load > 20); /* else nothing beyond the load was asked of the search */
 }
 
-/* A rectangle cut into pieces: the load is the optimum, and the exact search finds it. */
+/* A rectangle, 200 by `height`, cut into `count` pieces that fill it. */
+static void cut_pieces(struct ebb_pool_buffer *pieces, uint32_t count, uint64_t height,
+                       uint64_t *seed)
+{
+    uint32_t made = 1;
+    pieces[0] = (struct ebb_pool_buffer){0, 200, height};
+    while (made < count) {
+        struct ebb_pool_buffer *piece = &pieces[chance(seed) % made];
+        for (int again = 0; again < 2; again++) { /* the larger of three: harder if all are alike */
+            struct ebb_pool_buffer *other = &pieces[chance(seed) % made];
+            if ((other->upper - other->lower) * other->size_bytes >
+                (piece->upper - piece->lower) * piece->size_bytes)
+                piece = other;
+        }
+        struct ebb_pool_buffer rest = *piece;
+        uint64_t width = piece->upper - piece->lower;
+        if (chance(seed) % 2 && width > 1) {
+            rest.lower = piece->upper = piece->lower + 1 + chance(seed) % (width - 1);
+            pieces[made++] = rest;
+        } else if (piece->size_bytes > 1) {
+            uint64_t cut = 1 + chance(seed) % (piece->size_bytes - 1);
+            rest.size_bytes -= cut;
+            piece->size_bytes = cut;
+            pieces[made++] = rest;
+        }
+    }
+}
+
+/* The load is the optimum, and the exact search finds it. */
 static void planted_optimum(void **state)
 {
     (void)state;
     uint64_t seed = 99;
     for (int round = 0; round < 20; round++) {
-        struct ebb_pool_buffer pieces[40] = {{0, 200, 1000}};
-        uint32_t count = 1;
-        while (count < 40) {
-            struct ebb_pool_buffer *piece = &pieces[chance(&seed) % count], rest = *piece;
-            uint64_t width = piece->upper - piece->lower;
-            if (chance(&seed) % 2 && width > 1) {
-                rest.lower = piece->upper = piece->lower + 1 + chance(&seed) % (width - 1);
-                pieces[count++] = rest;
-            } else if (piece->size_bytes > 1) {
-                uint64_t cut = 1 + chance(&seed) % (piece->size_bytes - 1);
-                rest.size_bytes -= cut;
-                piece->size_bytes = cut;
-                pieces[count++] = rest;
-            }
-        }
-        struct ebb_pool_problem problem = problem_of(pieces, count, 0, 1000);
+        struct ebb_pool_buffer pieces[40];
+        cut_pieces(pieces, 40, 1000, &seed);
+        struct ebb_pool_problem problem = problem_of(pieces, 40, 0, 1000);
         struct ebb_pool_solution solution = solve("ebb", &problem);
         assert_int_equal(solution.load_bytes, 1000);
         assert_int_equal(solution.height_bytes, 1000);
@@ -149,6 +164,23 @@ static void planted_optimum(void **state)
         problem.capacity_bytes = 999;
         solution = solve("ebb", &problem);
         assert_true(solution.infeasible);
+        ebb__pool_solution_fini(&solution);
+    }
+}
+
+/* Too little time for some of these: what is claimed of a bound must be true all the same. */
+static void out_of_time_claims_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (int round = 0; round < 8; round++) {
+        static struct ebb_pool_buffer pieces[300];
+        cut_pieces(pieces, 300, 1 << 20, &seed);
+        struct ebb_pool_problem problem = problem_of(pieces, 300, 0, EBB_POOL_NO_CAPACITY);
+        problem.time_limit_ns = SECOND_NS / 4;
+        struct ebb_pool_solution solution = solve("ebb", &problem);
+        assert_int_equal(solution.lower_bound_bytes, 1 << 20);
+        assert_true(solution.height_bytes < 2 << 20);
         ebb__pool_solution_fini(&solution);
     }
 }
@@ -382,15 +414,11 @@ static void csv_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sections_are_maximal),
-        cmocka_unit_test(brute_force_agrees),
-        cmocka_unit_test(planted_optimum),
-        cmocka_unit_test(circles_close),
-        cmocka_unit_test(smartpool_doubles_what_crosses),
-        cmocka_unit_test(instances_take_turns),
-        cmocka_unit_test(mutated_packings_are_rejected),
-        cmocka_unit_test(bad_arguments),
-        cmocka_unit_test(csv_is_read),
+        cmocka_unit_test(sections_are_maximal), cmocka_unit_test(brute_force_agrees),
+        cmocka_unit_test(planted_optimum),      cmocka_unit_test(out_of_time_claims_nothing),
+        cmocka_unit_test(circles_close),        cmocka_unit_test(smartpool_doubles_what_crosses),
+        cmocka_unit_test(instances_take_turns), cmocka_unit_test(mutated_packings_are_rejected),
+        cmocka_unit_test(bad_arguments),        cmocka_unit_test(csv_is_read),
         cmocka_unit_test(csv_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,11 +25,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_NODES 2000 /* of a ranking's first turn; arbitrary */
+#define FIRST_NODES 2000 /* of a turn, in the first lap through the rankings; arbitrary */
+#define PLAIN_LAPS 6     /* laps without noise, with twice the nodes from one to the next */
+#define LAP_GROWS 1.2    /* later: many short turns beat few long ones */
+#define NOISE 0.5        /* on the keys of a ranking, later; arbitrary */
 #define MEMORY_BITS 18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
 #define CLOCK_NODES 0x3ff /* look at the clock every so many nodes */
 
-typedef int64_t height_t;
+typedef int32_t height_t; /* in units: what the inner loops add up must be narrow to be fast */
+#define HEIGHT_MAX INT32_MAX
 
 /* A run of sections, cut where the circle closes. */
 struct cut {
@@ -158,7 +162,7 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
         uint32_t b = list[i];
         if (!passed_over(search, b, level, rank))
             continue;
-        height_t least = INT64_MAX;
+        height_t least = HEIGHT_MAX;
         for (uint32_t k = search->neighbours_from[b]; k < search->neighbours_from[b + 1]; k++) {
             uint32_t other = search->neighbours[k];
             if (search->placed[other])
@@ -166,6 +170,8 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
             height_t top = search->raised[other] + search->size[other];
             if (top < least)
                 least = top;
+            if (least <= search->raised[b])
+                break;
         }
         if (least > search->limit - search->size[b])
             return false;
@@ -190,12 +196,12 @@ static void sort_by_raised(const struct search *search, uint32_t *list, uint32_t
 static bool sections_hold(height_t *above, uint32_t first, uint32_t last, height_t size,
                           height_t room)
 {
-    height_t most = 0;
+    int over = 0;
     for (uint32_t s = first; s < last; s++) {
         above[s] += size;
-        most = above[s] > most ? above[s] : most;
+        over |= above[s] > room;
     }
-    return most <= room;
+    return !over;
 }
 
 /* What lies above each floor must fit under the limit, in every section. Sorts the list. */
@@ -321,7 +327,7 @@ static bool solve_rest(struct search *search, const uint32_t *list, uint32_t cou
 static uint32_t candidates_find(const struct search *search, const uint32_t *list, uint32_t count,
                                 height_t level, uint32_t rank, uint32_t *found)
 {
-    height_t least_top = INT64_MAX;
+    height_t least_top = HEIGHT_MAX;
     uint32_t chosen = 0;
     for (uint32_t i = 0; i < count; i++) {
         height_t top = search->floor[list[i]] + search->size[list[i]];
@@ -414,10 +420,15 @@ static int ranked_compare(const void *left, const void *right)
     return (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
+/* What failed under a plain ranking is remembered from lap to lap: it need not be searched again. */
 static void rank_all(struct search *search, const struct ebb_pool_problem *problem,
-                     const struct ebb_pool_sections *sections, size_t ranking,
+                     const struct ebb_pool_sections *sections, uint64_t turn_index,
                      struct ranked *ranked)
 {
+    size_t ranking = turn_index % RANKINGS;
+    bool plain = turn_index < PLAIN_LAPS * RANKINGS;
+    uint64_t chance = mix(turn_index + 1);
+    double noise = plain ? 0 : NOISE;
     for (uint32_t i = 0; i < search->count; i++) {
         const struct ebb_pool_buffer *item = &problem->buffers[i];
         double keys[KEYS] = {0};
@@ -430,12 +441,15 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
         keys[BY_AREA] = keys[BY_WIDTH] * keys[BY_SIZE];
         ranked[i].buffer = i;
         for (int k = 0; k < 3; k++)
-            ranked[i].key[k] = keys[rankings[ranking][k]];
+            ranked[i].key[k] =
+                keys[rankings[ranking][k]] *
+                (1 + noise * ((double)(mix(chance + 3 * i + (unsigned)k) >> 11) * 0x1p-53));
     }
     qsort(ranked, search->count, sizeof *ranked, ranked_compare);
     for (uint32_t i = 0; i < search->count; i++) {
         search->rank[ranked[i].buffer] = i;
-        search->salt[ranked[i].buffer] = mix(((uint64_t)ranking << 40) + ranked[i].buffer + 1);
+        search->salt[ranked[i].buffer] =
+            mix(((plain ? ranking : turn_index) << 32) + ranked[i].buffer + 1);
     }
 }
 
@@ -532,7 +546,7 @@ static bool search_init(struct search *search, const struct ebb_pool_problem *pr
     for (uint32_t i = 0; i < problem->count; i++) {
         struct ebb_pool_run run = sections->runs[i];
         uint32_t over = run.last > sections->count ? run.last - sections->count : 0;
-        search->size[i] = (height_t)(problem->buffers[i].size_bytes / unit);
+        search->size[i] = (height_t)((problem->buffers[i].size_bytes + unit - 1) / unit);
         search->cuts[i] = (struct cut){run.first, run.last - over, over};
         search->twin[i] = i;
         crossing_change(search, i, 1);
@@ -540,9 +554,22 @@ static bool search_init(struct search *search, const struct ebb_pool_problem *pr
     return neighbours_find(search, sections);
 }
 
+/* Floors are sums of sizes, so multiples of what divides all sizes. Where heights in that unit are too
+ * many for a height_t, sizes are rounded up to a larger one: a packing is one still, but that there
+ * is none is then no proof. */
+static uint64_t unit_find(const struct ebb_pool_problem *problem, uint64_t height_bytes,
+                          bool *rounded)
+{
+    uint64_t unit = 0;
+    for (uint32_t i = 0; i < problem->count; i++)
+        unit = divisor(problem->buffers[i].size_bytes, unit);
+    *rounded = height_bytes / unit > HEIGHT_MAX / 2;
+    return *rounded ? height_bytes / (HEIGHT_MAX / 2) + 1 : unit;
+}
+
 enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                 const struct ebb_pool_sections *sections, uint64_t height_bytes,
-                                uint64_t deadline_ns, uint64_t *offsets,
+                                uint64_t deadline_ns, uint64_t *turns, uint64_t *offsets,
                                 enum ebb_pool_verdict *verdict)
 {
     *verdict = EBB_POOL_IMPOSSIBLE;
@@ -551,9 +578,8 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
     *verdict = EBB_POOL_FOUND;
     if (problem->count == 0)
         return EBB_OK;
-    uint64_t unit = 0; /* floors are sums of sizes, so multiples of it */
-    for (uint32_t i = 0; i < problem->count; i++)
-        unit = divisor(problem->buffers[i].size_bytes, unit);
+    bool rounded;
+    uint64_t unit = unit_find(problem, height_bytes, &rounded);
     struct search search;
     struct ranked *ranked = malloc(problem->count * sizeof *ranked);
     enum ebb_status status = EBB_ERR_MEMORY;
@@ -562,18 +588,18 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
         search.deadline_ns = deadline_ns;
         bool found = false;
         uint64_t nodes = FIRST_NODES;
-        for (size_t i = 0;; i++) {
-            size_t ranking = i % RANKINGS;
-            if (i && ranking == 0)
-                nodes *= 2;
-            rank_all(&search, problem, sections, ranking, ranked);
+        for (uint64_t i = 0;; i++, (*turns)++) {
+            if (i && i % RANKINGS == 0)
+                nodes =
+                    (uint64_t)((double)nodes * (*turns < PLAIN_LAPS * RANKINGS ? 2 : LAP_GROWS));
+            rank_all(&search, problem, sections, *turns, ranked);
             found = turn(&search, nodes);
             if (found || !search.stopped || search.no_memory || ebb__pool_now_ns() > deadline_ns)
                 break;
         }
-        *verdict = found            ? EBB_POOL_FOUND
-                   : search.stopped ? EBB_POOL_TIME_OUT
-                                    : EBB_POOL_IMPOSSIBLE;
+        *verdict = found                       ? EBB_POOL_FOUND
+                   : search.stopped || rounded ? EBB_POOL_TIME_OUT
+                                               : EBB_POOL_IMPOSSIBLE;
         for (uint32_t i = 0; i < problem->count && found; i++)
             offsets[i] = (uint64_t)search.floor[i] * unit;
         if (!search.no_memory)

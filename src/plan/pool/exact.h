@@ -12,10 +12,12 @@ enum ebb_pool_verdict {
 };
 
 /* Search for a packing within `height_bytes` until `deadline_ns` (ebb__pool_now_ns()). Where it is
- * found, `offsets` holds it. EBB_ERR_MEMORY. Memory O(pairs of buffers that live together). */
+ * found, `offsets` holds it. *turns, 0 at first, counts the rankings tried: handed back, a further
+ * search, for any height, goes on with others. EBB_ERR_MEMORY. Memory O(pairs of buffers that live together). */
 EBB_NODISCARD enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                               const struct ebb_pool_sections *sections,
                                               uint64_t height_bytes, uint64_t deadline_ns,
-                                              uint64_t *offsets, enum ebb_pool_verdict *verdict);
+                                              uint64_t *turns, uint64_t *offsets,
+                                              enum ebb_pool_verdict *verdict);
 
 #endif
