@@ -483,6 +483,111 @@ static void lru_by_hand(void **state)
     ebb__model_fini(&model);
 }
 
+/* The same by another way: no list, but the time of each block's last use; the block that leaves is
+ * looked for among all. */
+struct naive {
+    const struct ebb_model *model;
+    uint64_t budget, resident, stall_ns;
+    const struct ebb_machine *machine;
+    uint64_t *used;      /* by block: number of the last use, 0: none */
+    uint64_t *operation; /* in which it was */
+    bool *there;
+};
+
+static void naive_room(struct naive *naive, uint64_t bytes, uint64_t operation)
+{
+    const struct ebb_model *model = naive->model;
+    while (naive->resident + bytes > naive->budget) {
+        uint32_t oldest = UINT32_MAX;
+        for (uint32_t b = 0; b < model->block_count; b++)
+            if (naive->there[b] && naive->used[b] && naive->operation[b] != operation &&
+                model->blocks[b].span_ticks <= model->tick_count &&
+                (oldest == UINT32_MAX || naive->used[b] < naive->used[oldest]))
+                oldest = b;
+        if (oldest == UINT32_MAX)
+            return;
+        naive->there[oldest] = false;
+        naive->resident -= model->blocks[oldest].size_bytes;
+        naive->stall_ns += ebb__lane_ns(&naive->machine->out, model->blocks[oldest].size_bytes);
+    }
+}
+
+/* Stall of the last of some laps. */
+static uint64_t naive_lru(const struct ebb_model *model, const struct ebb_machine *machine,
+                          uint64_t budget)
+{
+    struct naive naive = {.model = model, .budget = budget, .machine = machine};
+    naive.used = must(calloc(model->block_count + 1u, sizeof *naive.used));
+    naive.operation = must(calloc(model->block_count + 1u, sizeof *naive.operation));
+    naive.there = must(calloc(model->block_count + 1u, sizeof *naive.there));
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        const struct ebb_model_block *block = &model->blocks[b];
+        naive.there[b] = block->alloc_tick == EBB_TICK_NONE ||
+                         block->alloc_tick + block->span_ticks >= model->tick_count;
+        naive.resident += naive.there[b] ? block->size_bytes : 0;
+    }
+    uint64_t now = 0, operation = 1;
+    for (int lap = 0; lap < 8; lap++) {
+        naive.stall_ns = 0;
+        for (uint32_t t = 0; t < model->tick_count; t++) {
+            const struct ebb_model_event *event = &model->events[t];
+            operation += event->clock;
+            if (event->block < model->block_count) {
+                uint32_t b = event->block;
+                uint64_t bytes = model->blocks[b].size_bytes;
+                if (event->kind == EBB_EVENT_FREE) {
+                    naive.resident -= naive.there[b] ? bytes : 0;
+                    naive.there[b] = false;
+                    naive.used[b] = 0;
+                } else {
+                    if (!naive.there[b]) {
+                        naive_room(&naive, bytes, operation);
+                        naive.resident += bytes;
+                        naive.there[b] = true;
+                        if (event->kind == EBB_EVENT_ACCESS)
+                            naive.stall_ns += ebb__lane_ns(&machine->in, bytes);
+                    }
+                    if (event->kind == EBB_EVENT_ACCESS) {
+                        naive.used[b] = ++now;
+                        naive.operation[b] = operation;
+                    }
+                }
+            }
+            naive_room(&naive, 0, operation);
+        }
+    }
+    free(naive.used);
+    free(naive.operation);
+    free(naive.there);
+    return naive.stall_ns;
+}
+
+static void lru_the_naive_way(void **state)
+{
+    (void)state;
+    uint32_t compared = 0, stalled = 0;
+    for (uint64_t seed = 1; seed <= 120; seed++) {
+        struct ebb_model model = make_random(seed, 30 + (uint32_t)(seed % 5) * 30, EBB_MIB, 100000);
+        struct ebb_machine machine = machine_of(2, 3, true);
+        bool single = model.clock_count > 0;
+        for (uint32_t b = 0; b < model.block_count; b++)
+            single &= model.blocks[b].span_ticks <= model.tick_count;
+        for (uint64_t percent = 30; single && percent <= 100; percent += 10) {
+            struct ebb_plan_request request = {.model = &model,
+                                               .machine = &machine,
+                                               .budget_bytes = model.peak_bytes * percent / 100,
+                                               .page_bytes = 1};
+            struct ebb_plan plan = make("lru", &request);
+            assert_int_equal(plan.stall_ns, naive_lru(&model, &machine, request.budget_bytes));
+            compared++;
+            stalled += plan.stall_ns > 0;
+            ebb__plan_fini(&plan);
+        }
+        ebb__model_fini(&model);
+    }
+    assert_true(compared > 300 && stalled > 100);
+}
+
 /* A reactive run ends as it began, on anything, and needs no more than all gaps taken would. */
 static void reactive_becomes_steady(void **state)
 {
@@ -570,6 +675,7 @@ int main(void)
         cmocka_unit_test(bayes_climbs_a_hill),
         cmocka_unit_test(bayes_survives_monotony),
         cmocka_unit_test(lru_by_hand),
+        cmocka_unit_test(lru_the_naive_way),
         cmocka_unit_test(reactive_becomes_steady),
         cmocka_unit_test(vdnn_takes_feature_maps),
         cmocka_unit_test(names_of_policies),

@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
-#define LIMITS 128 /* arbitrary: a resolution below 1 % of what can be had at all */
+#define NEARLY 20    /* arbitrary: up to a twentieth over the budget is worth a simulation, */
+#define OVER_TRIES 8 /* for so many of them */
+#define LIMITS 128   /* arbitrary: a resolution below 1 % of what can be had at all */
 
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
                         const double *weights)
@@ -30,12 +32,19 @@ struct attempt {
     uint64_t limit_bytes, peak_bytes;
 };
 
-static int attempt_compare(const void *left, const void *right)
+static int by_peak(const void *left, const void *right)
 {
     const struct attempt *a = left, *b = right;
     if (a->peak_bytes != b->peak_bytes)
         return a->peak_bytes < b->peak_bytes ? -1 : 1;
     return (a->limit_bytes > b->limit_bytes) - (a->limit_bytes < b->limit_bytes);
+}
+
+/* The highest limit first: it takes the fewest gaps. */
+static int by_limit(const void *left, const void *right)
+{
+    const struct attempt *a = left, *b = right;
+    return (a->limit_bytes < b->limit_bytes) - (a->limit_bytes > b->limit_bytes);
 }
 
 /* Take what `limit_bytes` demands, but for gaps that are too short for their copies; returns the
@@ -61,9 +70,10 @@ static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker r
     }
 }
 
-/* All limits between what can be had at all and the load's peak, the lowest peak first. */
+/* All limits between what can be had at all and the load's peak, in an order. */
 static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
-                          const double *weights, struct attempt *attempts)
+                          const double *weights, struct attempt *attempts,
+                          int (*compare)(const void *, const void *))
 {
     const struct ebb_swap *swap = ranking->swap;
     uint64_t least = swap->smallest_feasible_bytes, most = swap->load[ebb__swap_peak_tick(swap)];
@@ -71,14 +81,14 @@ static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank
         uint64_t limit = least + (uint64_t)((double)(most - least) * i / LIMITS);
         attempts[i] = (struct attempt){limit, attempt_make(ranking, rank, weights, limit)};
     }
-    qsort(attempts, LIMITS + 1, sizeof *attempts, attempt_compare);
+    qsort(attempts, LIMITS + 1, sizeof *attempts, compare);
 }
 
 uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                                 const double *weights, uint64_t *limit_bytes)
 {
     struct attempt attempts[LIMITS + 1];
-    attempts_make(ranking, rank, weights, attempts);
+    attempts_make(ranking, rank, weights, attempts, by_peak);
     attempt_make(ranking, rank, weights, attempts[0].limit_bytes);
     ebb__swap_trigger_late(ranking->swap);
     *limit_bytes = attempts[0].limit_bytes;
@@ -87,21 +97,27 @@ uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranke
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Take and trigger what stalls nothing within the request's budget, by the no-stall mode. *found
- * false: there is nothing, and what is taken means nothing. */
+/* Take and trigger what stalls nothing within the request's budget, by the no-stall mode, the first
+ * in an order. *found false: there is nothing, and what is taken means nothing. */
 static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
-                                     const double *weights, struct ebb_swap_outcome *outcome,
-                                     bool *found, struct ebb_error *error)
+                                     const double *weights,
+                                     int (*compare)(const void *, const void *),
+                                     struct ebb_swap_outcome *outcome, bool *found,
+                                     struct ebb_error *error)
 {
     struct ebb_swap *swap = ranking->swap;
     struct attempt attempts[LIMITS + 1];
     enum ebb_status status = EBB_OK;
     *found = false;
-    attempts_make(ranking, rank, weights, attempts);
-    /* On lanes that do not share bandwidth the schedule is the truth and the first one it is. */
+    attempts_make(ranking, rank, weights, attempts, compare);
+    /* The schedule counts whole cells, so that what it sees a little over the budget may be within. */
+    uint64_t budget = swap->request->budget_bytes;
+    uint32_t over_tried = 0;
     for (uint32_t i = 0; i <= LIMITS && !*found && !status; i++) {
-        if (attempts[i].peak_bytes > swap->request->budget_bytes)
-            break;
+        bool over = attempts[i].peak_bytes > budget;
+        if (over && (attempts[i].peak_bytes - budget > budget / NEARLY || over_tried == OVER_TRIES))
+            continue;
+        over_tried += over;
         attempt_make(ranking, rank, weights, attempts[i].limit_bytes);
         ebb__swap_trigger_late(swap);
         status = ebb__swap_evaluate(swap, outcome, error);
@@ -118,7 +134,7 @@ enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking, ebb_swap_ra
     bool met = ebb__straddle_stick(ranking, rank, weights), found = true;
     enum ebb_status status = ebb__swap_evaluate(ranking->swap, &outcome, error);
     if (!status && met && outcome.iteration_ns > ranking->swap->lap_ns) {
-        status = no_stall_find(ranking, rank, weights, &outcome, &found, error);
+        status = no_stall_find(ranking, rank, weights, by_limit, &outcome, &found, error);
         if (!status && !found)
             ebb__straddle_stick(ranking, rank, weights);
     }
@@ -136,7 +152,8 @@ enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, eb
     bool found;
     roomy.budget_bytes = UINT64_MAX / 4;
     swap->request = &roomy;
-    enum ebb_status status = no_stall_find(ranking, rank, weights, &outcome, &found, error);
+    enum ebb_status status =
+        no_stall_find(ranking, rank, weights, by_peak, &outcome, &found, error);
     if (!status && !found) {
         for (uint32_t i = 0; i < swap->gap_count; i++)
             swap->gaps[i].taken = false;
