@@ -25,7 +25,7 @@ static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t s
         return status;
     if (*verdict == EBB_POOL_IMPOSSIBLE && height + 1 > job->bound)
         job->bound = height + 1;
-    if (*verdict == EBB_POOL_FOUND) {
+    if (*verdict != EBB_POOL_IMPOSSIBLE && scratch[0] != UINT64_MAX) {
         uint64_t top = 0;
         for (uint32_t i = 0; i < job->problem->count; i++)
             if (scratch[i] + job->problem->buffers[i].size_bytes > top)
@@ -62,7 +62,7 @@ enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job)
         return EBB_OK;
     uint64_t turns = 0;
     enum ebb_pool_verdict verdict;
-    uint64_t *scratch = malloc((job->problem->count + 1u) * sizeof *scratch);
+    uint64_t *scratch = calloc(job->problem->count + 1u, sizeof *scratch);
     if (!scratch)
         return EBB_ERR_MEMORY;
     enum ebb_status status = EBB_OK;

@@ -12,7 +12,8 @@
  *   equals        buffers of one size and one run of sections are placed in one order
  *   decomposition where no unplaced buffer spans a boundary, both sides are searched by themselves
  *   memory        what is left at a node that failed fails again
- * Several rankings take turns, each with a growing number of nodes; the first that ends, decides.
+ * Several rankings take turns, each with a growing number of nodes; the first that ends, decides. A turn
+ * that does not end leaves a packing all the same: its deepest placement with the rest on top.
  * Complexity: exponential at worst; O(unplaced * run) a node.
  * Fails: by time, on dense inputs of some hundred buffers.
  * Source: docs/papers.md, MiniMalloc; the raised floors, the inference at every height and the
@@ -65,6 +66,8 @@ struct search {
     size_t trail_count, trail_room;
     uint32_t *stack; /* buffers in the order in which they were placed */
     uint32_t stack_count;
+    uint32_t *deepest; /* the longest stack of this turn */
+    uint32_t deepest_count;
     uint32_t *arena; /* lists of the nodes on the path */
     size_t arena_count, arena_room;
     struct state *memory;
@@ -374,6 +377,10 @@ static bool solve(struct search *search, uint32_t *list, uint32_t count, height_
     struct state *slot = &search->memory[state.low & (((uint64_t)1 << MEMORY_BITS) - 1)];
     if (slot->low == state.low && slot->high == state.high)
         return false;
+    if (search->stack_count > search->deepest_count) {
+        search->deepest_count = search->stack_count;
+        memcpy(search->deepest, search->stack, search->stack_count * sizeof *search->deepest);
+    }
     size_t arena_count = search->arena_count;
     uint32_t *candidates = arena_take(search, count);
     uint32_t candidate_count = candidates_find(search, list, count, level, rank, candidates);
@@ -459,11 +466,37 @@ static bool turn(struct search *search, uint64_t nodes)
     search->nodes_limit = nodes;
     search->stopped = false;
     search->arena_count = 0;
+    search->deepest_count = 0;
     take_back(search, 0, 0);
     uint32_t *list = arena_take(search, search->count);
     for (uint32_t i = 0; i < search->count; i++)
         list[i] = i;
     return solve_parts(search, list, search->count, 0, 0);
+}
+
+/* A turn that ends without a packing got somewhere: what it had placed at its deepest is dense, so
+ * with the rest on top, lowest floor first, it is a packing that is too high, but often by little.
+ * Returns its height; HEIGHT_MAX where that would not fit. */
+static height_t complete(struct search *search)
+{
+    height_t height = 0;
+    take_back(search, 0, 0);
+    for (uint32_t i = 0; i < search->count; i++) {
+        uint32_t chosen = UINT32_MAX;
+        if (i < search->deepest_count)
+            chosen = search->deepest[i];
+        for (uint32_t b = 0; b < search->count && i >= search->deepest_count; b++)
+            if (!search->placed[b] &&
+                (chosen == UINT32_MAX || search->floor[b] < search->floor[chosen] ||
+                 (search->floor[b] == search->floor[chosen] &&
+                  search->rank[b] < search->rank[chosen])))
+                chosen = b;
+        height_t top = search->floor[chosen] + search->size[chosen];
+        if (top > HEIGHT_MAX / 2 || !place(search, chosen))
+            return HEIGHT_MAX;
+        height = top > height ? top : height;
+    }
+    return height;
 }
 
 static uint64_t divisor(uint64_t a, uint64_t b)
@@ -515,6 +548,7 @@ static void search_fini(struct search *search)
     free(search->above);
     free(search->trail);
     free(search->stack);
+    free(search->deepest);
     free(search->arena);
     free(search->memory);
 }
@@ -537,11 +571,13 @@ static bool search_init(struct search *search, const struct ebb_pool_problem *pr
     search->crossing = calloc(sections->count, sizeof *search->crossing);
     search->above = malloc(sections->count * sizeof *search->above);
     search->stack = malloc(n * sizeof *search->stack);
+    search->deepest = malloc(n * sizeof *search->deepest);
     search->arena = malloc(search->arena_room * sizeof *search->arena);
     search->memory = calloc((size_t)1 << MEMORY_BITS, sizeof *search->memory);
     if (!search->size || !search->cuts || !search->neighbours_from || !search->twin ||
         !search->salt || !search->rank || !search->floor || !search->raised || !search->placed ||
-        !search->crossing || !search->above || !search->stack || !search->arena || !search->memory)
+        !search->crossing || !search->above || !search->stack || !search->deepest ||
+        !search->arena || !search->memory)
         return false;
     for (uint32_t i = 0; i < problem->count; i++) {
         struct ebb_pool_run run = sections->runs[i];
@@ -587,6 +623,7 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
         search.limit = (height_t)(height_bytes / unit);
         search.deadline_ns = deadline_ns;
         bool found = false;
+        height_t lowest = HEIGHT_MAX;
         uint64_t nodes = FIRST_NODES;
         for (uint64_t i = 0;; i++, (*turns)++) {
             if (i && i % RANKINGS == 0)
@@ -594,14 +631,20 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                     (uint64_t)((double)nodes * (*turns < PLAIN_LAPS * RANKINGS ? 2 : LAP_GROWS));
             rank_all(&search, problem, sections, *turns, ranked);
             found = turn(&search, nodes);
+            height_t height = found ? search.limit : complete(&search);
+            if (height < lowest) {
+                lowest = height;
+                for (uint32_t b = 0; b < problem->count; b++)
+                    offsets[b] = (uint64_t)search.floor[b] * unit;
+            }
             if (found || !search.stopped || search.no_memory || ebb__pool_now_ns() > deadline_ns)
                 break;
         }
         *verdict = found                       ? EBB_POOL_FOUND
                    : search.stopped || rounded ? EBB_POOL_TIME_OUT
                                                : EBB_POOL_IMPOSSIBLE;
-        for (uint32_t i = 0; i < problem->count && found; i++)
-            offsets[i] = (uint64_t)search.floor[i] * unit;
+        if (!found && lowest == HEIGHT_MAX)
+            memset(offsets, 0xff, problem->count * sizeof *offsets);
         if (!search.no_memory)
             status = EBB_OK;
     }
