@@ -11,7 +11,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,16 +58,6 @@ static void print_help(void)
           stdout);
 }
 
-static bool seconds_parse(const char *text, uint64_t *ns)
-{
-    char *end;
-    double seconds = strtod(text, &end);
-    if (end == text || *end || !isfinite(seconds) || seconds < 0 || seconds > 1e9)
-        return false;
-    *ns = (uint64_t)(seconds * 1e9);
-    return true;
-}
-
 static bool pool_known(const char *name)
 {
     for (size_t i = 0; ebb__pool_name(i); i++)
@@ -108,7 +97,7 @@ static int options_parse(int argc, char **argv, struct options *options)
             options->pool = optarg;
             break;
         case TIME_LIMIT:
-            if (!seconds_parse(optarg, &options->time_limit_ns))
+            if (!ebb_seconds_parse(optarg, &options->time_limit_ns))
                 return ebb__command_usage("pack", "--time-limit '%s' is no number of seconds",
                                           optarg);
             break;

@@ -16,6 +16,7 @@ struct options {
     const char *file, *policy, *machine, *store, *plan_path;
     const char *budget; /* NULL with zero_stall */
     uint64_t smallest_block_bytes;
+    uint64_t time_limit_ns; /* 0: the planner's own */
     bool json, zero_stall;
 };
 
@@ -33,6 +34,7 @@ static void print_help(void)
           "                      pcie5, optane, cxl, nvme, or a JSON file\n"
           "  --store DIR         the directory that `host` measures (default: .)\n"
           "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
+          "  --time-limit S      seconds that planning may take (ebb: 0.2, 1.7 for --zero-stall)\n"
           "  -o PLAN             write the plan as JSON\n"
           "  --json              one JSON object on stdout\n",
           stdout);
@@ -41,7 +43,7 @@ static void print_help(void)
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    enum { BUDGET = 256, ZERO_STALL, POLICY, MACHINE, STORE, SMALLEST, JSON, HELP };
+    enum { BUDGET = 256, ZERO_STALL, POLICY, MACHINE, STORE, SMALLEST, TIME_LIMIT, JSON, HELP };
     static const struct option known[] = {
         {"budget", required_argument, NULL, BUDGET},
         {"zero-stall", no_argument, NULL, ZERO_STALL},
@@ -49,6 +51,7 @@ static int options_parse(int argc, char **argv, struct options *options)
         {"machine", required_argument, NULL, MACHINE},
         {"store", required_argument, NULL, STORE},
         {"smallest-block", required_argument, NULL, SMALLEST},
+        {"time-limit", required_argument, NULL, TIME_LIMIT},
         {"json", no_argument, NULL, JSON},
         {"help", no_argument, NULL, HELP},
         {NULL, 0, NULL, 0},
@@ -79,6 +82,11 @@ static int options_parse(int argc, char **argv, struct options *options)
         case SMALLEST:
             if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
                 return ebb__command_usage("plan", "'%s' is not a size", optarg);
+            break;
+        case TIME_LIMIT:
+            if (!ebb_seconds_parse(optarg, &options->time_limit_ns))
+                return ebb__command_usage("plan", "--time-limit '%s' is no number of seconds",
+                                          optarg);
             break;
         case JSON:
             options->json = true;
@@ -268,7 +276,8 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
     struct ebb_plan_request request = {.model = model,
                                        .machine = &machine,
                                        .page_bytes = page_bytes,
-                                       .smallest_block_bytes = options->smallest_block_bytes};
+                                       .smallest_block_bytes = options->smallest_block_bytes,
+                                       .time_limit_ns = options->time_limit_ns};
     struct ebb_plan plan;
     struct bounds bounds = {0};
     enum ebb_status status =

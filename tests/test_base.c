@@ -87,6 +87,14 @@ static void percentages_in(void **state)
 {
     (void)state;
     double fraction = 0;
+    uint64_t ns = 7;
+    assert_true(ebb_seconds_parse("0.1", &ns));
+    assert_int_equal(ns, 100000000);
+    assert_true(ebb_seconds_parse("0", &ns));
+    assert_int_equal(ns, 0);
+    static const char *const no_seconds[] = {"", "-1", "nan", "inf", "2e9", "1s", "x"};
+    for (size_t i = 0; i < sizeof no_seconds / sizeof no_seconds[0]; i++)
+        assert_false(ebb_seconds_parse(no_seconds[i], &ns));
     assert_true(ebb_percent_parse("60%", &fraction));
     assert_true(fraction > 0.5999999 && fraction < 0.6000001);
     assert_true(ebb_percent_parse("12.5%", &fraction));

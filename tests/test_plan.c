@@ -150,6 +150,61 @@ static void brute_force_agrees(void **state)
     assert_true(slower * 40 <= cases);
 }
 
+/* The smallest budget without a stall, of all subsets of the gaps. */
+static uint64_t brute_force_peak(const struct ebb_plan_request *request, uint32_t *gap_count)
+{
+    struct ebb_swap swap;
+    uint64_t best = UINT64_MAX;
+    assert_int_equal(ebb__swap_init(&swap, request, NULL), EBB_OK);
+    *gap_count = swap.gap_count;
+    for (uint32_t set = 0; swap.gap_count <= 7 && set < 1u << swap.gap_count; set++) {
+        struct ebb_swap_outcome outcome;
+        for (uint32_t i = 0; i < swap.gap_count; i++)
+            swap.gaps[i].taken = set >> i & 1;
+        ebb__swap_schedule(&swap, 0);
+        ebb__swap_trigger_late(&swap);
+        assert_int_equal(ebb__swap_evaluate(&swap, &outcome, NULL), EBB_OK);
+        if (outcome.iteration_ns == swap.lap_ns && outcome.peak_bytes < best)
+            best = outcome.peak_bytes;
+    }
+    ebb__swap_fini(&swap);
+    return best;
+}
+
+static void smallest_budget_without_a_stall(void **state)
+{
+    (void)state;
+    uint32_t cases = 0, larger = 0, smaller = 0;
+    for (uint64_t seed = 1; seed <= 250; seed++) {
+        struct ebb_model model = make_random(seed, 14 + (uint32_t)(seed % 2) * 60, 1 << 20, 100000);
+        struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, 8, seed % 5 != 0);
+        struct ebb_plan_request request = {.model = &model,
+                                           .machine = &machine,
+                                           .budget_bytes = UINT64_MAX / 4,
+                                           .page_bytes = 1,
+                                           .time_limit_ns = 3000000};
+        struct ebb_plan plan;
+        uint32_t gap_count;
+        assert_int_equal(ebb__plan_zero_stall("ebb", &request, &plan, NULL), EBB_OK);
+        request.budget_bytes = plan.budget_bytes;
+        assert_holds(&request, &plan);
+        assert_true(plan.feasible);
+        assert_int_equal(plan.stall_ns, 0);
+        assert_true(plan.peak_bytes <= model.peak_bytes);
+        request.budget_bytes = UINT64_MAX / 4;
+        uint64_t best = brute_force_peak(&request, &gap_count);
+        if (gap_count > 0 && gap_count <= 7 && machine.duplex) {
+            cases++;
+            larger += plan.peak_bytes > best;
+        }
+        smaller += plan.peak_bytes < model.peak_bytes * 9 / 10;
+        ebb__plan_fini(&plan);
+        ebb__model_fini(&model);
+    }
+    print_message("%u cases, %u larger than the best of all subsets\n", cases, larger);
+    assert_true(cases > 40 && smaller > 40 && larger * 20 <= cases);
+}
+
 static void generous_lanes_never_stall(void **state)
 {
     (void)state;
@@ -274,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_models),
         cmocka_unit_test(brute_force_agrees),
+        cmocka_unit_test(smallest_budget_without_a_stall),
         cmocka_unit_test(generous_lanes_never_stall),
         cmocka_unit_test(tight_lanes_as_fast_as_fifo),
         cmocka_unit_test(copies_are_kept_where_only_read),

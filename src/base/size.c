@@ -60,6 +60,16 @@ bool ebb_percent_parse(const char *text, double *fraction)
     return true;
 }
 
+bool ebb_seconds_parse(const char *text, uint64_t *ns)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0 && seconds <= 1e9))
+        return false;
+    *ns = (uint64_t)(seconds * 1e9);
+    return true;
+}
+
 char *ebb_size_format(uint64_t bytes, char *out, size_t out_bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

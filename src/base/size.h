@@ -17,6 +17,10 @@ bool ebb_size_parse(const char *text, uint64_t *bytes);
 /* Parse `60%`, `12.5%` into a fraction in (0, 10]. False where the text is anything else. */
 bool ebb_percent_parse(const char *text, double *fraction);
 
+/* Parse seconds, `5`, `0.1`, into nanoseconds. False where the text is anything else, negative or over
+ * 10^9; *ns is then untouched. */
+bool ebb_seconds_parse(const char *text, uint64_t *ns);
+
 /* Write `3.42 GiB`, `512 B` into `out` (32 bytes are always enough); returns `out`. */
 char *ebb_size_format(uint64_t bytes, char *out, size_t out_bytes);
 

@@ -22,6 +22,7 @@
 #define BYTES_UNIT 1048576.0 /* the solver sees MiB and ms: figures near 1 */
 #define NS_UNIT 1e6
 #define NONE UINT32_MAX
+#define LARGE_WORK 2e7 /* gaps times ticks: about a tenth of a second */
 
 static double least(double a, double b)
 {
@@ -426,6 +427,36 @@ static void absent_read(const struct builder *builder, const double *solution, d
     }
 }
 
+/* The same where there are so many gaps that following each takes longer than the solution: all of
+ * them together, in proportion to time between instants. */
+static void absent_read_together(const struct builder *builder, const double *solution,
+                                 double *absent)
+{
+    const struct ebb_bound_program *program = builder->program;
+    const struct ebb_model *model = builder->bound->model;
+    uint32_t instants = builder->instants, next = 0;
+    double *total = calloc(instants, sizeof *total);
+    memset(absent, 0, model->tick_count * sizeof *absent);
+    if (!total)
+        return;
+    for (uint32_t g = 0; g < builder->group_count; g++) {
+        const struct group *group = &builder->groups[g];
+        for (uint32_t k = group->away_first; k < group->away_end; k++)
+            total[(group->first + k) % instants] += solution[group->state + k] * BYTES_UNIT;
+    }
+    for (uint32_t t = 0; t < model->tick_count; t++) {
+        uint32_t from = (next + instants - 1) % instants, to = next % instants;
+        double from_ns = (double)model->time_ns[program->instants[from]];
+        double into_ns = (double)model->time_ns[t] - from_ns;
+        into_ns += from_ns > (double)model->time_ns[t] ? (double)builder->bound->lap_ns : 0;
+        double share = builder->cell_ns[to] > 0 ? into_ns / builder->cell_ns[to] : 1;
+        absent[t] = total[from] + (total[to] - total[from]) * least(share, 1);
+        if (next < instants && program->instants[next] == t)
+            next++;
+    }
+    free(total);
+}
+
 static void solver_run(struct builder *builder, struct ebb_bound_program *program)
 {
     Clp_Simplex *solver = Clp_newModel();
@@ -438,8 +469,10 @@ static void solver_run(struct builder *builder, struct ebb_bound_program *progra
     program->solved = Clp_status(solver) == 0;
     double unit = program->stalls ? NS_UNIT : BYTES_UNIT;
     program->value = value_certify(builder, Clp_dualRowSolution(solver)) * unit;
+    double work = (double)builder->bound->gap_count * builder->bound->model->tick_count;
     if (program->absent)
-        absent_read(builder, Clp_primalColumnSolution(solver), program->absent);
+        (work > LARGE_WORK ? absent_read_together : absent_read)(
+            builder, Clp_primalColumnSolution(solver), program->absent);
     Clp_deleteModel(solver);
 }
 

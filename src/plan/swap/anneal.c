@@ -345,6 +345,18 @@ void ebb__anneal_start(struct ebb_anneal *anneal)
     for (uint32_t i = 0; i < anneal->item_count; i++)
         if (anneal->items[i].taken != anneal->swap->gaps[i].taken)
             turn_over(anneal, i);
+    /* What would be wanted before it is gone is let go, which only gives the others time. */
+    for (bool late = true; late;) {
+        late = false;
+        schedule(anneal);
+        for (uint32_t i = 0; i < anneal->item_count; i++) {
+            const struct ebb_anneal_item *item = &anneal->items[i];
+            if (!item->taken || item->start_ns >= item->end_ns)
+                continue;
+            turn_over(anneal, i);
+            late = true;
+        }
+    }
     best_note(anneal, peak_now(anneal));
 }
 

@@ -25,6 +25,7 @@
 #define SMALL_WORK 10000000                        /* gaps times cells up to which each is tried */
 #define MARGIN_MAX_NS 50000000u                    /* arbitrary: jitter of an operation, not more */
 #define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
+#define LARGE_TIME_NS ((uint64_t)1000000000u)      /* likewise, where there is very much to plan */
 #define STRETCHES_MAX 64
 
 struct best {
@@ -87,6 +88,12 @@ static enum ebb_status judge(struct search *search, bool *better)
     return EBB_OK;
 }
 
+/* Too large to try each gap before a choice. */
+static bool is_large(const struct ebb_swap *swap)
+{
+    return (uint64_t)swap->gap_count * swap->cell_count > SMALL_WORK;
+}
+
 static void take_none(struct ebb_swap *swap)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++)
@@ -113,7 +120,7 @@ static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, ui
     if (status)
         return status;
     ebb__anneal_start(&anneal);
-    if ((uint64_t)swap->gap_count * swap->cell_count <= SMALL_WORK)
+    if (!is_large(swap))
         ebb__anneal_greedy(&anneal, target_bytes, deadline_ns);
     ebb__anneal_run(&anneal, target_bytes, deadline_ns);
     if (take_any || anneal.best_peak_bytes <= target_bytes)
@@ -180,7 +187,7 @@ static enum ebb_status search_sweeps(struct search *search)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
                                                  EBB_SWAP_CHEAPEST};
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3 && (i == 0 || !time_is_up(search)); i++) {
         ebb__swap_select(&search->swap, search->swap.request->budget_bytes, orders[i]);
         enum ebb_status status = judge_early(search);
         if (status)
@@ -370,6 +377,8 @@ static enum ebb_status search_init(struct search *search, const struct ebb_plan_
         ebb__swap_fini(swap);
         return status;
     }
+    if (request->time_limit_ns == 0 && is_large(swap))
+        swap->deadline_ns = swap->started_ns + LARGE_TIME_NS;
     size_t gaps = swap->gap_count + 1u, ticks = swap->cell_count + 1u;
     search->best.taken = calloc(gaps, sizeof *search->best.taken);
     search->best.trigger_ns = calloc(gaps, sizeof *search->best.trigger_ns);
@@ -424,7 +433,7 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     uint64_t peak_bytes = 0;
     if (!status) {
         /* Where trying each gap would take too long: towards lower and lower targets. */
-        bool large = (uint64_t)swap->gap_count * swap->cell_count > SMALL_WORK;
+        bool large = is_large(swap);
         for (uint64_t peak = ebb__swap_schedule(swap, 0); large && peak > 0;) {
             if (!ebb__greedy_take(&search.greedy, peak - peak / 20, 0))
                 break;

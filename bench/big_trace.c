@@ -1,0 +1,132 @@
+/* A trace of a large training: 100,000 events and 20,000 blocks an iteration, to see how the planners
+ * scale.
+ *
+ *     build/release/bench/bench_big_trace big.ebbt [LAYERS] && ebb plan big.ebbt --budget 60% ...
+ *
+ * Each layer has a weight that stays, an output that is kept from forward to backward, and scratch in
+ * both directions: 20 events and 4 blocks a layer, 5,000 layers by default, three iterations. Sizes
+ * and times vary by a fixed chance, so every run writes the same file. */
+#include "base/vec.h"
+#include "trace/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LAYERS 5000
+#define ITERATIONS 3
+#define MIB ((uint64_t)1 << 20)
+
+struct generator {
+    EBB_VEC(struct ebb_event) events;
+    uint64_t now_ns, serial, chance;
+};
+
+static uint64_t chance(struct generator *generator, uint64_t below)
+{
+    uint64_t *state = &generator->chance;
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state % below;
+}
+
+static void put(struct generator *generator, enum ebb_event_kind kind, uint64_t block,
+                uint64_t size_bytes, enum ebb_access_kind access)
+{
+    struct ebb_event event = {.time_ns = generator->now_ns,
+                              .block = block,
+                              .size_bytes = size_bytes,
+                              .kind = (uint8_t)kind,
+                              .access = (uint8_t)access};
+    generator->now_ns += 5000;
+    if (!ebb_vec_push(&generator->events, event))
+        abort();
+}
+
+static uint64_t put_alloc(struct generator *generator, uint64_t size_bytes)
+{
+    put(generator, EBB_EVENT_ALLOC, ++generator->serial, size_bytes, EBB_ACCESS_UNKNOWN);
+    return generator->serial;
+}
+
+/* A block that is written, worked on for a while and freed. */
+static void put_scratch(struct generator *generator, uint64_t size_bytes, uint64_t work_ns)
+{
+    uint64_t block = put_alloc(generator, size_bytes);
+    put(generator, EBB_EVENT_ACCESS, block, size_bytes, EBB_ACCESS_WRITE);
+    generator->now_ns += work_ns;
+    put(generator, EBB_EVENT_FREE, block, size_bytes, EBB_ACCESS_UNKNOWN);
+}
+
+struct layer {
+    uint64_t weight, output, weight_bytes, output_bytes, scratch_bytes, work_ns;
+};
+
+static void put_iteration(struct generator *generator, struct layer *layers, uint64_t count)
+{
+    for (uint64_t l = 0; l < count; l++) {
+        struct layer *layer = &layers[l];
+        layer->output = put_alloc(generator, layer->output_bytes);
+        if (l > 0)
+            put(generator, EBB_EVENT_ACCESS, layers[l - 1].output, layers[l - 1].output_bytes,
+                EBB_ACCESS_READ);
+        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_READ);
+        put_scratch(generator, layer->scratch_bytes, layer->work_ns);
+        put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, EBB_ACCESS_WRITE);
+    }
+    for (uint64_t l = count; l-- > 0;) {
+        struct layer *layer = &layers[l];
+        uint64_t gradient = put_alloc(generator, layer->scratch_bytes + 4096);
+        put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, EBB_ACCESS_READ);
+        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_READ);
+        put(generator, EBB_EVENT_ACCESS, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_WRITE);
+        put_scratch(generator, layer->scratch_bytes + 8192, layer->work_ns);
+        if (l > 0)
+            put(generator, EBB_EVENT_ACCESS, layers[l - 1].output, layers[l - 1].output_bytes,
+                EBB_ACCESS_READ);
+        put(generator, EBB_EVENT_ACCESS, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_READ);
+        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_WRITE);
+        put(generator, EBB_EVENT_FREE, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_UNKNOWN);
+        put(generator, EBB_EVENT_FREE, layer->output, layer->output_bytes, EBB_ACCESS_UNKNOWN);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : LAYERS;
+    if (argc < 2 || count == 0 || count > 1000000) {
+        fputs("usage: bench_big_trace FILE [LAYERS]\n", stderr);
+        return 2;
+    }
+    struct generator generator = {.chance = 88172645463325252u};
+    struct layer *layers = calloc(count, sizeof *layers);
+    if (!layers)
+        return 1;
+    for (uint64_t l = 0; l < count; l++) {
+        layers[l].weight_bytes = MIB + chance(&generator, 4 * MIB);
+        layers[l].output_bytes = MIB + chance(&generator, 8 * MIB);
+        layers[l].scratch_bytes = MIB / 2 + chance(&generator, 2 * MIB);
+        layers[l].work_ns = 100000 + chance(&generator, 400000);
+        layers[l].weight = put_alloc(&generator, layers[l].weight_bytes);
+    }
+    struct ebb_event on = {
+        .time_ns = generator.now_ns, .kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON};
+    if (!ebb_vec_push(&generator.events, on))
+        return 1;
+    for (int i = 0; i < ITERATIONS; i++)
+        put_iteration(&generator, layers, count);
+    struct ebb_trace_info info = {
+        .command = "bench_big_trace", .threshold_bytes = 1, .page_bytes = 1};
+    struct ebb_trace_writer *writer;
+    struct ebb_error error;
+    enum ebb_status status = ebb__trace_writer_open(argv[1], &info, &writer, &error);
+    if (!status) {
+        status = ebb__trace_writer_append(writer, generator.events.items, generator.events.count,
+                                          &error);
+        enum ebb_status closed = ebb__trace_writer_close(writer, status ? NULL : &error);
+        status = status ? status : closed;
+    }
+    if (status)
+        fprintf(stderr, "bench_big_trace: %s: %s\n", error.what, error.why);
+    ebb_vec_free(&generator.events);
+    free(layers);
+    return ebb_status_exit_code(status);
+}
