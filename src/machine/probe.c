@@ -8,6 +8,7 @@
  * written twice. Fails to see
  * what happens later: write caches that fill up, thermal limits, other users of the disk; what a
  * run measures replaces these figures. */
+#include "base/clock.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REQUEST_BYTES ((size_t)8 << 20)
@@ -49,13 +49,6 @@ struct probe {
     size_t started;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Move all of [offset, offset + bytes); 0 or an errno. */
 static int transfer(int file, bool writing, unsigned char *buffer, size_t bytes, uint64_t offset)
 {
@@ -78,7 +71,7 @@ static void worker_move(struct worker *worker)
     struct probe *probe = worker->probe;
     for (;;) {
         uint64_t bytes = atomic_fetch_add(&probe->next_bytes, REQUEST_BYTES);
-        if (bytes >= probe->probe_bytes || now_ns() - probe->started_ns > PHASE_LIMIT_NS)
+        if (bytes >= probe->probe_bytes || ebb__now_ns() - probe->started_ns > PHASE_LIMIT_NS)
             atomic_store(probe->over, true);
         if (atomic_load(probe->over))
             return;
@@ -97,7 +90,7 @@ static void *worker_run(void *argument)
 {
     struct worker *worker = argument;
     worker_move(worker);
-    worker->ended_ns = now_ns();
+    worker->ended_ns = ebb__now_ns();
     return NULL;
 }
 
@@ -112,11 +105,11 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
 {
     uint64_t times[SMALL_REQUESTS];
     for (size_t i = 0; i < SMALL_REQUESTS; i++) {
-        uint64_t before = now_ns();
+        uint64_t before = ebb__now_ns();
         int failed = transfer(file, writing, buffer, SMALL_BYTES, i * SMALL_BYTES);
         if (failed)
             return failed;
-        times[i] = now_ns() - before;
+        times[i] = ebb__now_ns() - before;
     }
     qsort(times, SMALL_REQUESTS, sizeof times[0], compare_ns);
     *median_ns = times[SMALL_REQUESTS / 2];
@@ -126,7 +119,7 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
 /* 0 or an errno; probe_join() in any case. */
 static int probe_start(struct probe *probe, unsigned char *buffers)
 {
-    probe->started_ns = now_ns();
+    probe->started_ns = ebb__now_ns();
     for (; probe->started < WORKERS; probe->started++) {
         struct worker *worker = &probe->workers[probe->started];
         worker->probe = probe;

@@ -5,20 +5,13 @@
  * only where allocations leave room for that. */
 #include "analyse.h"
 
+#include "base/clock.h"
 #include "properties.h"
 #include "stream.h"
 
 #include <string.h>
-#include <time.h>
 
 typedef EBB_VEC(struct ebb_window) windows_vec;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool is_clock(const struct ebb_event *event)
 {
@@ -224,12 +217,12 @@ enum ebb_status ebb__analyse(struct ebb_event_span trace, struct ebb_analysis *a
     struct ebb_analysis made = {0};
     struct choice choice = {0};
     memset(analysis, 0, sizeof *analysis);
-    uint64_t begin = now_ns();
+    uint64_t begin = ebb__now_ns();
     enum ebb_status status = ebb__stream_init(&stream);
     if (status)
         return ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");
     status = detect(&stream, trace, &choice);
-    made.detect_ns = now_ns() - begin;
+    made.detect_ns = ebb__now_ns() - begin;
     if (!status)
         status = describe(&stream, &choice, &made, error);
     ebb_vec_free(&choice.windows);

@@ -101,7 +101,7 @@ enum ebb_status ebb__plan_search_zero_stall(const struct ebb_plan_request *reque
                                             struct ebb_plan *plan, struct ebb_error *error)
 {
     struct ebb_plan_request lower = *request;
-    uint64_t started_ns = ebb__swap_now_ns(), before_ns = plan->plan_ns;
+    uint64_t started_ns = ebb__now_ns(), before_ns = plan->plan_ns;
     uint64_t high = plan->budget_bytes;
     uint64_t low = plan->smallest_feasible_bytes ? plan->smallest_feasible_bytes - 1 : 0;
     for (int step = 0; step < ZERO_STALL_STEPS && low < high && high - low > 1; step++) {
@@ -120,7 +120,7 @@ enum ebb_status ebb__plan_search_zero_stall(const struct ebb_plan_request *reque
             low = lower.budget_bytes;
         }
     }
-    plan->plan_ns = before_ns + ebb__swap_now_ns() - started_ns;
+    plan->plan_ns = before_ns + ebb__now_ns() - started_ns;
     return EBB_OK;
 }
 

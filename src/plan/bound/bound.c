@@ -6,6 +6,7 @@
  * joins them. Every solution is a bound, so the best one so far may be given at any time. Gaps
  * beyond GAPS_MAX, those with the least bytes times duration, are thought away for nothing, which
  * only weakens the bound. */
+#include "base/clock.h"
 #include "plan/bound/internal.h"
 
 #include <math.h>
@@ -19,13 +20,6 @@
 #define GAPS_MAX 20000    /* arbitrary: they are grouped, but each has to be looked at */
 #define CHECK_SLACK_NS 2  /* src/check rounds in a copy's favour */
 #define GAIN_LEAST 0.0005 /* a round that gains less is the last */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* For each tick the first clock event behind it (any event where the model has no clock). */
 static uint32_t *clocks_after(const struct ebb_model *model)
@@ -234,7 +228,7 @@ static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64
                                     double *best, struct ebb_error *error)
 {
     uint32_t ticks = bound->model->tick_count;
-    uint64_t began_ns = now_ns(), deadline_ns = began_ns + time_limit_ns;
+    uint64_t began_ns = ebb__now_ns(), deadline_ns = began_ns + time_limit_ns;
     double target = stalls ? (double)bound->request->budget_bytes : 0;
     struct instants instants = {.ticks = malloc(ticks * sizeof *instants.ticks),
                                 .chosen = calloc(ticks, sizeof *instants.chosen),
@@ -249,7 +243,7 @@ static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64
     double took_s = 0, instants_before = 0;
     while (more && instants.count <= INSTANTS_MAX) {
         /* Not begun where it would not be done in time: an unfinished program is worth nothing. */
-        double left_s = (double)deadline_ns / 1e9 - (double)(began_ns = now_ns()) / 1e9;
+        double left_s = (double)deadline_ns / 1e9 - (double)(began_ns = ebb__now_ns()) / 1e9;
         double growth = instants_before > 0 ? (double)instants.count / instants_before : 1;
         if (left_s <= 0 || took_s * pow(growth, GROWTH_POWER) > left_s)
             break;
@@ -261,7 +255,7 @@ static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64
                                             .time_limit_s = left_s,
                                             .absent = absent};
         status = ebb__bound_solve(&program, error);
-        took_s = (double)(now_ns() - began_ns) / 1e9;
+        took_s = (double)(ebb__now_ns() - began_ns) / 1e9;
         *best = !status && program.value > *best ? program.value : *best;
         more = !status && program.solved &&
                instants_grow(&instants, bound, absent,

@@ -16,7 +16,7 @@
 static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_ns,
                            uint64_t *turns, uint64_t *scratch, enum ebb_pool_verdict *verdict)
 {
-    uint64_t deadline_ns = ebb__pool_now_ns() + slice_ns;
+    uint64_t deadline_ns = ebb__now_ns() + slice_ns;
     if (deadline_ns > job->deadline_ns)
         deadline_ns = job->deadline_ns;
     enum ebb_status status =

@@ -359,7 +359,7 @@ static uint32_t candidates_find(const struct search *search, const uint32_t *lis
 static bool out_of_time(struct search *search)
 {
     if (search->nodes >= search->nodes_limit ||
-        ((search->nodes & CLOCK_NODES) == 0 && ebb__pool_now_ns() > search->deadline_ns))
+        ((search->nodes & CLOCK_NODES) == 0 && ebb__now_ns() > search->deadline_ns))
         search->stopped = true;
     return search->stopped || search->no_memory;
 }
@@ -637,7 +637,7 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                 for (uint32_t b = 0; b < problem->count; b++)
                     offsets[b] = (uint64_t)search.floor[b] * unit;
             }
-            if (found || !search.stopped || search.no_memory || ebb__pool_now_ns() > deadline_ns)
+            if (found || !search.stopped || search.no_memory || ebb__now_ns() > deadline_ns)
                 break;
         }
         *verdict = found                       ? EBB_POOL_FOUND

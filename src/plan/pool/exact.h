@@ -11,7 +11,7 @@ enum ebb_pool_verdict {
     EBB_POOL_TIME_OUT,
 };
 
-/* Search for a packing within `height_bytes` until `deadline_ns` (ebb__pool_now_ns()). Where it is
+/* Search for a packing within `height_bytes` until `deadline_ns` (ebb__now_ns()). Where it is
  * found, `offsets` holds it; where time is out, they may hold a higher one, or are all UINT64_MAX.
  * *turns, 0 at first, counts the rankings tried: handed back, a further
  * search, for any height, goes on with others. EBB_ERR_MEMORY. Memory O(pairs of buffers that live together). */

@@ -36,7 +36,7 @@ static uint32_t chance_of(struct improver *improver, uint32_t below)
 
 static bool is_over(const struct improver *improver)
 {
-    return ebb__pool_settled(improver->job) || ebb__pool_now_ns() >= improver->deadline_ns;
+    return ebb__pool_settled(improver->job) || ebb__now_ns() >= improver->deadline_ns;
 }
 
 static bool stands_out(const struct improver *improver, uint32_t buffer)

@@ -2,12 +2,12 @@
 #ifndef EBB_PLAN_POOL_INTERNAL_H
 #define EBB_PLAN_POOL_INTERNAL_H
 
+#include "base/clock.h"
 #include "plan/pool/pool.h"
 #include "plan/pool/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 struct ebb_pool_job {
     const struct ebb_pool_problem *problem;
@@ -18,16 +18,9 @@ struct ebb_pool_job {
     uint64_t bound;    /* no packing is lower */
 };
 
-static inline uint64_t ebb__pool_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static inline bool ebb__pool_time_is_up(const struct ebb_pool_job *job)
 {
-    return ebb__pool_now_ns() >= job->deadline_ns;
+    return ebb__now_ns() >= job->deadline_ns;
 }
 
 /* Nothing is left to do: the capacity is reached, or cannot be, or no packing is lower. */

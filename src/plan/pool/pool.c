@@ -63,7 +63,7 @@ static enum ebb_status pack(ebb_pool_packer packer, struct ebb_pool_job *job,
                             struct ebb_pool_solution *solution)
 {
     const struct ebb_pool_problem *problem = job->problem;
-    uint64_t begin_ns = ebb__pool_now_ns();
+    uint64_t begin_ns = ebb__now_ns();
     job->deadline_ns = begin_ns + problem->time_limit_ns;
     job->height = UINT64_MAX;
     job->offsets = calloc(problem->count + 1u, sizeof *job->offsets);
@@ -86,7 +86,7 @@ static enum ebb_status pack(ebb_pool_packer packer, struct ebb_pool_job *job,
     solution->feasible = job->height <= problem->capacity_bytes;
     solution->infeasible = job->bound > problem->capacity_bytes;
     solution->optimal = job->height == job->bound;
-    solution->solve_ns = ebb__pool_now_ns() - begin_ns;
+    solution->solve_ns = ebb__now_ns() - begin_ns;
     return EBB_OK;
 }
 

@@ -363,7 +363,7 @@ void ebb__anneal_start(struct ebb_anneal *anneal)
 void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t deadline_ns)
 {
     /* The target follows the peak down: what lies far below it does not count yet. */
-    while (anneal->best_peak_bytes > target_bytes && ebb__swap_now_ns() <= deadline_ns) {
+    while (anneal->best_peak_bytes > target_bytes && ebb__now_ns() <= deadline_ns) {
         int64_t peak = peak_now(anneal), target = peak - peak / 16;
         target = target > (int64_t)target_bytes ? target : (int64_t)target_bytes;
         double least = evaluate(anneal, target, INFINITY).excess;
@@ -413,7 +413,7 @@ void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t 
     double fall = pow(COLD / HOT, 2 / ROUND_MOVES), heat = HOT * HOT, scale = 0;
     for (uint64_t move = 0; anneal->best_peak_bytes > target_bytes; move++) {
         if (move % CLOCK_EVERY == 0) {
-            if (ebb__swap_now_ns() > deadline_ns)
+            if (ebb__now_ns() > deadline_ns)
                 break;
             scale = (double)target * (double)target;
         }

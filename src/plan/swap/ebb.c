@@ -53,7 +53,7 @@ struct search {
 
 static bool time_is_up(const struct search *search)
 {
-    return ebb__swap_now_ns() > search->swap.deadline_ns;
+    return ebb__now_ns() > search->swap.deadline_ns;
 }
 
 static void best_restore(struct search *search)
@@ -237,11 +237,11 @@ static enum ebb_status judge_all(struct search *search, bool *better)
 static enum ebb_status search_stretched(struct search *search, uint64_t deadline_ns)
 {
     struct ebb_swap *swap = &search->swap;
-    uint64_t budget = swap->request->budget_bytes, began_ns = ebb__swap_now_ns();
+    uint64_t budget = swap->request->budget_bytes, began_ns = ebb__now_ns();
     uint64_t slice_ns = deadline_ns > began_ns ? (deadline_ns - began_ns) / 12 : 0;
     double low = 0, high = 1; /* shares of the stalls */
     for (int i = 0; i < STRETCHES_MAX && high - low > 0.002; i++) {
-        uint64_t now_ns = ebb__swap_now_ns(), peak;
+        uint64_t now_ns = ebb__now_ns(), peak;
         if (now_ns >= deadline_ns || is_free_of_stalls(search) || !search->best.outcome.feasible)
             break;
         double share = i < 2 ? 0.9 : (low + high) / 2, even = i % 3 == 2 ? share : 0;

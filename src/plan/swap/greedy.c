@@ -107,7 +107,7 @@ static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
 
 bool ebb__greedy_take(struct ebb_greedy *greedy, uint64_t target_bytes, uint64_t margin_ns)
 {
-    while (ebb__swap_now_ns() <= greedy->swap->deadline_ns) {
+    while (ebb__now_ns() <= greedy->swap->deadline_ns) {
         uint64_t peak = ebb__swap_schedule(greedy->swap, margin_ns);
         if (peak <= target_bytes)
             return true;
@@ -143,7 +143,7 @@ void ebb__greedy_drop(struct ebb_greedy *greedy, uint64_t target_bytes, uint64_t
     struct ebb_swap *swap = greedy->swap;
     struct ebb_greedy_use *uses = greedy->uses;
     uint32_t count = taken_by_cost(swap, uses);
-    for (uint32_t i = 0; i < count && ebb__swap_now_ns() <= swap->deadline_ns; i++) {
+    for (uint32_t i = 0; i < count && ebb__now_ns() <= swap->deadline_ns; i++) {
         swap->gaps[uses[i].gap].taken = false;
         if (ebb__swap_schedule(swap, margin_ns) > target_bytes)
             swap->gaps[uses[i].gap].taken = true;

@@ -10,7 +10,7 @@
 enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb_plan *plan,
                               struct ebb_error *error)
 {
-    uint64_t started_ns = ebb__swap_now_ns();
+    uint64_t started_ns = ebb__now_ns();
     struct ebb_reactive_request reactive = {.model = request->model,
                                             .machine = request->machine,
                                             .budget_bytes = request->budget_bytes,
@@ -30,6 +30,6 @@ enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb
     plan->iteration_ns = result.iteration_ns;
     plan->moved_out_bytes = result.moved_out_bytes;
     plan->moved_in_bytes = result.moved_in_bytes;
-    plan->plan_ns = ebb__swap_now_ns() - started_ns;
+    plan->plan_ns = ebb__now_ns() - started_ns;
     return EBB_OK;
 }

@@ -184,6 +184,6 @@ enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
     plan->iteration_ns = result.iteration_ns;
     plan->moved_out_bytes = result.moved_out_bytes;
     plan->moved_in_bytes = result.moved_in_bytes;
-    plan->plan_ns = ebb__swap_now_ns() - swap->started_ns;
+    plan->plan_ns = ebb__now_ns() - swap->started_ns;
     return EBB_OK;
 }

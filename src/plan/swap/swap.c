@@ -6,13 +6,6 @@
 
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
-uint64_t ebb__swap_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes)
 {
@@ -186,7 +179,7 @@ enum ebb_status ebb__swap_init(struct ebb_swap *swap, const struct ebb_plan_requ
     uint32_t cells = swap->cell_count = model->tick_count;
     size_t gaps = model->gap_count + 1u;
     swap->lap_ns = ebb__model_iteration_ns(model);
-    swap->started_ns = ebb__swap_now_ns();
+    swap->started_ns = ebb__now_ns();
     swap->deadline_ns = swap->started_ns +
                         (request->time_limit_ns ? request->time_limit_ns : TIME_LIMIT_DEFAULT_NS);
     swap->load = calloc(cells, sizeof *swap->load);

@@ -8,6 +8,7 @@
 #ifndef EBB_PLAN_SWAP_SWAP_H
 #define EBB_PLAN_SWAP_SWAP_H
 
+#include "base/clock.h"
 #include "plan/plan.h"
 #include "sim/simulate.h"
 
@@ -77,8 +78,6 @@ EBB_NODISCARD enum ebb_status ebb__swap_init(struct ebb_swap *swap,
                                              const struct ebb_plan_request *request,
                                              struct ebb_error *error);
 void ebb__swap_fini(struct ebb_swap *swap);
-
-uint64_t ebb__swap_now_ns(void);
 
 /* Ticks from `from` to `to` on the cyclic timeline, 1 ... tick_count. */
 uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to);
