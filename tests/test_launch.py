@@ -534,7 +534,32 @@ class Budgets(Launch):
         os.unlink(path)
 
 
+REPEATS_BEFORE = """
+import sys
+M = 1 << 20
+for _ in range(16):
+    scratch, other = bytearray(M), bytearray(2 * M)
+    del scratch, other
+weights = bytearray(8 * M)
+for _ in range(10):
+    kept = [bytearray(b"x") * (layer * M) for layer in range(1, 13)]
+    while kept:
+        kept.pop()[0] = 1
+    weights[0] += 1
+"""
+
+
 class Record(Launch):
+    def test_accesses_of_the_iteration(self):
+        """Not of what repeated before it, which is found first."""
+        path = os.path.join(self.folder, "run.ebbt")
+        result = self.run_command([EBB, "record", "-o", path, "--", PYTHON, "-c", REPEATS_BEFORE])
+        self.assertEqual(0, result.returncode, result.stderr)
+        info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)
+        self.assertEqual(10, info["iterations"])
+        self.assertTrue(info["accesses"])
+        os.unlink(path)
+
     def test_changes_nothing(self):
         path = os.path.join(self.folder, "run.ebbt")
         plain = self.run_command([CYCLE, *CYCLE_ARGS])

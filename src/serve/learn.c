@@ -209,6 +209,17 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     return touched * 2 >= all || ebb__watch_iterations(process->watch, NULL) >= PATIENCE_ITERATIONS;
 }
 
+/* Of the repetition now taken for the iteration. */
+static size_t traced_iterations(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(process->watch, &iterations), traced = 0;
+    size_t newest = ebb__watch_patterns(process->watch);
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
+        traced += iterations[i].traced;
+    return traced;
+}
+
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
 {
     uint64_t now = ebb__now_ns();
@@ -221,13 +232,11 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
     }
     if (serve->options.record) {
         /* Two iterations with accesses are in the trace; now their true times. */
-        const struct ebb_watch_iteration *iterations;
-        size_t count = ebb__watch_iterations(process->watch, &iterations), traced = 0;
-        for (size_t i = 0; i < count; i++)
-            traced += iterations[i].traced;
-        if (traced >= 2 && model.has_accesses && is_worth_planning(process, &model)) {
+        if (traced_iterations(process) >= 2 && model.has_accesses &&
+            is_worth_planning(process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             process->state = LEARNER_DONE;
+            process->settled_pattern = ebb__watch_patterns(process->watch);
         }
         process->next_attempt_ns = now + RETRY_NS / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
@@ -267,5 +276,10 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
         process->state = LEARNER_TRACING;
         process->allocs_lost = 0;
         process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
+    } else if (process->state == LEARNER_DONE && serve->options.record &&
+               ebb__watch_patterns(process->watch) != process->settled_pattern) {
+        /* What was recorded repeated within something longer, which is the iteration. */
+        send_plain(process, EBB_MESSAGE_TRACE, 1);
+        process->state = LEARNER_TRACING;
     }
 }
