@@ -42,8 +42,8 @@ static bool find_shim(char *path, size_t bytes)
     return access(path, R_OK) == 0;
 }
 
-/* Prepend the shim to LD_PRELOAD, remove nothing. */
-static bool set_environment(const struct ebb_serve *serve)
+/* Prepend the shim to LD_PRELOAD, make the settings, remove nothing. */
+static bool set_environment(const struct ebb_launch *launch, const struct ebb_serve *serve)
 {
     char shim[PATH_MAX];
     if (!find_shim(shim, sizeof shim))
@@ -55,6 +55,7 @@ static bool set_environment(const struct ebb_serve *serve)
         return false;
     snprintf(preload, bytes, "%s%s%s", shim, before && *before ? ":" : "", before ? before : "");
     bool good = setenv("LD_PRELOAD", preload, 1) == 0 &&
+                ebb__settings_apply(launch->settings, launch->setting_count) &&
                 putenv((char *)(uintptr_t)ebb__serve_environment(serve)) == 0;
     free(preload);
     return good;
@@ -129,7 +130,7 @@ static int start_program(const struct ebb_launch *launch, struct ebb_serve *serv
         sigprocmask(SIG_SETMASK, mask, NULL);
         fcntl(ebb__serve_inherited(serve), F_SETFD, 0);
         int why = ENOEXEC;
-        if (set_environment(serve)) {
+        if (set_environment(launch, serve)) {
             execvp(launch->argv[0], launch->argv);
             why = errno;
         }

@@ -3,6 +3,8 @@
 #ifndef EBB_CLI_LAUNCH_H
 #define EBB_CLI_LAUNCH_H
 
+#include "environment.h"
+
 #include "serve/serve.h"
 
 #include <stdbool.h>
@@ -18,6 +20,8 @@ struct ebb_launch {
     char *const *argv;        /* the program's, NULL-terminated */
     bool strict;              /* stop the program where it is not under Ebb */
     bool quiet;
+    const struct ebb_setting *settings; /* to be made in its environment */
+    size_t setting_count;
 };
 
 struct ebb_launch_result {

@@ -46,6 +46,7 @@ enum {
     OPTION_STRICT,
     OPTION_VERIFY,
     OPTION_THRESHOLD,
+    OPTION_NO_ENV,
     OPTION_IGNORED
 };
 
@@ -54,7 +55,7 @@ struct run_options {
     const char *store;
     enum ebb_summary_when summary;
     const char *summary_json;
-    bool strict, quiet;
+    bool strict, quiet, no_env;
 };
 
 /* Returns 0, or the exit code to end with. */
@@ -104,6 +105,9 @@ static int set_option(struct run_options *run, int option, const char *value)
     case OPTION_VERIFY:
         serving->verify = true;
         return 0;
+    case OPTION_NO_ENV:
+        run->no_env = true;
+        return 0;
     case OPTION_IGNORED:
         return 0;
     case 'q':
@@ -145,7 +149,7 @@ int ebb__cmd_run(int argc, char **argv)
         {"verify", no_argument, NULL, OPTION_VERIFY},
         {"threshold", required_argument, NULL, OPTION_THRESHOLD},
         {"no-cache", no_argument, NULL, OPTION_IGNORED},
-        {"no-env", no_argument, NULL, OPTION_IGNORED},
+        {"no-env", no_argument, NULL, OPTION_NO_ENV},
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -201,11 +205,21 @@ int ebb__cmd_run(int argc, char **argv)
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
     }
-    struct ebb_launch launch = {
-        .command_name = "run", .argv = argv + optind, .strict = run.strict, .quiet = run.quiet};
+    struct ebb_setting settings[EBB_MOST_SETTINGS];
+    struct ebb_launch launch = {.command_name = "run",
+                                .argv = argv + optind,
+                                .strict = run.strict,
+                                .quiet = run.quiet,
+                                .settings = settings,
+                                .setting_count = run.no_env ? 0 : ebb__settings_choose(settings)};
     struct ebb_launch_result launched = ebb__launch(&launch, serve);
     struct ebb_summary summary = {
-        .launch = &launched, .policy = run.serving.policy, .default_budget = !chosen};
+        .launch = &launched,
+        .policy = run.serving.policy,
+        .default_budget = !chosen,
+        .settings = settings,
+        .setting_count = launch.setting_count,
+    };
     if (ebb__serve_finish(serve, &summary.figures, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         if (launched.exit_code < 0)

@@ -80,6 +80,12 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
             ebb_size_format(figures->store_peak_bytes, a, sizeof a),
             ebb_size_format(figures->moved_out_bytes, b, sizeof b),
             ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d));
+    if (summary->setting_count) {
+        fprintf(out, "ebb: set for its framework:");
+        for (size_t i = 0; i < summary->setting_count; i++)
+            fprintf(out, " %s=%s", summary->settings[i].name, summary->settings[i].value);
+        fprintf(out, " (--no-env leaves it)\n");
+    }
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
     double a_day = seconds > 0 ? (double)figures->moved_out_bytes / seconds * 86400 : 0;
     if (a_day > WEAR_BYTES_A_DAY)
@@ -149,6 +155,11 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(iteration, "max", figures->iteration_max_ns);
     json_object_set_new(object, "iteration_ns", iteration);
     put(object, "processes", figures->processes);
+    json_t *environment = json_object();
+    for (size_t i = 0; i < summary->setting_count; i++)
+        json_object_set_new(environment, summary->settings[i].name,
+                            json_string(summary->settings[i].value));
+    json_object_set_new(object, "environment", environment);
     json_dumpf(object, out, JSON_INDENT(2));
     fputc('\n', out);
     fclose(out);

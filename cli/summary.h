@@ -14,7 +14,9 @@ struct ebb_summary {
     struct ebb_serve_result figures;
     const struct ebb_launch_result *launch;
     const char *policy;
-    bool default_budget; /* nobody gave one */
+    bool default_budget;                /* nobody gave one */
+    const struct ebb_setting *settings; /* made in the program's environment */
+    size_t setting_count;
 };
 
 bool ebb__summary_when(const char *text, enum ebb_summary_when *when);
