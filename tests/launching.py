@@ -1,0 +1,161 @@
+"""What the launch tests share: a folder of their own, `ebb run` in it, and what may not be left.
+
+Each test_launch*.py runs $EBB_BIN_DIR/ebb; with NAME... as arguments it runs single tests
+(`test_launch_signals.py Signals.test_forwarded`).  Programs that the tests need are compiled into a
+temporary folder by cc.
+"""
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))
+BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
+EBB = os.path.join(BIN, "ebb")
+PYTHON = "/usr/bin/python3"
+MIB = 1 << 20
+TIMEOUT = 60
+
+# Small enough to be quick, large enough that every activation is managed.
+CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persistent", "8M"]
+
+work = None  # a temporary folder for all tests of a file
+
+
+def compile_c(name, text=None, options=()):
+    """Compile `text`, or tests/programs/<name>.c, once, to work/<name>."""
+    out = os.path.join(work, name)
+    if os.path.exists(out):
+        return out
+    source = os.path.join(SOURCE, "tests", "programs", f"{name}.c")
+    if text is not None:
+        source = out + ".c"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", out, source, *options],
+                   check=True)
+    return out
+
+
+def cycle():
+    """The compiled tests/programs/cycle.c."""
+    return compile_c("cycle")
+
+
+class Launch(unittest.TestCase):
+    """A store, a TMPDIR, a cache and a mark in the environment of each test's own; nothing may be
+    left in the folders and no process with the mark may live at the end."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=work)
+        self.store = os.path.join(self.folder, "store")
+        self.tmp = os.path.join(self.folder, "tmp")
+        self.cache = os.path.join(self.folder, "cache")
+        for folder in (self.store, self.tmp, self.cache):
+            os.mkdir(folder)
+        self.mark = f"EBB_LAUNCH_TEST={uuid.uuid4().hex}"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+        self.env.update(TMPDIR=self.tmp, XDG_CACHE_HOME=self.cache, LC_ALL="C.UTF-8")
+        self.env["EBB_LAUNCH_TEST"] = self.mark.split("=")[1]
+        self.shm = set(os.listdir("/dev/shm"))
+        self.may_leave = False
+
+    def tearDown(self):
+        alive = self.wait_for_none(5)
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual([], alive, "processes were left")
+        for folder in (self.store, self.tmp, self.cache):
+            left = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
+            self.assertEqual([], left, "files were left")
+        self.assertEqual(set(), set(os.listdir("/dev/shm")) - self.shm, "left in /dev/shm")
+        shutil.rmtree(self.folder)
+
+    def marked(self):
+        """Living processes that this test started, at any depth."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if self.mark.encode() in file.read().split(b"\0"):
+                        found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    def wait_for_none(self, seconds):
+        end = time.monotonic() + seconds
+        while (alive := self.marked()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return alive
+
+    def options(self, *options):
+        return [EBB, "run", "--no-cache", "--store", self.store, *options]
+
+    def run_ebb(self, *args, options=(), **kwargs):
+        """`ebb run options -- args` to its end, output captured as bytes."""
+        return self.run_command([*self.options(*options), "--", *args], **kwargs)
+
+    def run_command(self, command, **kwargs):
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        if "input" in kwargs:
+            del kwargs["stdin"]
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        return subprocess.run(command, env=kwargs.pop("env", self.env), timeout=TIMEOUT,
+                              check=False, **kwargs)
+
+    def start(self, *args, options=(), **kwargs):
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        process = subprocess.Popen([*self.options(*options), "--", *args], env=self.env,
+                                   stdin=subprocess.DEVNULL, process_group=0, **kwargs)
+        self.addCleanup(self.close, process)
+        return process
+
+    @staticmethod
+    def close(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+
+    def expect_line(self, process, text):
+        """Wait until the program has printed `text` as a line."""
+        seen = b""
+        end = time.monotonic() + TIMEOUT
+        while time.monotonic() < end:
+            ready, _, _ = select.select([process.stdout], [], [], 0.2)
+            if ready:
+                chunk = os.read(process.stdout.fileno(), 65536)
+                if not chunk:
+                    break
+                seen += chunk
+                if text + b"\n" in seen:
+                    return
+        self.fail(f"never printed {text!r}, only {seen!r}")
+
+    def assert_quiet(self, result):
+        self.assertEqual(b"", result.stderr)
+
+
+def main():
+    global work
+    if not os.access(EBB, os.X_OK):
+        print(f"skipped: needs ebb, {EBB} is not built")
+        return 77
+    # A death by signal is what some tests ask for: no core files of them.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with tempfile.TemporaryDirectory(prefix="ebb-launch-") as work:
+        program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2)
+    return 0 if program.result.wasSuccessful() and program.result.testsRun > 0 else 1

@@ -1,0 +1,271 @@
+#!/usr/bin/python3
+"""What a budget means, and what the summary says of it."""
+import json
+import os
+import pty
+import select
+import signal
+import sys
+
+from launching import CYCLE_ARGS, EBB, MIB, PYTHON, Launch, cycle, main
+
+# Keys of `ebb.run/1` that scripts rely on.
+SUMMARY_KEYS = """schema exit_status elapsed_ns budget_bytes peak_resident_bytes
+    unmanaged_peak_bytes iterations period_events planned_from_iteration policy
+    predicted_peak_bytes predicted_stall_ns_per_iteration moved_out_bytes moved_in_bytes stall_ns
+    demand_faults demand_faults_planned_median planned_iterations budget_from_iteration
+    learning_peak_bytes budget_exceeded unmanaged_bytes store_peak_bytes mismatches iteration_ns
+    processes""".split()
+
+
+class Summary(Launch):
+    def check_text(self, text):
+        lines = text.decode().splitlines()
+        self.assertTrue(1 <= len(lines) <= 8, text)
+        for line in lines:
+            self.assertTrue(line.startswith("ebb: "), text)
+
+    def test_only_when_asked(self):
+        program = [cycle(), *CYCLE_ARGS]
+        plain = self.run_command(program).stdout
+        for options in ([], ["--summary=auto"], ["--summary=never"], ["-q"]):
+            result = self.run_ebb(*program, options=["--budget", "1G", *options])
+            self.assertEqual((0, plain), (result.returncode, result.stdout), options)
+            self.assert_quiet(result)
+        for options in (["--summary=always"], ["--summary", "always"]):
+            result = self.run_ebb(*program, options=["--budget", "1G", *options])
+            self.assertEqual((0, plain), (result.returncode, result.stdout), options)
+            self.check_text(result.stderr)
+
+    def test_of_a_program_that_does_nothing(self):
+        result = self.run_ebb("true", options=["--summary=always"])
+        self.check_text(result.stderr)
+
+    def on_terminal(self, *options):
+        leader, follower = pty.openpty()
+        result = self.run_ebb("true", options=options, stderr=follower)
+        os.close(follower)
+        text = b""
+        while select.select([leader], [], [], 0.2)[0]:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            text += chunk
+        os.close(leader)
+        self.assertEqual((0, b""), (result.returncode, result.stdout))
+        return text.replace(b"\r\n", b"\n")
+
+    def test_terminal(self):
+        self.check_text(self.on_terminal())
+        self.assertEqual(b"", self.on_terminal("--summary=never"))
+        self.assertEqual(b"", self.on_terminal("-q"))
+
+    def read_json(self, *program, options=(), code=0):
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(*program, options=[*options, "--summary-json", path])
+        self.assertEqual(code, result.returncode, result.stderr)
+        self.assert_quiet(result)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        os.unlink(path)
+        return summary
+
+    def check_keys(self, summary):
+        self.assertEqual([], [key for key in SUMMARY_KEYS if key not in summary])
+        self.assertEqual("schema", next(iter(summary)))
+        self.assertEqual("ebb.run/1", summary["schema"])
+        for key, value in summary.items():
+            if key.endswith(("_bytes", "_ns")) and key != "iteration_ns":
+                self.assertTrue(value is None or type(value) is int and value >= 0,
+                                f"{key}: {value!r}")
+
+    def test_json(self):
+        summary = self.read_json(cycle(), *CYCLE_ARGS, options=["--budget", "26M"])
+        self.check_keys(summary)
+        self.assertEqual(0, summary["exit_status"])
+        self.assertEqual(26 * MIB, summary["budget_bytes"])
+        self.assertEqual(0, summary["budget_from_iteration"] or 0)
+        self.assertLessEqual(summary["peak_resident_bytes"], 26 * MIB)
+        self.assertFalse(summary["budget_exceeded"])
+        self.assertGreater(summary["unmanaged_peak_bytes"], 42 * MIB)
+        for key in ("median", "min", "max"):
+            self.assertIn(key, summary["iteration_ns"] or {})
+
+    def test_json_of_a_program_that_does_nothing(self):
+        summary = self.read_json("sh", "-c", "exit 42", code=42)
+        self.check_keys(summary)
+        self.assertEqual(42, summary["exit_status"])
+
+    def test_json_after_a_signal(self):
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb("sh", "-c", "kill -KILL $$", options=["--summary-json", path])
+        self.assertEqual(-signal.SIGKILL, result.returncode)
+        with open(path, encoding="utf-8") as file:
+            self.check_keys(json.load(file))
+        os.unlink(path)
+
+
+class Budgets(Launch):
+    """What a budget means; each run also prints the right checksum."""
+
+    def run_cycle(self, *options, code=0, args=()):
+        program = [cycle(), *CYCLE_ARGS, *args]
+        plain = self.run_command(program)
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(*program, options=[*options, "--summary-json", path])
+        self.assertEqual(code, result.returncode, result.stderr)
+        if code == 0:
+            self.assertEqual(plain.stdout, result.stdout)
+        summary = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                summary = json.load(file)
+            os.unlink(path)
+        return summary, result.stderr
+
+    def test_in_bytes_from_the_first_allocation(self):
+        for mib in (96, 34, 24):
+            summary, _ = self.run_cycle("--budget", f"{mib}M")
+            self.assertEqual(mib * MIB, summary["budget_bytes"])
+            self.assertLessEqual(summary["peak_resident_bytes"], mib * MIB)
+            self.assertFalse(summary["budget_exceeded"])
+            if mib == 96:
+                self.assertEqual(0, summary["moved_out_bytes"])
+            else:
+                self.assertGreater(summary["moved_out_bytes"], 0)
+
+    def test_in_per_cent_of_what_it_takes(self):
+        summary, _ = self.run_cycle("--budget", "60%",
+                                    args=["--iterations", "40", "--work", "2"])
+        self.assertGreater(summary["budget_from_iteration"], 0)
+        self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
+        # Of the peak of the first iterations: blocks that outlive several may raise it later.
+        self.assertGreaterEqual(summary["learning_peak_bytes"], 0.9 * summary["budget_bytes"] / 0.6)
+        self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
+                               delta=0.1 * summary["unmanaged_peak_bytes"])
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
+    def test_none_given(self):
+        summary, _ = self.run_cycle()
+        self.assertGreater(summary["budget_bytes"], 100 * MIB)
+        self.assertEqual(0, summary["moved_out_bytes"])
+
+    def test_a_plan_comes_into_force(self):
+        summary, _ = self.run_cycle("--budget", "30M", args=["--iterations", "30"])
+        self.assertGreater(summary["planned_iterations"], 10)
+        self.assertGreater(summary["planned_from_iteration"], 0)
+        self.assertGreater(summary["period_events"], 24)
+        self.assertTrue(26 <= summary["iterations"] <= 31, summary["iterations"])
+
+    def test_impossible(self):
+        """One operation needs more: it runs on, and says so."""
+        summary, _ = self.run_cycle("--budget", "2M")
+        self.assertTrue(summary["budget_exceeded"])
+        _, errors = self.run_cycle("--budget", "2M", "--strict", code=125)
+        self.assertRegex(errors, rb"[0-9.]+ MiB")
+
+    def test_store_full(self):
+        summary, _ = self.run_cycle("--budget", "26M", "--store-limit", "4M")
+        self.assertTrue(summary["budget_exceeded"])
+        self.assertLessEqual(summary["store_peak_bytes"], 4 * MIB)
+
+    def test_verify(self):
+        self.run_cycle("--budget", "26M", "--verify")
+
+    def test_no_env(self):
+        self.run_cycle("--budget", "26M", "--no-env")
+
+    def test_policies(self):
+        """Every policy runs, within the budget and with the right bytes."""
+        for policy in ("ebb", "appobmem", "autoswap", "autoswap:vote", "autoswap:doa",
+                       "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo",
+                       "vdnn:all", "vdnn:conv", "fifo", "lru", "none"):
+            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy,
+                                        args=["--iterations", "14"])
+            self.assertEqual(policy, summary["policy"])
+            self.assertLessEqual(summary["peak_resident_bytes"], 26 * MIB, policy)
+            self.assertFalse(summary["budget_exceeded"], policy)
+            self.assertGreater(summary["moved_out_bytes"], 0, policy)
+
+    def test_published_policies_are_in_force(self):
+        for policy in ("appobmem", "autoswap:vote", "vdnn:all"):
+            summary, _ = self.run_cycle("--budget", "30M", "--policy", policy,
+                                        args=["--iterations", "30", "--work", "1"])
+            self.assertGreater(summary["planned_iterations"], 10, policy)
+            self.assertGreater(summary["iteration_ns"]["median"], 24000000, policy)
+
+    def test_lru_sends_no_script(self):
+        """It only predicts: nothing is planned, and what an iteration takes is known all the same."""
+        for budget in ("26M", "60%"):
+            summary, _ = self.run_cycle("--budget", budget, "--policy", "lru",
+                                        args=["--iterations", "40", "--work", "1"])
+            self.assertEqual(0, summary["planned_iterations"])
+            self.assertIsNone(summary["planned_from_iteration"])
+            self.assertEqual(0, summary["plans"])
+            self.assertGreater(summary["reactive_evictions"], 0)
+            self.assertGreater(summary["predicted_stall_ns_per_iteration"], 0)
+            self.assertGreater(summary["iteration_ns"]["median"], 24000000)
+            self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
+    def test_record_beside(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        self.run_cycle("--budget", "26M", "--record", path)
+        self.assertGreater(os.path.getsize(path), 1000)
+        info = self.run_command([EBB, "info", path, "--json"])
+        self.assertEqual(0, info.returncode, info.stderr)
+        self.assertEqual("ebb.info/1", json.loads(info.stdout)["schema"])
+        os.unlink(path)
+
+
+REPEATS_BEFORE = """
+import sys
+M = 1 << 20
+for _ in range(16):
+    scratch, other = bytearray(M), bytearray(2 * M)
+    del scratch, other
+weights = bytearray(8 * M)
+for _ in range(10):
+    kept = [bytearray(b"x") * (layer * M) for layer in range(1, 13)]
+    while kept:
+        kept.pop()[0] = 1
+    weights[0] += 1
+"""
+
+
+class Record(Launch):
+    def test_accesses_of_the_iteration(self):
+        """Not of what repeated before it, which is found first."""
+        path = os.path.join(self.folder, "run.ebbt")
+        result = self.run_command([EBB, "record", "-o", path, "--", PYTHON, "-c", REPEATS_BEFORE])
+        self.assertEqual(0, result.returncode, result.stderr)
+        info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)
+        self.assertEqual(10, info["iterations"])
+        self.assertTrue(info["accesses"])
+        os.unlink(path)
+
+    def test_changes_nothing(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        plain = self.run_command([cycle(), *CYCLE_ARGS])
+        result = self.run_command([EBB, "record", "-o", path, "--", cycle(), *CYCLE_ARGS])
+        self.assertEqual((0, plain.stdout, b""), (result.returncode, result.stdout, result.stderr))
+        info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)
+        self.assertGreaterEqual(info["iterations"], 7)
+        self.assertAlmostEqual(43 * MIB, info["peak_bytes"], delta=2 * MIB)
+        os.unlink(path)
+
+    def test_exit_codes(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        for code, program in ((42, "exit 42"), (-signal.SIGTERM, "kill -TERM $$")):
+            result = self.run_command([EBB, "record", "-o", path, "--", "sh", "-c", program])
+            self.assertEqual(code, result.returncode)
+        self.assertEqual(127, self.run_command(
+            [EBB, "record", "-o", path, "--", "/no/such/program"]).returncode)
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""Programs that are several processes, one after another or at once."""
+import json
+import os
+import sys
+import time
+
+from launching import CYCLE_ARGS, MIB, PYTHON, TIMEOUT, Launch, cycle, main
+
+
+class Processes(Launch):
+    def expect_checksum(self, command, options=("--budget", "26M"), args=(), **kwargs):
+        arguments = [*CYCLE_ARGS, *args]
+        plain = self.run_command([cycle(), *arguments])
+        self.assertEqual(0, plain.returncode)
+        result = self.run_ebb(*command(arguments), options=options, **kwargs)
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        self.assert_quiet(result)
+
+    def test_fork(self):
+        self.expect_checksum(lambda args: [cycle(), *args], args=["--fork"])
+
+    def test_exec_chain(self):
+        def chain(args):
+            inner = " ".join([cycle(), *args])
+            return ["sh", "-c", f"exec sh -c 'exec env sh -c \"exec {inner}\"'"]
+        self.expect_checksum(chain)
+
+    def test_child_of_a_shell(self):
+        self.expect_checksum(lambda args: ["sh", "-c", " ".join([cycle(), *args]) + "; exit $?"])
+
+    def test_two_at_once(self):
+        """Both processes share one budget."""
+        path = os.path.join(self.folder, "summary.json")
+        both = f"{cycle()} {' '.join(CYCLE_ARGS)} & {cycle()} {' '.join(CYCLE_ARGS)}; wait"
+        plain = self.run_command(["sh", "-c", both])
+        result = self.run_ebb("sh", "-c", both,
+                              options=["--budget", "56M", "--summary-json", path])
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        os.unlink(path)
+        self.assertLessEqual(summary["peak_resident_bytes"], 56 * MIB)
+
+    def test_environment_wiped_on_the_way(self):
+        """No budget there, but the right result."""
+        arguments = CYCLE_ARGS
+        plain = self.run_command([cycle(), *arguments]).stdout
+        result = self.run_ebb("env", "-i", cycle(), *arguments)
+        self.assertEqual((0, plain), (result.returncode, result.stdout))
+
+    def test_spawn_and_vfork(self):
+        script = ("import os, subprocess; "
+                  "b = [bytearray(8 << 20) for _ in range(8)]; "
+                  "print(subprocess.run(['echo', 'one'], capture_output=True, check=True).stdout); "
+                  "pid = os.posix_spawn('/bin/echo', ['echo', 'two'], os.environ); "
+                  "print(os.waitpid(pid, 0)[1]); os.system('exit 3'); "
+                  "print(all(not any(x[::4096]) for x in b), flush=True)")
+        program = [PYTHON, "-c", script]
+        plain = self.run_command(program)
+        result = self.run_ebb(*program, options=["--budget", "48M"])
+        self.assertEqual(sorted(plain.stdout.split()), sorted(result.stdout.split()))
+        self.assertEqual(0, result.returncode, result.stderr)
+
+    def test_python_multiprocessing(self):
+        script = ("import multiprocessing as m\n"
+                  "big = bytes(16 << 20)\n"
+                  "def f(i): return len(big) + i + sum(bytearray(1 << 20))\n"
+                  "if __name__ == '__main__':\n"
+                  "    with m.get_context('fork').Pool(3) as p: print(sum(p.map(f, range(12))))\n")
+        path = os.path.join(self.folder, "pool.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(script)
+        plain = self.run_command([PYTHON, path]).stdout
+        result = self.run_ebb(PYTHON, path, options=["--budget", "64M"])
+        self.assertEqual((0, plain), (result.returncode, result.stdout), result.stderr)
+        os.unlink(path)
+
+    def test_background_child_is_not_waited_for(self):
+        start = time.monotonic()
+        result = self.run_ebb("sh", "-c", "sleep 4 >/dev/null 2>&1 & exit 5")
+        self.assertEqual(5, result.returncode)
+        self.assertLess(time.monotonic() - start, 3)
+
+    def test_parent_killed_program_goes_on(self):
+        arguments = [*CYCLE_ARGS, "--work", "10"]
+        plain = self.run_command([cycle(), *arguments]).stdout
+        path = os.path.join(self.folder, "out")
+        with open(path, "wb") as out:
+            process = self.start(cycle(), *arguments, options=["--budget", "26M"], stdout=out)
+            time.sleep(1)
+            self.assertIsNone(process.poll(), "ended too early to be killed")
+            process.kill()
+            process.wait()
+        self.assertNotEqual([], self.marked(), "the program died with its parent")
+        self.assertEqual([], self.wait_for_none(TIMEOUT))
+        with open(path, "rb") as file:
+            self.assertEqual(plain, file.read())
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
