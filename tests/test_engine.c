@@ -697,6 +697,74 @@ static void script_plays(void **state)
     free(script);
 }
 
+/* A script of an earlier run, put in force before the program's iterations begin. The initialisation
+ * allocates exactly what an iteration does: only serials tell them apart. */
+static void script_from_before(void **state)
+{
+    (void)state;
+    for (unsigned guarded = 0; guarded < 2; guarded++) {
+        struct ebb_model model = make_training(8, (uint64_t)2 << 20, 20000000, 3);
+        struct rig *rig = rig_open(NO_BUDGET, false);
+        struct program program;
+        program_init(&program, rig, model);
+        struct ebb_script *script = script_for(&program.model, model.peak_bytes * 6 / 10);
+        uint32_t persistent = script->persistent_count;
+        assert_true(persistent > 0);
+        script->first_serial = guarded ? persistent + 2 * script->alloc_count + 1 : 0;
+        assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+        for (unsigned lap = 0; lap < 2; lap++)
+            program_lap(&program, rig, false, UINT32_MAX);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), !guarded);
+        for (unsigned lap = 0; lap < 100 && atomic_load(&rig->counters->moved_out_bytes) == 0;
+             lap++)
+            program_lap(&program, rig, true, UINT32_MAX);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        assert_true(atomic_load(&rig->counters->moved_out_bytes) > 0);
+
+        /* None is in force after they were forgotten. */
+        ebb__engine_forget_scripts(rig->engine);
+        ebb__engine_settle(rig->engine);
+        uint64_t moved = atomic_load(&rig->counters->moved_out_bytes);
+        for (unsigned lap = 0; lap < 2; lap++)
+            program_lap(&program, rig, false, UINT32_MAX);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), moved);
+        program_fini(&program);
+        rig_close(rig);
+        free(script);
+    }
+}
+
+/* Persistent blocks whose serials belong to blocks of another size now are left alone. */
+static void script_of_other_blocks(void **state)
+{
+    (void)state;
+    for (unsigned other = 0; other < 2; other++) {
+        struct ebb_model model = make_training(8, (uint64_t)2 << 20, 20000000, 3);
+        struct rig *rig = rig_open(NO_BUDGET, false);
+        struct program program;
+        program_init(&program, rig, model);
+        struct ebb_script *script = script_for(&program.model, model.peak_bytes * 6 / 10);
+        /* Only persistent blocks are to leave. */
+        struct ebb_script_absence *absences = (void *)((char *)script + script->absences_offset);
+        struct ebb_script_block *blocks = (void *)((char *)script + script->blocks_offset);
+        for (uint32_t i = 0; i < script->absence_count; i++)
+            absences[i].block %= script->persistent_count;
+        for (uint32_t i = 0; i < script->persistent_count; i++)
+            blocks[i].size_bytes += other * 4096;
+        assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+        for (unsigned lap = 0; lap < (other ? 3 : 100); lap++)
+            if (lap < 3 || atomic_load(&rig->counters->moved_out_bytes) == 0)
+                program_lap(&program, rig, true, UINT32_MAX);
+        ebb__engine_settle(rig->engine);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        assert_int_equal(atomic_load(&rig->counters->moved_out_bytes) > 0, !other);
+        program_fini(&program);
+        rig_close(rig);
+        free(script);
+    }
+}
+
 static void malformed_scripts(void **state)
 {
     (void)state;
@@ -852,6 +920,8 @@ int main(void)
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_plays),
+        cmocka_unit_test(script_from_before),
+        cmocka_unit_test(script_of_other_blocks),
         cmocka_unit_test(malformed_scripts),
         cmocka_unit_test(threads_share_a_tiny_budget),
     };

@@ -231,7 +231,9 @@ static void serve_message(struct ebb_engine *engine)
     size_t count;
     if (ebb__message_receive(shim.channel, &message, came, &count) != 1)
         return;
-    if (message.kind == EBB_MESSAGE_SCRIPT)
+    if (message.kind == EBB_MESSAGE_SCRIPT && message.value == 0)
+        ebb__engine_forget_scripts(engine);
+    else if (message.kind == EBB_MESSAGE_SCRIPT)
         take_script(engine, count ? came[0] : -1, message.value);
     else if (message.kind == EBB_MESSAGE_TRACE)
         ebb__engine_set_trace(engine, message.value != 0);

@@ -201,16 +201,19 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
     playing->in_delay_ns[absence] = wanted > tick ? wanted - tick : 0;
 }
 
-/* Wait until every block that is due at `position` is back. Releases the lock. */
+/* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
+ * go meanwhile, and `playing` with them. */
 static void wait_for_due(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
+    uint64_t sets = engine->script_sets;
     for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
          i = playing->due_next[i]) {
         struct block *block = absent_block(engine, playing, i);
         if (!block)
             continue;
         uint64_t serial = block->serial, began = 0;
-        while (engine->playing == playing && block->serial == serial) {
+        while (engine->script_sets == sets && engine->playing == playing &&
+               block->serial == serial) {
             if (block->out_queued)
                 ebb__move_unqueue_out(engine, block);
             if (block->state == BLOCK_PARKED)
@@ -228,6 +231,8 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
         if (began) {
             uint64_t late_ns = ebb__now_ns() - began;
             atomic_fetch_add(&engine->counters->stall_ns, late_ns);
+            if (engine->script_sets != sets)
+                return;
             if (engine->playing == playing)
                 move_earlier(playing, i, late_ns + late_ns / 2);
         }
@@ -305,7 +310,7 @@ static uint32_t find_position(const struct ebb_engine *engine, const struct perf
     const uint32_t *allocs = ebb__script_allocs(script);
     uint64_t size = engine->history[(engine->allocations - 1) % HISTORY].size_bytes;
     uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
-    if (engine->allocations < most)
+    if (engine->allocations < most || engine->next_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;
     uint32_t low = 0, high = script->alloc_count;
     while (low < high) {
@@ -326,7 +331,9 @@ static uint32_t find_position(const struct ebb_engine *engine, const struct perf
     return found;
 }
 
-static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial)
+/* Serials and sizes: a script may come from an earlier run that allocated otherwise. */
+static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial,
+                                uint64_t size_bytes)
 {
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     uint32_t low = 0, high = script->persistent_count;
@@ -337,7 +344,10 @@ static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial
         else
             high = middle;
     }
-    return low < script->persistent_count && blocks[low].serial == serial ? low : EBB_SCRIPT_NONE;
+    return low < script->persistent_count && blocks[low].serial == serial &&
+                   blocks[low].size_bytes == size_bytes
+               ? low
+               : EBB_SCRIPT_NONE;
 }
 
 /* From now on the script is followed; the last event seen is its `position`. */
@@ -349,8 +359,9 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
-        uint32_t known =
-            ebb__block_is_live(block) ? find_persistent(script, block->serial) : EBB_SCRIPT_NONE;
+        uint32_t known = ebb__block_is_live(block)
+                             ? find_persistent(script, block->serial, block->size_bytes)
+                             : EBB_SCRIPT_NONE;
         if (known != EBB_SCRIPT_NONE)
             bind(engine, playing, block, known);
     }
@@ -402,7 +413,9 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
         if (!match(engine, kind, block, &passed)) {
             stop_playing(engine);
         } else {
-            for (uint32_t i = 0; i < passed && engine->playing == playing; i++)
+            uint64_t sets = engine->script_sets;
+            for (uint32_t i = 0;
+                 i < passed && engine->playing == playing && engine->script_sets == sets; i++)
                 wait_for_due(engine, playing, (first + i) % playing->script->clock_count);
         }
     }

@@ -367,6 +367,7 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
     pthread_mutex_lock(&engine->lock);
     /* The newest replaces the oldest once there are too many; what plays stops. */
     engine->playing = NULL;
+    engine->script_sets++;
     if (engine->script_count == MAX_SCRIPTS) {
         munmap(engine->scripts[0].tables, engine->scripts[0].table_bytes);
         memmove(engine->scripts, engine->scripts + 1,
@@ -377,6 +378,20 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
     engine->scripts[engine->script_count - 1] = performance;
     pthread_mutex_unlock(&engine->lock);
     return EBB_OK;
+}
+
+void ebb__engine_forget_scripts(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    if (engine->playing)
+        ebb__engine_mark(engine, EBB_MARK_PLAN_OFF, engine->position);
+    engine->playing = NULL;
+    engine->script_sets++;
+    while (engine->script_count) {
+        struct performance *last = &engine->scripts[--engine->script_count];
+        munmap(last->tables, last->table_bytes);
+    }
+    pthread_mutex_unlock(&engine->lock);
 }
 
 void ebb__engine_set_trace(struct ebb_engine *engine, bool on)

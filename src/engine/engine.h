@@ -80,6 +80,8 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 EBB_NODISCARD enum ebb_status ebb__engine_set_script(struct ebb_engine *engine,
                                                      const struct ebb_script *script,
                                                      uint64_t bytes);
+/* None of the scripts is in force any more. */
+void ebb__engine_forget_scripts(struct ebb_engine *engine);
 /* Start or stop observing accesses. */
 void ebb__engine_set_trace(struct ebb_engine *engine, bool on);
 /* The ledger's budget has changed: give back what is over it. */

@@ -153,6 +153,7 @@ struct ebb_engine {
     uint64_t allocations;
     struct performance scripts[MAX_SCRIPTS];
     uint32_t script_count;
+    uint64_t script_sets;        /* times that `scripts` has changed */
     struct performance *playing; /* NULL: reactive */
     uint32_t position;           /* next clock event expected */
     uint64_t position_ns;        /* when the last one was seen */

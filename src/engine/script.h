@@ -44,6 +44,8 @@ struct ebb_script {
     uint64_t magic;
     uint64_t bytes; /* of the whole blob */
     uint64_t iteration_ns;
+    uint64_t first_serial; /* blocks with lower serials belong to the initialisation: they are not
+                              looked for in the template; 0: unknown */
     uint32_t clock_count;
     uint32_t block_count;
     uint32_t use_count;
