@@ -1,0 +1,457 @@
+/* Profiles and the folder they are kept in: what was written comes back, whatever else lies there is
+ * ignored, and the folder keeps to its cap. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "serve/cache.h"
+#include "synthetic.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[PATH_MAX];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *where = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/ebb-test-XXXXXX", where ? where : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static size_t files_in(const char *path)
+{
+    DIR *open_folder = opendir(path);
+    size_t count = 0;
+    if (!open_folder)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(open_folder));)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(open_folder);
+    return count;
+}
+
+static struct ebb_profile make_profile(uint64_t seed, unsigned iterations)
+{
+    struct ebb_profile profile = {.unmanaged_peak_bytes = 1000 + seed,
+                                  .small_bytes = 10,
+                                  .store_id = ebb__profile_store_id("/var/tmp"),
+                                  .machine = {"host", {0.5, 1000}, {0.75, 2000}, true}};
+    for (unsigned i = 0; i < iterations; i++) {
+        struct ebb_model model = i % 2 ? make_training(6, (uint64_t)64 << 20, 900000000, seed + i)
+                                       : make_random(seed + i, 200, (uint64_t)1 << 20, 1000);
+        ebb__profile_add(&profile, &model, seed + i);
+        assert_null(model.events);
+    }
+    return profile;
+}
+
+static void assert_same_model(const struct ebb_model *a, const struct ebb_model *b)
+{
+    assert_int_equal(a->tick_count, b->tick_count);
+    assert_int_equal(a->clock_count, b->clock_count);
+    assert_int_equal(a->block_count, b->block_count);
+    assert_int_equal(a->access_count, b->access_count);
+    assert_int_equal(a->gap_count, b->gap_count);
+    assert_int_equal(a->peak_bytes, b->peak_bytes);
+    assert_int_equal(a->peak_tick, b->peak_tick);
+    assert_int_equal(a->has_accesses, b->has_accesses);
+    assert_memory_equal(a->events, b->events, a->tick_count * sizeof *a->events);
+    assert_memory_equal(a->time_ns, b->time_ns, (a->tick_count + 1) * sizeof *a->time_ns);
+    assert_memory_equal(a->load_bytes, b->load_bytes, a->tick_count * sizeof *a->load_bytes);
+    for (uint32_t i = 0; i < a->block_count; i++) {
+        assert_int_equal(a->blocks[i].serial, b->blocks[i].serial);
+        assert_int_equal(a->blocks[i].size_bytes, b->blocks[i].size_bytes);
+        assert_int_equal(a->blocks[i].alloc_tick, b->blocks[i].alloc_tick);
+        assert_int_equal(a->blocks[i].free_tick, b->blocks[i].free_tick);
+        assert_int_equal(a->blocks[i].span_ticks, b->blocks[i].span_ticks);
+        assert_int_equal(a->blocks[i].first_access, b->blocks[i].first_access);
+        assert_int_equal(a->blocks[i].access_count, b->blocks[i].access_count);
+    }
+    for (uint32_t i = 0; i < a->access_count; i++) {
+        assert_int_equal(a->accesses[i].tick, b->accesses[i].tick);
+        assert_int_equal(a->accesses[i].access, b->accesses[i].access);
+    }
+    for (uint32_t i = 0; i < a->gap_count; i++) {
+        assert_int_equal(a->gaps[i].from_ns, b->gaps[i].from_ns);
+        assert_int_equal(a->gaps[i].length_ns, b->gaps[i].length_ns);
+    }
+}
+
+static void comes_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        struct ebb_profile profile = make_profile(seed, (unsigned)(seed % 5)), read;
+        struct ebb_profile_key key = {{seed, ~seed}};
+        uint8_t *bytes;
+        size_t size;
+        assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+        struct ebb_error error = {0};
+        if (ebb__profile_decode(bytes, size, key, "x", &read, &error) != EBB_OK)
+            fail_msg("seed %d: %s", (int)seed, error.why);
+        assert_int_equal(read.unmanaged_peak_bytes, profile.unmanaged_peak_bytes);
+        assert_int_equal(read.small_bytes, 10);
+        assert_int_equal(read.store_id, profile.store_id);
+        assert_string_equal(read.machine.name, "host");
+        assert_memory_equal(&read.machine.out, &profile.machine.out, sizeof read.machine.out);
+        assert_memory_equal(&read.machine.in, &profile.machine.in, sizeof read.machine.in);
+        assert_true(read.machine.duplex);
+        assert_int_equal(read.iteration_count, profile.iteration_count);
+        for (uint32_t i = 0; i < read.iteration_count; i++) {
+            assert_int_equal(read.iterations[i].first_serial, profile.iterations[i].first_serial);
+            assert_same_model(&read.iterations[i].model, &profile.iterations[i].model);
+        }
+        free(bytes);
+        ebb__profile_fini(&read);
+        ebb__profile_fini(&profile);
+    }
+}
+
+static void newest_iterations_stay(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = {0};
+    for (uint64_t i = 1; i <= 6; i++) {
+        struct ebb_model model = make_training((uint32_t)i + 1, 1 << 20, 1000000, i);
+        ebb__profile_add(&profile, &model, i);
+    }
+    assert_int_equal(profile.iteration_count, EBB_PROFILE_ITERATIONS);
+    for (uint32_t i = 0; i < EBB_PROFILE_ITERATIONS; i++)
+        assert_int_equal(profile.iterations[i].first_serial, i + 3);
+    /* The same iteration again takes the place of what it was. */
+    struct ebb_model model = make_training(5, 1 << 20, 2000000, 9);
+    ebb__profile_add(&profile, &model, 4);
+    assert_int_equal(profile.iteration_count, EBB_PROFILE_ITERATIONS);
+    assert_int_equal(profile.iterations[3].first_serial, 4);
+    assert_int_equal(ebb__model_iteration_ns(&profile.iterations[3].model), 2000000);
+    assert_int_equal(profile.iterations[1].first_serial, 5);
+    ebb__profile_fini(&profile);
+}
+
+/* Cut anywhere, changed anywhere, of another key: refused, and nothing is left behind. */
+static void damage_is_seen(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(7, 2), read;
+    struct ebb_profile_key key = {{1, 2}}, other = {{1, 3}};
+    uint8_t *bytes;
+    size_t size;
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    for (size_t cut = 0; cut < size; cut += cut < 100 ? 1 : 37) {
+        uint8_t *copy = must(malloc(cut + !cut));
+        memcpy(copy, bytes, cut);
+        assert_int_not_equal(ebb__profile_decode(copy, cut, key, "x", &read, NULL), EBB_OK);
+        assert_int_equal(read.iteration_count, 0);
+        free(copy);
+    }
+    for (size_t at = 0; at < size; at += at < 100 ? 1 : 11) {
+        bytes[at] ^= 0x10;
+        assert_int_not_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL), EBB_OK);
+        assert_int_equal(read.iteration_count, 0);
+        bytes[at] ^= 0x10;
+    }
+    assert_int_equal(ebb__profile_decode(bytes, size, other, "x", &read, NULL), EBB_ERR_FORMAT);
+    assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL), EBB_OK);
+    ebb__profile_fini(&read);
+    free(bytes);
+    ebb__profile_fini(&profile);
+}
+
+/* A body that lies about its model: each rule of a sound one broken once, and seen. */
+static void lies_are_seen(void **state)
+{
+    (void)state;
+    struct ebb_profile_key key = {{1, 2}};
+    for (unsigned lie = 0; lie < 17; lie++) {
+        struct ebb_profile profile = {.machine = {"host", {0.5, 1000}, {0.5, 1000}, true}}, read;
+        struct ebb_model made = make_training(4, (uint64_t)8 << 20, 1000000, 3);
+        ebb__profile_add(&profile, &made, 1);
+        struct ebb_model *model = &profile.iterations[0].model;
+        uint32_t last = model->block_count - 1; /* not persistent */
+        uint32_t alloc = model->blocks[last].alloc_tick, use = 0;
+        while (model->events[use].kind != EBB_EVENT_ACCESS)
+            use++;
+        switch (lie) {
+        case 1:
+            model->events[alloc].block = model->block_count;
+            break;
+        case 2:
+            model->events[alloc].block = last - 1;
+            break;
+        case 3:
+            model->events[alloc].kind = EBB_EVENT_FREE;
+            break;
+        case 4:
+            model->events[use].kind = EBB_EVENT_KIND_COUNT;
+            break;
+        case 5:
+            model->events[use].block = EBB_TICK_NONE;
+            break;
+        case 6:
+            model->time_ns[use] = UINT64_MAX / 2;
+            break;
+        case 7:
+            model->blocks[last].alloc_tick = model->tick_count;
+            break;
+        case 8:
+            model->blocks[last].span_ticks = 0;
+            break;
+        case 9:
+            model->blocks[last].size_bytes = 0;
+            break;
+        case 10:
+            model->blocks[last].size_bytes = UINT64_MAX - 4;
+            break;
+        case 11:
+            model->accesses[0].tick = model->tick_count;
+            break;
+        case 12:
+            model->accesses[0].tick = alloc;
+            break;
+        case 13:
+            profile.machine.in.ns_per_byte = 0.0 / 1.0;
+            break;
+        case 14:
+            profile.machine.out.ns_per_byte = (double)INFINITY;
+            break;
+        case 15:
+            model->events[alloc].clock = false;
+            break;
+        case 16:
+            model->blocks[0].free_tick = 0;
+            break;
+        default:
+            break;
+        }
+        uint8_t *bytes;
+        size_t size;
+        assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+        struct ebb_error error = {0};
+        enum ebb_status status = ebb__profile_decode(bytes, size, key, "x", &read, &error);
+        if ((status == EBB_OK) != (lie == 0))
+            fail_msg("lie %u: status %d, %s", lie, (int)status, error.why);
+        ebb__profile_fini(&read);
+        ebb__profile_fini(&profile);
+        free(bytes);
+    }
+}
+
+static void write_file(const char *name, const void *bytes, size_t size)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+}
+
+static void folder_holds_what_was_stored(void **state)
+{
+    (void)state;
+    char inner[PATH_MAX + 32];
+    snprintf(inner, sizeof inner, "%s/.cache/ebb", folder);
+    struct ebb_profile profile = make_profile(3, 2), read;
+    struct ebb_profile_key key = {{5, 6}}, other = {{5, 7}};
+    assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_ERR_IO);
+    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(files_in(inner), 1);
+    assert_int_equal(ebb__cache_load(inner, other, &read, NULL), EBB_ERR_IO);
+    assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
+    assert_int_equal(read.iteration_count, 2);
+    ebb__profile_fini(&read);
+    /* Again, over it. */
+    profile.unmanaged_peak_bytes = 77;
+    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(files_in(inner), 1);
+    assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
+    assert_int_equal(read.unmanaged_peak_bytes, 77);
+    ebb__profile_fini(&read);
+    struct stat found;
+    assert_int_equal(stat(inner, &found), 0);
+    assert_int_equal(found.st_mode & 0777, 0700);
+    ebb__cache_remove(inner, key);
+    assert_int_equal(files_in(inner), 0);
+    ebb__cache_remove(inner, key);
+    ebb__profile_fini(&profile);
+}
+
+/* Rubbish, a folder, a link in the place of a profile, one copied from another program's. */
+static void foreign_files(void **state)
+{
+    (void)state;
+    struct ebb_profile_key key = {{0x11, 0x22}}, other = {{0x33, 0x44}};
+    const char *name = "00000000000000110000000000000022.profile";
+    const char *theirs = "00000000000000330000000000000044.profile";
+    char path[PATH_MAX + 64], from[PATH_MAX + 64];
+    struct ebb_profile profile = make_profile(3, 1), read;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(from, sizeof from, "%s/%s", folder, theirs);
+    write_file(name, "", 0);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    write_file(name, "rubbish, and more of it than a header has bytes: ........................",
+               70);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    assert_int_not_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL),
+                         EBB_OK);
+    assert_int_equal(files_in(folder), 1); /* nothing unfinished */
+    rmdir(path);
+    assert_int_equal(ebb__cache_store(folder, other, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(symlink(theirs, path), 0);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    unlink(path);
+    assert_int_equal(link(from, path), 0);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_load(folder, other, &read, NULL), EBB_OK);
+    ebb__profile_fini(&read);
+    if (geteuid() == 0) { /* of another user */
+        assert_int_equal(chown(from, 65534, 65534), 0);
+        assert_int_not_equal(ebb__cache_load(folder, other, &read, NULL), EBB_OK);
+    }
+    ebb__profile_fini(&profile);
+}
+
+static void unwritable_folder(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(3, 1);
+    struct ebb_profile_key key = {{1, 1}};
+    struct ebb_error error = {0};
+    static const char *const places[] = {"/proc/ebb", "/proc/none/at/all", "/dev/null/ebb", ""};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        assert_int_equal(ebb__cache_store(places[i], key, &profile, EBB_CACHE_MOST_BYTES, &error),
+                         EBB_ERR_IO);
+        assert_true(error.why[0] != 0);
+    }
+    ebb__profile_fini(&profile);
+}
+
+static void oldest_go_first(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(3, 2), read;
+    struct ebb_profile_key key = {{0, 9}};
+    uint8_t *bytes;
+    size_t size;
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    free(bytes);
+    uint64_t cap = size * 4 + size / 2; /* sizes differ by the key's bytes only */
+    write_file("neighbour.txt", "not ours", 8);
+    write_file(".ebb-fresh", "being written", 13);
+    write_file(".ebb-stale", "of a dead writer", 16);
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/.ebb-stale", folder);
+    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, past, 0), 0);
+    for (uint64_t i = 1; i <= 6; i++) {
+        key.words[0] = i;
+        assert_int_equal(ebb__cache_store(folder, key, &profile, cap, NULL), EBB_OK);
+        key.words[0] = 1; /* the first one is used again and again */
+        assert_int_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+        ebb__profile_fini(&read);
+        usleep(20000);
+    }
+    for (uint64_t i = 1; i <= 6; i++) {
+        key.words[0] = i;
+        bool there = ebb__cache_load(folder, key, &read, NULL) == EBB_OK;
+        ebb__profile_fini(&read);
+        assert_int_equal(there, i == 1 || i > 3);
+    }
+    assert_int_equal(files_in(folder), 4 + 2); /* with the neighbour and what is being written */
+    key.words[0] = 99;
+    assert_int_equal(ebb__cache_store(folder, key, &profile, size / 2, NULL), EBB_ERR_LIMIT);
+    ebb__profile_fini(&profile);
+}
+
+/* Writers and readers at once: whoever reads gets nothing or a whole profile. */
+static void many_at_once(void **state)
+{
+    (void)state;
+    struct ebb_profile_key key = {{8, 8}};
+    pid_t children[4];
+    for (int c = 0; c < 4; c++) {
+        children[c] = fork();
+        assert_true(children[c] >= 0);
+        if (children[c] == 0) {
+            struct ebb_profile mine = make_profile((uint64_t)c + 1, 2), read;
+            int wrong = 0;
+            for (int i = 0; i < 150; i++) {
+                wrong |= ebb__cache_store(folder, key, &mine, EBB_CACHE_MOST_BYTES, NULL) != EBB_OK;
+                wrong |= ebb__cache_load(folder, key, &read, NULL) != EBB_OK;
+                ebb__profile_fini(&read);
+            }
+            _exit(wrong);
+        }
+    }
+    for (int c = 0; c < 4; c++) {
+        int status;
+        assert_int_equal(waitpid(children[c], &status, 0), children[c]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(files_in(folder), 1);
+}
+
+static void keys_tell_programs_apart(void **state)
+{
+    (void)state;
+    struct ebb_profile_key own, again, other;
+    assert_true(ebb__cache_key(getpid(), 4096, &own));
+    assert_true(ebb__cache_key(getpid(), 4096, &again));
+    assert_memory_equal(&own, &again, sizeof own);
+    assert_true(ebb__cache_key(getpid(), 8192, &other));
+    assert_memory_not_equal(&own, &other, sizeof own);
+    pid_t child = fork();
+    if (child == 0) {
+        execlp("sleep", "sleep", "30", (char *)NULL);
+        _exit(1);
+    }
+    struct ebb_profile_key sleeper = own;
+    for (int i = 0; i < 500 && memcmp(&sleeper, &own, sizeof own) == 0; i++) {
+        usleep(2000);
+        if (!ebb__cache_key(child, 4096, &sleeper))
+            sleeper = own;
+    }
+    assert_memory_not_equal(&sleeper, &own, sizeof own);
+    assert_int_equal(kill(child, 9), 0);
+    waitpid(child, NULL, 0);
+    assert_false(ebb__cache_key(child, 4096, &sleeper));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comes_back),
+        cmocka_unit_test(newest_iterations_stay),
+        cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(lies_are_seen),
+        cmocka_unit_test_setup_teardown(folder_holds_what_was_stored, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(foreign_files, make_folder, remove_folder),
+        cmocka_unit_test(unwritable_folder),
+        cmocka_unit_test_setup_teardown(oldest_go_first, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(many_at_once, make_folder, remove_folder),
+        cmocka_unit_test(keys_tell_programs_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
