@@ -3,6 +3,7 @@
  * keep their size. Whatever it holds can be analysed and replayed by the emulated allocators. What is
  * refused must say why and leave nothing behind. */
 #include "base/map.h"
+#include "fuzz.h"
 #include "model/analyse.h"
 #include "sim/peer.h"
 #include "trace/codec.h"
@@ -10,37 +11,26 @@
 #include "trace/import/import.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_import: line %d: %s\n", __LINE__, #condition);                   \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void require_trace(const struct ebb_trace *trace)
 {
     struct ebb_map sizes = {0}, ended = {0};
-    REQUIRE(trace->complete && trace->count && trace->events);
+    FUZZ_REQUIRE(trace->complete && trace->count && trace->events);
     for (size_t i = 0; i < trace->count; i++) {
         const struct ebb_event *event = &trace->events[i];
         uint64_t size_bytes;
-        REQUIRE(ebb__trace_event_valid(event));
-        REQUIRE(!i || event->time_ns >= event[-1].time_ns);
+        FUZZ_REQUIRE(ebb__trace_event_valid(event));
+        FUZZ_REQUIRE(!i || event->time_ns >= event[-1].time_ns);
         if (event->kind == EBB_EVENT_MARK)
             continue;
-        REQUIRE(event->block && event->size_bytes <= EBB_IMPORT_SIZE_LIMIT);
-        REQUIRE(!ebb__map_get(&ended, event->block, NULL));
+        FUZZ_REQUIRE(event->block && event->size_bytes <= EBB_EVENT_SIZE_LIMIT);
+        FUZZ_REQUIRE(!ebb__map_get(&ended, event->block, NULL));
         bool known = ebb__map_get(&sizes, event->block, &size_bytes);
-        REQUIRE(!known || (event->kind != EBB_EVENT_ALLOC && size_bytes == event->size_bytes));
-        REQUIRE(known || ebb__map_put(&sizes, event->block, event->size_bytes));
+        FUZZ_REQUIRE(!known || (event->kind != EBB_EVENT_ALLOC && size_bytes == event->size_bytes));
+        FUZZ_REQUIRE(known || ebb__map_put(&sizes, event->block, event->size_bytes));
         if (event->kind == EBB_EVENT_FREE)
-            REQUIRE(ebb__map_put(&ended, event->block, 1));
+            FUZZ_REQUIRE(ebb__map_put(&ended, event->block, 1));
     }
     ebb__map_fini(&sizes);
     ebb__map_fini(&ended);
@@ -54,17 +44,17 @@ static void require_use(const struct ebb_trace *trace)
     bool analysed = ebb__analyse(span, &analysis, &error) == EBB_OK;
     if (!analysed)
         fprintf(stderr, "%s: %s\n", error.what, error.why);
-    REQUIRE(analysed);
+    FUZZ_REQUIRE(analysed);
     if (analysis.has_model) {
-        REQUIRE(analysis.iterations && analysis.period_events == analysis.model.tick_count);
-        REQUIRE(analysis.model.block_count <= analysis.blocks);
+        FUZZ_REQUIRE(analysis.iterations && analysis.period_events == analysis.model.tick_count);
+        FUZZ_REQUIRE(analysis.model.block_count <= analysis.blocks);
     }
     for (size_t i = 0; ebb__peer_name(i); i++) {
         struct ebb_footprint footprint;
         enum ebb_status status = ebb__peer_footprint(ebb__peer_name(i), span, &footprint, NULL);
-        REQUIRE(status == EBB_OK || status == EBB_ERR_LIMIT);
-        REQUIRE(status || footprint.peak_held_bytes >= footprint.peak_load_bytes);
-        REQUIRE(status || footprint.peak_load_bytes == analysis.peak_bytes);
+        FUZZ_REQUIRE(status == EBB_OK || status == EBB_ERR_LIMIT);
+        FUZZ_REQUIRE(status || footprint.peak_held_bytes >= footprint.peak_load_bytes);
+        FUZZ_REQUIRE(status || footprint.peak_load_bytes == analysis.peak_bytes);
     }
     ebb__analysis_fini(&analysis);
 }
@@ -83,9 +73,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             require_trace(&trace);
             require_use(&trace);
         } else {
-            REQUIRE(status == EBB_ERR_FORMAT);
-            REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
-            REQUIRE(!trace.events && !trace.count);
+            FUZZ_REQUIRE(status == EBB_ERR_FORMAT);
+            FUZZ_REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
+            FUZZ_REQUIRE(!trace.events && !trace.count);
         }
         ebb__trace_fini(&trace);
     }

@@ -1,28 +1,17 @@
 /* Fuzzes the reader of machine files. What is read must give transfers a time that sums cannot
  * overflow; what is refused must say why. */
+#include "fuzz.h"
 #include "machine/machine.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_machine: line %d: %s\n", __LINE__, #condition);                  \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void require_lane(const struct ebb_lane *lane)
 {
-    REQUIRE(lane->ns_per_byte > 0);
+    FUZZ_REQUIRE(lane->ns_per_byte > 0);
     uint64_t before = ebb__lane_ns(lane, 0);
     for (unsigned shift = 0; shift < 64; shift += 7) {
         uint64_t ns = ebb__lane_ns(lane, (uint64_t)1 << shift);
-        REQUIRE(ns >= before && ns < (uint64_t)1 << 52);
+        FUZZ_REQUIRE(ns >= before && ns < (uint64_t)1 << 52);
         before = ns;
     }
 }
@@ -33,12 +22,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ebb_error error = {0};
     enum ebb_status status = ebb__machine_read_memory(data, size, "input", &machine, &error);
     if (status == EBB_OK) {
-        REQUIRE(memchr(machine.name, 0, sizeof machine.name));
+        FUZZ_REQUIRE(memchr(machine.name, 0, sizeof machine.name));
         require_lane(&machine.out);
         require_lane(&machine.in);
     } else {
-        REQUIRE(status == EBB_ERR_FORMAT);
-        REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
+        FUZZ_REQUIRE(status == EBB_ERR_FORMAT);
+        FUZZ_REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
     }
     return 0;
 }

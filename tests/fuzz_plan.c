@@ -1,23 +1,12 @@
 /* Fuzzes the reader of plan files against the model of a small program. What is read must be safe to
  * simulate; what is refused must say why and leave nothing behind. */
+#include "fuzz.h"
 #include "model/analyse.h"
 #include "plan/file.h"
 #include "sim/simulate.h"
 #include "trace/import/import.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_plan: line %d: %s\n", __LINE__, #condition);                     \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* tests/corpus/plan/ was planned for this program, as `ebb plan` reads it from a file. */
 static const char program[] =
@@ -37,10 +26,10 @@ static const struct ebb_model *model(void)
     if (analysis.has_model)
         return &analysis.model;
     struct ebb_trace trace;
-    REQUIRE(ebb__import_memory(ebb__importer_find("singa"), (const uint8_t *)program,
-                               sizeof program - 1, "program", &trace, NULL) == EBB_OK);
+    FUZZ_REQUIRE(ebb__import_memory(ebb__importer_find("singa"), (const uint8_t *)program,
+                                    sizeof program - 1, "program", &trace, NULL) == EBB_OK);
     struct ebb_event_span span = {trace.events, trace.count};
-    REQUIRE(ebb__analyse(span, &analysis, NULL) == EBB_OK && analysis.has_model);
+    FUZZ_REQUIRE(ebb__analyse(span, &analysis, NULL) == EBB_OK && analysis.has_model);
     ebb__trace_fini(&trace);
     return &analysis.model;
 }
@@ -60,11 +49,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                           file.page_bytes};
         struct ebb_sim_result result;
         status = ebb__simulate(&request, NULL, &result, &error);
-        REQUIRE(status == EBB_OK || status == EBB_ERR_ARGUMENT);
+        FUZZ_REQUIRE(status == EBB_OK || status == EBB_ERR_ARGUMENT);
     } else {
-        REQUIRE(status == EBB_ERR_FORMAT);
-        REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
-        REQUIRE(!file.plan.absences);
+        FUZZ_REQUIRE(status == EBB_ERR_FORMAT);
+        FUZZ_REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
+        FUZZ_REQUIRE(!file.plan.absences);
     }
     ebb__plan_file_fini(&file);
     return 0;

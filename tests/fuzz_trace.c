@@ -1,29 +1,18 @@
 /* Fuzzes the reader of trace files with each input three ways: as it is; with its checksums made
  * true, so that the parser behind them is reached; and as the columns of one block, so that the
  * decoder behind the compression is. What is read must keep the promises of trace/file.h. */
+#include "fuzz.h"
 #include "trace/codec.h"
 #include "trace/file.h"
 #include "trace_repair.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "fuzz_trace: line %d: %s\n", __LINE__, #condition);                    \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void require_events(const struct ebb_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        REQUIRE(ebb__trace_event_valid(&events[i]));
-        REQUIRE(!i || events[i].time_ns >= events[i - 1].time_ns);
+        FUZZ_REQUIRE(ebb__trace_event_valid(&events[i]));
+        FUZZ_REQUIRE(!i || events[i].time_ns >= events[i - 1].time_ns);
     }
 }
 
@@ -33,14 +22,14 @@ static void read_as_file(const uint8_t *data, size_t size)
     struct ebb_error error = {0};
     enum ebb_status status = ebb__trace_read_memory(data, size, "input", &trace, &error);
     if (status == EBB_OK) {
-        REQUIRE(!trace.count == !trace.events);
-        REQUIRE(!trace.complete || !trace.damaged_bytes);
-        REQUIRE(trace.damaged_bytes < size);
-        REQUIRE(memchr(trace.info.command, 0, sizeof trace.info.command));
+        FUZZ_REQUIRE(!trace.count == !trace.events);
+        FUZZ_REQUIRE(!trace.complete || !trace.damaged_bytes);
+        FUZZ_REQUIRE(trace.damaged_bytes < size);
+        FUZZ_REQUIRE(memchr(trace.info.command, 0, sizeof trace.info.command));
         require_events(trace.events, trace.count);
     } else {
-        REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
-        REQUIRE(!trace.events && !trace.count);
+        FUZZ_REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
+        FUZZ_REQUIRE(!trace.events && !trace.count);
     }
     ebb__trace_fini(&trace);
 }
@@ -52,11 +41,11 @@ static void decode_columns(const uint8_t *data, size_t size)
     size_t count = data[0];
     struct ebb_event *events = calloc(count + 1, sizeof *events);
     uint8_t *again = malloc(count * EBB_TRACE_EVENT_MAX_BYTES + 1);
-    REQUIRE(events && again);
+    FUZZ_REQUIRE(events && again);
     if (ebb__trace_decode(data + 1, size - 1, count, events) == EBB_TRACE_DECODE_OK) {
         require_events(events, count);
-        REQUIRE(ebb__trace_encode(events, count, again) == size - 1);
-        REQUIRE(!memcmp(again, data + 1, size - 1));
+        FUZZ_REQUIRE(ebb__trace_encode(events, count, again) == size - 1);
+        FUZZ_REQUIRE(!memcmp(again, data + 1, size - 1));
     }
     free(again);
     free(events);
@@ -66,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     read_as_file(data, size);
     uint8_t *repaired = malloc(size + 1);
-    REQUIRE(repaired);
+    FUZZ_REQUIRE(repaired);
     if (size)
         memcpy(repaired, data, size);
     trace_repair(repaired, size);

@@ -92,7 +92,7 @@ static void percentages_in(void **state)
     assert_int_equal(ns, 100000000);
     assert_true(ebb_seconds_parse("0", &ns));
     assert_int_equal(ns, 0);
-    static const char *const no_seconds[] = {"", "-1", "nan", "inf", "2e9", "1s", "x"};
+    static const char *const no_seconds[] = {"", "-1", "nan", "inf", "2e9", "1s", "x", " 5", "0x5"};
     for (size_t i = 0; i < sizeof no_seconds / sizeof no_seconds[0]; i++)
         assert_false(ebb_seconds_parse(no_seconds[i], &ns));
     assert_true(ebb_percent_parse("60%", &fraction));

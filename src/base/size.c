@@ -62,9 +62,9 @@ bool ebb_percent_parse(const char *text, double *fraction)
 
 bool ebb_seconds_parse(const char *text, uint64_t *ns)
 {
-    char *end;
-    double seconds = strtod(text, &end);
-    if (end == text || *end || !(seconds >= 0 && seconds <= 1e9))
+    double seconds;
+    const char *rest;
+    if (!number_parse(text, &seconds, &rest) || *rest || seconds > 1e9)
         return false;
     *ns = (uint64_t)(seconds * 1e9);
     return true;

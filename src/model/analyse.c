@@ -131,9 +131,13 @@ static bool needs_accesses(const struct ebb_stream *stream, const struct choice 
 
 /* Find the iterations of the whole trace. */
 static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span trace,
-                              struct choice *choice)
+                              struct choice *choice, struct ebb_error *error)
 {
     enum ebb_status status = ebb__stream_take(stream, trace);
+    if (status == EBB_ERR_FORMAT)
+        return ebb__fail(error, status, "trace",
+                         "event %zu: its block, size or time is that of no program",
+                         stream->events.count - 1);
     if (status)
         return status;
     enum ebb_symbol_kind kind =
@@ -221,7 +225,7 @@ enum ebb_status ebb__analyse(struct ebb_event_span trace, struct ebb_analysis *a
     enum ebb_status status = ebb__stream_init(&stream);
     if (status)
         return ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");
-    status = detect(&stream, trace, &choice);
+    status = detect(&stream, trace, &choice, error);
     made.detect_ns = ebb__now_ns() - begin;
     if (!status)
         status = describe(&stream, &choice, &made, error);

@@ -220,10 +220,25 @@ static uint64_t freed_bytes(const struct ebb_stream *stream, size_t index, uint6
     return stream->events.items[stream->allocs.items[alloc].event].size_bytes;
 }
 
+/* Files and rings hold events of any numbers. These are a block's in any process, and neither their
+ * sums nor an access as a symbol overflow. */
+static bool is_possible(const struct ebb_stream *stream, const struct ebb_event *event)
+{
+    const uint64_t limit = (uint64_t)1 << 62;
+    bool has_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
+                     event->kind == EBB_EVENT_ACCESS;
+    return event->time_ns < limit &&
+           (!has_block || (event->block > 0 && event->block < limit && event->access < 4 &&
+                           event->size_bytes <= EBB_EVENT_SIZE_LIMIT &&
+                           stream->live_bytes < limit - EBB_EVENT_SIZE_LIMIT));
+}
+
 /* Take in the newest event, which is in `events` already. */
 static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event *event)
 {
     size_t index = stream->events.count - 1, alloc = stream->allocs.count;
+    if (!is_possible(stream, event))
+        return EBB_ERR_FORMAT;
     switch (event->kind) {
     case EBB_EVENT_ALLOC:
         if (!put_serial(stream, event->block, alloc) ||
@@ -262,7 +277,10 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
         return EBB_ERR_MEMORY;
     stream->events.items = stream->kept.items;
     stream->events.count = stream->kept.count;
-    return follow(stream, event);
+    struct ebb_event *kept = &stream->kept.items[stream->kept.count - 1];
+    if (stream->kept.count > 1 && kept->time_ns < kept[-1].time_ns)
+        kept->time_ns = kept[-1].time_ns;
+    return follow(stream, kept);
 }
 
 enum { ROOM_LIMIT = 1 << 16 }; /* allocations; arbitrary */
@@ -294,17 +312,23 @@ static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event
     struct met met = {.bit_count = DENSE_ALWAYS + DENSE_SHARE * (uint64_t)trace.count};
     met.bits = calloc((size_t)(met.bit_count / 64 + 1), sizeof *met.bits);
     bool ok = met.bits != NULL, lost = false;
-    for (size_t i = 0; ok && i < trace.count; i++) {
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; ok && !status && i < trace.count; i++) {
         const struct ebb_event *event = &trace.events[i];
         bool before;
         switch (event->kind) {
         case EBB_EVENT_ALLOC:
         case EBB_EVENT_FREE:
         case EBB_EVENT_ACCESS:
+            stream->events.count = i + 1;
+            if (!is_possible(stream, event)) {
+                status = EBB_ERR_FORMAT;
+                break;
+            }
             ok = meet_serial(&met, event->block, &before);
-            if (!before && event->kind != EBB_EVENT_ALLOC) {
+            if (ok && !before && event->kind != EBB_EVENT_ALLOC) {
                 stream->existing_blocks++;
-                stream->existing_bytes += event->size_bytes;
+                stream->live_bytes = stream->existing_bytes += event->size_bytes;
             }
             break;
         case EBB_EVENT_MARK:
@@ -319,7 +343,7 @@ static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event
     stream->live_bytes = stream->peak_bytes = stream->existing_bytes;
     free(met.bits);
     ebb__map_fini(&met.rest);
-    return ok ? EBB_OK : EBB_ERR_MEMORY;
+    return ok ? status : EBB_ERR_MEMORY;
 }
 
 enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_span trace)

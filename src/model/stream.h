@@ -104,7 +104,9 @@ EBB_NODISCARD enum ebb_status ebb__stream_take(struct ebb_stream *stream,
                                                struct ebb_event_span trace);
 EBB_NODISCARD enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream);
 
-/* Append an event. EBB_ERR_MEMORY leaves the stream good for fini only. */
+/* Append an event; a time below the one before is raised to it. EBB_ERR_FORMAT where no program has
+ * such an event (block 0, or a size, sum or time beyond all machines), EBB_ERR_MEMORY; both leave
+ * the stream good for fini only. */
 EBB_NODISCARD enum ebb_status ebb__stream_push(struct ebb_stream *stream,
                                                const struct ebb_event *event);
 

@@ -251,6 +251,13 @@ static void record_events(struct ebb_serve *serve, struct process *process,
                         serve->writer_error.why);
 }
 
+static void stop_watching(struct ebb_serve *serve, struct process *process, const char *why)
+{
+    ebb__serve_warn(serve, "process %d is not watched any more: %s", process->process_id, why);
+    ebb__watch_destroy(process->watch);
+    process->watch = NULL;
+}
+
 static void drain(struct ebb_serve *serve, struct process *process)
 {
     struct ebb_event events[BATCH_EVENTS];
@@ -260,16 +267,17 @@ static void drain(struct ebb_serve *serve, struct process *process)
         record_events(serve, process, events, count);
         for (size_t i = 0; i < count; i++) {
             ebb__serve_note_event(serve, process, &events[i]);
-            if (process->watch && ebb__watch_push(process->watch, &events[i]) != EBB_OK) {
-                ebb__serve_warn(serve, "out of memory: process %d is not watched any more",
-                                process->process_id);
-                ebb__watch_destroy(process->watch);
-                process->watch = NULL;
-            }
+            enum ebb_status pushed =
+                process->watch ? ebb__watch_push(process->watch, &events[i]) : EBB_OK;
+            if (pushed != EBB_OK)
+                stop_watching(serve, process,
+                              pushed == EBB_ERR_FORMAT ? "its events are none" : "out of memory");
         }
         if (count < BATCH_EVENTS)
             break;
     }
+    if (process->watch && !ebb__ring_is_sound(process->ring))
+        stop_watching(serve, process, "its ring has been overwritten");
 }
 
 static void say_goodbye(struct ebb_serve *serve, struct process *process)

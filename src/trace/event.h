@@ -51,6 +51,9 @@ struct ebb_event {
     uint32_t thread; /* kernel thread id, 0 where unknown */
 };
 
+/* Largest block: what 48 bits address, more than any machine gives to one program (x86-64). */
+#define EBB_EVENT_SIZE_LIMIT ((uint64_t)1 << 48)
+
 _Static_assert(sizeof(struct ebb_event) == 32, "the record is part of the shared ring's layout");
 
 #endif

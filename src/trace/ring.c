@@ -49,8 +49,8 @@ size_t ebb__ring_read(struct ebb_ring *ring, struct ebb_event *events, size_t mo
     uint64_t read = atomic_load_explicit(&ring->read, memory_order_relaxed);
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
     uint64_t waiting = written - read;
-    if (waiting > EBB_RING_EVENTS)
-        waiting = EBB_RING_EVENTS;
+    if (waiting > EBB_RING_EVENTS) /* no producer lets it come to that */
+        return 0;
     size_t count = waiting < most ? (size_t)waiting : most;
     for (size_t i = 0; i < count; i++)
         events[i] = ring->events[(read + i) & (EBB_RING_EVENTS - 1)];

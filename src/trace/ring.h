@@ -70,8 +70,14 @@ void ebb__ring_init(struct ebb_ring *ring, uint64_t event_capacity, uint64_t ori
  * without progress, after which the parent counts as gone. One producer at a time. */
 void ebb__ring_write(struct ebb_ring *ring, const struct ebb_event *event);
 
-/* Take up to `most` events; returns how many. One consumer. `ring` may be memory that a hostile or
- * dying process writes: indices are masked, never trusted. */
+/* False where the counters are those of no ring: the process has written where it should not. */
+static inline bool ebb__ring_is_sound(const struct ebb_ring *ring)
+{
+    return atomic_load(&ring->written) - atomic_load(&ring->read) <= EBB_RING_EVENTS;
+}
+
+/* Take up to `most` events; returns how many, none where the ring is not sound. One consumer. `ring`
+ * may be memory that a hostile or dying process writes: indices are masked, never trusted. */
 size_t ebb__ring_read(struct ebb_ring *ring, struct ebb_event *events, size_t most);
 
 #endif

@@ -72,7 +72,7 @@ static enum ebb_status push(struct ebb_import_events *events, struct ebb_event e
 
 static enum ebb_status check_size(struct ebb_import_events *events, uint64_t size_bytes)
 {
-    if (size_bytes > EBB_IMPORT_SIZE_LIMIT)
+    if (size_bytes > EBB_EVENT_SIZE_LIMIT)
         return ebb__import_fail(events, "a block of %" PRIu64 " bytes is impossibly large",
                                 size_bytes);
     if (size_bytes > INT64_MAX - events->live_bytes)

@@ -12,8 +12,6 @@
 #include "trace/file.h"
 #include "trace/import/text.h"
 
-/* Largest block: what 48 bits address, more than any machine gives to one program (x86-64). */
-#define EBB_IMPORT_SIZE_LIMIT ((uint64_t)1 << 48)
 #define EBB_IMPORT_SIZE_UNKNOWN UINT64_MAX
 
 struct ebb_import_block {

@@ -1,0 +1,31 @@
+/* What fuzz harnesses share. */
+#ifndef EBB_TESTS_FUZZ_H
+#define EBB_TESTS_FUZZ_H
+
+#include "machine/machine.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A promise that no input may break. */
+#define FUZZ_REQUIRE(condition)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Some machine to plan for. */
+static inline const struct ebb_machine *fuzz_machine(void)
+{
+    static struct ebb_machine machine;
+    if (!machine.name[0])
+        FUZZ_REQUIRE(ebb__machine_named("autoswap-paper", &machine, NULL) == EBB_OK);
+    return &machine;
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* Fuzzes the engine's reader of scripts. An input changes words of a script that was compiled for a
+ * small training, so that most of it stays whole; what then passes for valid is prepared and asked as
+ * the engine does, every index of it. */
+#include "engine/internal.h"
+#include "fuzz.h"
+#include "serve/compile.h"
+#include "synthetic.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* Position (of a 32-bit word), how, and the operand. */
+#define CHANGE_BYTES 7u
+
+static struct ebb_script *compile(void)
+{
+    struct ebb_model model = make_training(4, 64 * EBB_MIB, 10000000, 1);
+    struct ebb_plan_request request = {.model = &model,
+                                       .machine = fuzz_machine(),
+                                       .budget_bytes = model.peak_bytes / 2,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096,
+                                       .newest_only = true};
+    struct ebb_plan plan;
+    struct ebb_script *script;
+    FUZZ_REQUIRE(ebb__plan_make("fifo", &request, &plan, NULL) == EBB_OK && plan.absence_count);
+    FUZZ_REQUIRE(ebb__compile_script(&model, &plan, &script) == EBB_OK);
+    FUZZ_REQUIRE(ebb__script_valid(script, script->bytes));
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+    return script;
+}
+
+static void change(struct ebb_script *script, uint64_t bytes, const uint8_t *code)
+{
+    uint32_t words = (uint32_t)(bytes / 4), operand;
+    uint32_t at = code[0] | (uint32_t)code[1] << 8;
+    uint32_t head = sizeof *script / 4;
+    memcpy(&operand, code + 3, sizeof operand);
+    at %= code[2] & 1 ? head : words; /* the header is small, and matters most */
+    uint32_t *word = (uint32_t *)(void *)script + at;
+    switch (code[2] / 2 % 3) {
+    case 0:
+        *word = operand;
+        break;
+    case 1:
+        *word += operand % 64 - 32;
+        break;
+    default:
+        *word ^= (uint32_t)1 << operand % 32;
+    }
+}
+
+static void perform(const struct ebb_script *script)
+{
+    static struct ebb_engine engine;
+    static struct block block;
+    struct performance performance = {0};
+    FUZZ_REQUIRE(ebb__clock_prepare(&performance, script));
+    engine.playing = &performance;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        engine.position = i;
+        uint32_t ahead = ebb__clock_next_alloc(&engine, events[i].size_bytes);
+        FUZZ_REQUIRE(ahead == UINT32_MAX || ahead < 2 * script->clock_count);
+        block.script_block = events[i].block;
+        FUZZ_REQUIRE(ebb__clock_distance(&engine, &block) <= script->clock_count);
+        for (uint32_t a = performance.out_first[i], steps = 0; a != EBB_SCRIPT_NONE; steps++) {
+            FUZZ_REQUIRE(a < script->absence_count && steps < script->absence_count);
+            a = performance.out_next[a];
+        }
+    }
+    munmap(performance.tables, performance.table_bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct ebb_script *whole;
+    if (!whole)
+        whole = compile();
+    uint64_t bytes = whole->bytes;
+    struct ebb_script *script = malloc(bytes);
+    FUZZ_REQUIRE(script);
+    memcpy(script, whole, bytes);
+    for (size_t at = 0; at + CHANGE_BYTES <= size; at += CHANGE_BYTES)
+        change(script, bytes, data + at);
+    if (ebb__script_valid(script, bytes))
+        perform(script);
+    for (uint64_t cut = bytes; cut > 0 && size % CHANGE_BYTES; cut /= 2)
+        if (cut < sizeof *script)
+            FUZZ_REQUIRE(!ebb__script_valid(script, cut - 1));
+    free(script);
+    return 0;
+}
