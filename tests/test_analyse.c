@@ -647,16 +647,50 @@ static void test_empty_iteration(void **state)
     ebb_vec_free(&loop.events);
 }
 
+/* Numbers that a file or a ring may hold, but no program has. */
+static void what_no_program_has_is_refused(void **state)
+{
+    (void)state;
+    static const struct ebb_event none[] = {
+        {1, 0, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+        {1, UINT64_MAX, 4096, EBB_EVENT_FREE, 0, 0, 0, 0},
+        {1, 1, EBB_EVENT_SIZE_LIMIT + 1, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+        {1, 1, UINT64_MAX, EBB_EVENT_ACCESS, 0, 0, 0, 0},
+        {UINT64_MAX, 1, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        const struct ebb_event events[] = {{1, 7, 64, EBB_EVENT_ALLOC, 0, 0, 0, 0}, none[i]};
+        struct ebb_analysis analysis;
+        struct ebb_error error;
+        assert_int_equal(ebb__analyse((struct ebb_event_span){events, 2}, &analysis, &error),
+                         EBB_ERR_FORMAT);
+        assert_string_equal(error.why, "event 1: its block, size or time is that of no program");
+        struct ebb_watch *watch;
+        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_push(watch, &events[0]), EBB_OK);
+        assert_int_equal(ebb__watch_push(watch, &events[1]), EBB_ERR_FORMAT);
+        ebb__watch_destroy(watch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_loop),   cmocka_unit_test(test_times_of_untraced),
-        cmocka_unit_test(test_end_of_program),  cmocka_unit_test(test_large_serials),
-        cmocka_unit_test(test_marks_win),       cmocka_unit_test(test_allocate_once),
-        cmocka_unit_test(test_nothing_repeats), cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_watch_inner),     cmocka_unit_test(test_watch_queue),
-        cmocka_unit_test(test_existing),        cmocka_unit_test(test_empty_iteration),
-        cmocka_unit_test(test_watch_forgets),   cmocka_unit_test(test_watch_random),
+        cmocka_unit_test(what_no_program_has_is_refused),
+        cmocka_unit_test(test_training_loop),
+        cmocka_unit_test(test_times_of_untraced),
+        cmocka_unit_test(test_end_of_program),
+        cmocka_unit_test(test_large_serials),
+        cmocka_unit_test(test_marks_win),
+        cmocka_unit_test(test_allocate_once),
+        cmocka_unit_test(test_nothing_repeats),
+        cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_watch_inner),
+        cmocka_unit_test(test_watch_queue),
+        cmocka_unit_test(test_existing),
+        cmocka_unit_test(test_empty_iteration),
+        cmocka_unit_test(test_watch_forgets),
+        cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

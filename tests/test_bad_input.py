@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Bad input from outside: each importer and `ebb pack` answer each kind of nonsense with one error that
+says where it stands, an exit code of 1 (3 where it is the capacity), and nothing on stdout."""
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))
+EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/dev/bin"), "ebb")
+
+RMM = "Thread,Time,Action,Pointer,Size,Stream\n"
+LIMIT = 1 << 48
+
+
+def rmm(*rows):
+    return RMM + "".join(f"1,10:00:0{i}.0,{row},0x0\n" for i, row in enumerate(rows))
+
+
+def torch(*entries):
+    keys = ("action", "addr", "size")
+    return pickle.dumps({"segments": [], "device_traces": [
+        [dict(zip(keys, entry), stream=0, time_us=10 + i) for i, entry in enumerate(entries)]]})
+
+
+def pools(*rows):
+    return "id,lower,upper,size\n" + "".join(row + "\n" for row in rows)
+
+
+# By kind of input: what is wrong -> the file, and what `why` is to say.
+BAD = {
+    "singa": {
+        "overlap": ("Malloc 0x1 8 1\nMalloc 0x2 8 1\nMalloc 0x1 8 2\n",
+                    "line 3: block 0x1 is allocated again while it is live (line 1)"),
+        "twice": ("Malloc 0x1 8 1\nFree 0x1 8 2\nFree 0x1 8 3\n",
+                  "line 3: block 0x1 is freed after its end (line 2)"),
+        "negative": ("Malloc 0x1 8 1\nMalloc 0x2 -8 2\n", "line 2: size '-8' is negative"),
+        "huge": (f"Malloc 0x1 {LIMIT + 1} 1\n",
+                 f"line 1: a block of {LIMIT + 1} bytes is impossibly large"),
+        "nan": ("Malloc 0x1 NaN 1\n", "line 1: size 'NaN' is not a whole number"),
+        "nan time": ("Malloc 0x1 8 nan\n", "line 1: time 'nan' is not a whole number"),
+        "empty": ("", "is empty, no trace"),
+    },
+    "rmm": {
+        "overlap": (rmm("allocate,0x1,8", "allocate,0x2,8", "allocate,0x1,8"),
+                    "line 4: block 0x1 is allocated again while it is live (line 2)"),
+        "twice": (rmm("allocate,0x1,8", "free,0x1,8", "free,0x1,8"),
+                  "line 4: block 0x1 is freed after its end (line 3)"),
+        "negative": (rmm("allocate,0x1,-8"), "line 2: size '-8' is negative"),
+        "huge": (rmm(f"allocate,0x1,{LIMIT + 1}"),
+                 f"line 2: a block of {LIMIT + 1} bytes is impossibly large"),
+        "nan": (rmm("allocate,0x1,nan"), "line 2: size 'nan' is not a whole number"),
+        "nan time": (RMM + "1,NaN,allocate,0x1,8,0x0\n", "line 2: time 'NaN' is no time of day"),
+        "empty": ("", "is empty, no trace"),
+        "header only": (RMM, "holds no events"),
+    },
+    "stalloc": {
+        "overlap": ("1 0x1 8 0\n1 0x2 8 0\n1 0x1 8 0\n",
+                    "line 3: block 0x1 is allocated again while it is live (line 1)"),
+        "twice": ("1 0x1 8 0\n0 0x1 8 0\n0 0x1 8 0\n",
+                  "line 3: block 0x1 is freed after its end (line 2)"),
+        "negative": ("1 0x1 -8 0\n", "line 1: size '-8' is negative"),
+        "huge": (f"1 0x1 {LIMIT + 1} 0\n",
+                 f"line 1: a block of {LIMIT + 1} bytes is impossibly large"),
+        "nan": ("1 0x1 nan 0\n", "line 1: size 'nan' is not a whole number"),
+        "empty": ("", "is empty, no trace"),
+    },
+    "torch-snapshot": {
+        "overlap": (torch(("alloc", 1, 8), ("alloc", 2, 8), ("alloc", 1, 8)),
+                    "entry 3: block 0x1 is allocated again while it is live (entry 1)"),
+        "twice": (torch(("alloc", 1, 8), ("free_completed", 1, 8), ("free_completed", 1, 8)),
+                  "entry 3: block 0x1 is freed after its end (entry 2)"),
+        "negative": (torch(("alloc", 1, 8), ("alloc", 2, -8)), "entry 2: size is negative"),
+        "huge": (torch(("alloc", 1, LIMIT + 1)),
+                 f"entry 1: a block of {LIMIT + 1} bytes is impossibly large"),
+        "huger": (torch(("alloc", 1, 1 << 70)), "entry 1: size is too large"),
+        "nan": (torch(("alloc", 1, float("nan"))), "entry 1: size is not a whole number"),
+        "empty": ("", "is empty, no trace"),
+    },
+    "pack": {
+        "overlap": (pools("a,0,2,1", "b,0,2,1", "a,1,3,1"),
+                    "line 4: id 'a' again, with a lifetime that overlaps that of line 2"),
+        "negative": (pools("a,0,2,1", "b,0,2,-1"), "line 3: size '-1' is negative"),
+        "negative time": (pools("a,-1,2,1"), "line 2: lower '-1' is negative"),
+        "huge": (pools("a,0,2,99999999999999999999"),
+                 "line 2: size '99999999999999999999' is too large"),
+        "sum": (pools(f"a,0,2,{1 << 61}", f"b,0,2,{1 << 61}", f"c,0,2,{1 << 61}"),
+                "line 3: size is too large: all together are 2^62 bytes or more"),
+        "nan": (pools("a,0,nan,1"), "line 2: upper 'nan' is not a whole number"),
+        "ends first": (pools("a,2,2,1"), "line 2: upper 2 is not above lower 2"),
+        "empty": ("", "is empty, no packing problem"),
+        "header only": (pools(), "line 1: no buffer follows the header"),
+    },
+}
+
+
+class BadInput(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def expect(self, content, code, why, *command):
+        """`command` with IN for the file; at the end of it `why`, and one line of remedy."""
+        path = os.path.join(self.folder.name, "in")
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        done = subprocess.run([EBB, *(path if word == "IN" else word for word in command)],
+                              capture_output=True, text=True, timeout=60, check=False,
+                              cwd=self.folder.name)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        lines = done.stderr.splitlines()
+        self.assertEqual(lines[0], f"ebb: {command[0]}: {path}: {why}")
+        self.assertLessEqual(len(lines), 2)
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["in"])  # no file is left
+
+    def test_importers(self):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
+            for name, (content, why) in BAD[kind].items():
+                with self.subTest(kind=kind, wrong=name):
+                    self.expect(content, 1, why, "import", kind, "IN", "-o", "out.ebbt")
+
+    def test_what_reads_a_trace(self):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
+            content, why = BAD[kind]["overlap"]
+            for command in (["info"], ["plan", "--budget", "50%"], ["pack"], ["compare"]):
+                with self.subTest(kind=kind, command=command[0]):
+                    self.expect(content, 1, why, command[0], "IN", *command[1:])
+
+    def test_pack(self):
+        for name, (content, why) in BAD["pack"].items():
+            with self.subTest(wrong=name):
+                self.expect(content, 1, why, "pack", "IN")
+
+    def test_capacity_below_the_largest_buffer(self):
+        self.expect(pools("a,0,4,4", "b,2,7,6"), 3, "line 3: buffer 'b' of 6 B is larger than the "
+                    "capacity of 5 B", "pack", "IN", "--capacity", "5")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

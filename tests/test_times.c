@@ -1,0 +1,144 @@
+/* The times of a model: medians over iterations, so that one that was disturbed does not count; and
+ * accesses that the runtime announces, which are a clock like allocations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/vec.h"
+#include "model/analyse.h"
+
+#include <string.h>
+
+enum { LAPS = 7, TICKS = 5 };
+
+typedef EBB_VEC(struct ebb_event) events_vec;
+
+/* A weight that is older than the program, and an output that is made, written, read with the weight,
+ * and ends. interval_ns[lap][i] lies before event i; `marks`: as a file that says it is untraced. */
+static struct ebb_model build(uint64_t interval_ns[LAPS][TICKS], uint8_t flags, bool marks,
+                              struct ebb_analysis *analysis)
+{
+    events_vec events = {0};
+    uint64_t now = 0;
+    if (marks) {
+        const struct ebb_event on = {0, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_TRACE_ON, 0, 0};
+        const struct ebb_event off = {0, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_TRACE_OFF, 0, 0};
+        assert_true(ebb_vec_push(&events, on) && ebb_vec_push(&events, off));
+    }
+    for (uint64_t lap = 0; lap < LAPS; lap++) {
+        const uint64_t output = lap + 2;
+        struct ebb_event step[TICKS] = {
+            {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0},
+            {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, flags, 0},
+            {0, 1, 8192, EBB_EVENT_ACCESS, EBB_ACCESS_READ, 0, flags, 0},
+            {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_READ, 0, flags, 0},
+            {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0},
+        };
+        for (size_t i = 0; i < TICKS; i++) {
+            step[i].time_ns = now += interval_ns[lap][i];
+            assert_true(ebb_vec_push(&events, step[i]));
+        }
+    }
+    struct ebb_event_span span = {events.items, events.count};
+    assert_int_equal(ebb__analyse(span, analysis, NULL), EBB_OK);
+    assert_true(analysis->has_model);
+    struct ebb_model model = analysis->model;
+    memset(&analysis->model, 0, sizeof analysis->model);
+    ebb__analysis_fini(analysis);
+    ebb_vec_free(&events);
+    assert_int_equal(model.tick_count, TICKS);
+    return model;
+}
+
+static const uint64_t usual_ns[TICKS] = {70, 10, 20, 30, 40};
+
+static void fill_usual(uint64_t interval_ns[LAPS][TICKS])
+{
+    for (size_t lap = 0; lap < LAPS; lap++)
+        memcpy(interval_ns[lap], usual_ns, sizeof usual_ns);
+}
+
+/* Times from the ALLOC on, wherever the model begins. */
+static void expect_usual(const struct ebb_model *model)
+{
+    uint32_t begin = 0;
+    uint64_t turn_ns = ebb__model_iteration_ns(model), want_ns = 0;
+    while (model->events[begin].kind != EBB_EVENT_ALLOC)
+        begin++;
+    assert_int_equal(turn_ns, 170);
+    for (uint32_t i = 1; i < TICKS; i++) {
+        want_ns += usual_ns[i];
+        uint64_t at_ns = model->time_ns[(begin + i) % TICKS];
+        assert_int_equal((at_ns + turn_ns - model->time_ns[begin]) % turn_ns, want_ns);
+    }
+}
+
+/* Each iteration lags somewhere else: no interval is disturbed in most of them. By times from the
+ * iteration's start each lag would count for all events behind it. */
+static void lags_do_not_count(void **state)
+{
+    (void)state;
+    for (int marks = 0; marks < 2; marks++) {
+        uint64_t interval_ns[LAPS][TICKS];
+        fill_usual(interval_ns);
+        for (size_t lap = 0; lap < TICKS; lap++)
+            interval_ns[lap + 1][lap] += 100000;
+        struct ebb_analysis analysis;
+        struct ebb_model model = build(interval_ns, EBB_EVENT_ANNOUNCED, marks, &analysis);
+        expect_usual(&model);
+        ebb__model_fini(&model);
+    }
+}
+
+static void observed_everywhere_is_timed_alike(void **state)
+{
+    (void)state;
+    uint64_t interval_ns[LAPS][TICKS];
+    fill_usual(interval_ns);
+    interval_ns[2][3] = 5000;
+    interval_ns[4][1] = 0;
+    struct ebb_analysis analysis;
+    struct ebb_model model = build(interval_ns, 0, false, &analysis);
+    expect_usual(&model);
+    assert_int_equal(model.clock_count, 2);
+    ebb__model_fini(&model);
+}
+
+static void announced_accesses_are_a_clock(void **state)
+{
+    (void)state;
+    uint64_t interval_ns[LAPS][TICKS];
+    fill_usual(interval_ns);
+    struct ebb_analysis analysis;
+    struct ebb_model told = build(interval_ns, EBB_EVENT_ANNOUNCED, false, &analysis);
+    struct ebb_model seen = build(interval_ns, 0, false, &analysis);
+    assert_int_equal(told.clock_count, TICKS);
+    assert_int_equal(seen.clock_count, 2);
+    assert_int_equal(told.gap_count, seen.gap_count);
+    for (uint32_t i = 0; i < TICKS; i++) {
+        assert_true(told.events[i].clock);
+        assert_int_equal(ebb__model_clock_after(&told, i), (i + 1) % TICKS);
+        assert_int_equal(ebb__model_clock_before(&told, i), (i + TICKS - 1) % TICKS);
+    }
+    /* The write is over when the next access is announced, else only at the FREE. */
+    for (uint32_t i = 0; i < told.gap_count; i++) {
+        const struct ebb_gap *gap = &told.gaps[i], *late = &seen.gaps[i];
+        assert_int_equal(gap->from_tick, late->from_tick);
+        assert_int_equal(gap->from_ns, told.time_ns[(gap->from_tick + 1) % TICKS]);
+        assert_true(gap->length_ns >= late->length_ns);
+    }
+    ebb__model_fini(&told);
+    ebb__model_fini(&seen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lags_do_not_count),
+        cmocka_unit_test(observed_everywhere_is_timed_alike),
+        cmocka_unit_test(announced_accesses_are_a_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
