@@ -121,6 +121,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     json_object_set_new(object, "policy", json_string(summary->policy));
     put(object, "predicted_peak_bytes", figures->predicted_peak_bytes);
     put(object, "predicted_stall_ns_per_iteration", figures->predicted_stall_ns);
+    put(object, "predicted_iteration_ns", figures->predicted_iteration_ns);
     put(object, "moved_out_bytes", figures->moved_out_bytes);
     put(object, "moved_in_bytes", figures->moved_in_bytes);
     put(object, "dropped_clean_bytes", figures->dropped_bytes);

@@ -12,7 +12,8 @@ from launching import CYCLE_ARGS, EBB, MIB, PYTHON, Launch, cycle, main
 # Keys of `ebb.run/1` that scripts rely on.
 SUMMARY_KEYS = """schema exit_status elapsed_ns budget_bytes peak_resident_bytes
     unmanaged_peak_bytes iterations period_events planned_from_iteration policy
-    predicted_peak_bytes predicted_stall_ns_per_iteration moved_out_bytes moved_in_bytes stall_ns
+    predicted_peak_bytes predicted_iteration_ns predicted_stall_ns_per_iteration
+    moved_out_bytes moved_in_bytes stall_ns
     demand_faults demand_faults_planned_median planned_iterations budget_from_iteration
     learning_peak_bytes budget_exceeded unmanaged_bytes store_peak_bytes mismatches iteration_ns
     processes""".split()
@@ -207,6 +208,8 @@ class Budgets(Launch):
             self.assertEqual(0, summary["plans"])
             self.assertGreater(summary["reactive_evictions"], 0)
             self.assertGreater(summary["predicted_stall_ns_per_iteration"], 0)
+            self.assertGreater(summary["predicted_iteration_ns"],
+                               summary["predicted_stall_ns_per_iteration"])
             self.assertGreater(summary["iteration_ns"]["median"], 24000000)
             self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 

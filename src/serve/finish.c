@@ -108,6 +108,7 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     result->period_events = serve->period_events;
     result->predicted_peak_bytes = serve->predicted_peak_bytes;
     result->predicted_stall_ns = serve->predicted_stall_ns;
+    result->predicted_iteration_ns = serve->predicted_iteration_ns;
     result->smallest_feasible_bytes = serve->smallest_feasible_bytes;
     result->plans = serve->plans;
     result->events = serve->events;

@@ -57,6 +57,7 @@ struct ebb_serve {
     struct ebb_error writer_error;
     bool budget_set;
     uint64_t plans, events, predicted_peak_bytes, predicted_stall_ns, smallest_feasible_bytes;
+    uint64_t predicted_iteration_ns;
     uint64_t period_events;
     bool told_infeasible;
 };

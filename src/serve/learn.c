@@ -187,6 +187,7 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
         serve->plans += !plan.reactive;
         serve->predicted_peak_bytes = plan.peak_bytes + (budget - share);
         serve->predicted_stall_ns = plan.stall_ns;
+        serve->predicted_iteration_ns = plan.iteration_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
         if (plan.reactive)

@@ -48,6 +48,7 @@ struct ebb_serve_result {
     int64_t planned_from_iteration; /* counted from 0; -1: never planned */
     int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
     uint64_t predicted_peak_bytes, predicted_stall_ns;
+    uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
     uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
     uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
     uint64_t demand_faults_planned_median;
