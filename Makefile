@@ -14,7 +14,7 @@ JOBS ?= $(shell nproc)
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
 	coinor-libclp-dev \
-	python3 python3-torch python3-torchvision libjemalloc2
+	python3 python3-torch python3-torchvision libjemalloc2 libmimalloc2.0
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)
 

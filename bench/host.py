@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Paired benchmark of the host engine: a real training with and without Ebb.
 
-    bench/host.py --model resnet50 --batch 16 --budgets 100%,80%,60%,b80%,b60% --pairs 3 -o out.json
+    bench/host.py --model resnet50 --budgets 100%,b60%,b50% --pairs 5 -o out.json --plot out.svg
 
-Runs A B A B ...: A is the program under the best tuned allocator (jemalloc, huge pages, nothing
-given back), B the same program behind `ebb run --budget X`.  Before the pairs an independent count of
-the program's allocations (malloc_log_preload) says what its peak is; `b60%` means 60 % of that, given
-to Ebb in bytes, `60%` is passed on as it is.  Reported for each budget:
+A is the program under the best tuned allocator: each one of --allocators runs once, the fastest
+stays. B is the program behind `ebb run --budget X`, with an empty plan cache. Runs are interleaved
+A B B A B B A ..., so that each B stands beside an A, which is what it is compared with. An independent
+count of the program's allocations (malloc_log_preload) says what its peak is; `b60%` means 60 % of
+that, given to Ebb in bytes, `60%` is passed on as it is, `60%@lru` under a policy. Reported for each
+budget:
 
   losses     equal to the last digit in every iteration, or DIFFER
   ratio      median planned iteration of B over the median of A over the same iterations,
@@ -15,154 +17,32 @@ to Ebb in bytes, `60%` is passed on as it is.  Reported for each budget:
   heap       the share of the independent peak that Ebb manages: all but the most that the next
              allocator has held
   rss        peak resident set of each program, by wait4
+  plan       the iteration time that Ebb's plan predicted
   fifo       where the disk sets the pace: the iteration time that first in first out needs on the
              lanes measured in this run, predicted by `ebb plan --policy fifo`
 
 With --cgroup, B also runs inside a memory cgroup limited to budget + (RSS of A - peak of the log)
-+ 64 MiB, without swap: the kernel as a witness that the budget holds.
++ 64 MiB, without swap: the kernel as a witness that the budget holds. With --swap disk,zram, the
+program without Ebb runs in a cgroup of that limit on the kernel's swap, once for each of
+--swap-allocators; the fastest counts, and one that takes more than --swap-patience times as long as A
+is stopped. What zram compresses into is memory beside the limit, and printed.
 
 What a figure stands on is in the JSON: each run, its seconds per iteration, the machine.
 """
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+
+from paired import MIB, Cgroup, Swap, allocators, machine, run
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3"
-MIB = 1 << 20
-MANAGED_BYTES = 512 << 10  # from this size on Ebb manages a block
-
-
-# --- machine ---------------------------------------------------------------------------------
-
-
-def first_line(path, pattern, default=None):
-    try:
-        with open(path, encoding="utf-8") as file:
-            match = re.search(pattern, file.read(), re.M)
-            return match.group(1).strip() if match else default
-    except OSError:
-        return default
-
-
-def machine(store):
-    memory_kib = int(first_line("/proc/meminfo", r"^MemTotal:\s+(\d+)", "0"))
-    return {
-        "cpu": first_line("/proc/cpuinfo", r"^model name\s*:\s*(.*)$", platform.processor()),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": memory_kib * 1024,
-        "kernel": platform.release(),
-        "transparent_hugepages": first_line("/sys/kernel/mm/transparent_hugepage/enabled",
-                                            r"\[(\w+)\]"),
-        "swap_bytes": int(first_line("/proc/meminfo", r"^SwapTotal:\s+(\d+)", "0")) * 1024,
-        "file_system": subprocess.run(["stat", "-f", "-c", "%T", store], check=False,
-                                      capture_output=True, text=True).stdout.strip(),
-        "load_before": os.getloadavg()[0],
-    }
-
-
-def jemalloc():
-    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
-                   "/usr/lib"):
-        path = os.path.join(folder, "libjemalloc.so.2")
-        if os.path.exists(path):
-            return path
-    sys.exit("host.py: libjemalloc2 is missing: run 'make deps'")
-
-
-# --- memory cgroups --------------------------------------------------------------------------
-
-
-class Cgroup:
-    """A memory cgroup without swap (version 1 or 2); None-like where the machine has none."""
-
-    def __init__(self, limit_bytes):
-        self.path = None
-        self.version = 1 if os.path.isdir("/sys/fs/cgroup/memory") else 2
-        root = "/sys/fs/cgroup/memory" if self.version == 1 else "/sys/fs/cgroup"
-        path = os.path.join(root, f"ebb-bench-{os.getpid()}-{time.monotonic_ns()}")
-        try:
-            if self.version == 2:
-                self.write(os.path.join(root, "cgroup.subtree_control"), "+memory")
-            os.mkdir(path)
-            self.path = path
-            if self.version == 1:
-                self.write("memory.limit_in_bytes", limit_bytes)
-                if os.path.exists(os.path.join(path, "memory.memsw.limit_in_bytes")):
-                    self.write("memory.memsw.limit_in_bytes", limit_bytes)
-                self.write("memory.swappiness", 0)
-            else:
-                self.write("memory.max", limit_bytes)
-                self.write("memory.swap.max", 0)
-        except OSError as error:
-            self.close()
-            raise RuntimeError(f"no memory cgroup: {error}") from error
-
-    def write(self, name, value):
-        with open(os.path.join(self.path or "", name), "w", encoding="utf-8") as file:
-            file.write(str(value))
-
-    def read(self, name):
-        try:
-            with open(os.path.join(self.path, name), encoding="utf-8") as file:
-                return file.read()
-        except OSError:
-            return ""
-
-    def enter(self):
-        """In the child, before exec."""
-        with open(os.path.join(self.path, "cgroup.procs"), "w", encoding="utf-8") as file:
-            file.write(str(os.getpid()))
-
-    def peak_bytes(self):
-        text = self.read("memory.max_usage_in_bytes" if self.version == 1 else "memory.peak")
-        return int(text) if text.strip().isdigit() else None
-
-    def kills(self):
-        text = self.read("memory.oom_control" if self.version == 1 else "memory.events")
-        match = re.search(r"oom_kill (\d+)", text)
-        return int(match.group(1)) if match else None
-
-    def close(self):
-        if self.path and os.path.isdir(self.path):
-            for _ in range(50):
-                try:
-                    os.rmdir(self.path)
-                    return
-                except OSError:
-                    time.sleep(0.1)
-
-
-# --- one run ---------------------------------------------------------------------------------
-
-
-def run(command, env, cgroup=None):
-    """Run to the end; losses and seconds of each iteration, exit code, peak RSS by wait4."""
-    started = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out,
-                                   stderr=err, preexec_fn=cgroup.enter if cgroup else None)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        text, errors = out.read().decode(), err.read().decode(errors="replace")
-    rows = [line.split() for line in text.splitlines() if line.startswith("iteration ")]
-    return {
-        "exit_code": process.returncode,
-        "elapsed_s": round(time.monotonic() - started, 3),
-        "peak_rss_bytes": usage.ru_maxrss * 1024,
-        "losses": [row[3] for row in rows],
-        "seconds": [float(row[5]) for row in rows],
-        "stderr": errors[-2000:],
-    }
+MANAGED_BYTES = 512 << 10  # the malloc log's "large": what a budget's share is taken of
 
 
 class Bench:
@@ -179,8 +59,12 @@ class Bench:
                             "--size", str(args.size), "--iterations", str(args.iterations)]
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
         self.env.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-        self.tuned = {**self.env, "LD_PRELOAD": jemalloc(),
-                      "MALLOC_CONF": "thp:always,dirty_decay_ms:-1,muzzy_decay_ms:-1"}
+        known = allocators()
+        self.peers = {name: {**self.env, **known[name]} for name in known
+                      if name in args.allocators}
+        self.swap_peers = {name: {**self.env, **known[name]} for name in known
+                           if name in args.swap_allocators}
+        self.tuned = self.peers[next(iter(self.peers))]
 
     def log(self):
         """The independent count of the program's allocations."""
@@ -202,15 +86,28 @@ class Bench:
                                 capture_output=True, text=True)
         return json.loads(result.stdout)
 
+    def choose_peer(self):
+        """Each allocator once; the one with the least median iteration is A from here on."""
+        runs = {}
+        for name, env in self.peers.items():
+            runs[name] = run(self.program, env)
+            if runs[name]["exit_code"] != 0:
+                sys.exit(f"host.py: the program failed under {name}: {runs[name]['stderr']}")
+        best = min(runs, key=lambda name: statistics.median(runs[name]["seconds"][1:]))
+        self.tuned = self.peers[best]
+        return best, runs
+
     def run_a(self):
         return run(self.program, self.tuned)
 
     def run_b(self, budget, cgroup=None):
+        size, _, policy = budget.partition("@")
+        options = ["--policy", policy] if policy else []
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "summary.json")
-            result = run([self.ebb, "run", "--budget", budget, "--no-cache", "--store",
-                          self.args.store, "--summary-json", path, *self.args.ebb_option, "--",
-                          *self.program], self.env, cgroup)
+            result = run([self.ebb, "run", "--budget", size, "--no-cache", "--store",
+                          self.args.store, "--summary-json", path, *options,
+                          *self.args.ebb_option, "--", *self.program], self.env, cgroup)
             result["summary"] = {}
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as file:
@@ -254,13 +151,15 @@ def compare(a, b):
     """One pair: are the losses equal, and how do the planned iterations compare."""
     summary = b["summary"]
     first = summary.get("planned_from_iteration")
+    own = (summary.get("iteration_ns") or {}).get("median")
+    if first is None and own:
+        first = 3  # under a policy without a script: iterations behind those that were observed
     count = min(len(a["seconds"]), len(b["seconds"]))
     pair = {"losses_equal": b["exit_code"] == 0 and len(a["losses"]) > 0
             and a["losses"] == b["losses"], "ratio": None, "planned_from_iteration": first}
     if first is not None and 0 <= first < count:
         pair["a_s"] = statistics.median(a["seconds"][first:count])
         # Ebb's own clock where it gives one: it knows which iterations ran under the plan.
-        own = (summary.get("iteration_ns") or {}).get("median")
         pair["b_printed_s"] = statistics.median(b["seconds"][first:count])
         pair["b_s"] = own / 1e9 if own else pair["b_printed_s"]
         pair["ratio"] = pair["b_s"] / pair["a_s"]
@@ -290,13 +189,17 @@ def print_table(report):
           f"in {lanes['in_bytes_per_s'] / 1e9:.2f} GB/s, "
           f"each way while both are busy {lanes['both_bytes_per_s'] / 1e9:.2f} GB/s")
     log = report["malloc_log"]
+    others = ", ".join(f"{name} {statistics.median(made['seconds'][1:]):.2f}"
+                       for name, made in report["allocators"].items())
+    print(f"A is {report['allocator']} (s an iteration: {others})")
     print(f"independent count: peak {mib(log['peak_bytes'])} MiB, "
           f"{mib(log['threshold_peak_bytes'])} MiB of it in blocks of at least "
           f"{log['threshold_bytes'] >> 10} KiB; A: {report['a_rss_bytes'] / MIB:.0f} MiB RSS, "
           f"{text_of(report['a_s'])} s an iteration\n")
-    form = "{:<8}{:>9}{:>9}{:>8}{:>8}{:>9}{:>9}{:>19}{:>9}{:>9}{:>8}  {}"
-    print(form.format("budget", "MiB", "managed", "of peak", "heap", "RSS", "s/iter", "ratio (spread)",
-                      "fifo s", "moved", "faults", "losses"))
+    wide = max(8, *(len(row["budget"]) + 1 for row in report["rows"]))
+    form = "{:<%d}{:>8}{:>9}{:>8}{:>8}{:>7}{:>8}{:>19}{:>8}{:>8}{:>8}{:>8}  {}" % wide
+    print(form.format("budget", "MiB", "managed", "of peak", "heap", "RSS", "s/iter",
+                      "ratio (spread)", "plan s", "fifo s", "moved", "faults", "losses"))
     for row in report["rows"]:
         spread = row["ratio_spread"]
         ratio = (f"{row['ratio']:.3f} ({spread[0]:.2f}-{spread[1]:.2f})"
@@ -305,7 +208,7 @@ def print_table(report):
                           mib(row["peak_resident_bytes"]), text_of(row["share"], "{:.0%}"),
                           text_of(row["heap_share"], "{:.1%}"),
                           mib(row["peak_rss_bytes"]), text_of(row["b_s"]), ratio,
-                          text_of(row["fifo_s"]), mib(row["moved_out_bytes"]),
+                          text_of(row["plan_s"]), text_of(row["fifo_s"]), mib(row["moved_out_bytes"]),
                           text_of(row["demand_faults_planned_median"], "{:.0f}"),
                           "equal" if row["losses_equal"] else "DIFFER"))
         cgroup = row.get("cgroup")
@@ -313,7 +216,47 @@ def print_table(report):
             print(f"        cgroup of {mib(cgroup.get('limit_bytes'))} MiB: {cgroup['verdict']}"
                   + (f", peak {mib(cgroup['peak_bytes'])} MiB"
                      if cgroup.get("peak_bytes") else ""))
-    print("\nmanaged, RSS, moved in MiB (moved: whole run, out); fifo: predicted, not measured")
+        for swap in row.get("swap", []):
+            beside = swap.get("beside_bytes")
+            times = swap["s"] and row["b_s"] and swap["s"] / row["b_s"]
+            print(f"        {swap['swap']} swap, {swap['allocator']}, in "
+                  f"{mib(row['swap_limit_bytes'])} MiB"
+                  + (f" + {mib(beside)} MiB compressed" if beside else "")
+                  + f": {text_of(swap['s'])} s an iteration"
+                  + (f", {times:.1f} x Ebb's" if times else "") + f", {swap['verdict']}")
+    print("\nmanaged, RSS, moved in MiB (moved: whole run, out); plan, fifo: predicted, not measured")
+
+
+def plot(report, path):
+    """Ratio by budget, with the pairs as dots, and the kernel's swap beside it."""
+    try:
+        import matplotlib
+    except ImportError:
+        sys.exit("host.py: --plot needs python3-matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    rows = sorted((row for row in report["rows"] if row["ratio"]),
+                  key=lambda row: row["budget_bytes"])
+    axes.plot([row["budget_bytes"] / MIB for row in rows], [row["ratio"] for row in rows],
+              marker="o", label="ebb run")
+    for row in rows:
+        ratios = [pair["ratio"] for pair in row["pairs"] if pair["ratio"]]
+        axes.scatter([row["budget_bytes"] / MIB] * len(ratios), ratios, s=8, color="grey")
+    for kind in sorted({swap["swap"] for row in rows for swap in row.get("swap", [])}):
+        points = [(row["budget_bytes"] / MIB,
+                   min(swap["s"] for swap in row["swap"] if swap["swap"] == kind and swap["s"])
+                   / report["a_s"])
+                  for row in rows
+                  if any(swap["swap"] == kind and swap["s"] for swap in row.get("swap", []))]
+        if points:
+            axes.plot(*zip(*points), marker="x", label=f"{kind} swap")
+    axes.axhline(1, color="black", linewidth=0.5)
+    axes.set(xlabel="budget, MiB", ylabel=f"iteration, times unlimited ({report['allocator']})",
+             title=report["program"][-60:])
+    axes.legend()
+    figure.savefig(path, bbox_inches="tight")
 
 
 def parse():
@@ -329,6 +272,15 @@ def parse():
     parser.add_argument("--build", default=os.path.join(SOURCE, "build", "release"))
     parser.add_argument("--store", default=tempfile.gettempdir(), help="folder of the store")
     parser.add_argument("--lane-rounds", type=int, default=5)
+    parser.add_argument("--allocators", default="jemalloc,mimalloc,glibc",
+                        help="candidates for A, each tuned", type=lambda text: text.split(","))
+    parser.add_argument("--swap", default="", help="also run A on the kernel's swap: disk,zram",
+                        type=lambda text: [kind for kind in text.split(",") if kind])
+    parser.add_argument("--swap-allocators", default="jemalloc,glibc",
+                        type=lambda text: text.split(","))
+    parser.add_argument("--swap-patience", type=float, default=6.0,
+                        help="stop a run on swap after so many times the time of A")
+    parser.add_argument("--plot", help="draw ratio by budget (needs python3-matplotlib)")
     parser.add_argument("--cgroup", action="store_true", help="also run B in a memory cgroup")
     parser.add_argument("--no-fifo", action="store_true", help="leave the reference out")
     parser.add_argument("--reference-policy", default="fifo")
@@ -346,20 +298,53 @@ def parse():
 
 def budget_bytes(text, peak):
     """(what Ebb is given, bytes it means)."""
+    text, at, policy = text.partition("@")
     match = re.fullmatch(r"(b?)(\d+(?:\.\d+)?)%", text)
     if match:
         size = int(peak * float(match.group(2)) / 100)
-        return (str(size) if match.group(1) else text), size
+        return (str(size) if match.group(1) else text) + at + policy, size
     units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:iB)?", text)
     if not match:
         sys.exit(f"host.py: budget '{text}' is neither a share nor a size")
-    return text, int(float(match.group(1)) * units[match.group(2)])
+    return text + at + policy, int(float(match.group(1)) * units[match.group(2)])
+
+
+def cgroup_limit(size, log):
+    """Budget + what the program holds beside its blocks + 64 MiB."""
+    return size + max(0, log["peak_rss_bytes"] - log["threshold_peak_bytes"]) + 64 * MIB
+
+
+def on_swap(bench, kind, limit, a_s):
+    """The program without Ebb at that limit, on the kernel's swap: each allocator once."""
+    rows = []
+    for name, env in bench.swap_peers.items():
+        row = {"swap": kind, "allocator": name, "s": None}
+        try:
+            with Swap(kind, bench.args.store, 8 << 30) as swap:
+                cgroup = Cgroup(limit, swap=True)
+                try:
+                    result = run(bench.program, env, cgroup,
+                                 bench.args.swap_patience * bench.args.iterations * a_s + 20)
+                    row["kills"], row["beside_bytes"] = cgroup.kills(), swap.compressed_bytes()
+                finally:
+                    cgroup.close()
+        except RuntimeError as error:
+            rows.append({**row, "verdict": str(error)})
+            continue
+        row["run"] = result
+        settled = result["seconds"][2:]
+        if settled:
+            row["s"] = statistics.median(settled)
+        row["verdict"] = ("completed" if result["exit_code"] == 0 else "stopped after "
+                          f"{len(result['seconds'])} iterations" if result["timed_out"] else
+                          f"ended with {result['exit_code']}")
+        rows.append(row)
+    return rows
 
 
 def in_cgroup(bench, given, size, log):
-    """Budget + what the program holds beside its blocks + 64 MiB, and no swap."""
-    limit = size + max(0, log["peak_rss_bytes"] - log["threshold_peak_bytes"]) + 64 * MIB
+    limit = cgroup_limit(size, log)
     try:
         cgroup = Cgroup(limit)
     except RuntimeError as error:
@@ -376,6 +361,29 @@ def in_cgroup(bench, given, size, log):
                        + (f", {kills} killed" if kills else "")}
 
 
+def run_pairs(bench, budgets):
+    """A B B A B B A ...: all the runs of A, and for each budget its pairs of a B and the A in front
+    of it or behind it."""
+    runs_a, pairs = [], {text: [] for text, _, _ in budgets}
+
+    def run_a():
+        runs_a.append(bench.run_a())
+        if runs_a[-1]["exit_code"] != 0:
+            sys.exit(f"host.py: the program failed by itself: {runs_a[-1]['stderr']}")
+
+    run_a()
+    for number, (text, given, _) in enumerate(budgets * bench.args.pairs):
+        print(f"pair {number // len(budgets) + 1} of {bench.args.pairs}, budget {text} ...",
+              file=sys.stderr)
+        b = bench.run_b(given)
+        if b["exit_code"] != 0:
+            print(f"  ebb run ended with {b['exit_code']}: {b['stderr']}", file=sys.stderr)
+        if number % 2:
+            run_a()
+        pairs[text].append((runs_a[-1], b, compare(runs_a[-1], b)))
+    return runs_a, pairs
+
+
 def main():
     args = parse()
     bench = Bench(args)
@@ -387,19 +395,11 @@ def main():
     print("measuring lanes ...", file=sys.stderr)
     report["lanes"] = bench.lanes()
 
+    print("choosing the allocator ...", file=sys.stderr)
+    report["allocator"], report["allocators"] = bench.choose_peer()
+
     budgets = [(text, *budget_bytes(text, peak)) for text in args.budgets.split(",")]
-    runs_a, pairs = [], {text: [] for text, _, _ in budgets}
-    for number in range(args.pairs):
-        for text, given, _ in budgets:
-            print(f"pair {number + 1} of {args.pairs}, budget {text} ...", file=sys.stderr)
-            a = bench.run_a()
-            if a["exit_code"] != 0:
-                sys.exit(f"host.py: the program failed by itself: {a['stderr']}")
-            b = bench.run_b(given)
-            if b["exit_code"] != 0:
-                print(f"  ebb run ended with {b['exit_code']}: {b['stderr']}", file=sys.stderr)
-            runs_a.append(a)
-            pairs[text].append((a, b, compare(a, b)))
+    runs_a, pairs = run_pairs(bench, budgets)
 
     fifo = {}
     if not args.no_fifo:
@@ -431,15 +431,26 @@ def main():
             "fifo_s": plan["iteration_ns"] / 1e9 if plan.get("iteration_ns") else None,
             "pairs": [{"a": a, "b": b, **pair} for a, b, pair in done],
         }
+        row["plan_s"] = median_of((s.get("predicted_iteration_ns") or 0) / 1e9 or None
+                                  for s in summaries)
         for key in ("moved_out_bytes", "moved_in_bytes", "stall_ns", "demand_faults",
                     "demand_faults_planned_median", "planned_from_iteration", "mismatches"):
             row[key] = median_of(s.get(key) for s in summaries)
         if args.cgroup:
             print(f"cgroup, budget {text} ...", file=sys.stderr)
             row["cgroup"] = in_cgroup(bench, given, size, log)
+        if args.swap:
+            limit = cgroup_limit(size, log)
+            row["swap"] = []
+            for kind in args.swap:
+                print(f"{kind} swap at the limit of budget {text} ...", file=sys.stderr)
+                row["swap"] += on_swap(bench, kind, limit, report["a_s"])
+            row["swap_limit_bytes"] = limit
         report["rows"].append(row)
 
     print_table(report)
+    if args.plot:
+        plot(report, args.plot)
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
