@@ -28,7 +28,8 @@ struct process {
     enum learner_state state;
     uint64_t allocs_lost; /* allocations since the stream left the template */
     bool playing;
-    size_t settled_pattern;   /* record: which repetition the recorded accesses are of */
+    size_t settled_pattern;   /* the repetition that was looked at last, and */
+    size_t settled_period;    /* its clock events */
     uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;

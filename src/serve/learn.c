@@ -197,6 +197,22 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     return sent;
 }
 
+struct seen {
+    size_t iterations, traced;
+};
+
+/* Of the repetition now taken for the iteration. */
+static struct seen seen_of_newest(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t newest = ebb__watch_patterns(process->watch);
+    struct seen seen = {0, 0};
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++)
+        seen.traced += iterations[i].traced;
+    return seen;
+}
+
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
  * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on is
  * what the program does, whatever it touches. */
@@ -207,18 +223,7 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
         all += model->blocks[i].size_bytes;
         touched += model->blocks[i].access_count ? model->blocks[i].size_bytes : 0;
     }
-    return touched * 2 >= all || ebb__watch_iterations(process->watch, NULL) >= PATIENCE_ITERATIONS;
-}
-
-/* Of the repetition now taken for the iteration. */
-static size_t traced_iterations(const struct process *process)
-{
-    const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations), traced = 0;
-    size_t newest = ebb__watch_patterns(process->watch);
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
-        traced += iterations[i].traced;
-    return traced;
+    return touched * 2 >= all || seen_of_newest(process).iterations >= PATIENCE_ITERATIONS;
 }
 
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
@@ -226,6 +231,8 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
     uint64_t now = ebb__now_ns();
     if (now < process->next_attempt_ns || !ebb__watch_found(process->watch))
         return;
+    process->settled_pattern = ebb__watch_patterns(process->watch);
+    process->settled_period = ebb__watch_period_clock_events(process->watch);
     struct ebb_model model;
     if (ebb__watch_model(process->watch, &model, NULL, NULL) != EBB_OK) {
         process->next_attempt_ns = now + RETRY_NS / 10;
@@ -233,11 +240,10 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
     }
     if (serve->options.record) {
         /* Two iterations with accesses are in the trace; now their true times. */
-        if (traced_iterations(process) >= 2 && model.has_accesses &&
+        if (seen_of_newest(process).traced >= 2 && model.has_accesses &&
             is_worth_planning(process, &model)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             process->state = LEARNER_DONE;
-            process->settled_pattern = ebb__watch_patterns(process->watch);
         }
         process->next_attempt_ns = now + RETRY_NS / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
@@ -265,6 +271,19 @@ void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
         process->allocs_lost = process->playing ? 0 : process->allocs_lost + 1;
 }
 
+/* Has a repetition been found that is longer than the one last looked at? */
+static bool found_longer(struct process *process)
+{
+    size_t pattern = ebb__watch_patterns(process->watch);
+    size_t period = ebb__watch_period_clock_events(process->watch);
+    if (pattern == process->settled_pattern || period == 0)
+        return false;
+    bool longer = period > process->settled_period;
+    process->settled_pattern = pattern;
+    process->settled_period = period;
+    return longer;
+}
+
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
 {
     if (process->state == LEARNER_TRACING) {
@@ -277,10 +296,12 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
         process->state = LEARNER_TRACING;
         process->allocs_lost = 0;
         process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
-    } else if (process->state == LEARNER_DONE && serve->options.record &&
-               ebb__watch_patterns(process->watch) != process->settled_pattern) {
-        /* What was recorded repeated within something longer, which is the iteration. */
+    } else if (found_longer(process)) {
+        /* What was planned or recorded is a part of it, and would go on matching by chance. */
+        if (process->state == LEARNER_PLANNED)
+            send_plain(process, EBB_MESSAGE_SCRIPT, 0);
         send_plain(process, EBB_MESSAGE_TRACE, 1);
+        process->allocs_lost = 0;
         process->state = LEARNER_TRACING;
     }
 }
