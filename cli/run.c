@@ -47,7 +47,7 @@ enum {
     OPTION_VERIFY,
     OPTION_THRESHOLD,
     OPTION_NO_ENV,
-    OPTION_IGNORED
+    OPTION_NO_CACHE,
 };
 
 struct run_options {
@@ -55,7 +55,7 @@ struct run_options {
     const char *store;
     enum ebb_summary_when summary;
     const char *summary_json;
-    bool strict, quiet, no_env;
+    bool strict, quiet, no_env, no_cache;
 };
 
 /* Returns 0, or the exit code to end with. */
@@ -108,7 +108,8 @@ static int set_option(struct run_options *run, int option, const char *value)
     case OPTION_NO_ENV:
         run->no_env = true;
         return 0;
-    case OPTION_IGNORED:
+    case OPTION_NO_CACHE:
+        run->no_cache = true;
         return 0;
     case 'q':
         run->quiet = true;
@@ -148,7 +149,7 @@ int ebb__cmd_run(int argc, char **argv)
         {"strict", no_argument, NULL, OPTION_STRICT},
         {"verify", no_argument, NULL, OPTION_VERIFY},
         {"threshold", required_argument, NULL, OPTION_THRESHOLD},
-        {"no-cache", no_argument, NULL, OPTION_IGNORED},
+        {"no-cache", no_argument, NULL, OPTION_NO_CACHE},
         {"no-env", no_argument, NULL, OPTION_NO_ENV},
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
@@ -192,6 +193,9 @@ int ebb__cmd_run(int argc, char **argv)
         return EBB_EXIT_OWN_FAILURE;
     }
     run.serving.store = store;
+    char cache[PATH_MAX];
+    if (!run.no_cache && ebb__cache_dir_find(cache, sizeof cache))
+        run.serving.cache = cache;
     run.serving.command = argv[optind];
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)

@@ -72,6 +72,17 @@ enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
     return status;
 }
 
+bool ebb__cache_dir_find(char *path, size_t bytes)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (cache && cache[0] == '/') /* a relative one is invalid: XDG Base Directory Specification */
+        length = snprintf(path, bytes, "%s/ebb", cache);
+    else if (home && home[0] == '/')
+        length = snprintf(path, bytes, "%s/.cache/ebb", home);
+    return length > 0 && (size_t)length < bytes;
+}
+
 static bool read_number(const char *path, uint64_t *value)
 {
     FILE *file = fopen(path, "re");

@@ -1,9 +1,10 @@
-/* Where absent blocks go when nobody says. */
+/* Where absent blocks and plan caches go when nobody says. */
 #ifndef EBB_CLI_STORE_DIR_H
 #define EBB_CLI_STORE_DIR_H
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,5 +17,9 @@ EBB_NODISCARD enum ebb_status ebb__store_dir_find(const char *given, char *path,
 /* Memory that a run may take when no budget is given: 90 % of what the memory cgroup or the
  * machine has free. */
 uint64_t ebb__free_memory_budget(void);
+
+/* Where plan caches go: ${XDG_CACHE_HOME:-~/.cache}/ebb, whether it is there or not. False where
+ * neither is known. */
+bool ebb__cache_dir_find(char *path, size_t bytes);
 
 #endif

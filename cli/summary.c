@@ -62,8 +62,9 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
                 (long long)figures->budget_from_iteration,
                 ebb_size_format(figures->learning_peak_bytes, a, sizeof a));
     if (figures->planned_iterations)
-        fprintf(out, "ebb: %llu iterations, planned from %lld, median %s; policy %s\n",
+        fprintf(out, "ebb: %llu iterations, planned from %lld%s, median %s; policy %s\n",
                 (unsigned long long)figures->iterations, (long long)figures->planned_from_iteration,
+                figures->cache == EBB_CACHE_USED ? " (from the plan cache)" : "",
                 ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
     else if (figures->iteration_median_ns)
         fprintf(out, "ebb: %llu iterations, median %s; policy %s, which plans nothing\n",
@@ -145,6 +146,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "reactive_evictions", figures->reactive_evictions);
     put(object, "busy_blocks", figures->busy_blocks);
     put(object, "plans", figures->plans);
+    json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));
     put(object, "events", figures->events);
     put(object, "lost_events", figures->lost_events);
     put(object, "peak_rss_bytes", summary->launch->peak_rss_bytes);

@@ -139,6 +139,8 @@ static enum ebb_status record_iterations(struct ebb_watch *watch)
             made.demand_faults +=
                 event->kind == EBB_EVENT_ACCESS && (event->flags & EBB_EVENT_DEMAND);
             clocks += event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE;
+            if (event->kind == EBB_EVENT_ALLOC && made.alloc_count++ == 0)
+                made.first_serial = event->block;
         }
         watch->period_clock_events = clocks;
         if (window.last - window.first > watch->window_events)
@@ -259,6 +261,17 @@ size_t ebb__watch_iterations(const struct ebb_watch *watch,
     if (iterations)
         *iterations = watch->iterations.items;
     return watch->iterations.count;
+}
+
+bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t found;
+    if (!ebb__stream_find(stream, serial, &found) ||
+        stream->allocs.items[found].free_event != SIZE_MAX)
+        return false;
+    *size_bytes = stream->events.items[stream->allocs.items[found].event].size_bytes;
+    return true;
 }
 
 /* The newest iteration of the template that was traced. */

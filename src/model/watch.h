@@ -29,6 +29,8 @@ struct ebb_watch_iteration {
     uint64_t last_event;    /* one behind its last event */
     bool planned;           /* a plan was in force during all of it */
     bool traced;            /* accesses were traced during all of it */
+    uint64_t first_serial;  /* of the first block allocated in it; 0: none is */
+    uint32_t alloc_count;   /* blocks allocated in it */
     uint32_t pattern;       /* 0 for the first repetition seen, 1 for the next one, ... */
 };
 
@@ -54,6 +56,9 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * *iterations (may be NULL) is valid until the next push. */
 size_t ebb__watch_iterations(const struct ebb_watch *watch,
                              const struct ebb_watch_iteration **iterations);
+
+/* Is the block `serial` live at the newest event, and how large is it? */
+bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes);
 
 /* Build the model of the newest whole iteration for which accesses were traced from begin to end,
  * timed by untraced iterations where there are any. It begins where least memory is live, or, where

@@ -105,6 +105,9 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
         if (main->watch)
             iteration_figures(main, result);
     }
+    ebb__recall_save(serve);
+    if (main)
+        result->cache = main->cache;
     result->period_events = serve->period_events;
     result->predicted_peak_bytes = serve->predicted_peak_bytes;
     result->predicted_stall_ns = serve->predicted_stall_ns;

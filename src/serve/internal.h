@@ -6,6 +6,7 @@
 #include "engine/protocol.h"
 #include "machine/machine.h"
 #include "model/watch.h"
+#include "serve/cache.h"
 #include "serve/serve.h"
 #include "trace/file.h"
 #include "trace/ring.h"
@@ -14,9 +15,10 @@
 
 /* How far a process has come. */
 enum learner_state {
-    LEARNER_TRACING, /* accesses are observed, no plan yet */
-    LEARNER_PLANNED, /* a plan has been sent */
-    LEARNER_DONE,    /* record, or a policy without a script: untraced iterations follow */
+    LEARNER_TRACING,  /* accesses are observed, no plan yet */
+    LEARNER_RECALLED, /* a plan from a profile has been sent, the live stream decides */
+    LEARNER_PLANNED,  /* a plan has been sent */
+    LEARNER_DONE,     /* record, or a policy without a script: untraced iterations follow */
 };
 
 struct process {
@@ -26,6 +28,7 @@ struct process {
     size_t ring_bytes;
     struct ebb_watch *watch;
     enum learner_state state;
+    uint64_t allocs;      /* so far */
     uint64_t allocs_lost; /* allocations since the stream left the template */
     bool playing;
     size_t settled_pattern;   /* the repetition that was looked at last, and */
@@ -33,6 +36,14 @@ struct process {
     uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;
+    bool has_key;               /* it may have a profile */
+    struct ebb_profile_key key; /* which */
+    enum ebb_cache_use cache;
+    struct ebb_profile recalled; /* of an earlier run, while RECALLED */
+    struct ebb_profile learnt;   /* what is known to be so, for the next run */
+    bool learnt_anew;            /* it differs from what lies in the cache */
+    size_t judged;               /* iterations looked at while RECALLED */
+    unsigned disappointments;    /* of these, those in which blocks were not where they had to be */
 };
 
 struct ebb_serve {
@@ -57,6 +68,7 @@ struct ebb_serve {
     enum ebb_status writer_status;
     struct ebb_error writer_error;
     bool budget_set;
+    struct process *budget_presumed; /* by whose profile; NULL: by none, or it was right */
     uint64_t plans, events, predicted_peak_bytes, predicted_stall_ns, smallest_feasible_bytes;
     uint64_t predicted_iteration_ns;
     uint64_t period_events;
@@ -65,6 +77,22 @@ struct ebb_serve {
 
 void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...) EBB_PRINTF(2, 3);
 bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor);
+/* learn.c: plan `model` and send the plan; true where it was sent, or where the policy knows none and
+ * this is what it predicts. first_serial: see struct ebb_script. */
+bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
+                     const struct ebb_model *model, uint64_t first_serial);
+/* Observe accesses from now on. */
+void ebb__serve_trace(struct process *process);
+/* recall.c: find the profile of a process that has just said hello; before it is welcomed. */
+void ebb__recall_find(struct ebb_serve *serve, struct process *process, int parent_process_id);
+/* Send the plans that follow from it; after the welcome. */
+void ebb__recall_plan(struct ebb_serve *serve, struct process *process);
+/* While RECALLED: does the live stream confirm it? Else drop it and learn. */
+void ebb__recall_judge(struct ebb_serve *serve, struct process *process);
+/* The run learns this model, and takes it over. */
+void ebb__recall_learn(struct process *process, struct ebb_model *model);
+/* Keep what was learnt for the next run. */
+void ebb__recall_save(struct ebb_serve *serve);
 /* learn.c: look at what the process has done and plan, or learn anew. */
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
 /* Begin to measure where the transfers will go, beside the running program. */

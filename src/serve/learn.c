@@ -82,8 +82,10 @@ static uint64_t share_of(const struct ebb_serve *serve, const struct process *pr
         return budget;
     uint64_t held = atomic_load(&serve->ledger->held_bytes);
     uint64_t own = atomic_load(&process->ring->counters.held_bytes);
-    uint64_t taken =
-        (held > own ? held - own : 0) + atomic_load(&process->ring->counters.small_bytes);
+    uint64_t small = atomic_load(&process->ring->counters.small_bytes);
+    if (small < process->recalled.small_bytes)
+        small = process->recalled.small_bytes;
+    uint64_t taken = (held > own ? held - own : 0) + small;
     return budget > taken ? budget - taken : 0;
 }
 
@@ -147,10 +149,8 @@ static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan_reque
                     (double)serve->smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
-/* Plan `model` and send the plan; true where it was sent, or where the policy knows none and this
- * is what it predicts. */
-static bool plan_and_send(struct ebb_serve *serve, struct process *process,
-                          const struct ebb_model *model)
+bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
+                     const struct ebb_model *model, uint64_t first_serial)
 {
     uint64_t budget = whole_budget(serve, process);
     uint64_t share = share_of(serve, process, budget);
@@ -180,6 +180,7 @@ static bool plan_and_send(struct ebb_serve *serve, struct process *process,
     else if (plan.reactive)
         sent = true;
     else if (ebb__compile_script(model, &plan, &script) == EBB_OK) {
+        script->first_serial = first_serial;
         sent = send_script(process, script);
         free(script);
     }
@@ -248,11 +249,13 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
         process->next_attempt_ns = now + RETRY_NS / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
         ebb__serve_end_probe(serve);
-        if (plan_and_send(serve, process, &model)) {
+        if (ebb__serve_plan(serve, process, &model, 0)) {
             send_plain(process, EBB_MESSAGE_TRACE, 0);
             bool reactive = ebb__plan_policy_reactive(serve->options.policy);
             process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
             process->allocs_lost = 0;
+            if (!reactive)
+                ebb__recall_learn(process, &model);
         }
         process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
     }
@@ -267,8 +270,18 @@ void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
         process->playing = true;
     else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF)
         process->playing = false;
-    else if (event->kind == EBB_EVENT_ALLOC)
+    else if (event->kind == EBB_EVENT_ALLOC) {
+        process->allocs++;
         process->allocs_lost = process->playing ? 0 : process->allocs_lost + 1;
+    }
+}
+
+void ebb__serve_trace(struct process *process)
+{
+    send_plain(process, EBB_MESSAGE_TRACE, 1);
+    process->state = LEARNER_TRACING;
+    process->allocs_lost = 0;
+    process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
 }
 
 /* Has a repetition been found that is longer than the one last looked at? */
@@ -288,20 +301,18 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
 {
     if (process->state == LEARNER_TRACING) {
         try_to_plan(serve, process);
+    } else if (process->state == LEARNER_RECALLED) {
+        ebb__recall_judge(serve, process);
     } else if (process->state == LEARNER_PLANNED && !process->playing &&
                process->allocs_lost * 4 >
                    ebb__watch_period_clock_events(process->watch) * 3 + 256) {
         /* An iteration and a half of allocations (half of the clock events) without a match. */
-        send_plain(process, EBB_MESSAGE_TRACE, 1);
-        process->state = LEARNER_TRACING;
-        process->allocs_lost = 0;
-        process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
+        ebb__serve_trace(process);
     } else if (found_longer(process)) {
         /* What was planned or recorded is a part of it, and would go on matching by chance. */
         if (process->state == LEARNER_PLANNED)
             send_plain(process, EBB_MESSAGE_SCRIPT, 0);
-        send_plain(process, EBB_MESSAGE_TRACE, 1);
-        process->allocs_lost = 0;
-        process->state = LEARNER_TRACING;
+        ebb__profile_fini(&process->learnt);
+        ebb__serve_trace(process);
     }
 }

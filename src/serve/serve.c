@@ -186,11 +186,13 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     process->reactive_from = -1;
     process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
     serve->main_said_hello |= process->process_id == serve->main_process_id;
+    ebb__recall_find(serve, process, (int)hello->parent_process_id);
     ebb__serve_send(process,
                     &(struct ebb_message){.kind = EBB_MESSAGE_WELCOME,
-                                          .value = 1,
+                                          .value = process->state == LEARNER_TRACING,
                                           .limit_bytes = serve->options.store_limit_bytes},
                     serve->ledger_descriptor);
+    ebb__recall_plan(serve, process);
 }
 
 static void take_hellos(struct ebb_serve *serve, int socket)
@@ -377,6 +379,8 @@ void ebb__serve_destroy(struct ebb_serve *serve)
             close(process->channel);
         munmap(process->ring, process->ring_bytes);
         ebb__watch_destroy(process->watch);
+        ebb__profile_fini(&process->recalled);
+        ebb__profile_fini(&process->learnt);
         free(process);
     }
     ebb_vec_free(&serve->processes);

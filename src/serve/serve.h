@@ -27,6 +27,7 @@ struct ebb_serve_options {
     const char *command;     /* for the trace's header */
     const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
     const char *store;       /* directory */
+    const char *cache;       /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
     uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
     double budget_fraction; /* of the unmanaged peak; 0: not given */
@@ -34,6 +35,17 @@ struct ebb_serve_options {
     void (*warn)(void *context, const char *message);
     void *context;
 };
+
+/* What became of the profile of an earlier run. */
+enum ebb_cache_use {
+    EBB_CACHE_OFF,         /* not asked for */
+    EBB_CACHE_NONE,        /* there was none */
+    EBB_CACHE_UNCONFIRMED, /* the program ended before its iterations showed */
+    EBB_CACHE_USED,        /* the program did what the profile says */
+    EBB_CACHE_DROPPED,     /* it did something else, and was learnt anew */
+};
+/* "off", "none", "unconfirmed", "used", "dropped". */
+const char *ebb__cache_use_name(enum ebb_cache_use use);
 
 struct ebb_serve_result {
     uint64_t budget_bytes; /* UINT64_MAX where none came into force */
@@ -63,6 +75,7 @@ struct ebb_serve_result {
     double out_bps, in_bps;           /* lanes as probed; 0: not probed */
     uint64_t smallest_feasible_bytes; /* 0: unknown */
     size_t processes;                 /* that said hello */
+    enum ebb_cache_use cache;
     bool main_said_hello;
     bool managing; /* some process had managed blocks */
 };

@@ -1,0 +1,277 @@
+/* Beginning with what an earlier run of the same program has learnt.
+ *
+ * A profile is found by what the program is, but whether it holds is for the live stream to say: its
+ * plans are sent before the program's first allocation, the engine plays one only where the live
+ * allocations are those of its template and the initialisation is over, and here the first planned
+ * iterations are judged. Where blocks are not where the plan says, where the program does something
+ * else or takes more than it did, the profile is dropped, its plans are forgotten, and the program is
+ * learnt as if there had been none. */
+#include "plan/plan.h"
+#include "serve/internal.h"
+
+#include <string.h>
+
+/* Demand faults of a planned iteration that say nothing: one in so many uses, and these. A plan that
+ * is right has none in steady state; its first lap may. */
+#define TOLERATED_FAULTS 4u
+#define TOLERATED_SHARE 50u
+#define MOST_DISAPPOINTMENTS 3u
+/* A presumed peak may be exceeded by so much: allocators' own blocks vary a little. */
+#define PEAK_SLACK_BYTES ((uint64_t)1 << 20)
+#define PEAK_SLACK_SHARE 50u
+
+const char *ebb__cache_use_name(enum ebb_cache_use use)
+{
+    static const char *const names[] = {"off", "none", "unconfirmed", "used", "dropped"};
+    return names[use];
+}
+
+/* A fork of a process of this program is not a run of it. */
+static bool is_fork(const struct ebb_serve *serve, const struct process *process,
+                    int parent_process_id)
+{
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        const struct process *other = serve->processes.items[i];
+        if (other != process && other->has_key && other->process_id == parent_process_id &&
+            memcmp(&other->key, &process->key, sizeof other->key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A share of the peak that the program has had is in force before its first allocation. */
+static void presume_budget(struct ebb_serve *serve, struct process *process)
+{
+    struct ebb_ledger *ledger = serve->ledger;
+    if (serve->options.budget_fraction <= 0 || serve->budget_set)
+        return;
+    uint64_t budget =
+        (uint64_t)(serve->options.budget_fraction * (double)process->recalled.unmanaged_peak_bytes);
+    serve->budget_set = true;
+    serve->budget_presumed = process;
+    process->budget_from = 0;
+    atomic_store(&ledger->budget_bytes, budget);
+    atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
+}
+
+void ebb__recall_find(struct ebb_serve *serve, struct process *process, int parent_process_id)
+{
+    const struct ebb_serve_options *options = &serve->options;
+    if (!options->cache || options->record)
+        return;
+    process->cache = EBB_CACHE_NONE;
+    process->has_key = ebb__cache_key(process->process_id, options->threshold_bytes, &process->key);
+    if (!process->has_key)
+        return;
+    if (is_fork(serve, process, parent_process_id)) {
+        process->has_key = false;
+        return;
+    }
+    if (ebb__cache_load(options->cache, process->key, &process->recalled, NULL) != EBB_OK)
+        return;
+    process->cache = EBB_CACHE_UNCONFIRMED;
+    presume_budget(serve, process);
+    if (process->recalled.iteration_count && !ebb__plan_policy_reactive(options->policy))
+        process->state = LEARNER_RECALLED;
+}
+
+/* The lanes are known if they are those of this store. */
+static void recall_lanes(struct ebb_serve *serve, const struct process *process)
+{
+    if (serve->probed || serve->probing)
+        return;
+    if (process->recalled.store_id != ebb__profile_store_id(serve->options.store))
+        return;
+    serve->machine = process->recalled.machine;
+    serve->probed = true;
+}
+
+static void send_forget(struct process *process)
+{
+    ebb__serve_send(process, &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT}, -1);
+}
+
+static void drop(struct ebb_serve *serve, struct process *process)
+{
+    if (serve->budget_presumed == process) {
+        serve->budget_presumed = NULL;
+        serve->budget_set = false;
+        process->budget_from = -1;
+        atomic_store(&serve->ledger->budget_bytes, UINT64_MAX);
+        atomic_store(&serve->ledger->in_force, 0);
+    }
+    process->cache = EBB_CACHE_DROPPED;
+    ebb__profile_fini(&process->recalled);
+    ebb__cache_remove(serve->options.cache, process->key);
+    send_forget(process);
+    ebb__serve_trace(process);
+}
+
+static void confirm(struct ebb_serve *serve, struct process *process)
+{
+    if (serve->budget_presumed == process)
+        serve->budget_presumed = NULL;
+    process->cache = EBB_CACHE_USED;
+    process->learnt = process->recalled;
+    memset(&process->recalled, 0, sizeof process->recalled);
+    process->settled_pattern = ebb__watch_patterns(process->watch);
+    process->settled_period = ebb__watch_period_clock_events(process->watch);
+    process->state = LEARNER_PLANNED;
+}
+
+void ebb__recall_plan(struct ebb_serve *serve, struct process *process)
+{
+    if (process->state != LEARNER_RECALLED)
+        return;
+    recall_lanes(serve, process);
+    ebb__serve_end_probe(serve);
+    bool sent = false;
+    for (uint32_t i = 0; i < process->recalled.iteration_count; i++) {
+        const struct ebb_profile_iteration *iteration = &process->recalled.iterations[i];
+        sent |= ebb__serve_plan(serve, process, &iteration->model, iteration->first_serial);
+    }
+    if (!sent)
+        drop(serve, process);
+}
+
+static uint32_t count_allocs(const struct ebb_model *model)
+{
+    uint32_t count = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        count += model->events[tick].kind == EBB_EVENT_ALLOC;
+    return count;
+}
+
+/* The iteration of the profile that allocates as often as this one; NULL: none. (Frees vary: what
+ * outlives iterations is not freed in the first ones.) */
+static const struct ebb_model *matching_model(const struct process *process,
+                                              const struct ebb_watch_iteration *iteration)
+{
+    for (uint32_t i = process->recalled.iteration_count; i-- > 0;)
+        if (count_allocs(&process->recalled.iterations[i].model) == iteration->alloc_count)
+            return &process->recalled.iterations[i].model;
+    return NULL;
+}
+
+/* Are the persistent blocks that the plan names those of this process? The engine leaves alone what
+ * differs in size; many of these, and the plan is none. */
+static bool names_hold(const struct process *process, const struct ebb_model *model)
+{
+    uint64_t named = 0, wrong = 0;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        const struct ebb_model_block *block = &model->blocks[i];
+        uint64_t size_bytes = 0;
+        if (block->alloc_tick != EBB_TICK_NONE)
+            continue;
+        named += block->size_bytes;
+        if (!ebb__watch_is_live(process->watch, block->serial, &size_bytes) ||
+            size_bytes != block->size_bytes)
+            wrong += block->size_bytes;
+    }
+    return wrong * 20 <= named;
+}
+
+static bool exceeds_peak(const struct process *process)
+{
+    const struct ebb_counters *counters = &process->ring->counters;
+    uint64_t known = process->recalled.unmanaged_peak_bytes;
+    uint64_t seen =
+        atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
+    return seen > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
+}
+
+/* So many allocations, two iterations' and more, and it does not play: the program does something
+ * else now. */
+static bool has_missed(const struct process *process)
+{
+    const struct ebb_profile *profile = &process->recalled;
+    uint64_t longest = 0, begin = UINT64_MAX;
+    for (uint32_t i = 0; i < profile->iteration_count; i++) {
+        const struct ebb_profile_iteration *iteration = &profile->iterations[i];
+        uint64_t allocs = iteration->model.clock_count / 2 + 1;
+        longest = allocs > longest ? allocs : longest;
+        begin = iteration->first_serial < begin ? iteration->first_serial : begin;
+    }
+    uint64_t patience = 2 * longest + 64;
+    return !process->playing && process->allocs > begin + patience &&
+           process->allocs_lost > patience;
+}
+
+void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    if (count < process->judged)
+        process->judged = count; /* a longer repetition has taken their place */
+    for (; process->judged < count; process->judged++) {
+        const struct ebb_watch_iteration *iteration = &iterations[process->judged];
+        const struct ebb_model *model =
+            iteration->planned ? matching_model(process, iteration) : NULL;
+        if (!model)
+            continue;
+        if (iteration->demand_faults <= TOLERATED_FAULTS + model->access_count / TOLERATED_SHARE &&
+            names_hold(process, model)) {
+            confirm(serve, process);
+            return;
+        }
+        if (++process->disappointments == MOST_DISAPPOINTMENTS) {
+            drop(serve, process);
+            return;
+        }
+    }
+    if (exceeds_peak(process) || has_missed(process))
+        drop(serve, process);
+}
+
+void ebb__recall_learn(struct process *process, struct ebb_model *model)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t newest = ebb__watch_patterns(process->watch);
+    uint64_t first_serial = UINT64_MAX;
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
+        first_serial = iterations[i].first_serial;
+    /* None has been seen whole from where it begins: then the one that is modelled. */
+    for (uint32_t i = 0; first_serial == UINT64_MAX && i < model->block_count; i++)
+        if (model->blocks[i].alloc_tick != EBB_TICK_NONE)
+            first_serial = model->blocks[i].serial;
+    ebb__profile_add(&process->learnt, model, first_serial == UINT64_MAX ? 0 : first_serial);
+    process->learnt_anew = true;
+}
+
+static bool was_planned(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = process->watch ? ebb__watch_iterations(process->watch, &iterations) : 0;
+    for (size_t i = count; i-- > 0;)
+        if (iterations[i].planned)
+            return true;
+    return false;
+}
+
+void ebb__recall_save(struct ebb_serve *serve)
+{
+    for (size_t i = 0; i < serve->processes.count; i++) {
+        struct process *process = serve->processes.items[i];
+        const struct ebb_counters *counters = &process->ring->counters;
+        struct ebb_profile *learnt = &process->learnt;
+        if (process->state == LEARNER_RECALLED && process->watch)
+            ebb__recall_judge(serve, process);
+        if (!process->has_key || !learnt->iteration_count || !serve->probed ||
+            !was_planned(process))
+            continue;
+        uint64_t peak =
+            atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
+        uint64_t known = learnt->unmanaged_peak_bytes;
+        bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
+        if (!process->learnt_anew && same_peak)
+            continue;
+        learnt->unmanaged_peak_bytes = peak;
+        learnt->small_bytes = atomic_load(&counters->small_bytes);
+        learnt->store_id = ebb__profile_store_id(serve->options.store);
+        learnt->machine = serve->machine;
+        if (ebb__cache_store(serve->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES,
+                             NULL) != EBB_OK)
+            continue; /* the next run learns for itself */
+    }
+}

@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+"""The plan cache: the second run of a program begins with what the first has learnt; whatever else
+lies in the cache changes nothing but the time."""
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import unittest
+
+import launching
+from launching import EBB, MIB, SOURCE, compile_c
+
+ARGS = ["--iterations", "8", "--layers", "12", "--persistent", "8M", "--work", "6"]
+
+
+def program(name, block):
+    """tests/programs/cycle.c, with blocks of `block` unless it is told otherwise."""
+    with open(os.path.join(SOURCE, "tests", "programs", "cycle.c"), encoding="utf-8") as file:
+        text = file.read()
+    changed = text.replace(".block_bytes = (size_t)8 << 20", f".block_bytes = {block}")
+    assert changed != text
+    return compile_c(f"{name}-{block}", changed)
+
+
+class PlanCache(launching.Launch):
+    def setUp(self):
+        super().setUp()
+        self.program = os.path.join(self.folder, "cycle")
+        self.become(4 << 20)
+
+    def tearDown(self):
+        # Profiles may stay, nothing else.
+        for folder, _, names in os.walk(self.cache):
+            for name in names:
+                if name.endswith(".profile"):
+                    os.unlink(os.path.join(folder, name))
+        super().tearDown()
+
+    def become(self, block):
+        """From now on the program is one with blocks of this size."""
+        if os.path.exists(self.program):
+            os.unlink(self.program)
+        shutil.copy2(program("cycle", block), self.program)
+        self.plain = self.run_command([self.program, *ARGS]).stdout
+        self.assertIn(b"checksum", self.plain)
+
+    def profiles(self):
+        folder = os.path.join(self.cache, "ebb")
+        return [os.path.join(folder, name) for name in os.listdir(folder)] \
+            if os.path.isdir(folder) else []
+
+    def command(self, *options):
+        return [EBB, "run", "--store", self.store, *options, "--", self.program, *ARGS]
+
+    def run_once(self, *options, budget="60%"):
+        path = os.path.join(self.folder, "summary.json")
+        done = self.run_command(self.command("--budget", budget, "--summary-json", path, *options))
+        self.assertEqual((0, self.plain, b""), (done.returncode, done.stdout, done.stderr))
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        os.unlink(path)
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+        self.assertFalse(summary["budget_exceeded"])
+        return summary
+
+    def test_second_run_starts_planned(self):
+        first = self.run_once()
+        self.assertEqual("none", first["plan_cache"])
+        self.assertGreater(first["budget_from_iteration"], 0)
+        self.assertEqual(1, len(self.profiles()))
+        for budget in ("60%", "30M"):
+            second = self.run_once(budget=budget)
+            self.assertEqual("used", second["plan_cache"])
+            self.assertLessEqual(second["planned_from_iteration"], 2)
+            self.assertEqual(0, second["budget_from_iteration"])
+            self.assertEqual(0, second["learning_peak_bytes"])
+            self.assertGreater(second["moved_out_bytes"], 0)
+            self.assertEqual(0, second["demand_faults_planned_median"])
+            if budget == "60%":
+                self.assertAlmostEqual(0.6, second["budget_bytes"] / first["unmanaged_peak_bytes"],
+                                       delta=0.001)
+        self.assertEqual(1, len(self.profiles()))
+
+    def test_summary_says_so(self):
+        self.run_once()
+        done = self.run_command(self.command("--budget", "60%", "--summary=always"))
+        self.assertRegex(done.stderr, rb"planned from [0-2] \(from the plan cache\)")
+
+    def test_changed_program(self):
+        """It runs under the same name: the live stream says that it is another one."""
+        for before, after in ((4 << 20, 6 << 20), (6 << 20, 3 << 20)):
+            self.become(before)
+            for profile in self.profiles():
+                os.unlink(profile)
+            known = self.run_once()
+            self.become(after)
+            changed = self.run_once()
+            self.assertEqual("dropped", changed["plan_cache"])
+            self.assertGreater(changed["planned_iterations"], 0)
+            self.assertGreater(changed["budget_from_iteration"], 0)
+            self.assertGreater(abs(changed["budget_bytes"] - known["budget_bytes"]), 2 * MIB)
+            again = self.run_once()
+            self.assertEqual("used", again["plan_cache"])
+
+    def test_damaged(self):
+        self.run_once()
+        (path,) = self.profiles()
+        with open(path, "rb") as file:
+            good = file.read()
+        other = bytes(good[:40]) + bytes([good[40] ^ 1]) + good[41:]
+        for damaged in (b"", good[:50], good[:-1], other, good[:100] + b"\0" * (len(good) - 100)):
+            with open(path, "wb") as file:
+                file.write(damaged)
+            self.assertEqual("none", self.run_once()["plan_cache"])
+            with open(path, "rb") as file:
+                self.assertGreater(len(file.read()), 64, "it was not written anew")
+        self.assertEqual("used", self.run_once()["plan_cache"])
+
+    def test_of_another_program(self):
+        self.run_once()
+        (mine,) = self.profiles()
+        done = self.run_command([*self.command("--budget", "60%"), "--realloc"])
+        self.assertEqual(0, done.returncode)
+        (theirs,) = [path for path in self.profiles() if path != mine]
+        shutil.copy2(theirs, mine)
+        self.assertEqual("none", self.run_once()["plan_cache"])
+        self.assertEqual("used", self.run_once()["plan_cache"])
+
+    def test_two_at_once(self):
+        for expected in ("none", "used"):
+            running = []
+            for i in range(2):
+                path = os.path.join(self.folder, f"summary{i}.json")
+                command = self.command("--budget", "60%", "--summary-json", path)
+                running.append((path, launching.subprocess.Popen(
+                    command, env=self.env, stdout=launching.subprocess.PIPE,
+                    stderr=launching.subprocess.PIPE)))
+            for path, process in running:
+                out, err = process.communicate(timeout=launching.TIMEOUT)
+                self.assertEqual((0, self.plain, b""), (process.returncode, out, err))
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(expected, json.load(file)["plan_cache"])
+                os.unlink(path)
+            self.assertEqual(1, len(self.profiles()))
+
+    def test_no_cache(self):
+        self.assertEqual("off", self.run_once("--no-cache")["plan_cache"])
+        self.assertEqual([], self.profiles())
+        self.run_once()
+        before = [(path, os.stat(path).st_mtime_ns) for path in self.profiles()]
+        summary = self.run_once("--no-cache")
+        self.assertEqual("off", summary["plan_cache"])
+        self.assertGreater(summary["planned_from_iteration"], 0)
+        self.assertEqual(before, [(path, os.stat(path).st_mtime_ns) for path in self.profiles()])
+
+    def test_nowhere_to_write(self):
+        """No cache then, and no complaint."""
+        blocked = os.path.join(self.folder, "blocked")
+        with open(blocked, "w", encoding="utf-8"):
+            pass
+        for place in (blocked, "/proc/self/none", "relative/path"):
+            self.env["XDG_CACHE_HOME"] = place
+            self.env["HOME"] = blocked
+            self.assertIn(self.run_once()["plan_cache"], ("none", "off"))
+        os.unlink(blocked)
+
+    def test_home(self):
+        """Without XDG_CACHE_HOME it is ~/.cache."""
+        del self.env["XDG_CACHE_HOME"]
+        self.env["HOME"] = self.cache
+        self.run_once()
+        folder = os.path.join(self.cache, ".cache", "ebb")
+        self.assertEqual(1, len(os.listdir(folder)))
+        self.assertEqual("used", self.run_once()["plan_cache"])
+
+    def test_killed(self):
+        """What is killed leaves the profile as it was."""
+        self.run_once()
+        (path,) = self.profiles()
+        with open(path, "rb") as file:
+            before = file.read()
+        process = launching.subprocess.Popen(self.command("--budget", "60%"), env=self.env,
+                                             stdout=launching.subprocess.DEVNULL)
+        time.sleep(1)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.wait_for_none(launching.TIMEOUT)
+        with open(path, "rb") as file:
+            self.assertEqual(before, file.read())
+
+    def test_fork_and_threads(self):
+        """Children of a fork are no runs of the program."""
+        for args in (["--fork"], ["--realloc", "--io"]):
+            command = [*self.command("--budget", "30M"), *args]
+            plain = self.run_command([self.program, *ARGS, *args]).stdout
+            for _ in range(2):
+                done = self.run_command(command)
+                self.assertEqual((0, plain, b""), (done.returncode, done.stdout, done.stderr))
+
+
+if __name__ == "__main__":
+    sys.exit(launching.main())
