@@ -13,30 +13,20 @@
 #ifndef EBB_PLAN_SWAP_ANNEAL_H
 #define EBB_PLAN_SWAP_ANNEAL_H
 
-#include "plan/swap/swap.h"
+#include "plan/swap/measure.h"
 
-struct ebb_anneal_item;
-struct ebb_anneal_step;
-struct ebb_anneal_instant;
+#define EBB_ANNEAL_SEED 0x9e3779b97f4a7c15u /* any but 0 is as good: bench/zero_stall.c */
 
 struct ebb_anneal {
     const struct ebb_swap *swap;
     const uint64_t *time_ns; /* of the ticks, tick_count + 1 */
-    int64_t lap_ns;
-    struct ebb_anneal_item *items; /* one for each gap */
-    uint32_t item_count;
-    struct ebb_anneal_step *steps; /* of the load, in order of time */
-    uint32_t step_count;
-    uint32_t *by_ready, *by_due; /* taken items, in order */
-    uint32_t taken_count;
-    struct ebb_anneal_instant *outs, *ins; /* ends and starts in order, for one evaluation */
-    uint32_t *useful;                      /* items whose gap is long enough for their copies */
-    uint32_t useful_count;
-    uint32_t *due_rank, *ready_rank; /* by item: its place among all */
-    uint64_t chance;                 /* state of the generator: the same search every time */
-    bool *best;                      /* by item */
-    int64_t *best_start_ns;          /* by item: its copy in, on the timeline */
-    uint64_t best_peak_bytes;        /* with `best` taken; UINT64_MAX: none is known yet */
+    struct ebb_measure measure;
+    uint64_t chance;          /* state of the generator: the same search every time */
+    uint32_t *order[2];       /* useful items as they become ready, and as they are due */
+    uint32_t *place[2];       /* by useful item: its place there */
+    bool *best;               /* by item */
+    int64_t *best_start_ns;   /* by item: its copy in, on the timeline */
+    uint64_t best_peak_bytes; /* with `best` taken; UINT64_MAX: none is known yet */
     uint64_t moves;
 };
 

@@ -1,0 +1,122 @@
+/* How much the smallest budget without a stall depends on chance: the same search with many seeds.
+ *
+ *     build/release/bench/bench_zero_stall TRACE [SEEDS [SECONDS ...]]
+ *
+ * For each time limit (0.1 and 1.7 s by default) the peaks found, least, median and most, in MiB, and
+ * how many of the seeds (24 by default) kept within 255 MiB and 264 MiB. Machine: autoswap-paper. */
+#include "model/analyse.h"
+#include "plan/swap/anneal.h"
+#include "trace/import/import.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SEEDS 24
+#define SMALLEST_BLOCK_BYTES ((uint64_t)512 << 10)
+#define MIB (1024.0 * 1024.0)
+
+static int compare(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* The search of the policy `ebb`, begun with another seed; the simulator says what it needs. */
+static enum ebb_status search(const struct ebb_plan_request *request, uint64_t seed,
+                              struct ebb_swap_outcome *outcome, uint64_t *took_ns,
+                              struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    struct ebb_anneal anneal;
+    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    if (status)
+        return status;
+    uint64_t floor_bytes = swap.smallest_feasible_bytes, deadline_ns = swap.deadline_ns;
+    status = ebb__anneal_init(&anneal, &swap, request->model->time_ns, 0, error);
+    if (!status) {
+        anneal.chance = EBB_ANNEAL_SEED ^ (seed << 32) ^ seed;
+        ebb__anneal_start(&anneal);
+        ebb__anneal_greedy(&anneal, floor_bytes, deadline_ns);
+        ebb__anneal_run(&anneal, floor_bytes, deadline_ns);
+        ebb__anneal_take(&anneal, &swap);
+        ebb__anneal_fini(&anneal);
+        status = ebb__swap_evaluate(&swap, outcome, error);
+    }
+    *took_ns = ebb__now_ns() - swap.started_ns;
+    if (!status && outcome->iteration_ns != swap.lap_ns)
+        status = ebb__fail(error, EBB_ERR_FORMAT, "plan", "it stalls");
+    ebb__swap_fini(&swap);
+    return status;
+}
+
+static int run(const struct ebb_plan_request *request, uint32_t seeds, double seconds)
+{
+    uint64_t *peaks = calloc(seeds, sizeof *peaks), longest_ns = 0;
+    uint32_t within_255 = 0, within_264 = 0;
+    for (uint32_t i = 0; peaks && i < seeds; i++) {
+        struct ebb_plan_request timed = *request;
+        struct ebb_swap_outcome outcome;
+        struct ebb_error error;
+        uint64_t took_ns;
+        timed.time_limit_ns = (uint64_t)(seconds * 1e9);
+        if (search(&timed, i, &outcome, &took_ns, &error)) {
+            fprintf(stderr, "%s: %s\n", error.what, error.why);
+            free(peaks);
+            return 1;
+        }
+        peaks[i] = outcome.peak_bytes;
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+        within_255 += outcome.peak_bytes <= 255 * (uint64_t)MIB;
+        within_264 += outcome.peak_bytes <= 264 * (uint64_t)MIB;
+    }
+    if (!peaks)
+        return 1;
+    qsort(peaks, seeds, sizeof *peaks, compare);
+    printf(
+        "%6.2f s  least %.1f  median %.1f  most %.1f MiB  within 255: %u  264: %u  of %u  longest "
+        "%.2f s\n",
+        seconds, (double)peaks[0] / MIB, (double)peaks[seeds / 2] / MIB,
+        (double)peaks[seeds - 1] / MIB, within_255, within_264, seeds, (double)longest_ns / 1e9);
+    free(peaks);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s TRACE [SEEDS [SECONDS ...]]\n", argv[0]);
+        return 2;
+    }
+    struct ebb_trace trace;
+    struct ebb_analysis analysis;
+    struct ebb_machine machine;
+    struct ebb_error error;
+    if (ebb__trace_open(argv[1], &trace, &error) ||
+        ebb__analyse((struct ebb_event_span){trace.events, trace.count}, &analysis, &error) ||
+        ebb__machine_named("autoswap-paper", &machine, &error)) {
+        fprintf(stderr, "%s: %s\n", error.what, error.why);
+        return 1;
+    }
+    if (!analysis.has_model) {
+        fprintf(stderr, "%s: no iteration\n", argv[1]);
+        return 1;
+    }
+    struct ebb_plan_request request = {.model = &analysis.model,
+                                       .machine = &machine,
+                                       .budget_bytes = UINT64_MAX / 4,
+                                       .page_bytes = trace.info.page_bytes,
+                                       .smallest_block_bytes = SMALLEST_BLOCK_BYTES};
+    uint32_t seeds = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
+    seeds = seeds ? seeds : SEEDS;
+    int status = 0;
+    if (argc <= 3) {
+        status = run(&request, seeds, 0.1);
+        if (!status)
+            status = run(&request, seeds, 1.7);
+    }
+    for (int i = 3; i < argc && !status; i++)
+        status = run(&request, seeds, atof(argv[i]));
+    ebb__analysis_fini(&analysis);
+    ebb__trace_fini(&trace);
+    return status;
+}
