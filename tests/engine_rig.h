@@ -65,7 +65,10 @@ static inline void on_lost(void *context, const char *message)
     atomic_fetch_add(&rig->lost, 1);
 }
 
-static inline struct rig *rig_make(uint64_t budget_bytes, bool trace, bool verify)
+/* Blocks of `part_from_bytes` and more have parts, an operation without events ends after `pause_ns`;
+ * 0: as in life. */
+static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool verify,
+                                        uint64_t part_from_bytes, uint64_t pause_ns)
 {
     struct rig *rig = must(calloc(1, sizeof *rig));
     rig->store_limit_bytes = UINT64_MAX;
@@ -83,12 +86,19 @@ static inline struct rig *rig_make(uint64_t budget_bytes, bool trace, bool verif
                                        .ring = rig->ring,
                                        .trace = trace,
                                        .verify = verify,
+                                       .part_from_bytes = part_from_bytes,
+                                       .pause_ns = pause_ns,
                                        .open_store = open_store,
                                        .warn = on_warn,
                                        .lost = on_lost,
                                        .context = rig};
     assert_int_equal(ebb__engine_create(&config, &rig->engine), EBB_OK);
     return rig;
+}
+
+static inline struct rig *rig_make(uint64_t budget_bytes, bool trace, bool verify)
+{
+    return rig_make_with(budget_bytes, trace, verify, 0, UINT64_MAX);
 }
 
 static inline struct rig *rig_open(uint64_t budget_bytes, bool trace)

@@ -9,6 +9,9 @@
 
 /* So many allocations in a row must agree before a position counts as found. */
 #define SYNC_ALLOCATIONS 12u
+/* An operation without an event in it goes on for so much longer with each fault that it has seen: a
+ * fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
+#define PAUSE_A_FAULT_NS ((uint64_t)300000)
 
 static const struct ebb_script_event *event_at(const struct performance *playing, uint32_t position)
 {
@@ -119,11 +122,51 @@ void ebb__clock_close_operation(struct ebb_engine *engine)
     engine->open_count = kept;
 }
 
+static void begin_operation(struct ebb_engine *engine, uint64_t now_ns)
+{
+    engine->operation_ns = now_ns;
+    engine->pause_faults = 0;
+}
+
+/* Give the parts of `block` that lie in `known` the script's number; the first of them. */
+static uint32_t bind_part(struct ebb_engine *engine, struct block *block, uint32_t script_block,
+                          const struct ebb_script_block *known)
+{
+    uint32_t first = ebb__part_shape(engine, block, known->part_first, known->part_count);
+    uint32_t end = ebb__block_index(engine, block) + known->part_first + known->part_count;
+    for (uint32_t i = first; i != NO_BLOCK && i < end; i = ebb__part_next(engine, i))
+        engine->blocks[i].script_block = script_block;
+    return first;
+}
+
 static void bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
                  uint32_t script_block)
 {
+    const struct ebb_script_block *known = &ebb__script_blocks(playing->script)[script_block];
+    bool large = ebb__part_is_large(engine, block->run_units * EBB_HUGE_BYTES);
+    for (uint32_t i = 0; large && known->part_count && i < known->parts; i++)
+        playing->live[script_block + i] = bind_part(engine, block, script_block + i, &known[i]);
+    if (large && known->part_count)
+        return;
     playing->live[script_block] = ebb__block_index(engine, block);
-    block->script_block = script_block;
+    for (uint32_t i = playing->live[script_block]; i != NO_BLOCK; i = ebb__part_next(engine, i))
+        engine->blocks[i].script_block = script_block;
+}
+
+bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)
+{
+    if (!engine->playing || !ebb__part_is_large(engine, size_bytes))
+        return false;
+    const struct ebb_script *script = engine->playing->script;
+    uint32_t position = engine->position;
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        const struct ebb_script_event *event = event_at(engine->playing, position);
+        if (event->kind == EBB_EVENT_ALLOC)
+            return event->size_bytes == size_bytes &&
+                   ebb__script_blocks(script)[event->block].part_count > 0;
+        position = (position + 1) % script->clock_count;
+    }
+    return false;
 }
 
 static void begin_return(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
@@ -138,11 +181,21 @@ static void begin_return(struct ebb_engine *engine, struct block *block, uint64_
         ebb__move_queue_in(engine, block, not_before_ns, urgent);
 }
 
+/* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
 static struct block *absent_block(struct ebb_engine *engine, const struct performance *playing,
                                   uint32_t absence)
 {
     uint32_t index = playing->live[ebb__script_absences(playing->script)[absence].block];
     return index == NO_BLOCK ? NULL : &engine->blocks[index];
+}
+
+/* The next part that the same absences are about; NULL: none. */
+static struct block *next_absent(struct ebb_engine *engine, const struct block *block)
+{
+    uint32_t next = ebb__part_next(engine, ebb__block_index(engine, block));
+    return next != NO_BLOCK && engine->blocks[next].script_block == block->script_block
+               ? &engine->blocks[next]
+               : NULL;
 }
 
 /* The clock passes `position`: queue what hangs on it. */
@@ -152,14 +205,15 @@ static void pass(struct ebb_engine *engine, struct performance *playing, uint32_
     engine->position_ns = ebb__now_ns();
     for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE;
          i = playing->out_next[i]) {
-        struct block *block = absent_block(engine, playing, i);
-        if (block && (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            !block->out_queued && !engine->store_failed)
-            ebb__move_queue_out(engine, block, false);
+        for (struct block *block = absent_block(engine, playing, i); block;
+             block = next_absent(engine, block))
+            if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+                !block->out_queued && !engine->store_failed)
+                ebb__move_queue_out(engine, block, false);
     }
     for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i]) {
-        struct block *block = absent_block(engine, playing, i);
-        if (block)
+        for (struct block *block = absent_block(engine, playing, i); block;
+             block = next_absent(engine, block))
             begin_return(engine, block, engine->position_ns + playing->in_delay_ns[i],
                          absences[i].keep_copy, false);
     }
@@ -201,6 +255,30 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
     playing->in_delay_ns[absence] = wanted > tick ? wanted - tick : 0;
 }
 
+/* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
+ * the lock. False: the block is another, or the script is not followed any more. */
+static bool wait_for_block(struct ebb_engine *engine, const struct performance *playing,
+                           struct block *block, uint64_t *began)
+{
+    uint64_t serial = block->serial, sets = engine->script_sets;
+    while (engine->script_sets == sets && engine->playing == playing && block->serial == serial) {
+        if (block->out_queued)
+            ebb__move_unqueue_out(engine, block);
+        if (block->state == BLOCK_PARKED)
+            ebb__move_unpark(engine, block);
+        if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
+            block->state != BLOCK_COMING)
+            return true;
+        if (block->state == BLOCK_AWAY && block->transfer_error)
+            return true; /* its only copy is lost, and that has been said */
+        if (!*began)
+            *began = ebb__now_ns();
+        begin_return(engine, block, 0, block->keep_copy, true);
+        pthread_cond_wait(&engine->changed, &engine->lock);
+    }
+    return false;
+}
+
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
  * go meanwhile, and `playing` with them. */
 static void wait_for_due(struct ebb_engine *engine, struct performance *playing, uint32_t position)
@@ -208,26 +286,10 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
     uint64_t sets = engine->script_sets;
     for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
          i = playing->due_next[i]) {
+        uint64_t began = 0;
         struct block *block = absent_block(engine, playing, i);
-        if (!block)
-            continue;
-        uint64_t serial = block->serial, began = 0;
-        while (engine->script_sets == sets && engine->playing == playing &&
-               block->serial == serial) {
-            if (block->out_queued)
-                ebb__move_unqueue_out(engine, block);
-            if (block->state == BLOCK_PARKED)
-                ebb__move_unpark(engine, block);
-            if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
-                block->state != BLOCK_COMING)
-                break;
-            if (block->state == BLOCK_AWAY && block->transfer_error)
-                break; /* its only copy is lost, and that has been said */
-            if (!began)
-                began = ebb__now_ns();
-            begin_return(engine, block, 0, block->keep_copy, true);
-            pthread_cond_wait(&engine->changed, &engine->lock);
-        }
+        while (block && wait_for_block(engine, playing, block, &began))
+            block = next_absent(engine, block);
         if (began) {
             uint64_t late_ns = ebb__now_ns() - began;
             atomic_fetch_add(&engine->counters->stall_ns, late_ns);
@@ -263,7 +325,8 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
         const struct ebb_script_event *event = event_at(playing, engine->position);
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
         if (playing->live[known] == ebb__block_index(engine, block))
-            playing->live[known] = NO_BLOCK;
+            for (uint32_t i = ebb__script_blocks(playing->script)[known].parts; i-- > 0;)
+                playing->live[known + i] = NO_BLOCK;
         if (expected) {
             pass(engine, playing, engine->position);
             *passed = 1;
@@ -359,9 +422,12 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
-        uint32_t known = ebb__block_is_live(block)
-                             ? find_persistent(script, block->serial, block->size_bytes)
-                             : EBB_SCRIPT_NONE;
+    }
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        if (!ebb__block_is_live(block) || block->head != i)
+            continue;
+        uint32_t known = find_persistent(script, block->serial, block->size_bytes);
         if (known != EBB_SCRIPT_NONE)
             bind(engine, playing, block, known);
     }
@@ -397,9 +463,23 @@ static void look_for_script(struct ebb_engine *engine)
     }
 }
 
+void ebb__clock_pause(struct ebb_engine *engine)
+{
+    uint64_t now = ebb__now_ns(), since = now - engine->operation_ns;
+    engine->pause_faults++;
+    if (since < engine->config.pause_ns ||
+        since - engine->config.pause_ns < engine->pause_faults * PAUSE_A_FAULT_NS)
+        return;
+    engine->event_number++;
+    begin_operation(engine, now);
+    if (engine->trace)
+        ebb__clock_close_operation(engine);
+}
+
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
 {
     engine->event_number++;
+    begin_operation(engine, ebb__now_ns());
     if (kind == EBB_EVENT_ALLOC) {
         engine->history[engine->allocations++ % HISTORY] = (struct history){
             .size_bytes = block->size_bytes,

@@ -63,6 +63,10 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
         return EBB_ERR_MEMORY;
     engine->config = *config;
     engine->device = config->device;
+    if (engine->config.part_from_bytes == 0)
+        engine->config.part_from_bytes = EBB_PART_FROM_BYTES;
+    if (engine->config.pause_ns == 0)
+        engine->config.pause_ns = EBB_PAUSE_NS;
     engine->ledger = config->ledger;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
@@ -186,6 +190,11 @@ void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes)
     pthread_mutex_unlock(&engine->lock);
 }
 
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+}
+
 static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
 {
     block->size_bytes = bytes;
@@ -203,16 +212,40 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     ebb__engine_count_live(engine, (int64_t)bytes);
 }
 
+/* Pages for a new block, at once or as its parts are used; false: memory is out. */
+static bool furnish(struct ebb_engine *engine, struct block *block)
+{
+    if (engine->trace)
+        ebb__part_split(engine, block);
+    if (engine->trace || block->parts > 1)
+        return true;
+    bool got;
+    /* What no plan counts on in one piece need not wait until there is room for all of it. */
+    if (ebb__part_is_large(engine, block->page_bytes) && block->script_block == EBB_SCRIPT_NONE) {
+        got = ebb__pages_take(engine, block->address, block->page_bytes);
+        if (!got) {
+            ebb__part_split(engine, block);
+            return true;
+        }
+    } else {
+        got = attach(engine, block->address, block->page_bytes);
+    }
+    if (got)
+        block->state = BLOCK_RESIDENT;
+    return got;
+}
+
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
-    uint64_t page_bytes = ((uint64_t)bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+    uint64_t page_bytes = whole_pages(bytes);
     if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     pthread_mutex_lock(&engine->lock);
     if (engine->trace)
         ebb__clock_close_operation(engine);
     approach_budget(engine);
-    struct block *block = engine->trace ? NULL : ebb__pages_spare(engine, page_bytes);
+    bool spare = !engine->trace && !ebb__clock_expects_parts(engine, bytes);
+    struct block *block = spare ? ebb__pages_spare(engine, page_bytes) : NULL;
     bool has_pages = block != NULL;
     if (!block)
         block = ebb__space_take(engine, page_bytes);
@@ -227,15 +260,12 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     block->state = has_pages ? BLOCK_RESIDENT : BLOCK_BARE;
     block_event(engine, EBB_EVENT_ALLOC, block);
     ebb__clock_step(engine, EBB_EVENT_ALLOC, block);
-    if (!has_pages && !engine->trace) {
-        if (!attach(engine, block->address, page_bytes)) {
-            ebb__engine_count_live(engine, -(int64_t)bytes);
-            block_event(engine, EBB_EVENT_FREE, block);
-            ebb__move_discard(engine, block);
-            pthread_mutex_unlock(&engine->lock);
-            return NULL;
-        }
-        block->state = BLOCK_RESIDENT;
+    if (!has_pages && !furnish(engine, block)) {
+        ebb__engine_count_live(engine, -(int64_t)bytes);
+        block_event(engine, EBB_EVENT_FREE, block);
+        ebb__move_discard(engine, block);
+        pthread_mutex_unlock(&engine->lock);
+        return NULL;
     }
     void *pointer = (void *)block->address;
     pthread_mutex_unlock(&engine->lock);
@@ -254,8 +284,9 @@ bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer)
 static struct block *block_at(struct ebb_engine *engine, const void *pointer)
 {
     struct block *block = ebb__space_find(engine, (uintptr_t)pointer);
-    return block && block->address == (uintptr_t)pointer && ebb__block_is_live(block) ? block
-                                                                                      : NULL;
+    bool begins = block && block->address == (uintptr_t)pointer &&
+                  block->head == ebb__block_index(engine, block);
+    return begins && ebb__block_is_live(block) ? block : NULL;
 }
 
 bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
@@ -271,7 +302,11 @@ bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
     ebb__engine_count_live(engine, -(int64_t)block->size_bytes);
     block_event(engine, EBB_EVENT_FREE, block);
     ebb__clock_step(engine, EBB_EVENT_FREE, block);
-    ebb__move_discard(engine, block);
+    ebb__part_join(engine, block);
+    for (uint32_t i = ebb__block_index(engine, block), next; i != NO_BLOCK; i = next) {
+        next = ebb__part_next(engine, i);
+        ebb__move_discard(engine, &engine->blocks[i]);
+    }
     approach_budget(engine);
     pthread_mutex_unlock(&engine->lock);
     return true;
@@ -291,16 +326,28 @@ static void note_access(struct ebb_engine *engine, struct block *block, bool wri
     bool demand = absent && !engine->trace;
     if (demand)
         atomic_fetch_add(&engine->counters->demand_faults, 1);
-    if (block->open && !demand) {
-        ebb__move_touch(engine, block);
-        return;
+    if (demand || (engine->trace && !block->open)) {
+        const struct block *head = &engine->blocks[block->head];
+        struct ebb_event event = {
+            .block = block->serial,
+            .size_bytes = head->size_bytes,
+            .kind = EBB_EVENT_ACCESS,
+            .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
+            .flags = demand ? EBB_EVENT_DEMAND : 0,
+        };
+        if (ebb__part_is_large(engine, whole_pages(head->size_bytes))) {
+            /* One event for each unit of the part; where it was absent, one for all of it. */
+            uint64_t first = block->address - head->address;
+            event.flags |= EBB_EVENT_PART;
+            for (uint64_t unit = demand ? block->units : 1; unit <= block->units; unit++) {
+                uint64_t end = first + unit * EBB_PART_BYTES;
+                event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
+                ebb__engine_event(engine, &event);
+            }
+        } else {
+            ebb__engine_event(engine, &event);
+        }
     }
-    ebb__engine_event(engine,
-                      &(struct ebb_event){.block = block->serial,
-                                          .size_bytes = block->size_bytes,
-                                          .kind = EBB_EVENT_ACCESS,
-                                          .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
-                                          .flags = demand ? EBB_EVENT_DEMAND : 0});
     ebb__move_touch(engine, block);
 }
 
@@ -348,6 +395,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
+    ebb__clock_pause(engine);
     struct block *block = ebb__space_find(engine, address);
     if (block)
         fault_in_block(engine, block, address, write);
@@ -405,11 +453,16 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
         engine->trace = on;
         for (uint32_t i = 1; i <= engine->block_count; i++) {
             struct block *block = &engine->blocks[i];
+            if (on && ebb__block_is_live(block) && block->head == i)
+                ebb__part_split(engine, block);
             if (on && block->state == BLOCK_RESIDENT && !block->out_queued)
                 ebb__move_park(engine, block);
             else if (!on && block->state == BLOCK_PARKED && !block->out_queued)
                 ebb__move_unpark(engine, block);
         }
+        for (uint32_t i = 1; !on && i <= engine->block_count; i++)
+            if (ebb__block_is_live(&engine->blocks[i]) && engine->blocks[i].parts > 1)
+                ebb__part_join(engine, &engine->blocks[i]);
         ebb__engine_mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
     }
     pthread_mutex_unlock(&engine->lock);

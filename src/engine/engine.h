@@ -30,12 +30,22 @@
 
 struct ebb_engine;
 
+/* Smaller blocks are one piece. Above it the program may well keep many tensors in one block; what it
+ * touches as a whole costs 32 faults and more while accesses are observed. */
+#define EBB_PART_FROM_BYTES ((uint64_t)64 << 20)
+
+/* Programs that allocate once have no events, and some operations are long: what is touched later than
+ * this is taken for another operation. */
+#define EBB_PAUSE_NS ((uint64_t)20000000)
+
 struct ebb_engine_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
-    struct ebb_ring *ring; /* events and counters go here */
-    bool trace;            /* observe accesses from the start */
-    bool verify;           /* check what comes back against what left, by a 128-bit hash */
+    struct ebb_ring *ring;    /* events and counters go here */
+    bool trace;               /* observe accesses from the start */
+    bool verify;              /* check what comes back against what left, by a 128-bit hash */
+    uint64_t part_from_bytes; /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
+    uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
     uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the engine's lock. */

@@ -17,8 +17,9 @@
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 
 enum block_state {
-    BLOCK_EMPTY = 1, /* address space without pages, to be given out again */
-    BLOCK_SPARE,     /* freed, its pages still in the arena: the next of this size takes both */
+    BLOCK_ASLEEP = 0, /* within another part */
+    BLOCK_EMPTY = 1,  /* address space without pages, to be given out again */
+    BLOCK_SPARE,      /* freed, its pages still in the arena: the next of this size takes both */
     BLOCK_BARE,
     BLOCK_RESIDENT,
     BLOCK_PARKED,
@@ -32,9 +33,10 @@ struct link {
     uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
 };
 
+/* An allocation, or a part of a large one (parts.c). */
 struct block {
     uintptr_t address;
-    uint64_t size_bytes; /* as asked for */
+    uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
     uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
     uint64_t serial;
     uint64_t last_use;   /* event number of the last known use */
@@ -50,6 +52,9 @@ struct block {
     uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
     uint32_t units;        /* of 2 MiB of address space */
+    uint32_t head;         /* of the allocation: this block itself, but in parts behind the first */
+    uint32_t run_units;    /* head: address space of all parts */
+    uint32_t parts;        /* head: parts that are not buried yet */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
     struct link list;      /* empty list, or spare bucket */
     struct link age;       /* spare blocks by age */
@@ -143,7 +148,9 @@ struct ebb_engine {
 
     /* clock.c */
     uint64_t next_serial;
-    uint64_t event_number;   /* ALLOC and FREE events so far */
+    uint64_t event_number;   /* operations so far: ALLOC and FREE events, and long pauses */
+    uint64_t operation_ns;   /* when the one in progress began */
+    uint64_t pause_faults;   /* faults in it */
     uint64_t touches;        /* uses seen so far */
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     bool trace;
@@ -207,6 +214,22 @@ void ebb__space_fill(struct ebb_engine *engine, struct block *block, uintptr_t a
 /* The block whose address space holds `address`, in any state; NULL: none. */
 struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address);
 
+/* parts.c: the parts of large blocks */
+/* Has a block of so many bytes parts? */
+bool ebb__part_is_large(const struct ebb_engine *engine, uint64_t page_bytes);
+/* The part behind part `index` of the same block; NO_BLOCK: it was the last. */
+uint32_t ebb__part_next(const struct ebb_engine *engine, uint32_t index);
+/* Into parts of one unit, as far as they are at rest. No effect on a block that is not large. */
+void ebb__part_split(struct ebb_engine *engine, struct block *head);
+/* What can be one becomes one; true: the block is in one part. */
+bool ebb__part_join(struct ebb_engine *engine, struct block *head);
+/* Units [first, + count) become one part, as far as they can; returns the first part that begins
+ * there, NO_BLOCK: none. */
+uint32_t ebb__part_shape(struct ebb_engine *engine, struct block *head, uint32_t first,
+                         uint32_t count);
+/* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
+bool ebb__part_bury(struct ebb_engine *engine, struct block *block);
+
 /* pages.c: pages without a block, and giving them to blocks */
 /* Pages for `bytes` at `target` (2 MiB aligned); false: none without evicting. */
 bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
@@ -262,12 +285,16 @@ struct block *ebb__victim_choose(struct ebb_engine *engine);
 /* clock.c */
 /* What was touched since the last event is watched again. */
 void ebb__clock_close_operation(struct ebb_engine *engine);
+/* A fault has happened: where the operation in progress has become long, another begins. */
+void ebb__clock_pause(struct ebb_engine *engine);
 /* An ALLOC or FREE has happened: match it, queue the actions that hang on it, wait for what is
  * due. Releases the lock while it waits. */
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block);
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
 EBB_NODISCARD bool ebb__clock_prepare(struct performance *performance,
                                       const struct ebb_script *script);
+/* Will the next allocation, if the program follows the script, have parts? */
+bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

@@ -12,6 +12,26 @@ static bool clock_ok(const struct ebb_script *script, uint32_t clock, bool may_l
     return clock < script->clock_count || (may_lack && clock == EBB_SCRIPT_NONE);
 }
 
+/* The parts of one block, from `first` on: in order, none in another; the first is at its start. */
+static bool parts_ok(const struct ebb_script *script, uint32_t first)
+{
+    const struct ebb_script_block *blocks = ebb__script_blocks(script), *head = &blocks[first];
+    if (head->parts > script->block_count - first || head->part_first ||
+        (head->parts > 1 && !head->part_count))
+        return false;
+    uint64_t units = (head->size_bytes + EBB_PART_BYTES - 1) / EBB_PART_BYTES, end = 0;
+    for (uint32_t i = first; i < first + head->parts; i++) {
+        if ((i > first && blocks[i].parts) || blocks[i].serial != head->serial ||
+            (first < script->persistent_count) != (i < script->persistent_count) ||
+            blocks[i].size_bytes != head->size_bytes || blocks[i].part_first < end)
+            return false;
+        end = (uint64_t)blocks[i].part_first + blocks[i].part_count;
+        if (end > units || (head->parts > 1 && !blocks[i].part_count))
+            return false;
+    }
+    return true;
+}
+
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
 {
     if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
@@ -35,9 +55,16 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
             (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
             return false;
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    for (uint32_t i = 0; i < script->block_count; i++)
+    for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {
         if (blocks[i].first_use > script->use_count ||
             blocks[i].use_count > script->use_count - blocks[i].first_use)
+            return false;
+        if ((parts == 0) != (blocks[i].parts > 0) || (parts == 0 && !parts_ok(script, i)))
+            return false;
+        parts = (parts ? parts : blocks[i].parts) - 1;
+    }
+    for (uint32_t i = 0; i < script->clock_count; i++)
+        if (blocks[events[i].block].parts == 0)
             return false;
     const uint32_t *uses = ebb__script_uses(script);
     for (uint32_t i = 0; i < script->use_count; i++)

@@ -22,10 +22,16 @@ struct ebb_script_event {
 };
 
 struct ebb_script_block {
-    uint64_t serial; /* of a persistent block; 0: allocated in the iteration */
-    uint64_t size_bytes;
-    uint32_t first_use; /* into uses */
+    uint64_t serial;     /* of a persistent block; 0: allocated in the iteration */
+    uint64_t size_bytes; /* of the allocation */
+    uint32_t first_use;  /* into uses */
     uint32_t use_count;
+    /* A part of a large block: units [part_first, + part_count) of EBB_PART_BYTES; part_count == 0:
+     * a whole block. The parts of a block follow each other in order; `parts` is their number at the
+     * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
+    uint32_t part_first, part_count;
+    uint32_t parts;
+    uint32_t reserved;
 };
 
 /* One absence. out_clock: leaving may start; in_clock + in_delay_ns: coming back should start;

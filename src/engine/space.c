@@ -75,15 +75,23 @@ struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
     if (wanted > engine->units_total)
         return NULL;
     uint32_t units = (uint32_t)wanted;
-    bool full =
-        units > engine->units_total - engine->units_used || engine->block_count + 1 >= MOST_BLOCKS;
+    uint32_t entries = ebb__part_is_large(engine, units * EBB_HUGE_BYTES) ? units : 1;
+    bool full = units > engine->units_total - engine->units_used ||
+                entries >= MOST_BLOCKS - engine->block_count;
     struct block *block = reuse(engine, units, false);
     if (!block && full)
         block = reuse(engine, units, true);
+    if (block)
+        block->parts = 1;
     if (block || full)
         return clear_strays(engine, block, block && block->strays);
-    uint32_t index = ++engine->block_count;
+    uint32_t index = engine->block_count + 1;
+    engine->block_count += entries;
     block = &engine->blocks[index];
+    for (uint32_t i = 0; i < entries; i++)
+        block[i].head = index;
+    block->run_units = units;
+    block->parts = 1;
     block->address = engine->device.layout.arena.base + engine->units_used * EBB_HUGE_BYTES;
     block->units = units;
     block->state = BLOCK_EMPTY;
@@ -96,6 +104,9 @@ struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
 void ebb__space_give(struct ebb_engine *engine, struct block *block)
 {
     block->state = BLOCK_EMPTY;
+    if (!ebb__part_bury(engine, block))
+        return;
+    block = &engine->blocks[block->head];
     ebb__list_push_front(engine, &engine->empty_by_units[bucket_of(block->units)],
                          ebb__block_index(engine, block), LINK_LIST);
 }

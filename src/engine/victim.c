@@ -61,5 +61,10 @@ struct block *ebb__victim_choose(struct ebb_engine *engine)
             best_key = key;
         }
     }
-    return best ? best : earliest_touched(engine);
+    if (!best)
+        best = earliest_touched(engine);
+    /* What no plan moves as a whole leaves by the part. */
+    if (best && (!engine->playing || best->script_block == EBB_SCRIPT_NONE))
+        ebb__part_split(engine, &engine->blocks[best->head]);
+    return best;
 }

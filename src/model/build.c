@@ -11,7 +11,7 @@
  * too (a queue that fills, a leak), as many instances as are live stay live.
  * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
  * O(trace + accesses log accesses) time, O(trace) memory. */
-#include "model.h"
+#include "parts.h"
 
 #include "base/map.h"
 #include "base/vec.h"
@@ -60,6 +60,7 @@ struct builder {
     EBB_VEC(struct periodic) periodics; /* the window's ALLOCs in order; then dropped ones marked */
     EBB_VEC(struct ebb_model_block) blocks;
     EBB_VEC(struct entry) entries;
+    uint32_t *units; /* for each tick which unit of a large block is used; NULL: no entry has one */
     struct ebb_error *error;
 };
 
@@ -459,6 +460,23 @@ static enum ebb_status set_lifetimes(struct builder *b)
     return EBB_OK;
 }
 
+/* Note which unit of its block the access at `tick` is to, if it is to a unit of it. */
+static bool note_unit(struct builder *b, size_t tick, const struct ebb_event *event)
+{
+    if (!(event->flags & EBB_EVENT_PART) || event->size_bytes == 0 ||
+        event->size_bytes > b->blocks.items[b->entries.items[tick].block].size_bytes)
+        return true;
+    if (!b->units) {
+        b->units = malloc(b->entries.count * sizeof *b->units);
+        if (!b->units)
+            return false;
+        for (size_t i = 0; i < b->entries.count; i++)
+            b->units[i] = EBB_TICK_NONE;
+    }
+    b->units[tick] = (uint32_t)((event->size_bytes - 1) / EBB_PART_BYTES);
+    return true;
+}
+
 static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
 {
     size_t ticks = b->entries.count;
@@ -490,6 +508,10 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
         if (out->kind != EBB_EVENT_ACCESS)
             continue;
         model->has_accesses = true;
+        if (!note_unit(b, tick, &b->trace.events[entry->event])) {
+            free(placed);
+            return EBB_ERR_MEMORY;
+        }
         const struct ebb_model_block *block = &b->blocks.items[entry->block];
         uint64_t position = tick;
         if (block->alloc_tick != EBB_TICK_NONE) {
@@ -550,6 +572,8 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
         status = set_lifetimes(&b);
     if (!status)
         status = fill_model(&b, &made);
+    if (!status && b.units)
+        status = ebb__model_divide(&made, b.units);
     if (!status)
         status = ebb__model_derive(&made, error);
     if (status == EBB_ERR_MEMORY)
@@ -560,6 +584,7 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     ebb_vec_free(&b.periodics);
     ebb_vec_free(&b.blocks);
     ebb_vec_free(&b.entries);
+    free(b.units);
     if (status)
         ebb__model_fini(&made);
     else

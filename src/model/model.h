@@ -25,14 +25,21 @@ struct ebb_model_event {
                        runtime announces (others are only seen while tracing) */
 };
 
-/* One block. A block that is neither allocated nor freed in the iteration is persistent: it has
+/* One block, or a part of a large one: its units that have the same history. The parts of one
+ * allocation follow each other by part_first and share its serial; the first stands at its start and
+ * has its ALLOC and FREE, which are clock events. The others' are not, and a part's ALLOC may come
+ * later than its allocation's: pages are taken when it is first used.
+ * A block that is neither allocated nor freed in the iteration is persistent: it has
  * alloc_tick == free_tick == EBB_TICK_NONE and is live at every tick. Otherwise both are set; the
  * block is live in the half-open cyclic interval [alloc_tick, alloc_tick + span_ticks), and
  * free_tick == (alloc_tick + span_ticks) % tick_count. span_ticks may exceed tick_count: then
  * instances of several iterations are live at once. */
 struct ebb_model_block {
-    uint64_t serial;     /* of the instance in the modelled iteration (see struct ebb_event) */
-    uint64_t size_bytes; /* as asked for */
+    uint64_t serial;          /* of the instance in the modelled iteration (see struct ebb_event) */
+    uint64_t size_bytes;      /* as asked for; of a part: its own */
+    uint64_t allocated_bytes; /* of the whole allocation where this is a part of it, else 0 */
+    uint32_t part_first;      /* units of EBB_PART_BYTES from the allocation's start */
+    uint32_t part_count;      /* 0: not a part */
     uint32_t alloc_tick;
     uint32_t free_tick;
     uint32_t span_ticks;   /* tick_count for a persistent block */

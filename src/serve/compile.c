@@ -57,6 +57,28 @@ static bool is_persistent(const struct ebb_model_block *block)
     return block->alloc_tick == EBB_TICK_NONE;
 }
 
+static uint64_t allocated_bytes(const struct ebb_model_block *block)
+{
+    return block->part_count ? block->allocated_bytes : block->size_bytes;
+}
+
+static bool is_later_part(const struct ebb_model *model, uint32_t block)
+{
+    const struct ebb_model_block *blocks = model->blocks;
+    return block < model->block_count && blocks[block].part_count && blocks[block].part_first;
+}
+
+/* The parts of the block that begins with `block`; 0: it is a later part of one. */
+static uint32_t parts_from(const struct ebb_model *model, uint32_t block)
+{
+    uint32_t count = 1;
+    if (is_later_part(model, block))
+        return 0;
+    while (is_later_part(model, block + count))
+        count++;
+    return count;
+}
+
 /* Persistent blocks first, by serial, so that the engine finds them by bisection. */
 static bool order_blocks(struct compiler *compiler)
 {
@@ -194,7 +216,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         if (!event->clock)
             continue;
         events[position] = (struct ebb_script_event){
-            .size_bytes = model->blocks[event->block].size_bytes,
+            .size_bytes = allocated_bytes(&model->blocks[event->block]),
             .time_ns = model->time_ns[tick],
             .block = compiler->block_place[event->block],
             .kind = event->kind,
@@ -213,7 +235,10 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         const struct ebb_model_block *block = &model->blocks[i];
         struct ebb_script_block *compiled = &blocks[compiler->block_place[i]];
         compiled->serial = is_persistent(block) ? block->serial : 0;
-        compiled->size_bytes = block->size_bytes;
+        compiled->size_bytes = allocated_bytes(block);
+        compiled->part_first = block->part_first;
+        compiled->part_count = block->part_count;
+        compiled->parts = parts_from(model, i);
         if (!collect_uses(compiler, block, uses, compiled)) {
             free(memory);
             return EBB_ERR_MEMORY;

@@ -15,7 +15,7 @@
     "\x89"                                                                                         \
     "EBBP\r\n\x1a"
 #define MAGIC_BYTES 8u
-#define MAJOR 1u
+#define MAJOR 2u
 #define HEADER_BYTES 64u
 #define COMPRESSION_LEVEL 3 /* as of traces */
 /* 4 iterations of a million events: far more than planners take. Arbitrary. */
@@ -25,11 +25,11 @@
 #define MOST_FIXED_NS ((uint64_t)1000000000000)
 
 #define EVENT_BYTES 8u
-#define BLOCK_BYTES 32u
+#define BLOCK_BYTES 48u
 #define ACCESS_BYTES 5u
 
 _Static_assert(sizeof(struct ebb_model_event) == 8, "a new member belongs into the profile");
-_Static_assert(sizeof(struct ebb_model_block) == 40, "a new member belongs into the profile");
+_Static_assert(sizeof(struct ebb_model_block) == 56, "a new member belongs into the profile");
 _Static_assert(sizeof(struct ebb_model_access) == 8, "a new member belongs into the profile");
 
 uint64_t ebb__profile_store_id(const char *directory)
@@ -115,6 +115,8 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         out = put64(put64(out, block->serial), block->size_bytes);
+        out = put64(out, block->allocated_bytes);
+        out = put32(put32(out, block->part_first), block->part_count);
         out = put32(put32(out, block->alloc_tick), block->free_tick);
         out = put32(put32(out, block->span_ticks), block->access_count);
     }
@@ -228,11 +230,36 @@ static const char *check_events(const struct ebb_model *model)
         if ((event->kind == EBB_EVENT_ALLOC && block->alloc_tick != tick) ||
             (event->kind == EBB_EVENT_FREE && block->free_tick != tick))
             return "an event that is not its block's";
-        if (event->clock != (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) &&
-            event->kind != EBB_EVENT_ACCESS)
+        bool later_part = block && block->part_count && block->part_first;
+        bool clock =
+            (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) && !later_part;
+        if (event->clock != clock && event->kind != EBB_EVENT_ACCESS)
             return "an event that is no clock, or is one";
     }
     return NULL;
+}
+
+/* Parts stand behind each other in their allocation, the first at its start. */
+static const char *check_part(const struct ebb_model *model, uint32_t index)
+{
+    const struct ebb_model_block *block = &model->blocks[index];
+    uint64_t first = block->part_first * EBB_PART_BYTES;
+    if (block->part_count == 0)
+        return block->part_first || block->allocated_bytes ? "a part that is none" : NULL;
+    uint64_t most = block->part_count * EBB_PART_BYTES;
+    if (block->allocated_bytes > MOST_BYTES || first >= block->allocated_bytes)
+        return "a part outside its block";
+    uint64_t rest = block->allocated_bytes - first;
+    if (block->size_bytes != (most < rest ? most : rest))
+        return "a part that is not its units";
+    if (block->part_first == 0)
+        return NULL;
+    const struct ebb_model_block *before = index ? block - 1 : block;
+    bool follows = index && before->part_count && before->serial == block->serial &&
+                   before->allocated_bytes == block->allocated_bytes &&
+                   before->part_first + (uint64_t)before->part_count <= block->part_first &&
+                   (before->alloc_tick == EBB_TICK_NONE) == (block->alloc_tick == EBB_TICK_NONE);
+    return follows ? NULL : "a part without the one before it";
 }
 
 static const char *check_block(const struct ebb_model *model, const struct ebb_model_block *block,
@@ -270,7 +297,9 @@ static const char *check_model(const struct ebb_model *model)
     uint64_t bytes = 0;
     const char *why = check_events(model);
     for (uint32_t i = 0; !why && i < model->block_count; i++) {
-        why = check_block(model, &model->blocks[i], i);
+        why = check_part(model, i);
+        if (!why)
+            why = check_block(model, &model->blocks[i], i);
         if (why)
             break;
         uint64_t copies = (uint64_t)model->blocks[i].span_ticks / model->tick_count + 1;
@@ -318,6 +347,9 @@ static const char *take_model(struct cursor *cursor, struct ebb_model *model)
         struct ebb_model_block *block = &model->blocks[i];
         block->serial = take64(cursor);
         block->size_bytes = take64(cursor);
+        block->allocated_bytes = take64(cursor);
+        block->part_first = take32(cursor);
+        block->part_count = take32(cursor);
         block->alloc_tick = take32(cursor);
         block->free_tick = take32(cursor);
         block->span_ticks = take32(cursor);

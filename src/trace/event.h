@@ -39,11 +39,15 @@ enum ebb_mark {
 #define EBB_EVENT_ANNOUNCED                                                                        \
     2u /* ACCESS: the runtime itself announces each use, in every iteration,
                                   not only where accesses are observed */
+#define EBB_EVENT_PART                                                                             \
+    4u /* ACCESS: to a part of a large block: the EBB_PART_BYTES, counted from
+                             its start, in which the byte before size_bytes lies */
+#define EBB_PART_BYTES ((uint64_t)2 << 20)
 
 struct ebb_event {
     uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never falls in one file */
     uint64_t block;   /* serial from 1; 0 where the event has no block */
-    uint64_t size_bytes; /* or the value of a mark */
+    uint64_t size_bytes; /* or the value of a mark, or where a part ends */
     uint8_t kind;        /* enum ebb_event_kind */
     uint8_t access;      /* enum ebb_access_kind, for ACCESS */
     uint8_t mark;        /* enum ebb_mark, for MARK */

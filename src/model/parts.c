@@ -1,0 +1,480 @@
+/* Problem: a program that keeps many tensors in one block uses runs of neighbouring units together.
+ * Method: the history of a unit is the list of operations in which it is used; neighbours of one
+ * history are one part. Two tensors that happen to share a history are as good as one, and a tensor
+ * that does not begin at a unit's border makes a part of its own of the unit that it shares. Units
+ * that are never used have no pages and are in no part; those before the first used one belong to its
+ * part, so that a block's first part is at its start.
+ * O(ticks + accesses log accesses). */
+#include "parts.h"
+
+#include "base/vec.h"
+
+#include <string.h>
+
+/* A use of a unit, in the `operation`-th stretch between clock events since its allocation. */
+struct use {
+    uint32_t block;
+    uint32_t unit;
+    uint64_t operation;
+    uint64_t position; /* ticks since tick 0 of the iteration of its allocation */
+    uint8_t access;
+};
+
+/* Units [first, first + count) of an old block, and where it stands among the new ones. */
+struct part {
+    uint32_t block;
+    uint32_t first, count;
+    uint32_t made;
+    uint64_t first_position; /* of its first use */
+};
+
+struct division {
+    const struct ebb_model *old;
+    const uint32_t *unit_at_tick;
+    EBB_VEC(struct use) uses;
+    EBB_VEC(struct part) parts;
+    uint32_t *first_part; /* old block -> its first part; EBB_TICK_NONE: none */
+    uint32_t *last_part;  /* old block -> one behind its last part */
+    uint32_t *made_block; /* old block -> new block */
+    uint32_t *clocks;     /* old tick -> clock events before it; [tick_count]: all */
+    uint32_t *part_at;    /* old tick -> part that it uses; EBB_TICK_NONE: it is not to a part */
+    bool *dropped;        /* old tick: a later use in the same operation */
+    uint32_t *made_tick;  /* old tick -> new tick */
+    uint32_t *alloc_tick, *free_tick; /* part -> new ticks, of parts that are not the first */
+    struct ebb_model made;
+};
+
+static int by_unit(const void *left, const void *right)
+{
+    const struct use *a = left, *b = right;
+    if (a->block != b->block)
+        return a->block < b->block ? -1 : 1;
+    if (a->unit != b->unit)
+        return a->unit < b->unit ? -1 : 1;
+    return a->position < b->position ? -1 : a->position > b->position;
+}
+
+/* Ticks since tick 0 of the iteration of its allocation at which `block` is used, one by one. */
+static uint64_t next_position(const struct ebb_model *model, const struct ebb_model_block *block,
+                              uint32_t access, uint64_t position)
+{
+    uint32_t count = model->tick_count, tick = model->accesses[block->first_access + access].tick;
+    return position + (tick + count - position % count) % count;
+}
+
+static uint64_t origin(const struct ebb_model_block *block)
+{
+    return block->alloc_tick == EBB_TICK_NONE ? 0 : block->alloc_tick;
+}
+
+static bool is_divided(const struct division *division, const struct ebb_model_block *block)
+{
+    const struct ebb_model *model = division->old;
+    for (uint32_t i = 0; i < block->access_count; i++)
+        if (division->unit_at_tick[model->accesses[block->first_access + i].tick] != EBB_TICK_NONE)
+            return true;
+    return false;
+}
+
+static bool collect_uses(struct division *division)
+{
+    const struct ebb_model *model = division->old;
+    uint32_t count = model->tick_count;
+    for (uint32_t tick = 0; tick < count; tick++)
+        division->clocks[tick + 1] = division->clocks[tick] + model->events[tick].clock;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        const struct ebb_model_block *block = &model->blocks[i];
+        if (!is_divided(division, block))
+            continue;
+        uint64_t position = origin(block);
+        for (uint32_t k = 0; k < block->access_count; k++) {
+            const struct ebb_model_access *access = &model->accesses[block->first_access + k];
+            position = next_position(model, block, k, position);
+            uint32_t unit = division->unit_at_tick[access->tick];
+            struct use use = {
+                .block = i,
+                .unit = unit == EBB_TICK_NONE ? 0 : unit,
+                .operation =
+                    position / count * division->clocks[count] + division->clocks[access->tick],
+                .position = position,
+                .access = access->access,
+            };
+            if (!ebb_vec_push(&division->uses, use))
+                return false;
+        }
+    }
+    if (division->uses.count)
+        qsort(division->uses.items, division->uses.count, sizeof(struct use), by_unit);
+    return true;
+}
+
+/* The next operation after uses[*at] in which the same unit is used; false: none. */
+static bool next_operation(const struct use *uses, size_t end, size_t *at)
+{
+    uint64_t operation = uses[*at].operation;
+    while (*at < end && uses[*at].operation == operation)
+        ++*at;
+    return *at < end;
+}
+
+/* Is the history of the unit whose uses are [a, a_end) that of [b, b_end)? */
+static bool is_same(const struct use *uses, size_t a, size_t a_end, size_t b, size_t b_end)
+{
+    for (;;) {
+        if (uses[a].operation != uses[b].operation)
+            return false;
+        bool more = next_operation(uses, a_end, &a);
+        if (more != next_operation(uses, b_end, &b))
+            return false;
+        if (!more)
+            return true;
+    }
+}
+
+static size_t unit_end(const struct division *division, size_t begin)
+{
+    const struct use *uses = division->uses.items;
+    size_t end = begin;
+    while (end < division->uses.count && uses[end].block == uses[begin].block &&
+           uses[end].unit == uses[begin].unit)
+        end++;
+    return end;
+}
+
+static bool find_parts(struct division *division)
+{
+    const struct use *uses = division->uses.items;
+    size_t last = 0, last_end = 0; /* uses of the last unit of the newest part */
+    for (size_t begin = 0, end; begin < division->uses.count; begin = end) {
+        end = unit_end(division, begin);
+        uint32_t block = uses[begin].block, unit = uses[begin].unit;
+        struct part *newest =
+            division->parts.count ? &division->parts.items[division->parts.count - 1] : NULL;
+        bool first = !newest || newest->block != block;
+        if (!first && newest->first + newest->count == unit &&
+            is_same(uses, last, last_end, begin, end)) {
+            newest->count++;
+            if (uses[begin].position < newest->first_position)
+                newest->first_position = uses[begin].position;
+        } else {
+            uint32_t from = first ? 0 : unit;
+            struct part part = {.block = block,
+                                .first = from,
+                                .count = unit - from + 1,
+                                .first_position = uses[begin].position};
+            if (first)
+                division->first_part[block] = (uint32_t)division->parts.count;
+            if (!ebb_vec_push(&division->parts, part))
+                return false;
+            division->last_part[block] = (uint32_t)division->parts.count;
+        }
+        last = begin;
+        last_end = end;
+    }
+    return true;
+}
+
+/* The part of `block` in which `unit` lies. O(log parts). */
+static uint32_t part_of(const struct division *division, uint32_t block, uint32_t unit)
+{
+    uint32_t low = division->first_part[block], high = division->last_part[block];
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (division->parts.items[middle].first <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int by_use_of_part(const void *left, const void *right)
+{
+    const struct use *a = left, *b = right; /* `unit` is a part now */
+    if (a->unit != b->unit)
+        return a->unit < b->unit ? -1 : 1;
+    return a->position < b->position ? -1 : a->position > b->position;
+}
+
+/* From uses of units to uses of parts, one an operation. What follows counts as the same tick. */
+static void merge_uses(struct division *division)
+{
+    const struct ebb_model *model = division->old;
+    size_t kept = 0;
+    for (size_t i = 0; i < division->uses.count; i++) {
+        struct use *use = &division->uses.items[i];
+        use->unit = part_of(division, use->block, use->unit);
+        division->part_at[use->position % model->tick_count] = use->unit;
+    }
+    if (division->uses.count)
+        qsort(division->uses.items, division->uses.count, sizeof(struct use), by_use_of_part);
+    for (size_t i = 0; i < division->uses.count; i++) {
+        struct use *use = &division->uses.items[i];
+        struct use *before = kept ? &division->uses.items[kept - 1] : NULL;
+        uint32_t tick = (uint32_t)(use->position % model->tick_count);
+        if (before && before->unit == use->unit && before->operation == use->operation &&
+            !model->events[tick].clock) {
+            division->dropped[tick] = true;
+            if (use->access == EBB_ACCESS_WRITE)
+                before->access = EBB_ACCESS_WRITE;
+            continue;
+        }
+        division->uses.items[kept++] = *use;
+    }
+    division->uses.count = kept;
+}
+
+/* A part that is all of its block is none. */
+static bool is_whole(const struct division *division, uint32_t part)
+{
+    const struct part *p = &division->parts.items[part];
+    uint64_t size = division->old->blocks[p->block].size_bytes;
+    return p->first == 0 && p->count * EBB_PART_BYTES >= size;
+}
+
+static bool number_blocks(struct division *division)
+{
+    const struct ebb_model *model = division->old;
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        division->made_block[i] = made;
+        uint32_t part = division->first_part[i];
+        if (part == EBB_TICK_NONE) {
+            made++;
+            continue;
+        }
+        for (; part < division->last_part[i]; part++)
+            division->parts.items[part].made = made++;
+    }
+    division->made.block_count = made;
+    division->made.blocks = calloc((size_t)made + 1, sizeof *division->made.blocks);
+    return division->made.blocks != NULL;
+}
+
+/* An event that a part adds behind an old one. */
+struct added {
+    uint32_t tick; /* old */
+    uint32_t part;
+    bool begins;
+};
+
+static int by_place(const void *left, const void *right)
+{
+    const struct added *a = left, *b = right;
+    if (a->tick != b->tick)
+        return a->tick < b->tick ? -1 : 1;
+    if (a->begins != b->begins)
+        return a->begins ? 1 : -1;
+    return a->part < b->part ? -1 : a->part > b->part;
+}
+
+/* The last clock event at or before `position`, not before `from`. */
+static uint64_t clock_position(const struct ebb_model *model, uint64_t position, uint64_t from)
+{
+    while (position > from && !model->events[position % model->tick_count].clock)
+        position--;
+    return position;
+}
+
+typedef EBB_VEC(struct added) added_vec;
+
+static bool collect_added(struct division *division, added_vec *added)
+{
+    const struct ebb_model *model = division->old;
+    for (uint32_t i = 0; i < division->parts.count; i++) {
+        struct part *part = &division->parts.items[i];
+        const struct ebb_model_block *block = &model->blocks[part->block];
+        if (block->alloc_tick == EBB_TICK_NONE || i == division->first_part[part->block])
+            continue;
+        part->first_position = clock_position(model, part->first_position, block->alloc_tick);
+        uint32_t begin = (uint32_t)(part->first_position % model->tick_count);
+        if (!ebb_vec_push(added, ((struct added){begin, i, true})) ||
+            !ebb_vec_push(added, ((struct added){block->free_tick, i, false})))
+            return false;
+    }
+    if (added->count)
+        qsort(added->items, added->count, sizeof *added->items, by_place);
+    return true;
+}
+
+static bool write_events(struct division *division)
+{
+    const struct ebb_model *old = division->old;
+    struct ebb_model *made = &division->made;
+    added_vec added = {0};
+    size_t most = old->tick_count + 2 * division->parts.count;
+    made->events = calloc(most + 1, sizeof *made->events);
+    made->time_ns = calloc(most + 1, sizeof *made->time_ns);
+    if (!made->events || !made->time_ns || !collect_added(division, &added)) {
+        ebb_vec_free(&added);
+        return false;
+    }
+    uint32_t count = 0;
+    size_t next = 0;
+    for (uint32_t tick = 0; tick < old->tick_count; tick++) {
+        division->made_tick[tick] = count;
+        if (!division->dropped[tick]) {
+            made->events[count] = old->events[tick];
+            made->time_ns[count] = old->time_ns[tick];
+            uint32_t part = division->part_at[tick], block = old->events[tick].block;
+            if (part != EBB_TICK_NONE)
+                made->events[count].block = division->parts.items[part].made;
+            else if (block != EBB_TICK_NONE)
+                made->events[count].block = division->made_block[block];
+            count++;
+        }
+        for (; next < added.count && added.items[next].tick == tick; next++) {
+            uint32_t part = added.items[next].part;
+            bool begins = added.items[next].begins;
+            *(begins ? &division->alloc_tick[part] : &division->free_tick[part]) = count;
+            made->events[count].block = division->parts.items[part].made;
+            made->events[count].kind = begins ? EBB_EVENT_ALLOC : EBB_EVENT_FREE;
+            made->time_ns[count++] = old->time_ns[tick];
+        }
+    }
+    made->time_ns[count] = ebb__model_iteration_ns(old);
+    made->tick_count = count;
+    ebb_vec_free(&added);
+    return true;
+}
+
+/* The lifetime from old position `begin`, as new tick `alloc`, to the FREE of `old`. */
+static bool set_lifetime(const struct division *division, const struct ebb_model_block *old,
+                         uint64_t begin, uint32_t alloc, uint32_t end, struct ebb_model_block *made)
+{
+    uint64_t count = division->old->tick_count, made_count = division->made.tick_count;
+    uint64_t turns = (old->alloc_tick + (uint64_t)old->span_ticks) / count - begin / count;
+    uint64_t span = turns * made_count + end - alloc;
+    made->alloc_tick = alloc;
+    made->free_tick = end;
+    made->span_ticks = (uint32_t)span;
+    return span < EBB_TICK_NONE;
+}
+
+static bool write_blocks(struct division *division)
+{
+    const struct ebb_model *old = division->old;
+    const struct ebb_model *made = &division->made;
+    for (uint32_t i = 0; i < old->block_count; i++) {
+        const struct ebb_model_block *block = &old->blocks[i];
+        bool persistent = block->alloc_tick == EBB_TICK_NONE;
+        uint32_t alloc = persistent ? 0 : division->made_tick[block->alloc_tick];
+        uint32_t end = persistent ? 0 : division->made_tick[block->free_tick];
+        uint32_t first = division->first_part[i];
+        uint32_t last = division->last_part[i];
+        struct ebb_model_block *out = &made->blocks[division->made_block[i]];
+        *out = *block;
+        out->span_ticks = made->tick_count;
+        if (!persistent && !set_lifetime(division, block, block->alloc_tick, alloc, end, out))
+            return false;
+        if (first == EBB_TICK_NONE || (last == first + 1 && is_whole(division, first)))
+            continue;
+        for (uint32_t p = first; p < last; p++) {
+            const struct part *part = &division->parts.items[p];
+            uint64_t begin = part->first * EBB_PART_BYTES;
+            uint64_t bytes = part->count * EBB_PART_BYTES;
+            out = &made->blocks[part->made];
+            *out = made->blocks[division->made_block[i]];
+            out->allocated_bytes = block->size_bytes;
+            out->size_bytes = bytes < block->size_bytes - begin ? bytes : block->size_bytes - begin;
+            out->part_first = part->first;
+            out->part_count = part->count;
+            if (p > first && !persistent &&
+                !set_lifetime(division, block, part->first_position, division->alloc_tick[p],
+                              division->free_tick[p], out))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool write_accesses(struct division *division)
+{
+    const struct ebb_model *old = division->old;
+    struct ebb_model *made = &division->made;
+    made->accesses = calloc((size_t)old->access_count + 1, sizeof *made->accesses);
+    if (!made->accesses)
+        return false;
+    uint32_t count = 0;
+    size_t next = 0; /* uses stand in the order of parts, and parts in that of blocks */
+    for (uint32_t i = 0; i < old->block_count; i++) {
+        const struct ebb_model_block *block = &old->blocks[i];
+        uint32_t first = division->first_part[i];
+        uint32_t last = division->last_part[i];
+        if (first == EBB_TICK_NONE) {
+            made->blocks[division->made_block[i]].first_access = count;
+            for (uint32_t k = 0; k < block->access_count; k++, count++) {
+                made->accesses[count] = old->accesses[block->first_access + k];
+                made->accesses[count].tick = division->made_tick[made->accesses[count].tick];
+            }
+        }
+        for (uint32_t p = first; p < last; p++) {
+            struct ebb_model_block *out = &made->blocks[division->parts.items[p].made];
+            out->first_access = count;
+            for (; next < division->uses.count && division->uses.items[next].unit == p; next++) {
+                const struct use *use = &division->uses.items[next];
+                uint32_t tick = division->made_tick[use->position % old->tick_count];
+                made->events[tick].access = use->access;
+                made->accesses[count++] = (struct ebb_model_access){tick, use->access};
+            }
+            out->access_count = count - out->first_access;
+        }
+    }
+    made->access_count = count;
+    made->has_accesses = old->has_accesses;
+    return true;
+}
+
+static uint32_t *table(size_t count, bool none)
+{
+    uint32_t *made = calloc(count + 1, sizeof *made);
+    if (made && none)
+        memset(made, 0xff, (count + 1) * sizeof *made);
+    return made;
+}
+
+static enum ebb_status divide(struct division *division)
+{
+    uint32_t ticks = division->old->tick_count, blocks = division->old->block_count;
+    division->first_part = table(blocks, true);
+    division->last_part = table(blocks, false);
+    division->made_block = table(blocks, false);
+    division->clocks = table(ticks, false);
+    division->part_at = table(ticks, true);
+    division->dropped = calloc((size_t)ticks + 1, sizeof *division->dropped);
+    division->made_tick = table(ticks, false);
+    if (!division->first_part || !division->last_part || !division->made_block ||
+        !division->clocks || !division->part_at || !division->dropped || !division->made_tick ||
+        !collect_uses(division) || !find_parts(division))
+        return EBB_ERR_MEMORY;
+    merge_uses(division);
+    division->alloc_tick = table(division->parts.count, false);
+    division->free_tick = table(division->parts.count, false);
+    if (!division->alloc_tick || !division->free_tick || !number_blocks(division) ||
+        !write_events(division))
+        return EBB_ERR_MEMORY;
+    if (!write_blocks(division))
+        return EBB_ERR_LIMIT;
+    return write_accesses(division) ? EBB_OK : EBB_ERR_MEMORY;
+}
+
+enum ebb_status ebb__model_divide(struct ebb_model *model, const uint32_t *unit_at_tick)
+{
+    struct division division = {.old = model, .unit_at_tick = unit_at_tick};
+    enum ebb_status status = divide(&division);
+    ebb_vec_free(&division.uses);
+    ebb_vec_free(&division.parts);
+    free(division.first_part);
+    free(division.last_part);
+    free(division.made_block);
+    free(division.clocks);
+    free(division.part_at);
+    free(division.dropped);
+    free(division.made_tick);
+    free(division.alloc_tick);
+    free(division.free_tick);
+    ebb__model_fini(status ? &division.made : model);
+    if (!status)
+        *model = division.made;
+    return status;
+}

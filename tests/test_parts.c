@@ -1,0 +1,389 @@
+/* Large blocks in parts: on a device of plain memory, under budgets far below one block. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine_rig.h"
+#include "machine/machine.h"
+#include "model/watch.h"
+#include "plan/plan.h"
+#include "serve/compile.h"
+
+#define PART_FROM ((uint64_t)4 << 20)
+#define MIB ((uint64_t)1 << 20)
+/* Not a divisor of a page, so that slices and parts overlap in every way. */
+#define SLICE_BYTES ((size_t)704008)
+#define MOST_SLICES 64
+
+/* A large block that is used slice by slice. */
+struct large {
+    unsigned char *bytes;
+    size_t size, slice_count;
+    struct item slices[MOST_SLICES];
+};
+
+static struct rig *open_rig(uint64_t budget_bytes, bool trace, bool verify)
+{
+    return rig_make_with(budget_bytes, trace, verify, PART_FROM, UINT64_MAX);
+}
+
+static struct large make_large(struct rig *rig, size_t size)
+{
+    struct large large = {.bytes = ebb__engine_alloc(rig->engine, size, 64, false), .size = size};
+    assert_non_null(large.bytes);
+    for (size_t at = 0; at < size; at += SLICE_BYTES, large.slice_count++) {
+        size_t rest = size - at < SLICE_BYTES ? size - at : SLICE_BYTES;
+        large.slices[large.slice_count] = (struct item){large.bytes + at, rest, UINT64_MAX};
+    }
+    return large;
+}
+
+/* Verify a slice that has been written, and write it anew. */
+static void use_slice(struct rig *rig, struct item *slice, uint64_t seed)
+{
+    if (slice->seed != UINT64_MAX)
+        check(rig, slice);
+    if (seed != UINT64_MAX)
+        put(rig, slice, seed);
+}
+
+static void drop_large(struct rig *rig, struct large *large)
+{
+    assert_true(ebb__engine_free(rig->engine, large->bytes));
+    large->bytes = NULL;
+}
+
+static uint32_t parts_of(struct rig *rig, const struct large *large)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    struct block *head = ebb__space_find(rig->engine, (uintptr_t)large->bytes);
+    uint32_t parts = head->parts, count = 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = ebb__block_index(rig->engine, head); i != NO_BLOCK;
+         i = ebb__part_next(rig->engine, i)) {
+        struct block *part = &rig->engine->blocks[i];
+        assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);
+        assert_int_equal(part->serial, head->serial);
+        bytes += part->page_bytes;
+        count++;
+        for (uint64_t at = 0; at < part->page_bytes; at += EBB_HUGE_BYTES)
+            assert_ptr_equal(ebb__space_find(rig->engine, part->address + at), part);
+    }
+    pthread_mutex_unlock(&rig->engine->lock);
+    assert_int_equal(count, parts);
+    assert_int_equal(bytes, (large->size + 4095) / 4096 * 4096);
+    return parts;
+}
+
+static void assert_all_gone(struct rig *rig)
+{
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
+    assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+}
+
+static void one_piece_where_there_is_room(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(NO_BUDGET, false, false);
+    struct large large = make_large(rig, 21 * MIB + 5000);
+    assert_int_equal(parts_of(rig, &large), 1);
+    for (size_t i = 0; i < large.slice_count; i++)
+        use_slice(rig, &large.slices[i], i);
+    unsigned char *bytes = large.bytes;
+    uint64_t before = held(rig);
+    drop_large(rig, &large);
+    large = make_large(rig, 21 * MIB + 5000); /* address and pages as they were */
+    assert_ptr_equal(large.bytes, bytes);
+    assert_int_equal(held(rig), before);
+    for (size_t i = 0; i < large.slice_count; i++)
+        use_slice(rig, &large.slices[i], i);
+    ebb__engine_set_trace(rig->engine, true);
+    assert_int_equal(parts_of(rig, &large), 11);
+    assert_false(ebb__engine_free(rig->engine, large.bytes + EBB_HUGE_BYTES));
+    assert_int_equal(ebb__engine_usable_bytes(rig->engine, large.bytes + EBB_HUGE_BYTES), 0);
+    assert_int_equal(ebb__engine_usable_bytes(rig->engine, large.bytes), large.size);
+    for (size_t i = 0; i < large.slice_count; i++)
+        use_slice(rig, &large.slices[i], i + 7);
+    ebb__engine_set_trace(rig->engine, false);
+    assert_int_equal(parts_of(rig, &large), 1);
+    for (size_t i = 0; i < large.slice_count; i++)
+        use_slice(rig, &large.slices[i], UINT64_MAX);
+    assert_int_equal(held(rig), before);
+    drop_large(rig, &large);
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
+/* What the trace says of a walk over some units: each once an operation, by where it ends. */
+static void trace_names_units(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(NO_BUDGET, true, false);
+    struct ebb_event events[256];
+    struct large large = make_large(rig, 9 * MIB);
+    for (unsigned round = 0; round < 4; round++) {
+        (void)ebb__ring_read(rig->ring, events, 256);
+        for (unsigned again = 0; again < 2; again++)
+            for (size_t i = round; i < large.slice_count; i += 6)
+                use_slice(rig, &large.slices[i], round);
+        bool expected[5] = {false}, seen[5] = {false};
+        for (size_t i = round; i < large.slice_count; i += 6)
+            for (size_t at = i * SLICE_BYTES; at < i * SLICE_BYTES + large.slices[i].size; at += 8)
+                expected[at / EBB_PART_BYTES] = true;
+        size_t count = ebb__ring_read(rig->ring, events, 256);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(events[i].kind, EBB_EVENT_ACCESS);
+            assert_int_equal(events[i].flags, EBB_EVENT_PART);
+            size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_PART_BYTES);
+            assert_true(unit < 5 && !seen[unit]);
+            assert_int_equal(events[i].size_bytes, unit < 4 ? (unit + 1) * 2 * MIB : 9 * MIB);
+            seen[unit] = true;
+        }
+        assert_memory_equal(seen, expected, sizeof seen);
+        struct item other = make(rig, 5000, 1); /* two events: what was used is watched again */
+        drop(rig, &other);
+    }
+    drop_large(rig, &large);
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
+static void far_below_one_block(void **state)
+{
+    (void)state;
+    for (unsigned mode = 0; mode < 4; mode++) {
+        struct rig *rig = open_rig(10 * MIB, mode & 1, mode & 2);
+        struct large large = make_large(rig, 31 * MIB);
+        for (uint64_t lap = 0; lap < 3; lap++)
+            for (size_t i = 0; i < large.slice_count; i++) {
+                size_t slice = lap & 1 ? large.slice_count - 1 - i : i;
+                use_slice(rig, &large.slices[slice], lap * 100 + i);
+                struct item other = make(rig, 5000, lap);
+                drop(rig, &other);
+                assert_within_budget(rig);
+                if (i == 20)
+                    ebb__engine_set_trace(rig->engine, (mode & 1) ^ (lap & 1));
+            }
+        assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
+        drop_large(rig, &large);
+        assert_all_gone(rig);
+        assert_within_budget(rig);
+        rig_close(rig);
+    }
+}
+
+static void callocs_are_zero(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(60 * MIB, false, false);
+    for (unsigned round = 0; round < 2; round++) {
+        struct large dirty = make_large(rig, 17 * MIB);
+        for (size_t i = 0; i < dirty.slice_count; i++)
+            use_slice(rig, &dirty.slices[i], i + 1);
+        drop_large(rig, &dirty);
+        ebb__engine_set_trace(rig->engine, false);
+        unsigned char *clean = ebb__engine_alloc(rig->engine, 17 * MIB, 64, true);
+        assert_non_null(clean);
+        for (size_t i = 0; i < 17 * MIB; i += 4)
+            assert_int_equal(*(uint32_t *)(void *)(clean + i), 0);
+        assert_true(ebb__engine_free(rig->engine, clean));
+    }
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
+/* Whatever comes: allocations of all sizes, uses, frees while parts are on their way, tracing on and
+ * off, copies kept. */
+static void random_program(uint64_t seed, bool verify)
+{
+    struct rig *rig = open_rig(24 * MIB, seed & 1, verify);
+    struct large larges[2] = {{0}};
+    struct item items[20] = {{0}};
+    static const size_t sizes[] = {5 * MIB + 8, 13 * MIB - 8, 22 * MIB}; /* the arena is small */
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    for (unsigned step = 0; step < 600; step++) {
+        struct large *large = &larges[chance(&state) % 2];
+        struct item *item = &items[chance(&state) % 20];
+        uint64_t what = chance(&state) % 100;
+        if (what < 1) {
+            ebb__engine_set_trace(rig->engine, chance(&state) & 1);
+        } else if (what < 4 && large->bytes) {
+            drop_large(rig, large);
+        } else if (what < 60) {
+            if (!large->bytes)
+                *large = make_large(rig, sizes[chance(&state) % 3]);
+            uint64_t wanted = chance(&state);
+            use_slice(rig, &large->slices[wanted % large->slice_count],
+                      wanted & 256 ? wanted : UINT64_MAX);
+        } else if (item->bytes) {
+            check(rig, item);
+            drop(rig, item);
+        } else {
+            *item = make(rig, 1 + chance(&state) % 400000, chance(&state));
+        }
+        assert_within_budget(rig);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; larges[i].bytes && k < larges[i].slice_count; k++)
+            use_slice(rig, &larges[i].slices[k], UINT64_MAX);
+        if (larges[i].bytes)
+            drop_large(rig, &larges[i]);
+    }
+    for (size_t i = 0; i < 20; i++)
+        if (items[i].bytes)
+            drop(rig, &items[i]);
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
+static void random_programs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++)
+        random_program(seed, seed % 3 == 0);
+}
+
+/* Without any event: long operations end by themselves, so that the budget holds all the same. */
+static void no_events_at_all(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_make_with(16 * MIB, false, false, PART_FROM, 1000000);
+    struct large large = make_large(rig, 31 * MIB);
+    for (uint64_t lap = 0; lap < 4; lap++)
+        for (size_t i = 0; i < large.slice_count; i++) {
+            use_slice(rig, &large.slices[i], lap * 100 + i);
+            assert_within_budget(rig);
+        }
+    drop_large(rig, &large);
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
+/* --- a plan --- */
+
+#define STEPS 8
+
+/* One iteration: the block anew, over its slices forward and back, scratch memory between. */
+static void lap(struct rig *rig, uint64_t seed)
+{
+    struct large large = make_large(rig, 32 * MIB);
+    size_t share = large.slice_count / STEPS;
+    for (unsigned step = 0; step < 2 * STEPS; step++) {
+        unsigned k = step < STEPS ? step : 2 * STEPS - 1 - step;
+        struct item scratch = make(rig, 20000 + 64 * (size_t)k, step);
+        for (size_t i = k * share; i < (k + 1) * share; i++)
+            use_slice(rig, &large.slices[i], seed + step * 1000 + i);
+        check(rig, &scratch);
+        drop(rig, &scratch);
+        nap_us(2000);
+    }
+    drop_large(rig, &large);
+}
+
+static void watch_laps(struct rig *rig, struct ebb_watch *watch)
+{
+    static struct ebb_event events[4096];
+    size_t count;
+    while ((count = ebb__ring_read(rig->ring, events, 4096)) > 0)
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(ebb__watch_push(watch, &events[i]), EBB_OK);
+}
+
+static struct ebb_script *learn(struct rig *rig)
+{
+    struct ebb_watch *watch;
+    struct ebb_model model;
+    struct ebb_error error;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        lap(rig, i);
+        watch_laps(rig, watch);
+    }
+    assert_true(ebb__watch_found(watch));
+    assert_int_equal(ebb__watch_model(watch, &model, NULL, &error), EBB_OK);
+    ebb__watch_destroy(watch);
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < model.block_count; i++)
+        parts += model.blocks[i].part_count > 0;
+    assert_true(parts >= STEPS);
+    const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true};
+    struct ebb_plan_request request = {.model = &model,
+                                       .machine = &machine,
+                                       .budget_bytes = 20 * MIB,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096,
+                                       .time_limit_ns = 50000000,
+                                       .newest_only = true};
+    struct ebb_plan plan;
+    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
+    assert_true(plan.feasible && plan.absence_count > 0);
+    struct ebb_script *script;
+    assert_int_equal(ebb__compile_script(&model, &plan, &script), EBB_OK);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+    return script;
+}
+
+static void script_moves_parts(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(NO_BUDGET, true, false);
+    struct ebb_script *script = learn(rig);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    ebb__engine_set_trace(rig->engine, false);
+    for (uint64_t i = 0; i < 2; i++)
+        lap(rig, i);
+    assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+    atomic_store(&rig->ledger.budget_bytes, 24 * MIB);
+    ebb__engine_trim(rig->engine);
+    uint64_t in = atomic_load(&rig->counters->moved_in_bytes);
+    for (uint64_t i = 0; i < 6; i++)
+        lap(rig, i);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    assert_true(atomic_load(&rig->counters->moved_in_bytes) > in);
+    assert_within_budget(rig);
+    assert_all_gone(rig);
+    /* Parts that are not what they should be. */
+    struct ebb_script_block *blocks =
+        (struct ebb_script_block *)((char *)script + script->blocks_offset);
+    uint32_t head = 0;
+    while (blocks[head].parts <= 1)
+        head++;
+    uint32_t *fields[] = {&blocks[head].parts,          &blocks[head].part_first,
+                          &blocks[head].part_count,     &blocks[head + 1].part_first,
+                          &blocks[head + 1].part_count, &blocks[head + 1].parts};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        static const uint32_t bad[] = {0, 3, 1000, UINT32_MAX};
+        uint32_t good = *fields[i];
+        for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+            *fields[i] = bad[k];
+            bool may_be = (i == 1 || i == 5) && bad[k] == 0; /* as it was */
+            may_be |= (i == 2 || i == 4) && bad[k] == 3;     /* fewer units */
+            may_be |= i == 0 && good == 3 && bad[k] == 3;
+            if (!may_be)
+                assert_false(ebb__script_valid(script, script->bytes));
+            *fields[i] = good;
+        }
+    }
+    assert_true(ebb__script_valid(script, script->bytes));
+    rig_close(rig);
+    free(script);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_piece_where_there_is_room),
+        cmocka_unit_test(trace_names_units),
+        cmocka_unit_test(far_below_one_block),
+        cmocka_unit_test(callocs_are_zero),
+        cmocka_unit_test(random_programs),
+        cmocka_unit_test(no_events_at_all),
+        cmocka_unit_test(script_moves_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
