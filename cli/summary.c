@@ -1,6 +1,7 @@
 #include "summary.h"
 
 #include "base/size.h"
+#include "device/support.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -77,10 +78,11 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
             ebb_size_format(figures->moved_in_bytes, b, sizeof b),
             ebb_duration_format(figures->stall_ns, c, sizeof c),
             (unsigned long long)figures->demand_faults, (unsigned long long)figures->mismatches);
-    fprintf(out, "ebb: store: most %s, written %s; peak RSS %s\n",
+    fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
             ebb_size_format(figures->store_peak_bytes, a, sizeof a),
             ebb_size_format(figures->moved_out_bytes, b, sizeof b),
-            ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d));
+            ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d),
+            ebb__device_name((enum ebb_device_kind)figures->device_kind));
     if (summary->setting_count) {
         fprintf(out, "ebb: set for its framework:");
         for (size_t i = 0; i < summary->setting_count; i++)
@@ -158,6 +160,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(iteration, "max", figures->iteration_max_ns);
     json_object_set_new(object, "iteration_ns", iteration);
     put(object, "processes", figures->processes);
+    json_object_set_new(object, "device",
+                        json_string(ebb__device_name((enum ebb_device_kind)figures->device_kind)));
     json_t *environment = json_object();
     for (size_t i = 0; i < summary->setting_count; i++)
         json_object_set_new(environment, summary->settings[i].name,

@@ -22,7 +22,7 @@ BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin
 EBB = os.path.join(BIN, "ebb")
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
-TIMEOUT = 60
+TIMEOUT = 60  # seconds: far more than any of these programs takes
 
 # Small enough to be quick, large enough that every activation is managed.
 CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persistent", "8M"]
@@ -110,8 +110,8 @@ class Launch(unittest.TestCase):
             del kwargs["stdin"]
         kwargs.setdefault("stdout", subprocess.PIPE)
         kwargs.setdefault("stderr", subprocess.PIPE)
-        return subprocess.run(command, env=kwargs.pop("env", self.env), timeout=TIMEOUT,
-                              check=False, **kwargs)
+        kwargs.setdefault("timeout", TIMEOUT)
+        return subprocess.run(command, env=kwargs.pop("env", self.env), check=False, **kwargs)
 
     def start(self, *args, options=(), **kwargs):
         kwargs.setdefault("stdout", subprocess.PIPE)

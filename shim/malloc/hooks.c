@@ -31,9 +31,12 @@ static inline bool is_power_of_two(size_t number)
 }
 
 /* A managed block or an object in a slab, or NULL where this is not for us. Keeps errno. */
-static void *managed_alloc(size_t bytes, size_t alignment, bool zeroed)
+static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, size_t alignment,
+                                                                 bool zeroed)
 {
     if (bytes < EBB_SLABS_LEAST_BYTES)
+        return NULL;
+    if (bytes >= ebb__shim_threshold && ebb__shim_is_buffer_of_libc(__builtin_return_address(0)))
         return NULL;
     int saved = errno;
     void *pointer = NULL;

@@ -4,6 +4,8 @@
  * next.c         the allocator behind us
  * start.c        hello to the parent, the engine at the first managed block, the service thread
  * descriptors.c  keeps the program from closing what the shim needs
+ * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
+ * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * engine's lock. */
 #ifndef EBB_SHIM_SHIM_H
@@ -41,6 +43,16 @@ struct ebb_engine *ebb__shim_engine(void);
 struct ebb_slabs *ebb__shim_slabs(void);
 /* The engine if it has been started. */
 struct ebb_engine *ebb__shim_engine_now(void);
+
+/* calls.c: from here on buffers are pinned while libc calls have them; or are not any more. */
+void ebb__shim_pin_buffers(bool on);
+/* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
+ * libc's own, whose system calls nobody sees. */
+bool ebb__shim_is_buffer_of_libc(const void *caller);
+/* signals.c: from here on no thread blocks SIGSEGV. */
+void ebb__shim_keep_signal(void);
+/* signals.c: take SIGSEGV; false where it cannot be had. */
+bool ebb__shim_take_faults(void);
 
 /* Descriptors that must stay open; at most a handful. */
 void ebb__shim_protect(int descriptor);

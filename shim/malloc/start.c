@@ -7,6 +7,7 @@
 #include "shim.h"
 
 #include "base/clock.h"
+#include "device/support.h"
 #include "engine/protocol.h"
 
 #include <errno.h>
@@ -256,7 +257,7 @@ static void *service(void *argument)
 {
     struct ebb_engine *engine = argument;
     struct pollfd watched[2] = {
-        {.fd = ebb__host_uffd_descriptor(&shim.device), .events = POLLIN},
+        {.fd = ebb__host_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
     };
     uint64_t interval_ns = SAMPLE_NS, next_ns = ebb__now_ns();
@@ -272,7 +273,7 @@ static void *service(void *argument)
             continue;
         if (watched[0].revents) {
             struct ebb_fault faults[64];
-            size_t count = ebb__host_uffd_faults(&shim.device, faults, 64);
+            size_t count = ebb__host_faults(&shim.device, faults, 64);
             for (size_t i = 0; i < count; i++)
                 ebb__engine_fault(engine, faults[i].address, faults[i].write);
         }
@@ -306,13 +307,17 @@ static void start_engine(void)
 {
     struct ebb_error error;
     struct ebb_engine *engine;
-    if (ebb__host_uffd_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
+    if (ebb__host_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
         char text[500];
         snprintf(text, sizeof text, "%s: %s: the budget is NOT enforced", error.what, error.why);
         warn(NULL, text);
         return;
     }
-    ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
+    if (shim.device.ops->faults_are_signals && !ebb__shim_take_faults()) {
+        warn(NULL, "SIGSEGV cannot be handled: the budget is NOT enforced");
+        return;
+    }
+    ebb__shim_protect(ebb__host_descriptor(&shim.device));
     struct ebb_engine_config config = {
         .device = shim.device,
         .ledger = shim.ledger,
@@ -328,6 +333,8 @@ static void start_engine(void)
         warn(NULL, "threads cannot be started: the budget is NOT enforced");
         return;
     }
+    if (shim.device.ops->calls_need_pins)
+        ebb__shim_pin_buffers(true);
     atomic_store_explicit(&shim.engine, engine, memory_order_release);
     struct ebb_slabs *slabs;
     if (ebb__slabs_create(engine, &slabs) == EBB_OK)
@@ -377,10 +384,10 @@ static void after_fork_child(void)
     struct ebb_error error;
     /* First of all, before anything is mapped where staging was. */
     if (engine) {
-        ebb__shim_unprotect(ebb__host_uffd_descriptor(&shim.device));
-        if (ebb__host_uffd_after_fork(&shim.device, &error) != EBB_OK)
+        ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
+        if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             lost(NULL, error.why);
-        ebb__shim_protect(ebb__host_uffd_descriptor(&shim.device));
+        ebb__shim_protect(ebb__host_descriptor(&shim.device));
     }
     if (shim.channel >= 0) {
         ebb__shim_unprotect(shim.channel);
@@ -415,6 +422,10 @@ __attribute__((constructor)) static void start(void)
     if (read_settings(getenv(EBB_PROTOCOL_ENV)) && say_hello()) {
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
         ebb__shim_threshold = settings.threshold;
+        struct ebb_host_support support;
+        ebb__host_support_look(&support);
+        if (support.kind == EBB_DEVICE_PROTECT)
+            ebb__shim_keep_signal(); /* before any thread can block it */
     }
     errno = saved;
 }

@@ -6,8 +6,8 @@
  *   depot    spare pages, two stacks: huge (2 MiB pages) and small (4 KiB pages)
  * `move` takes pages from any of them to any other; what is moved is the pages themselves.
  *
- * Implementations: host_uffd.c (userfaultfd with MOVE), fake.c (plain memory and memcpy, for
- * tests). All functions may be called from any thread, but the engine's lock serialises move,
+ * Implementations: host_move.c, host_copy.c and host_protect.c, of which host.c chooses, and fake.c
+ * (plain memory and memcpy, for tests). All functions may be called from any thread, but the engine's lock serialises move,
  * fresh and release. */
 #ifndef EBB_DEVICE_DEVICE_H
 #define EBB_DEVICE_DEVICE_H
@@ -22,7 +22,15 @@
 #define EBB_PAGE_BYTES ((uint64_t)4096)
 #define EBB_HUGE_BYTES ((uint64_t)2 << 20)
 
-enum ebb_device_kind { EBB_DEVICE_NONE = 0, EBB_DEVICE_UFFD_MOVE = 1, EBB_DEVICE_FAKE = 2 };
+enum ebb_device_kind {
+    EBB_DEVICE_NONE = 0,
+    EBB_DEVICE_UFFD_MOVE = 1,
+    EBB_DEVICE_FAKE = 2,
+    EBB_DEVICE_UFFD_MOVE_USER = 3, /* system calls do not wait for absent pages */
+    EBB_DEVICE_UFFD_COPY = 4,
+    EBB_DEVICE_UFFD_COPY_USER = 5, /* likewise */
+    EBB_DEVICE_PROTECT = 6,
+};
 
 enum ebb_device_result {
     EBB_DEVICE_OK = 0,
@@ -47,6 +55,11 @@ struct ebb_fault {
 struct ebb_device_ops {
     uint32_t version; /* EBB_DEVICE_VERSION */
     enum ebb_device_kind kind;
+    /* What a system call reads or writes must be there and stay until it returns: system calls
+     * cannot wait for a page, or a page in direct I/O cannot be told from another. */
+    bool calls_need_pins;
+    /* Faults come as SIGSEGV in the thread that touches the page, not by the descriptor. */
+    bool faults_are_signals;
 
     /* Move the pages of [source, source + bytes) to [target, ...), where nothing may be; pages that
      * are not there are skipped. Wakes whoever waits for the target. *moved is always set. */
@@ -69,21 +82,20 @@ struct ebb_device {
     struct ebb_device_layout layout;
 };
 
-/* What host_uffd.c offers beyond the table. Not thread-safe unless stated. */
-struct ebb_host_uffd;
-
-/* Reserve the ranges (as large as the address space allows, at least `least_bytes`) and register
- * them. EBB_ERR_UNSUPPORTED where the kernel lacks userfaultfd or MOVE or forbids them. */
-EBB_NODISCARD enum ebb_status ebb__host_uffd_create(uint64_t least_bytes, struct ebb_device *device,
-                                                    struct ebb_error *error);
+/* The best host device that the system permits. Not thread-safe unless stated.
+ *
+ * Reserve the ranges (as large as the address space allows, at least `least_bytes`) and take them
+ * into use; `device` must stay where it is. EBB_ERR_UNSUPPORTED where nothing will do. */
+EBB_NODISCARD enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
+                                               struct ebb_error *error);
 /* In the child of a fork: the same ranges again, under a new userfaultfd. */
-EBB_NODISCARD enum ebb_status ebb__host_uffd_after_fork(struct ebb_device *device,
-                                                        struct ebb_error *error);
-/* The descriptor that becomes readable when there are faults. Thread-safe. */
-int ebb__host_uffd_descriptor(const struct ebb_device *device);
+EBB_NODISCARD enum ebb_status ebb__host_after_fork(struct ebb_device *device,
+                                                   struct ebb_error *error);
+/* The descriptor that becomes readable when there are faults; -1: they come as signals.
+ * Thread-safe. */
+int ebb__host_descriptor(const struct ebb_device *device);
 /* Take up to `most` faults without blocking; returns how many. */
-size_t ebb__host_uffd_faults(const struct ebb_device *device, struct ebb_fault *faults,
-                             size_t most);
+size_t ebb__host_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most);
 
 /* A device made of plain memory, for tests: `arena_bytes` in each range. Pages that are not there
  * are kept by a presence map; ebb__fake_touch() stands for a program's access. */

@@ -204,6 +204,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->evicted_at = block->needed_at = 0;
     block->fault_ns = block->asked_ns = 0;
     block->pinned_until = 0;
+    block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
     block->open = block->urgent = block->cancelled = block->keep_copy = false;
     block->has_copy = block->hashed = block->shared_copy = false;
@@ -401,6 +402,22 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
         fault_in_block(engine, block, address, write);
     else
         ebb__space_fill(engine, NULL, address);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (;;) {
+        struct block *block = ebb__space_find(engine, address);
+        if (block)
+            fault_in_block(engine, block, address, write);
+        else
+            ebb__space_fill(engine, NULL, address);
+        if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
+            break;
+        pthread_cond_wait(&engine->changed, &engine->lock);
+    }
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -51,6 +51,7 @@ struct block {
     uint64_t pinned_until;  /* event number: could not be moved, do not try before */
     uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
+    uint32_t pins;         /* system calls that have its address; it is not parked meanwhile */
     uint32_t units;        /* of 2 MiB of address space */
     uint32_t head;         /* of the allocation: this block itself, but in parts behind the first */
     uint32_t run_units;    /* head: address space of all parts */

@@ -57,10 +57,11 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
     uintptr_t staging = ebb__staging(engine, block);
-    uint64_t moved, rest;
+    uint64_t moved = 0, rest;
     enum ebb_device_result result =
-        device_move(engine, staging, block->address, block->page_bytes, &moved);
-    if (result == EBB_DEVICE_BUSY && engine->forked) {
+        block->pins ? EBB_DEVICE_BUSY
+                    : device_move(engine, staging, block->address, block->page_bytes, &moved);
+    if (result == EBB_DEVICE_BUSY && engine->forked && !block->pins) {
         /* Shared with a child: make the rest ours, then try once more. */
         engine->device.ops->unshare(engine->device.state, block->address + moved,
                                     block->page_bytes - moved);
@@ -69,7 +70,8 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
         moved += rest;
     }
     if (result != EBB_DEVICE_OK) {
-        bring_back(engine, block, moved);
+        if (moved)
+            bring_back(engine, block, moved);
         block->pinned_until = engine->event_number + PINNED_EVENTS;
         atomic_fetch_add(&engine->counters->busy_blocks, 1);
         return false;

@@ -102,6 +102,7 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
         result->unmanaged_bytes = atomic_load(&counters->unmanaged_bytes);
         result->unmanaged_peak_bytes = result->managed_peak_bytes + result->unmanaged_bytes;
         result->budget_from_iteration = main->budget_from;
+        result->device_kind = atomic_load(&counters->mechanism);
         if (main->watch)
             iteration_figures(main, result);
     }

@@ -77,7 +77,8 @@ struct ebb_serve_result {
     size_t processes;                 /* that said hello */
     enum ebb_cache_use cache;
     bool main_said_hello;
-    bool managing; /* some process had managed blocks */
+    bool managing;        /* some process had managed blocks */
+    unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
 };
 
 struct ebb_serve;

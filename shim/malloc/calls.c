@@ -1,0 +1,218 @@
+/* libc calls that take buffers: what they read or write is brought into memory and kept there until
+ * they return, on devices where a system call cannot wait for an absent page (calls_need_pins).
+ * Elsewhere they go straight on.
+ *
+ * What this cannot cover, on those devices: system calls that are not made through these functions
+ * (io_uring, aio, ioctl, futexes in managed blocks, inline system calls), and stdio's formatted
+ * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
+ * absent, as the kernel reports a bad address; no wrong byte is read. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static _Atomic bool pinning;
+static struct {
+    uintptr_t first, last;
+} text_of_libc;
+
+/* The engine where `buffer` is a block's; NULL: nothing is to be done. */
+static inline struct ebb_engine *engine_for(const void *buffer)
+{
+    if (!atomic_load_explicit(&pinning, memory_order_relaxed))
+        return NULL;
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    return engine && ebb__engine_owns(engine, buffer) ? engine : NULL;
+}
+
+static void pin(const void *buffer, size_t bytes)
+{
+    struct ebb_engine *engine = engine_for(buffer);
+    if (engine)
+        ebb__engine_pin(engine, buffer, bytes);
+}
+
+static void unpin(const void *buffer)
+{
+    struct ebb_engine *engine = engine_for(buffer);
+    if (engine)
+        ebb__engine_unpin(engine, buffer);
+}
+
+static void pin_vector(const struct iovec *vector, size_t count, bool pinned)
+{
+    if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !vector)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (pinned)
+            pin(vector[i].iov_base, vector[i].iov_len);
+        else
+            unpin(vector[i].iov_base);
+    }
+}
+
+static void pin_message(const struct msghdr *message, bool pinned)
+{
+    if (message)
+        pin_vector(message->msg_iov, message->msg_iovlen, pinned);
+}
+
+static void *look_up(const char *name, _Atomic(void *) *place)
+{
+    void *symbol = atomic_load_explicit(place, memory_order_acquire);
+    if (!symbol) {
+        symbol = dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(place, symbol, memory_order_release);
+    }
+    return symbol;
+}
+
+/* A function that hands on to the next of its name, between BEFORE and AFTER. */
+#define HAND_ON(type, name, parameters, arguments, before, after)                                  \
+    EXPORT type name parameters;                                                                   \
+    type name parameters                                                                           \
+    {                                                                                              \
+        static _Atomic(void *) place;                                                              \
+        type(*next) parameters;                                                                    \
+        void *symbol = look_up(#name, &place);                                                     \
+        memcpy(&next, &symbol, sizeof next);                                                       \
+        before;                                                                                    \
+        type result = next arguments;                                                              \
+        after;                                                                                     \
+        return result;                                                                             \
+    }
+
+#define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
+    HAND_ON(type, name, parameters, arguments, pin(buffer, bytes), unpin(buffer))
+#define VECTOR(name, parameters, arguments)                                                        \
+    HAND_ON(ssize_t, name, parameters, arguments, pin_vector(vector, (size_t)count, true),         \
+            pin_vector(vector, (size_t)count, false))
+#define MESSAGE(name, parameters, arguments)                                                       \
+    HAND_ON(ssize_t, name, parameters, arguments, pin_message(message, true),                      \
+            pin_message(message, false))
+
+#undef fread_unlocked
+#undef fwrite_unlocked
+#undef fputs_unlocked
+
+BUFFER(ssize_t, read, (int file, void *to, size_t bytes), (file, to, bytes), to, bytes)
+BUFFER(ssize_t, write, (int file, const void *from, size_t bytes), (file, from, bytes), from, bytes)
+BUFFER(ssize_t, pread, (int file, void *to, size_t bytes, off_t at), (file, to, bytes, at), to,
+       bytes)
+BUFFER(ssize_t, pread64, (int file, void *to, size_t bytes, off64_t at), (file, to, bytes, at), to,
+       bytes)
+BUFFER(ssize_t, pwrite, (int file, const void *from, size_t bytes, off_t at),
+       (file, from, bytes, at), from, bytes)
+BUFFER(ssize_t, pwrite64, (int file, const void *from, size_t bytes, off64_t at),
+       (file, from, bytes, at), from, bytes)
+BUFFER(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags), to,
+       bytes)
+BUFFER(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
+       (file, from, bytes, flags), from, bytes)
+BUFFER(ssize_t, recvfrom,
+       (int file, void *restrict to, size_t bytes, int flags, struct sockaddr *restrict peer,
+        socklen_t *restrict peer_bytes),
+       (file, to, bytes, flags, peer, peer_bytes), to, bytes)
+BUFFER(ssize_t, sendto,
+       (int file, const void *from, size_t bytes, int flags, const struct sockaddr *peer,
+        socklen_t peer_bytes),
+       (file, from, bytes, flags, peer, peer_bytes), from, bytes)
+BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
+
+VECTOR(readv, (int file, const struct iovec *vector, int count), (file, vector, count))
+VECTOR(writev, (int file, const struct iovec *vector, int count), (file, vector, count))
+VECTOR(preadv, (int file, const struct iovec *vector, int count, off_t at),
+       (file, vector, count, at))
+VECTOR(preadv64, (int file, const struct iovec *vector, int count, off64_t at),
+       (file, vector, count, at))
+VECTOR(pwritev, (int file, const struct iovec *vector, int count, off_t at),
+       (file, vector, count, at))
+VECTOR(pwritev64, (int file, const struct iovec *vector, int count, off64_t at),
+       (file, vector, count, at))
+VECTOR(preadv2, (int file, const struct iovec *vector, int count, off_t at, int flags),
+       (file, vector, count, at, flags))
+VECTOR(pwritev2, (int file, const struct iovec *vector, int count, off_t at, int flags),
+       (file, vector, count, at, flags))
+VECTOR(preadv64v2, (int file, const struct iovec *vector, int count, off64_t at, int flags),
+       (file, vector, count, at, flags))
+VECTOR(pwritev64v2, (int file, const struct iovec *vector, int count, off64_t at, int flags),
+       (file, vector, count, at, flags))
+
+MESSAGE(recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags))
+MESSAGE(sendmsg, (int file, const struct msghdr *message, int flags), (file, message, flags))
+
+/* stdio passes large buffers to the kernel as they are, past its own. */
+BUFFER(size_t, fread, (void *restrict to, size_t size, size_t count, FILE *restrict file),
+       (to, size, count, file), to, size *count)
+BUFFER(size_t, fwrite, (const void *restrict from, size_t size, size_t count, FILE *restrict file),
+       (from, size, count, file), from, size *count)
+BUFFER(size_t, fread_unlocked, (void *restrict to, size_t size, size_t count, FILE *restrict file),
+       (to, size, count, file), to, size *count)
+BUFFER(size_t, fwrite_unlocked,
+       (const void *restrict from, size_t size, size_t count, FILE *restrict file),
+       (from, size, count, file), from, size *count)
+BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file), from, SIZE_MAX)
+BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (from, file), from,
+       SIZE_MAX)
+/* Its buffer is the kernel's as long as the file is open. */
+HAND_ON(int, setvbuf, (FILE *restrict file, char *restrict buffer, int mode, size_t bytes),
+        (file, buffer, mode, bytes), pin(buffer, bytes), )
+
+/* What programs compiled with _FORTIFY_SOURCE call. */
+BUFFER(ssize_t, __read_chk, (int file, void *to, size_t bytes, size_t room),
+       (file, to, bytes, room), to, bytes)
+BUFFER(ssize_t, __pread_chk, (int file, void *to, size_t bytes, off_t at, size_t room),
+       (file, to, bytes, at, room), to, bytes)
+BUFFER(ssize_t, __pread64_chk, (int file, void *to, size_t bytes, off64_t at, size_t room),
+       (file, to, bytes, at, room), to, bytes)
+BUFFER(ssize_t, __recv_chk, (int file, void *to, size_t bytes, size_t room, int flags),
+       (file, to, bytes, room, flags), to, bytes)
+BUFFER(ssize_t, __recvfrom_chk,
+       (int file, void *restrict to, size_t bytes, size_t room, int flags,
+        struct sockaddr *restrict peer, socklen_t *restrict peer_bytes),
+       (file, to, bytes, room, flags, peer, peer_bytes), to, bytes)
+BUFFER(size_t, __fread_chk,
+       (void *restrict to, size_t room, size_t size, size_t count, FILE *restrict file),
+       (to, room, size, count, file), to, size *count)
+BUFFER(size_t, __fread_unlocked_chk,
+       (void *restrict to, size_t room, size_t size, size_t count, FILE *restrict file),
+       (to, room, size, count, file), to, size *count)
+
+static int note_libc(struct dl_phdr_info *info, size_t bytes, void *inside)
+{
+    (void)bytes;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t first = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type != PT_LOAD || (uintptr_t)inside - first >= segment->p_memsz)
+            continue;
+        text_of_libc.first = first;
+        text_of_libc.last = first + segment->p_memsz;
+        return 1;
+    }
+    return 0;
+}
+
+void ebb__shim_pin_buffers(bool on)
+{
+    if (on && !text_of_libc.last)
+        dl_iterate_phdr(note_libc, dlsym(RTLD_NEXT, "fread"));
+    atomic_store(&pinning, on);
+}
+
+bool ebb__shim_is_buffer_of_libc(const void *caller)
+{
+    return atomic_load_explicit(&pinning, memory_order_relaxed) &&
+           (uintptr_t)caller - text_of_libc.first < text_of_libc.last - text_of_libc.first;
+}

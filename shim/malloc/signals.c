@@ -1,0 +1,182 @@
+/* Faults that come as SIGSEGV, for the device without userfaultfd: the thread that touches an absent
+ * page fetches it itself, in its signal handler.
+ *
+ * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
+ * for whatever is not ours. A thread that blocks SIGSEGV would be killed at its next fault, so masks
+ * lose it on their way to the kernel. */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int sigaction(int number, const struct sigaction *restrict action,
+                     struct sigaction *restrict before);
+EXPORT __sighandler_t signal(int number, __sighandler_t handler);
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
+EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
+
+static _Atomic bool keeping; /* masks lose SIGSEGV */
+static _Atomic bool taken;   /* SIGSEGV is ours */
+static struct sigaction theirs;
+
+static void *look_up(const char *name, _Atomic(void *) *place)
+{
+    void *symbol = atomic_load_explicit(place, memory_order_acquire);
+    if (!symbol) {
+        symbol = dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(place, symbol, memory_order_release);
+    }
+    return symbol;
+}
+
+static int next_sigaction(int number, const struct sigaction *action, struct sigaction *before)
+{
+    static _Atomic(void *) place;
+    int (*next)(int, const struct sigaction *, struct sigaction *);
+    void *symbol = look_up("sigaction", &place);
+    memcpy(&next, &symbol, sizeof next);
+    return next(number, action, before);
+}
+
+/* `set` without SIGSEGV, in `copy`, where that is to be kept. */
+static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
+{
+    if (!set || !atomic_load_explicit(&keeping, memory_order_relaxed))
+        return set;
+    *copy = *set;
+    sigdelset(copy, SIGSEGV);
+    return copy;
+}
+
+int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
+{
+    static _Atomic(void *) place;
+    int (*next)(int, const sigset_t *, sigset_t *);
+    void *symbol = look_up("sigprocmask", &place);
+    memcpy(&next, &symbol, sizeof next);
+    sigset_t copy;
+    return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
+}
+
+int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
+{
+    static _Atomic(void *) place;
+    int (*next)(int, const sigset_t *, sigset_t *);
+    void *symbol = look_up("pthread_sigmask", &place);
+    memcpy(&next, &symbol, sizeof next);
+    sigset_t copy;
+    return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
+}
+
+int sigaction(int number, const struct sigaction *restrict action,
+              struct sigaction *restrict before)
+{
+    if (number == SIGSEGV && atomic_load(&taken)) {
+        if (before)
+            *before = theirs;
+        if (action)
+            theirs = *action;
+        return 0;
+    }
+    struct sigaction copy;
+    if (action && atomic_load_explicit(&keeping, memory_order_relaxed)) {
+        copy = *action;
+        sigdelset(&copy.sa_mask, SIGSEGV);
+        action = &copy;
+    }
+    return next_sigaction(number, action, before);
+}
+
+__sighandler_t signal(int number, __sighandler_t handler)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    return sigaction(number, &action, &before) == 0 ? before.sa_handler : SIG_ERR;
+}
+
+static void hand_on(int number, siginfo_t *info, void *context)
+{
+    struct sigaction action = theirs;
+    if ((unsigned)action.sa_flags & SA_RESETHAND)
+        theirs = (struct sigaction){.sa_handler = SIG_DFL};
+    if (action.sa_flags & SA_SIGINFO) {
+        action.sa_sigaction(number, info, context);
+    } else if (action.sa_handler == SIG_IGN && info->si_code <= 0) {
+        /* sent by somebody, and ignored */
+    } else if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+        struct sigaction usual = {.sa_handler = SIG_DFL};
+        next_sigaction(number, &usual, NULL);
+        if (info->si_code <= 0) /* sent by somebody: it does not come again by itself */
+            syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), number);
+    } else {
+        action.sa_handler(number);
+    }
+}
+
+/* What the processor says of the access; x86: bit 1 a write, bit 4 an instruction fetch. */
+static void describe(const void *context, bool *write, bool *fetch)
+{
+#ifdef __x86_64__
+    const ucontext_t *state = context;
+    unsigned long code = (unsigned long)state->uc_mcontext.gregs[REG_ERR];
+    *write = code & 2;
+    *fetch = code & 16;
+#else
+    (void)context;
+    *write = true;
+    *fetch = false;
+#endif
+}
+
+static void handle(int number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    struct ebb_engine *engine = ebb__shim_engine_now();
+    bool write, fetch;
+    describe(context, &write, &fetch);
+    if (info->si_code == SEGV_ACCERR && !fetch && engine && ebb__engine_owns(engine, info->si_addr))
+        ebb__engine_await(engine, (uintptr_t)info->si_addr, write);
+    else
+        hand_on(number, info, context);
+    errno = saved;
+}
+
+void ebb__shim_keep_signal(void)
+{
+    atomic_store(&keeping, true);
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+bool ebb__shim_take_faults(void)
+{
+    if (atomic_load(&taken))
+        return true; /* in the child of a fork */
+    /* Other handlers that were there before may block SIGSEGV while they run. */
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction action;
+        if (number != SIGSEGV && next_sigaction(number, NULL, &action) == 0 &&
+            sigismember(&action.sa_mask, SIGSEGV) == 1) {
+            sigdelset(&action.sa_mask, SIGSEGV);
+            next_sigaction(number, &action, NULL);
+        }
+    }
+    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART};
+    action.sa_sigaction = handle;
+    sigemptyset(&action.sa_mask);
+    if (next_sigaction(SIGSEGV, &action, &theirs) != 0)
+        return false;
+    atomic_store(&taken, true);
+    return true;
+}

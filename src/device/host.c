@@ -1,0 +1,142 @@
+/* The host's devices: which one this system permits, and the address space that all of them use.
+ *
+ * In order of preference: pages are moved and faults come by userfaultfd (host_move.c), bytes are
+ * copied and faults come by userfaultfd (host_copy.c), pages are moved and faults come as signals
+ * (host_protect.c). staging and depot are left out of forks: their pages stay this process's own. */
+#include "device/host.h"
+#include "device/uffd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct ebb_host ebb__host = {.uffd = -1, .pagemap = -1};
+
+enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address)
+{
+    const struct ebb_device_layout *layout = &device->layout;
+    if (address - layout->arena.base < layout->arena.bytes)
+        return EBB_HOST_ARENA;
+    if (address - layout->staging.base < layout->staging.bytes)
+        return EBB_HOST_STAGING;
+    return EBB_HOST_DEPOT;
+}
+
+bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
+{
+    if (ebb__host.pagemap < 0)
+        ebb__host.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (ebb__host.pagemap < 0)
+        return false;
+    uint64_t entries[512];
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t pages = (bytes - at) / EBB_PAGE_BYTES;
+        if (pages > 512)
+            pages = 512;
+        off_t offset = (off_t)((address + at) / EBB_PAGE_BYTES * sizeof entries[0]);
+        ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
+        if (got < (ssize_t)sizeof entries[0])
+            return false;
+        pages = (uint64_t)got / sizeof entries[0];
+        for (uint64_t i = 0; i < pages; i++) /* present, or swapped out */
+            there[at / EBB_PAGE_BYTES + i] = entries[i] >> 62 != 0;
+        at += pages * EBB_PAGE_BYTES;
+    }
+    return true;
+}
+
+static void advise(struct ebb_device *device)
+{
+    const struct ebb_device_layout *layout = &device->layout;
+    madvise((void *)layout->arena.base, ebb__host.all_bytes, MADV_HUGEPAGE);
+    madvise((void *)layout->depot_small.base, layout->depot_small.bytes, MADV_NOHUGEPAGE);
+    madvise((void *)ebb__host.small_nursery, EBB_HOST_SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
+    uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
+    madvise((void *)layout->staging.base, private_bytes, MADV_DONTFORK);
+    madvise((void *)layout->staging.base, private_bytes, MADV_DONTDUMP);
+}
+
+/* One reservation: arena, staging, huge depot, small depot (each `arena_bytes`), nursery. */
+static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
+{
+    uint64_t all = 4 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
+    char *memory = mmap(NULL, all + EBB_HUGE_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    uintptr_t base = ((uintptr_t)memory + EBB_HUGE_BYTES - 1) & ~(uintptr_t)(EBB_HUGE_BYTES - 1);
+    struct ebb_device_layout *layout = &device->layout;
+    layout->arena = (struct ebb_device_range){base, arena_bytes};
+    layout->staging = (struct ebb_device_range){base + arena_bytes, arena_bytes};
+    layout->depot_huge = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
+    layout->depot_small = (struct ebb_device_range){base + 3 * arena_bytes, arena_bytes};
+    ebb__host.nursery = base + 4 * arena_bytes;
+    ebb__host.small_nursery = ebb__host.nursery + EBB_HOST_NURSERY_BYTES;
+    ebb__host.all_bytes = all;
+    return true;
+}
+
+static enum ebb_status open_best(struct ebb_device *device, struct ebb_error *error)
+{
+    struct ebb_error other;
+    enum ebb_status status = ebb__host_move_open(device, error);
+    if (status != EBB_OK && ebb__host_copy_open(device, &other) == EBB_OK)
+        return EBB_OK;
+    if (status != EBB_OK && ebb__host_protect_open(device, &other) == EBB_OK)
+        return EBB_OK;
+    return status; /* why the best one is not to be had says most */
+}
+
+enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
+                                 struct ebb_error *error)
+{
+    uint64_t arena_bytes = (uint64_t)1 << 40;
+    while (!reserve(arena_bytes, device)) {
+        arena_bytes /= 2;
+        if (arena_bytes < least_bytes || arena_bytes < EBB_HUGE_BYTES * 64)
+            return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
+    }
+    device->state = device;
+    advise(device);
+    enum ebb_status status = open_best(device, error);
+    if (status != EBB_OK)
+        munmap((void *)device->layout.arena.base, ebb__host.all_bytes);
+    return status;
+}
+
+enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error *error)
+{
+    enum ebb_device_kind kind = device->ops->kind;
+    if (ebb__host.uffd >= 0)
+        close(ebb__host.uffd);
+    ebb__host.uffd = -1;
+    if (ebb__host.pagemap >= 0)
+        close(ebb__host.pagemap);
+    ebb__host.pagemap = -1;
+    const struct ebb_device_layout *layout = &device->layout;
+    void *again = mmap((void *)layout->staging.base, ebb__host.all_bytes - layout->arena.bytes,
+                       PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (again == MAP_FAILED)
+        return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
+    if (kind == EBB_DEVICE_PROTECT) /* its arena is in mappings of its own already */
+        return ebb__host_protect_open(device, error);
+    advise(device);
+    return kind == EBB_DEVICE_UFFD_COPY || kind == EBB_DEVICE_UFFD_COPY_USER
+               ? ebb__host_copy_open(device, error)
+               : ebb__host_move_open(device, error);
+}
+
+int ebb__host_descriptor(const struct ebb_device *device)
+{
+    (void)device;
+    return ebb__host.uffd;
+}
+
+size_t ebb__host_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most)
+{
+    (void)device;
+    return ebb__uffd_faults(ebb__host.uffd, faults, most);
+}

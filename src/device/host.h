@@ -1,0 +1,39 @@
+/* What the host devices share: one reservation of address space, and one state a process, the
+ * shim's own. */
+#ifndef EBB_DEVICE_HOST_H
+#define EBB_DEVICE_HOST_H
+
+#include "device/device.h"
+
+/* Room to make new pages in before they are moved to where they belong: huge ones, small ones. */
+#define EBB_HOST_NURSERY_BYTES ((uint64_t)64 << 20)
+#define EBB_HOST_SMALL_NURSERY_BYTES ((uint64_t)2 << 20)
+
+struct ebb_host {
+    int uffd;    /* -1: the device does without */
+    int pagemap; /* -1 until needed */
+    uintptr_t nursery;
+    uintptr_t small_nursery;
+    uint64_t all_bytes; /* of the one reservation that holds the ranges, from arena.base */
+};
+
+extern struct ebb_host ebb__host;
+
+/* Where an address lies; what is no range of the device's own counts as depot. */
+enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_DEPOT };
+enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address);
+
+/* True where the pages of [address, + bytes) are there, page by page into `there` (bytes / 4 KiB);
+ * false: it cannot be told. */
+bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there);
+
+/* Each device in turn: takes the reserved ranges into use and sets device->ops. Also in the child
+ * of a fork. EBB_ERR_UNSUPPORTED where the system has not what it takes. */
+EBB_NODISCARD enum ebb_status ebb__host_move_open(struct ebb_device *device,
+                                                  struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__host_copy_open(struct ebb_device *device,
+                                                  struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__host_protect_open(struct ebb_device *device,
+                                                     struct ebb_error *error);
+
+#endif

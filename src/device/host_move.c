@@ -1,0 +1,164 @@
+/* The host device of choice: userfaultfd with UFFDIO_MOVE (Linux >= 6.8).
+ *
+ * MOVE rewires page table entries: no byte is copied, no mapping changes, the memory map's lock is
+ * not taken for writing, and a huge page moves whole where both ends are 2 MiB aligned. A page
+ * that is pinned (direct I/O in flight) or shared (after fork) is refused with EBUSY. An ordinary
+ * user has it too, with faults of user mode only: then system calls do not wait for what is absent. */
+#include "device/host.h"
+#include "device/uffd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* A page table that small pages have left behind at the target makes the kernel split every huge
+ * page that arrives there, for good. Linux >= 6.14 takes empty page tables away here. */
+static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes)
+{
+    uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
+    if ((target | source) % EBB_HUGE_BYTES == 0 && huge_bytes)
+        madvise((void *)target, huge_bytes, MADV_DONTNEED);
+}
+
+static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t source,
+                                        uint64_t bytes, uint64_t *moved)
+{
+    (void)state;
+    *moved = 0;
+    clear_page_tables(target, source, bytes);
+    while (*moved < bytes) {
+        struct uffdio_move request = {
+            .dst = target + *moved,
+            .src = source + *moved,
+            .len = bytes - *moved,
+            .mode = UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
+        };
+        if (ioctl(ebb__host.uffd, UFFDIO_MOVE, &request) == 0) {
+            *moved += (uint64_t)(request.move > 0 ? request.move : (__s64)request.len);
+            continue;
+        }
+        int why = errno;
+        if (request.move > 0)
+            *moved += (uint64_t)request.move;
+        if (why == EAGAIN)
+            continue;
+        return why == EBUSY ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
+    }
+    return EBB_DEVICE_OK;
+}
+
+static enum ebb_device_result host_fresh(void *state, uintptr_t target, uint64_t bytes)
+{
+    bool huge = (target | bytes) % EBB_HUGE_BYTES == 0;
+    uintptr_t nursery = huge ? ebb__host.nursery : ebb__host.small_nursery;
+    uint64_t most = huge ? EBB_HOST_NURSERY_BYTES : EBB_HOST_SMALL_NURSERY_BYTES;
+    uint64_t done = 0;
+    while (done < bytes) {
+        uint64_t piece = bytes - done < most ? bytes - done : most;
+        if (madvise((void *)nursery, piece, MADV_POPULATE_WRITE) != 0) {
+            if (errno != EINVAL)
+                return EBB_DEVICE_FAILED;
+            for (uint64_t at = 0; at < piece; at += EBB_PAGE_BYTES) /* before Linux 5.14 */
+                *(volatile char *)(nursery + at) = 0;
+        }
+        uint64_t moved;
+        if (host_move(state, target + done, nursery, piece, &moved) != EBB_DEVICE_OK)
+            return EBB_DEVICE_FAILED;
+        done += piece;
+    }
+    return EBB_DEVICE_OK;
+}
+
+static void host_release(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    madvise((void *)address, bytes, MADV_DONTNEED);
+}
+
+static bool host_fill(void *state, uintptr_t address)
+{
+    (void)state;
+    return ebb__uffd_fill(ebb__host.uffd, address);
+}
+
+static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    if (ebb__host.pagemap < 0)
+        ebb__host.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (ebb__host.pagemap < 0)
+        return;
+    uint64_t entries[512];
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t pages = (bytes - at) / EBB_PAGE_BYTES;
+        if (pages > 512)
+            pages = 512;
+        off_t offset = (off_t)((address + at) / EBB_PAGE_BYTES * sizeof entries[0]);
+        ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
+        if (got <= 0)
+            return;
+        pages = (uint64_t)got / sizeof entries[0];
+        /* An atomic OR with nothing: a write that loses no other thread's write. */
+        for (uint64_t i = 0; i < pages; i++)
+            if (entries[i] >> 63)
+                __atomic_fetch_or((unsigned char *)(address + at + i * EBB_PAGE_BYTES), 0,
+                                  __ATOMIC_RELAXED);
+        at += pages * EBB_PAGE_BYTES;
+    }
+}
+
+static const struct ebb_device_ops kernel_ops = {
+    .version = EBB_DEVICE_VERSION,
+    .kind = EBB_DEVICE_UFFD_MOVE,
+    .move = host_move,
+    .fresh = host_fresh,
+    .release = host_release,
+    .fill = host_fill,
+    .unshare = host_unshare,
+};
+
+static const struct ebb_device_ops user_ops = {
+    .version = EBB_DEVICE_VERSION,
+    .kind = EBB_DEVICE_UFFD_MOVE_USER,
+    .calls_need_pins = true,
+    .move = host_move,
+    .fresh = host_fresh,
+    .release = host_release,
+    .fill = host_fill,
+    .unshare = host_unshare,
+};
+
+enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error *error)
+{
+    uint64_t features;
+    bool kernel_faults;
+    int uffd = ebb__uffd_open(UFFD_FEATURE_MOVE, &features, &kernel_faults);
+    if (uffd < 0)
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "%s", strerror(errno));
+    if (!(features & UFFD_FEATURE_MOVE)) {
+        close(uffd);
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd",
+                         "this kernel cannot move pages (UFFDIO_MOVE, Linux 6.8)");
+    }
+    const struct ebb_device_range ranges[] = {device->layout.arena, device->layout.staging,
+                                              device->layout.depot_huge,
+                                              device->layout.depot_small};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        if (!ebb__uffd_register(uffd, ranges[i], UFFDIO_REGISTER_MODE_MISSING)) {
+            int why = errno;
+            close(uffd);
+            return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "register: %s",
+                             strerror(why));
+        }
+    }
+    ebb__host.uffd = uffd;
+    device->ops = kernel_faults ? &kernel_ops : &user_ops;
+    return EBB_OK;
+}

@@ -1,0 +1,178 @@
+/* The host device where userfaultfd is forbidden or absent: page protection, and faults that come as
+ * SIGSEGV in the thread that touches an absent page (Linux 5.7, for MREMAP_DONTUNMAP).
+ *
+ * What leaves the arena is made inaccessible, then its pages are moved to staging by mremap(), which
+ * leaves an inaccessible mapping behind; what comes back is moved by mremap() too and is accessible
+ * at once, whole. Nothing is copied, but each move changes mappings. System calls on an absent page
+ * fail with EFAULT and pages that direct I/O still writes are moved all the same: calls that take
+ * buffers must keep their blocks from leaving (calls_need_pins).
+ *
+ * The depot is a count without pages: what is pushed there goes back to the system, what is taken
+ * from there appears when it is first touched. */
+#include "device/host.h"
+#include "device/uffd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+/* A new, empty mapping in place of whatever is there; so that neighbours join again. */
+static bool map_anew(uintptr_t address, uint64_t bytes, int protection)
+{
+    return mmap((void *)address, bytes, protection,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static bool map_in_arena(uintptr_t address, uint64_t bytes)
+{
+    if (!map_anew(address, bytes, PROT_READ | PROT_WRITE))
+        return false;
+    uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
+    if (address % EBB_HUGE_BYTES == 0 && huge_bytes)
+        madvise((void *)address, huge_bytes, MADV_HUGEPAGE);
+    return true;
+}
+
+static bool map_in_staging(uintptr_t address, uint64_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    if (!map_anew(address, bytes, PROT_READ | PROT_WRITE))
+        return false;
+    madvise((void *)address, bytes, MADV_DONTFORK);
+    madvise((void *)address, bytes, MADV_HUGEPAGE);
+    return true;
+}
+
+/* Move the pages, in pieces where the source consists of several mappings. */
+static bool remap(uintptr_t target, uintptr_t source, uint64_t bytes, uint64_t *moved)
+{
+    uint64_t piece = bytes;
+    while (*moved < bytes) {
+        if (piece > bytes - *moved)
+            piece = bytes - *moved;
+        void *from = (void *)(source + *moved), *to = (void *)(target + *moved);
+        if (mremap(from, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
+            to) {
+            *moved += piece;
+            piece = bytes - *moved;
+            continue;
+        }
+        if (errno != EFAULT || piece == EBB_PAGE_BYTES)
+            return false;
+        piece = piece / 2 & ~(EBB_PAGE_BYTES - 1);
+    }
+    return true;
+}
+
+static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
+                                         uint64_t *moved)
+{
+    if (mprotect((void *)source, bytes, PROT_NONE) != 0)
+        return EBB_DEVICE_BUSY; /* out of mappings: nothing has happened */
+    bool good = remap(target, source, bytes, moved);
+    bool readable = *moved == 0 || mprotect((void *)target, *moved, PROT_READ | PROT_WRITE) == 0;
+    madvise((void *)target, *moved, MADV_DONTFORK);
+    if (good && readable)
+        return EBB_DEVICE_OK;
+    mprotect((void *)(source + *moved), bytes - *moved, PROT_READ | PROT_WRITE);
+    return readable ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
+}
+
+static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
+                                           uint64_t *moved)
+{
+    madvise((void *)source, bytes, MADV_DOFORK);
+    bool good = remap(target, source, bytes, moved);
+    map_in_staging(source, *moved);
+    return good ? EBB_DEVICE_OK : EBB_DEVICE_FAILED;
+}
+
+static void protect_release(void *state, uintptr_t address, uint64_t bytes)
+{
+    enum ebb_host_place place = ebb__host_place(state, address);
+    bool good = true;
+    if (place == EBB_HOST_ARENA)
+        good = map_anew(address, bytes, PROT_NONE);
+    else if (place == EBB_HOST_STAGING)
+        good = map_in_staging(address, bytes);
+    if (!good)
+        madvise((void *)address, bytes, MADV_DONTNEED);
+}
+
+static enum ebb_device_result protect_fresh(void *state, uintptr_t target, uint64_t bytes)
+{
+    return ebb__host_place(state, target) != EBB_HOST_ARENA || map_in_arena(target, bytes)
+               ? EBB_DEVICE_OK
+               : EBB_DEVICE_FAILED;
+}
+
+static enum ebb_device_result protect_move(void *state, uintptr_t target, uintptr_t source,
+                                           uint64_t bytes, uint64_t *moved)
+{
+    enum ebb_host_place to = ebb__host_place(state, target), from = ebb__host_place(state, source);
+    *moved = 0;
+    if (from == EBB_HOST_ARENA && to == EBB_HOST_STAGING)
+        return to_staging(target, source, bytes, moved);
+    if (from == EBB_HOST_STAGING && to == EBB_HOST_ARENA)
+        return from_staging(target, source, bytes, moved);
+    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !map_in_arena(target, bytes))
+        return EBB_DEVICE_FAILED;
+    if (from != EBB_HOST_DEPOT)
+        protect_release(state, source, bytes);
+    *moved = bytes;
+    return EBB_DEVICE_OK;
+}
+
+static bool protect_fill(void *state, uintptr_t address)
+{
+    (void)state;
+    uintptr_t page = address & ~(uintptr_t)(EBB_PAGE_BYTES - 1);
+    mprotect((void *)page, EBB_PAGE_BYTES, PROT_READ | PROT_WRITE);
+    return true; /* if it was accessible all along, this errs on the side of clearing it later */
+}
+
+static void protect_unshare(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state; /* shared pages can be moved like any other */
+    (void)address;
+    (void)bytes;
+}
+
+static const struct ebb_device_ops protect_ops = {
+    .version = EBB_DEVICE_VERSION,
+    .kind = EBB_DEVICE_PROTECT,
+    .calls_need_pins = true,
+    .faults_are_signals = true,
+    .move = protect_move,
+    .fresh = protect_fresh,
+    .release = protect_release,
+    .fill = protect_fill,
+    .unshare = protect_unshare,
+};
+
+enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_error *error)
+{
+    const struct ebb_device_layout *layout = &device->layout;
+    bool again = device->ops == &protect_ops; /* in a child: the arena is as it was */
+    if (ebb__host_refused("protect"))
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mprotect", "refused");
+    if (!again) {
+        /* Whether the kernel can leave a mapping behind is seen by trying. */
+        uint64_t moved = 0;
+        if (!map_in_arena(layout->arena.base, EBB_HUGE_BYTES) ||
+            !remap(layout->staging.base, layout->arena.base, EBB_HUGE_BYTES, &moved))
+            return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mremap", "%s", strerror(errno));
+        if (!map_anew(layout->arena.base, layout->arena.bytes, PROT_NONE))
+            return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mmap", "%s", strerror(errno));
+    }
+    if (!map_in_staging(layout->staging.base, layout->staging.bytes))
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mmap", "%s", strerror(errno));
+    ebb__host.uffd = -1;
+    device->ops = &protect_ops;
+    return EBB_OK;
+}

@@ -1,0 +1,124 @@
+#include "device/uffd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+bool ebb__host_refused(const char *feature)
+{
+    const char *list = getenv("EBB_REFUSE");
+    size_t length = strlen(feature);
+    while (list && *list) {
+        size_t word = strcspn(list, ",");
+        if (word == length && memcmp(list, feature, length) == 0)
+            return true;
+        list += word + (list[word] == ',');
+    }
+    return false;
+}
+
+static int open_any(bool *kernel_faults)
+{
+    if (ebb__host_refused("uffd")) {
+        errno = ENOSYS;
+        return -1;
+    }
+    int flags = O_CLOEXEC | O_NONBLOCK, uffd = -1;
+    *kernel_faults = !ebb__host_refused("kernel");
+    if (*kernel_faults) {
+        uffd = (int)syscall(SYS_userfaultfd, flags);
+        int node = uffd < 0 ? open("/dev/userfaultfd", O_RDWR | O_CLOEXEC) : -1;
+        if (node >= 0) {
+            uffd = ioctl(node, USERFAULTFD_IOC_NEW, flags);
+            close(node);
+        }
+    }
+    if (uffd < 0) {
+        *kernel_faults = false;
+        uffd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+    }
+    return uffd;
+}
+
+int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults)
+{
+    /* What the kernel has is asked of a first descriptor: asking agrees upon an API for good. */
+    struct uffdio_api api = {.api = UFFD_API};
+    int uffd = open_any(kernel_faults);
+    if (uffd < 0)
+        return -1;
+    bool good = ioctl(uffd, UFFDIO_API, &api) == 0;
+    int why = errno;
+    close(uffd);
+    if (!good) {
+        errno = why;
+        return -1;
+    }
+    *features = api.features & wanted;
+    if (ebb__host_refused("move"))
+        *features &= ~(uint64_t)UFFD_FEATURE_MOVE;
+    api = (struct uffdio_api){.api = UFFD_API, .features = *features};
+    uffd = open_any(kernel_faults);
+    if (uffd < 0)
+        return -1;
+    int high = fcntl(uffd, F_DUPFD_CLOEXEC, 700);
+    if (high >= 0) {
+        close(uffd);
+        uffd = high;
+    }
+    if (ioctl(uffd, UFFDIO_API, &api) != 0) {
+        why = errno;
+        close(uffd);
+        errno = why;
+        return -1;
+    }
+    return uffd;
+}
+
+bool ebb__uffd_register(int uffd, struct ebb_device_range range, uint64_t mode)
+{
+    struct uffdio_register request = {.range = {.start = range.base, .len = range.bytes},
+                                      .mode = mode};
+    return ioctl(uffd, UFFDIO_REGISTER, &request) == 0;
+}
+
+size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most)
+{
+    struct uffd_msg messages[64];
+    if (most > sizeof messages / sizeof messages[0])
+        most = sizeof messages / sizeof messages[0];
+    ssize_t got = read(uffd, messages, most * sizeof messages[0]);
+    if (got <= 0)
+        return 0;
+    size_t count = 0;
+    for (size_t i = 0; i < (size_t)got / sizeof messages[0]; i++) {
+        if (messages[i].event != UFFD_EVENT_PAGEFAULT)
+            continue;
+        faults[count].address = messages[i].arg.pagefault.address;
+        faults[count].write =
+            messages[i].arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+        count++;
+    }
+    return count;
+}
+
+bool ebb__uffd_fill(int uffd, uintptr_t address)
+{
+    struct uffdio_zeropage zero = {
+        .range = {.start = address & ~(EBB_PAGE_BYTES - 1), .len = EBB_PAGE_BYTES}};
+    while (ioctl(uffd, UFFDIO_ZEROPAGE, &zero) != 0) {
+        if (errno == EAGAIN)
+            continue;
+        ioctl(uffd, UFFDIO_WAKE, &zero.range); /* EEXIST: it is there, wake the waiter */
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,45 @@
+/* userfaultfd, as the host devices use it: opened in the most capable way that is permitted, its
+ * features looked at, ranges registered, faults read.
+ *
+ * EBB_REFUSE in the environment takes features away, so that older or stricter systems can be tried
+ * on this one: a list of `kernel` (faults of system calls), `move` (UFFDIO_MOVE), `uffd` (all of
+ * it), `protect` (the device without userfaultfd), separated by commas. */
+#ifndef EBB_DEVICE_UFFD_H
+#define EBB_DEVICE_UFFD_H
+
+#include "device/device.h"
+
+#include <linux/userfaultfd.h>
+
+/* Debian 12's headers do not know MOVE: its numbers are defined here, the kernel is asked. */
+#ifndef UFFDIO_MOVE
+struct uffdio_move {
+    __u64 dst;
+    __u64 src;
+    __u64 len;
+    __u64 mode;
+    __s64 move;
+};
+#define _UFFDIO_MOVE 0x05
+#define UFFDIO_MOVE _IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)
+#define UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES ((__u64)1 << 1)
+#endif
+#ifndef UFFD_FEATURE_MOVE
+#define UFFD_FEATURE_MOVE (1 << 16)
+#endif
+
+/* True where EBB_REFUSE names `feature`. */
+bool ebb__host_refused(const char *feature);
+
+/* A descriptor with a high number, out of the way of programs that count them, and its API agreed
+ * upon with the features that are wanted and there. *kernel_faults: system calls that meet an absent
+ * page wait too. -1 and errno: none is to be had. */
+int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults);
+/* mode: UFFDIO_REGISTER_MODE_*. False and errno where the kernel refuses. */
+bool ebb__uffd_register(int uffd, struct ebb_device_range range, uint64_t mode);
+/* Up to `most` faults, without blocking. */
+size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most);
+/* A zero page at `address` unless one is there; wakes whoever waits. True: it was put there. */
+bool ebb__uffd_fill(int uffd, uintptr_t address);
+
+#endif

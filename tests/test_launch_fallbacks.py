@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""Where userfaultfd is old, restricted or absent: the same results within the same budget, by another
+device, which the summary names; where nothing will do, unmanaged, and said so.
+
+Older systems are this one with features refused (EBB_REFUSE); the ordinary user is a real one.
+"""
+import json
+import os
+import signal
+import sys
+
+import launching
+from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
+
+DEVICES = {
+    "": "uffd-move",
+    "kernel": "uffd-move-user",
+    "move": "uffd-copy",
+    "kernel,move": "uffd-copy-user",
+    "uffd": "protect",
+}
+NOBODY = 65534
+
+
+class Fallbacks(Launch):
+    def expect(self, refused, *program, budget_mib, device=None, code=0, same=True, before=()):
+        """The program's result within the budget, by the device that is left."""
+        plain = self.run_command(program)
+        summary = os.path.join(self.folder, "summary.json")
+        env = {**self.env, "EBB_REFUSE": refused}
+        result = self.run_command(
+            [*before, *self.options("--budget", f"{budget_mib}M", "--summary-json", summary),
+             "--", *program], env=env)
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(summary)
+        self.assertEqual((code, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        if same:
+            self.assertEqual(plain.stderr, result.stderr)
+        self.assertEqual(device or DEVICES[refused], figures["device"])
+        if code == 0 and figures["device"] != "none":
+            self.assertGreater(figures["moved_out_bytes"], 0)
+            self.assertLessEqual(figures["peak_resident_bytes"], budget_mib * MIB)
+            self.assertFalse(figures["budget_exceeded"])
+        return figures, result.stderr
+
+    def test_cycle(self):
+        for refused in DEVICES:
+            if refused == "":
+                continue  # what all other tests use
+            with self.subTest(refused):
+                figures, _ = self.expect(refused, cycle(), *CYCLE_ARGS, "--io", "--iterations",
+                                         "16", budget_mib=30)
+                self.assertGreater(figures["planned_iterations"], 0)
+
+    def test_cycle_in_every_manner(self):
+        for refused in ("kernel", "uffd"):
+            with self.subTest(refused):
+                self.expect(refused, cycle(), *CYCLE_ARGS, "--iterations", "4", "--threads", "2",
+                            "--fork", "--realloc", "--io", "--foreign", "--odd", "4",
+                            budget_mib=64)
+
+    def test_copying_device_forks(self):
+        self.expect("move", cycle(), *CYCLE_ARGS, "--iterations", "4", "--fork", "--realloc",
+                    budget_mib=40)
+
+    def test_calls_that_take_buffers(self):
+        calls = compile_c("calls")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, calls, budget_mib=12)
+
+    def test_python_reads_into_blocks(self):
+        """By way of the interpreter's own calls."""
+        script = ("import os, sys\n"
+                  "M = 1 << 20\n"
+                  "kept = [bytearray(os.urandom(1) * (2 * M)) for _ in range(12)]\n"
+                  "path = os.environ['TMPDIR'] + '/x'\n"
+                  "for a, b in zip(kept, kept[5:] + kept[:5]):\n"
+                  "    with open(path, 'wb') as f: f.write(a)\n"
+                  "    with open(path, 'rb') as f: assert f.readinto(b) == len(b)\n"
+                  "    assert a == b\n"
+                  "os.unlink(path)\n"
+                  "print('good')\n")
+        for refused in ("kernel", "uffd"):
+            with self.subTest(refused):
+                self.expect(refused, PYTHON, "-c", script, budget_mib=24)
+
+    def test_signal_handlers_are_the_programs(self):
+        program = compile_c("segv")
+        for what, code in (("handler", 0), ("masked", 0), ("die", -signal.SIGSEGV),
+                           ("sent", -signal.SIGSEGV)):
+            with self.subTest(what):
+                self.expect("uffd", program, what, budget_mib=12, code=code, same=False)
+
+    def test_ordinary_user(self):
+        os.chmod(launching.work, 0o755)
+        os.chmod(self.folder, 0o777)
+        os.chmod(self.store, 0o777)
+        before = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+        if os.geteuid() != 0:
+            before = []
+        with open("/proc/sys/vm/unprivileged_userfaultfd", encoding="utf-8") as file:
+            device = "uffd-move" if file.read().strip() == "1" else "uffd-move-user"
+        self.expect("", cycle(), *CYCLE_ARGS, "--io", budget_mib=30, device=device, before=before)
+        self.expect("uffd", cycle(), *CYCLE_ARGS, "--io", budget_mib=30, before=before)
+
+    def test_nothing_will_do(self):
+        _, errors = self.expect("uffd,protect", cycle(), *CYCLE_ARGS, budget_mib=30,
+                                device="none", same=False)
+        self.assertRegex(errors, rb"\Aebb: [^\n]*NOT enforced[^\n]*\n\Z")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
