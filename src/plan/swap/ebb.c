@@ -27,6 +27,7 @@
 #define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
 #define LARGE_TIME_NS ((uint64_t)1000000000u)      /* likewise, where there is very much to plan */
 #define STRETCHES_MAX 64
+#define SWEEPS 16 /* budgets to begin a search at; arbitrary */
 
 struct best {
     bool *taken; /* gap_count */
@@ -108,10 +109,37 @@ static bool is_free_of_stalls(const struct search *search)
 
 /* ---- without a stall ------------------------------------------------------------------------- */
 
-/* From what is taken to what has a peak of `target_bytes` on the timeline, if it can be found until
- * `deadline_ns`. *peak_bytes is what was reached; with `exhaust` the choice is taken in any case. */
+/* Choices to begin with: every gap that its copies leave something of, which is the right one where the
+ * lanes have time for all, and sweeps over the load at budgets down to the least that is possible. */
+static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
+{
+    static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
+                                                 EBB_SWAP_CHEAPEST};
+    struct ebb_swap *swap = &search->swap;
+    take_none(swap);
+    uint64_t most = ebb__swap_schedule(swap, 0), least = swap->smallest_feasible_bytes;
+    for (uint32_t u = 0; u < anneal->measure.useful_count; u++)
+        swap->gaps[anneal->measure.useful[u]].taken = true;
+    ebb__anneal_start(anneal);
+    for (uint32_t step = 0; step < SWEEPS && most > least; step++) {
+        uint64_t budget = least + (most - least) / SWEEPS * step;
+        for (uint32_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+            ebb__swap_select(swap, budget, orders[i]);
+            ebb__anneal_start(anneal);
+        }
+    }
+}
+
+enum anneal_way {
+    ANNEAL_GO_ON,  /* from what is taken */
+    ANNEAL_ANEW,   /* from the best of all beginnings */
+    ANNEAL_LOWEST, /* likewise, and the choice is taken whatever its peak */
+};
+
+/* To a choice that has a peak of `target_bytes` on the timeline, if it can be found until
+ * `deadline_ns`: then it is taken. *peak_bytes is what was reached. */
 static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, uint64_t margin_ns,
-                              uint64_t target_bytes, uint64_t deadline_ns, bool take_any,
+                              uint64_t target_bytes, uint64_t deadline_ns, enum anneal_way way,
                               uint64_t *peak_bytes)
 {
     struct ebb_swap *swap = &search->swap;
@@ -120,10 +148,13 @@ static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, ui
     if (status)
         return status;
     ebb__anneal_start(&anneal);
-    if (!is_large(swap))
-        ebb__anneal_greedy(&anneal, target_bytes, deadline_ns);
+    uint64_t now_ns = ebb__now_ns();
+    if (!is_large(swap) && now_ns < deadline_ns)
+        ebb__anneal_greedy(&anneal, target_bytes, now_ns + (deadline_ns - now_ns) / 3);
+    if (way != ANNEAL_GO_ON)
+        anneal_starts(search, &anneal);
     ebb__anneal_run(&anneal, target_bytes, deadline_ns);
-    if (take_any || anneal.best_peak_bytes <= target_bytes)
+    if (way == ANNEAL_LOWEST || anneal.best_peak_bytes <= target_bytes)
         ebb__anneal_take(&anneal, swap);
     *peak_bytes = anneal.best_peak_bytes;
     ebb__anneal_fini(&anneal);
@@ -160,8 +191,8 @@ static enum ebb_status search_without_stall(struct search *search)
             if (met)
                 ebb__swap_trigger_late(swap);
             if (!met && i == last && s == 0) {
-                status = anneal(search, swap->model->time_ns, 0, target, swap->deadline_ns, false,
-                                &peak);
+                status = anneal(search, swap->model->time_ns, 0, target, swap->deadline_ns,
+                                ANNEAL_ANEW, &peak);
                 met = !status && peak <= target;
             }
             if (!met)
@@ -249,7 +280,7 @@ static enum ebb_status search_stretched(struct search *search, uint64_t deadline
         stretch(search, share - even, even);
         uint64_t end_ns = now_ns + slice_ns < deadline_ns ? now_ns + slice_ns : deadline_ns;
         enum ebb_status status =
-            anneal(search, search->stretched_ns, 0, budget, end_ns, false, &peak);
+            anneal(search, search->stretched_ns, 0, budget, end_ns, ANNEAL_GO_ON, &peak);
         bool better = false;
         uint64_t before_ns = search->best.outcome.iteration_ns - swap->lap_ns;
         if (!status && peak <= budget)
@@ -440,7 +471,7 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
             peak -= peak / 20;
         }
         status = anneal(&search, swap->model->time_ns, 0, swap->smallest_feasible_bytes,
-                        swap->deadline_ns, true, &peak_bytes);
+                        swap->deadline_ns, ANNEAL_LOWEST, &peak_bytes);
     }
     if (!status) {
         /* The simulator has the last word on the peak, too. */

@@ -123,7 +123,9 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
     int64_t slower = swap->request->machine->duplex ? 1 : 2;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
-        uint32_t end = gap->drops ? gap->to_tick : gap->due_tick;
+        /* Until the use itself, as the simulator sees it: where the program does long stretches
+         * without an event, its last event before the use is much too early. */
+        uint32_t end = gap->to_tick;
         int64_t ready_ns = (int64_t)time_ns[gap->ready_tick], end_ns = (int64_t)time_ns[end];
         end_ns += end <= gap->ready_tick ? measure->lap_ns : 0;
         measure->items[i] = (struct ebb_measure_item){
