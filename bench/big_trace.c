@@ -3,16 +3,17 @@
  *
  *     build/release/bench/bench_big_trace big.ebbt [LAYERS] && ebb plan big.ebbt --budget 60% ...
  *
- * Each layer has a weight that stays, an output that is kept from forward to backward, and scratch in
- * both directions: 20 events and 4 blocks a layer, 5,000 layers by default, three iterations. Sizes
- * and times vary by a fixed chance, so every run writes the same file. */
+ * Each layer has a weight that stays, an output that is kept from forward to backward, a gradient, and
+ * scratch in both directions: 25 events and 5 blocks a layer, 4,000 layers by default, three
+ * iterations. As in a recorded trace, an access is the first one of its block since the last
+ * allocation or free. Sizes and times vary by a fixed chance, so every run writes the same file. */
 #include "base/vec.h"
 #include "trace/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LAYERS 5000
+#define LAYERS 4000
 #define ITERATIONS 3
 #define MIB ((uint64_t)1 << 20)
 
@@ -47,46 +48,70 @@ static uint64_t put_alloc(struct generator *generator, uint64_t size_bytes)
     return generator->serial;
 }
 
-/* A block that is written, worked on for a while and freed. */
-static void put_scratch(struct generator *generator, uint64_t size_bytes, uint64_t work_ns)
-{
-    uint64_t block = put_alloc(generator, size_bytes);
-    put(generator, EBB_EVENT_ACCESS, block, size_bytes, EBB_ACCESS_WRITE);
-    generator->now_ns += work_ns;
-    put(generator, EBB_EVENT_FREE, block, size_bytes, EBB_ACCESS_UNKNOWN);
-}
-
 struct layer {
     uint64_t weight, output, weight_bytes, output_bytes, scratch_bytes, work_ns;
 };
 
-static void put_iteration(struct generator *generator, struct layer *layers, uint64_t count)
+static void use_weight(struct generator *generator, const struct layer *layer,
+                       enum ebb_access_kind access)
 {
-    for (uint64_t l = 0; l < count; l++) {
-        struct layer *layer = &layers[l];
-        layer->output = put_alloc(generator, layer->output_bytes);
-        if (l > 0)
-            put(generator, EBB_EVENT_ACCESS, layers[l - 1].output, layers[l - 1].output_bytes,
-                EBB_ACCESS_READ);
-        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_READ);
-        put_scratch(generator, layer->scratch_bytes, layer->work_ns);
-        put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, EBB_ACCESS_WRITE);
-    }
-    for (uint64_t l = count; l-- > 0;) {
-        struct layer *layer = &layers[l];
-        uint64_t gradient = put_alloc(generator, layer->scratch_bytes + 4096);
-        put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, EBB_ACCESS_READ);
-        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_READ);
-        put(generator, EBB_EVENT_ACCESS, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_WRITE);
-        put_scratch(generator, layer->scratch_bytes + 8192, layer->work_ns);
-        if (l > 0)
-            put(generator, EBB_EVENT_ACCESS, layers[l - 1].output, layers[l - 1].output_bytes,
-                EBB_ACCESS_READ);
-        put(generator, EBB_EVENT_ACCESS, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_READ);
-        put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, EBB_ACCESS_WRITE);
-        put(generator, EBB_EVENT_FREE, gradient, layer->scratch_bytes + 4096, EBB_ACCESS_UNKNOWN);
-        put(generator, EBB_EVENT_FREE, layer->output, layer->output_bytes, EBB_ACCESS_UNKNOWN);
-    }
+    put(generator, EBB_EVENT_ACCESS, layer->weight, layer->weight_bytes, access);
+}
+
+static void use_output(struct generator *generator, const struct layer *layer,
+                       enum ebb_access_kind access)
+{
+    put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, access);
+}
+
+/* What the layer reads: the output below it. The first one shares the last one's weight, as
+ * embeddings do. */
+static void read_input(struct generator *generator, const struct layer *layers, uint64_t count,
+                       uint64_t l)
+{
+    if (l > 0)
+        use_output(generator, &layers[l - 1], EBB_ACCESS_READ);
+    else
+        use_weight(generator, &layers[count - 1], EBB_ACCESS_READ);
+}
+
+static void forward(struct generator *generator, struct layer *layers, uint64_t count, uint64_t l)
+{
+    struct layer *layer = &layers[l];
+    layer->output = put_alloc(generator, layer->output_bytes);
+    read_input(generator, layers, count, l);
+    use_weight(generator, layer, EBB_ACCESS_READ);
+    uint64_t scratch = put_alloc(generator, layer->scratch_bytes);
+    put(generator, EBB_EVENT_ACCESS, scratch, layer->scratch_bytes, EBB_ACCESS_WRITE);
+    use_weight(generator, layer, EBB_ACCESS_READ);
+    use_output(generator, layer, EBB_ACCESS_WRITE);
+    generator->now_ns += layer->work_ns;
+    put(generator, EBB_EVENT_FREE, scratch, layer->scratch_bytes, EBB_ACCESS_UNKNOWN);
+    use_weight(generator, layer, EBB_ACCESS_READ);
+    use_output(generator, layer, EBB_ACCESS_WRITE);
+}
+
+static void backward(struct generator *generator, struct layer *layers, uint64_t count, uint64_t l)
+{
+    struct layer *layer = &layers[l];
+    uint64_t gradient_bytes = layer->scratch_bytes + 4096;
+    uint64_t scratch_bytes = layer->scratch_bytes + 8192;
+    uint64_t gradient = put_alloc(generator, gradient_bytes);
+    use_output(generator, layer, EBB_ACCESS_READ);
+    use_weight(generator, layer, EBB_ACCESS_READ);
+    put(generator, EBB_EVENT_ACCESS, gradient, gradient_bytes, EBB_ACCESS_WRITE);
+    uint64_t scratch = put_alloc(generator, scratch_bytes);
+    put(generator, EBB_EVENT_ACCESS, scratch, scratch_bytes, EBB_ACCESS_WRITE);
+    use_output(generator, layer, EBB_ACCESS_READ);
+    use_weight(generator, layer, EBB_ACCESS_READ);
+    put(generator, EBB_EVENT_ACCESS, gradient, gradient_bytes, EBB_ACCESS_WRITE);
+    generator->now_ns += layer->work_ns;
+    put(generator, EBB_EVENT_FREE, scratch, scratch_bytes, EBB_ACCESS_UNKNOWN);
+    read_input(generator, layers, count, l);
+    put(generator, EBB_EVENT_ACCESS, gradient, gradient_bytes, EBB_ACCESS_READ);
+    use_weight(generator, layer, EBB_ACCESS_WRITE);
+    put(generator, EBB_EVENT_FREE, gradient, gradient_bytes, EBB_ACCESS_UNKNOWN);
+    put(generator, EBB_EVENT_FREE, layer->output, layer->output_bytes, EBB_ACCESS_UNKNOWN);
 }
 
 int main(int argc, char **argv)
@@ -111,8 +136,12 @@ int main(int argc, char **argv)
         .time_ns = generator.now_ns, .kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON};
     if (!ebb_vec_push(&generator.events, on))
         return 1;
-    for (int i = 0; i < ITERATIONS; i++)
-        put_iteration(&generator, layers, count);
+    for (int i = 0; i < ITERATIONS; i++) {
+        for (uint64_t l = 0; l < count; l++)
+            forward(&generator, layers, count, l);
+        for (uint64_t l = count; l-- > 0;)
+            backward(&generator, layers, count, l);
+    }
     struct ebb_trace_info info = {
         .command = "bench_big_trace", .threshold_bytes = 1, .page_bytes = 1};
     struct ebb_trace_writer *writer;
