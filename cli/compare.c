@@ -3,13 +3,13 @@
 #include "check/packing.h"
 #include "command.h"
 #include "load.h"
+#include "options.h"
 #include "plan/pool/pool.h"
 #include "planning.h"
 #include "sim/peer.h"
 
 #include "base/vec.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,54 +78,22 @@ static void print_help(void)
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    enum { BUDGETS = 256, POLICIES, MACHINE, STORE, SMALLEST, JSON, HELP };
-    static const struct option known[] = {
-        {"budgets", required_argument, NULL, BUDGETS},
-        {"policies", required_argument, NULL, POLICIES},
-        {"machine", required_argument, NULL, MACHINE},
-        {"store", required_argument, NULL, STORE},
-        {"smallest-block", required_argument, NULL, SMALLEST},
-        {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
+    static const struct ebb_option known[] = {
+        {"budgets", 0, EBB_OPTION_TEXT, offsetof(struct options, budgets)},
+        {"policies", 0, EBB_OPTION_TEXT, offsetof(struct options, policies)},
+        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
+        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
+        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
     };
     *options = (struct options){.budgets = DEFAULT_BUDGETS,
                                 .machine = "host",
                                 .store = ".",
                                 .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
-    opterr = 0;
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
-        switch (option) {
-        case BUDGETS:
-            options->budgets = optarg;
-            break;
-        case POLICIES:
-            options->policies = optarg;
-            break;
-        case MACHINE:
-            options->machine = optarg;
-            break;
-        case STORE:
-            options->store = optarg;
-            break;
-        case SMALLEST:
-            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
-                return ebb__command_usage("compare", "'%s' is not a size", optarg);
-            break;
-        case JSON:
-            options->json = true;
-            break;
-        case 'h':
-        case HELP:
-            print_help();
-            return 0;
-        case ':':
-            return ebb__command_usage("compare", "%s needs a value", argv[optind - 1]);
-        default:
-            return ebb__command_usage("compare", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
+    int code = ebb__options_parse("compare", known, sizeof known / sizeof known[0], print_help,
+                                  argc, argv, options);
+    if (code >= 0)
+        return code;
     if (optind == argc)
         return ebb__command_usage("compare", "no FILE given");
     options->files = argv + optind;

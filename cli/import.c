@@ -1,10 +1,9 @@
 /* `ebb import`: a trace of another tool becomes an Ebb trace. */
 #include "trace/import/import.h"
 #include "command.h"
+#include "options.h"
 
-#include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 
 static void print_help(void)
 {
@@ -34,41 +33,31 @@ static enum ebb_status write_trace(const char *path, const struct ebb_trace *tra
     return status ? status : closed;
 }
 
+struct options {
+    const char *out;
+};
+
 int ebb__cmd_import(int argc, char **argv)
 {
-    static const struct option known[] = {{"output", required_argument, NULL, 'o'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    const char *out = NULL;
-    opterr = 0;
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
-        switch (option) {
-        case 'o':
-            out = optarg;
-            break;
-        case 'h':
-            print_help();
-            return 0;
-        case ':':
-            return ebb__command_usage("import", "%s needs a value", argv[optind - 1]);
-        default:
-            return ebb__command_usage("import", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
+    static const struct ebb_option known[] = {
+        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, out)}};
+    struct options options = {0};
+    int code = ebb__options_parse("import", known, 1, print_help, argc, argv, &options);
+    if (code >= 0)
+        return code;
     if (argc - optind != 2)
         return ebb__command_usage("import", "give KIND and one file, not %d arguments",
                                   argc - optind);
     const struct ebb_importer *importer = ebb__importer_find(argv[optind]);
     if (!importer)
         return ebb__command_usage("import", "no kind of trace is called '%s'", argv[optind]);
-    if (!out)
+    if (!options.out)
         return ebb__command_usage("import", "no -o FILE given");
     struct ebb_error error = {0};
     struct ebb_trace trace;
     enum ebb_status status = ebb__import(importer, argv[optind + 1], &trace, &error);
     if (!status)
-        status = write_trace(out, &trace, &error);
+        status = write_trace(options.out, &trace, &error);
     ebb__trace_fini(&trace);
     return status ? ebb__command_fail("import", &error) : 0;
 }

@@ -3,12 +3,12 @@
 
 #include "base/size.h"
 #include "load.h"
+#include "options.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void print_help(void)
 {
@@ -118,35 +118,30 @@ static void print_text(const struct ebb_trace *trace, const struct ebb_analysis 
         printf("  extremalization  unknown without accesses\n");
 }
 
+struct options {
+    bool json;
+};
+
 int ebb__cmd_info(int argc, char **argv)
 {
-    const char *path = NULL;
-    bool json = false, options = true;
-    for (int i = 1; i < argc; i++) {
-        if (options && strcmp(argv[i], "--") == 0) {
-            options = false;
-        } else if (options && strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (options && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            print_help();
-            return 0;
-        } else if (options && argv[i][0] == '-' && argv[i][1]) {
-            return ebb__command_usage("info", "unknown option '%s'", argv[i]);
-        } else if (path) {
-            return ebb__command_usage("info", "one FILE, not more: '%s'", argv[i]);
-        } else {
-            path = argv[i];
-        }
-    }
-    if (!path)
-        return ebb__command_usage("info", "no FILE given");
+    static const struct ebb_option known[] = {
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)}};
+    struct options options = {0};
+    int usage = ebb__options_parse("info", known, 1, print_help, argc, argv, &options);
+    if (usage >= 0)
+        return usage;
+    if (optind + 1 != argc)
+        return optind == argc
+                   ? ebb__command_usage("info", "no FILE given")
+                   : ebb__command_usage("info", "one FILE, not more: '%s'", argv[optind + 1]);
+    const char *path = argv[optind];
     struct ebb_error error = {0};
     struct ebb_loaded loaded;
     if (ebb__load(path, EBB_LOAD_TRACE, &loaded, &error) != EBB_OK)
         return ebb__command_fail("info", &error);
     int code = 0;
     bool written = true;
-    if (json)
+    if (options.json)
         written = print_json(&loaded.trace, &loaded.analysis);
     else
         print_text(&loaded.trace, &loaded.analysis);

@@ -5,10 +5,10 @@
 #include "base/size.h"
 #include "check/packing.h"
 #include "load.h"
+#include "options.h"
 #include "plan/pool/csv.h"
 #include "plan/pool/pool.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -69,60 +69,25 @@ static bool pool_known(const char *name)
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    enum { CAPACITY = 256, POOL, TIME_LIMIT, PERIOD, JSON, HELP };
-    static const struct option known[] = {
-        {"capacity", required_argument, NULL, CAPACITY},
-        {"pool", required_argument, NULL, POOL},
-        {"time-limit", required_argument, NULL, TIME_LIMIT},
-        {"period", required_argument, NULL, PERIOD},
-        {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
+    static const struct ebb_option known[] = {
+        {"capacity", 0, EBB_OPTION_SIZE, offsetof(struct options, capacity_bytes)},
+        {"pool", 0, EBB_OPTION_TEXT, offsetof(struct options, pool)},
+        {"time-limit", 0, EBB_OPTION_SECONDS, offsetof(struct options, time_limit_ns)},
+        {"period", 0, EBB_OPTION_COUNT, offsetof(struct options, period)},
+        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, out_path)},
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
     };
-    struct ebb_text text;
     *options = (struct options){.pool = ebb__pool_name(0),
                                 .capacity_bytes = EBB_POOL_NO_CAPACITY,
                                 .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000};
-    opterr = 0;
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
-        switch (option) {
-        case CAPACITY:
-            if (!ebb_size_parse(optarg, &options->capacity_bytes) || options->capacity_bytes == 0)
-                return ebb__command_usage("pack", "--capacity '%s' is not a size", optarg);
-            break;
-        case POOL:
-            if (!pool_known(optarg))
-                return ebb__command_usage("pack", "no pool is called '%s'", optarg);
-            options->pool = optarg;
-            break;
-        case TIME_LIMIT:
-            if (!ebb_seconds_parse(optarg, &options->time_limit_ns))
-                return ebb__command_usage("pack", "--time-limit '%s' is no number of seconds",
-                                          optarg);
-            break;
-        case PERIOD:
-            text = (struct ebb_text){optarg, strlen(optarg)};
-            if (ebb__text_number(text, &options->period) || options->period == 0)
-                return ebb__command_usage("pack", "--period '%s' is not a whole number above 0",
-                                          optarg);
-            break;
-        case JSON:
-            options->json = true;
-            break;
-        case 'o':
-            options->out_path = optarg;
-            break;
-        case 'h':
-        case HELP:
-            print_help();
-            return 0;
-        case ':':
-            return ebb__command_usage("pack", "%s needs a value", argv[optind - 1]);
-        default:
-            return ebb__command_usage("pack", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
+    int code = ebb__options_parse("pack", known, sizeof known / sizeof known[0], print_help, argc,
+                                  argv, options);
+    if (code >= 0)
+        return code;
+    if (options->capacity_bytes == 0)
+        return ebb__command_usage("pack", "--capacity: nothing fits into 0 bytes");
+    if (!pool_known(options->pool))
+        return ebb__command_usage("pack", "no pool is called '%s'", options->pool);
     if (optind + 1 != argc)
         return ebb__command_usage("pack", optind < argc ? "one FILE at a time" : "no FILE given");
     options->file = argv[optind];

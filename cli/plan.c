@@ -3,10 +3,10 @@
 #include "base/size.h"
 #include "command.h"
 #include "load.h"
+#include "options.h"
 #include "plan/bound/bound.h"
 #include "planning.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,67 +43,25 @@ static void print_help(void)
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    enum { BUDGET = 256, ZERO_STALL, POLICY, MACHINE, STORE, SMALLEST, TIME_LIMIT, JSON, HELP };
-    static const struct option known[] = {
-        {"budget", required_argument, NULL, BUDGET},
-        {"zero-stall", no_argument, NULL, ZERO_STALL},
-        {"policy", required_argument, NULL, POLICY},
-        {"machine", required_argument, NULL, MACHINE},
-        {"store", required_argument, NULL, STORE},
-        {"smallest-block", required_argument, NULL, SMALLEST},
-        {"time-limit", required_argument, NULL, TIME_LIMIT},
-        {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
+    static const struct ebb_option known[] = {
+        {"budget", 0, EBB_OPTION_TEXT, offsetof(struct options, budget)},
+        {"zero-stall", 0, EBB_OPTION_FLAG, offsetof(struct options, zero_stall)},
+        {"policy", 0, EBB_OPTION_TEXT, offsetof(struct options, policy)},
+        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
+        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
+        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
+        {"time-limit", 0, EBB_OPTION_SECONDS, offsetof(struct options, time_limit_ns)},
+        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, plan_path)},
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
     };
     *options = (struct options){.policy = "ebb",
                                 .machine = "host",
                                 .store = ".",
                                 .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
-    opterr = 0;
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":o:h", known, NULL)) != -1;) {
-        switch (option) {
-        case BUDGET:
-            options->budget = optarg;
-            break;
-        case ZERO_STALL:
-            options->zero_stall = true;
-            break;
-        case POLICY:
-            options->policy = optarg;
-            break;
-        case MACHINE:
-            options->machine = optarg;
-            break;
-        case STORE:
-            options->store = optarg;
-            break;
-        case SMALLEST:
-            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
-                return ebb__command_usage("plan", "'%s' is not a size", optarg);
-            break;
-        case TIME_LIMIT:
-            if (!ebb_seconds_parse(optarg, &options->time_limit_ns))
-                return ebb__command_usage("plan", "--time-limit '%s' is no number of seconds",
-                                          optarg);
-            break;
-        case JSON:
-            options->json = true;
-            break;
-        case 'o':
-            options->plan_path = optarg;
-            break;
-        case 'h':
-        case HELP:
-            print_help();
-            return 0;
-        case ':':
-            return ebb__command_usage("plan", "%s needs a value", argv[optind - 1]);
-        default:
-            return ebb__command_usage("plan", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
+    int code = ebb__options_parse("plan", known, sizeof known / sizeof known[0], print_help, argc,
+                                  argv, options);
+    if (code >= 0)
+        return code;
     if (optind + 1 != argc)
         return ebb__command_usage("plan", optind < argc ? "one FILE at a time" : "no FILE given");
     options->file = argv[optind];

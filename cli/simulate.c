@@ -2,11 +2,11 @@
 #include "sim/simulate.h"
 #include "command.h"
 #include "load.h"
+#include "options.h"
 #include "plan/file.h"
 #include "planning.h"
 #include "sim/reactive.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,50 +40,21 @@ static void print_help(void)
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    enum { MACHINE = 256, STORE, BUDGET, SMALLEST, JSON, HELP };
-    static const struct option known[] = {
-        {"machine", required_argument, NULL, MACHINE},
-        {"store", required_argument, NULL, STORE},
-        {"budget", required_argument, NULL, BUDGET},
-        {"smallest-block", required_argument, NULL, SMALLEST},
-        {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
+    static const struct ebb_option known[] = {
+        {"budget", 0, EBB_OPTION_TEXT, offsetof(struct options, budget)},
+        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
+        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
+        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
     };
     *options = (struct options){.store = ".", .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
     uint64_t bytes;
-    opterr = 0;
-    optind = 1;
-    for (int option; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
-        switch (option) {
-        case MACHINE:
-            options->machine = optarg;
-            break;
-        case STORE:
-            options->store = optarg;
-            break;
-        case BUDGET:
-            if (!ebb_size_parse(optarg, &bytes))
-                return ebb__command_usage("simulate", "'%s' is not a size", optarg);
-            options->budget = optarg;
-            break;
-        case SMALLEST:
-            if (!ebb_size_parse(optarg, &options->smallest_block_bytes))
-                return ebb__command_usage("simulate", "'%s' is not a size", optarg);
-            break;
-        case JSON:
-            options->json = true;
-            break;
-        case 'h':
-        case HELP:
-            print_help();
-            return 0;
-        case ':':
-            return ebb__command_usage("simulate", "%s needs a value", argv[optind - 1]);
-        default:
-            return ebb__command_usage("simulate", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
+    int code = ebb__options_parse("simulate", known, sizeof known / sizeof known[0], print_help,
+                                  argc, argv, options);
+    if (code >= 0)
+        return code;
+    if (options->budget && !ebb_size_parse(options->budget, &bytes))
+        return ebb__command_usage("simulate", "--budget: '%s' is not a size", options->budget);
     if (argc - optind != 2)
         return ebb__command_usage("simulate", "give FILE and PLAN, not %d arguments",
                                   argc - optind);
