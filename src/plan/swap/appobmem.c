@@ -16,36 +16,16 @@ static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap 
     return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 
-static enum ebb_status plan_make(const struct ebb_plan_request *request, bool no_stall,
-                                 struct ebb_plan *plan, struct ebb_error *error)
-{
-    struct ebb_swap swap;
-    struct ebb_swap_ranking ranking = {0};
-    enum ebb_status status = ebb__swap_init(&swap, request, error);
-    if (status)
-        return status;
-    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
-    status = ebb__swap_narrow(&swap, is_candidate, &peak_tick, error);
-    if (!status)
-        status = ebb__ranking_init(&ranking, &swap, error);
-    if (!status && no_stall)
-        status = ebb__straddle_plan_no_stall(&ranking, ebb__straddle_vote, NULL, plan, error);
-    else if (!status)
-        status = ebb__straddle_plan(&ranking, ebb__straddle_vote, NULL, plan, error);
-    ebb__ranking_fini(&ranking);
-    ebb__swap_fini(&swap);
-    return status;
-}
+static const struct ebb_straddle policy = {is_candidate, ebb__straddle_vote, NULL};
 
 enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    return plan_make(request, false, plan, error);
+    return ebb__straddle_make(&policy, request, plan, error);
 }
 
 enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
-    enum ebb_status status = plan_make(request, true, plan, error);
-    return status ? status : ebb__plan_search_zero_stall(request, plan, error);
+    return ebb__straddle_zero_stall(&policy, request, plan, error);
 }

@@ -70,24 +70,6 @@ static void rank_weighted(struct ebb_swap_ranking *ranking, uint64_t limit_bytes
     ebb__ranking_by_weights(ranking, weights);
 }
 
-/* The ranker that a policy's name asks for: plain `autoswap` votes. */
-static ebb_swap_ranker ranker_of(const char *policy)
-{
-    static const struct {
-        const char *variant;
-        ebb_swap_ranker rank;
-    } known[] = {{"doa", rank_doa},
-                 {"aoa", rank_aoa},
-                 {"wdoa", rank_wdoa},
-                 {"swdoa", rank_swdoa},
-                 {"bo", rank_weighted}};
-    const char *colon = strchr(policy, ':');
-    for (size_t i = 0; colon && i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].variant, colon + 1) == 0)
-            return known[i].rank;
-    return ebb__straddle_vote;
-}
-
 /* ---- the weights of `bo` --------------------------------------------------------------------- */
 
 /* How good the plan by these weights is, higher is better: an iteration over the time it takes, or
@@ -137,40 +119,37 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static enum ebb_status plan_make(const struct ebb_plan_request *request, bool no_stall,
-                                 struct ebb_plan *plan, struct ebb_error *error)
+/* What a policy's name asks for: plain `autoswap` votes. */
+static struct ebb_straddle policy_of(const char *name)
 {
-    struct ebb_swap swap;
-    struct ebb_swap_ranking ranking = {0};
-    double weights[EBB_SCORE_COUNT];
-    ebb_swap_ranker rank = ranker_of(plan->policy);
-    enum ebb_status status = ebb__swap_init(&swap, request, error);
-    if (status)
-        return status;
-    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
-    status = ebb__swap_narrow(&swap, is_candidate, &peak_tick, error);
-    if (!status)
-        status = ebb__ranking_init(&ranking, &swap, error);
-    if (!status && rank == rank_weighted)
-        status = weights_optimise(&ranking, no_stall, weights, error);
-    if (!status && no_stall)
-        status = ebb__straddle_plan_no_stall(&ranking, rank, weights, plan, error);
-    else if (!status)
-        status = ebb__straddle_plan(&ranking, rank, weights, plan, error);
-    ebb__ranking_fini(&ranking);
-    ebb__swap_fini(&swap);
-    return status;
+    static const struct {
+        const char *variant;
+        ebb_swap_ranker rank;
+    } known[] = {{"doa", rank_doa},
+                 {"aoa", rank_aoa},
+                 {"wdoa", rank_wdoa},
+                 {"swdoa", rank_swdoa},
+                 {"bo", rank_weighted}};
+    struct ebb_straddle policy = {is_candidate, ebb__straddle_vote, NULL};
+    const char *colon = strchr(name, ':');
+    for (size_t i = 0; colon && i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].variant, colon + 1) == 0)
+            policy.rank = known[i].rank;
+    if (policy.rank == rank_weighted)
+        policy.weigh = weights_optimise;
+    return policy;
 }
 
 enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    return plan_make(request, false, plan, error);
+    const struct ebb_straddle policy = policy_of(plan->policy);
+    return ebb__straddle_make(&policy, request, plan, error);
 }
 
 enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *request,
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
-    enum ebb_status status = plan_make(request, true, plan, error);
-    return status ? status : ebb__plan_search_zero_stall(request, plan, error);
+    const struct ebb_straddle policy = policy_of(plan->policy);
+    return ebb__straddle_zero_stall(&policy, request, plan, error);
 }

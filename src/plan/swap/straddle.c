@@ -126,9 +126,9 @@ static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_
     return status;
 }
 
-enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
-                                   const double *weights, struct ebb_plan *plan,
-                                   struct ebb_error *error)
+static enum ebb_status plan_within_budget(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                          const double *weights, struct ebb_plan *plan,
+                                          struct ebb_error *error)
 {
     struct ebb_swap_outcome outcome;
     bool met = ebb__straddle_stick(ranking, rank, weights), found = true;
@@ -141,9 +141,10 @@ enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking, ebb_swap_ra
     return status ? status : ebb__swap_finish(ranking->swap, plan, error);
 }
 
-enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
-                                            const double *weights, struct ebb_plan *plan,
-                                            struct ebb_error *error)
+/* The request's budget is not read; plan->budget_bytes becomes what the plan needs. */
+static enum ebb_status plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                     const double *weights, struct ebb_plan *plan,
+                                     struct ebb_error *error)
 {
     struct ebb_swap *swap = ranking->swap;
     const struct ebb_plan_request *asked = swap->request;
@@ -165,4 +166,43 @@ enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking, eb
     }
     swap->request = asked;
     return status;
+}
+
+static enum ebb_status make(const struct ebb_straddle *policy,
+                            const struct ebb_plan_request *request, bool no_stall,
+                            struct ebb_plan *plan, struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    struct ebb_swap_ranking ranking = {0};
+    double weights[EBB_SCORE_COUNT] = {0};
+    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    if (status)
+        return status;
+    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
+    status = ebb__swap_narrow(&swap, policy->is_candidate, &peak_tick, error);
+    if (!status)
+        status = ebb__ranking_init(&ranking, &swap, error);
+    if (!status && policy->weigh)
+        status = policy->weigh(&ranking, no_stall, weights, error);
+    if (!status)
+        status = (no_stall ? plan_no_stall : plan_within_budget)(&ranking, policy->rank, weights,
+                                                                 plan, error);
+    ebb__ranking_fini(&ranking);
+    ebb__swap_fini(&swap);
+    return status;
+}
+
+enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
+                                   const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    return make(policy, request, false, plan, error);
+}
+
+enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy,
+                                         const struct ebb_plan_request *request,
+                                         struct ebb_plan *plan, struct ebb_error *error)
+{
+    enum ebb_status status = make(policy, request, true, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(request, plan, error);
 }

@@ -20,16 +20,26 @@ bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
 uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                                 const double *weights, uint64_t *limit_bytes);
 
-/* Both as plans. `swap` is narrowed to the candidates; its request's budget is not used by the
- * second, which sets plan->budget_bytes. */
-EBB_NODISCARD enum ebb_status ebb__straddle_plan(struct ebb_swap_ranking *ranking,
-                                                 ebb_swap_ranker rank, const double *weights,
+/* A policy of this kind. */
+struct ebb_straddle {
+    ebb_swap_choice is_candidate; /* its context: the peak's tick, const uint32_t * */
+    ebb_swap_ranker rank;
+    /* Find EBB_SCORE_COUNT weights for the ranker; NULL: it needs none. */
+    enum ebb_status (*weigh)(struct ebb_swap_ranking *ranking, bool no_stall, double *weights,
+                             struct ebb_error *error);
+};
+
+/* Plan by the policy within the request's budget: stuck to the limit, or in the no-stall mode where
+ * that stalls and this does not. As ebb__plan_make(). */
+EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
+                                                 const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
-EBB_NODISCARD enum ebb_status ebb__straddle_plan_no_stall(struct ebb_swap_ranking *ranking,
-                                                          ebb_swap_ranker rank,
-                                                          const double *weights,
-                                                          struct ebb_plan *plan,
-                                                          struct ebb_error *error);
+
+/* By the no-stall mode, then by bisection from there. As ebb__plan_zero_stall(). */
+EBB_NODISCARD enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy,
+                                                       const struct ebb_plan_request *request,
+                                                       struct ebb_plan *plan,
+                                                       struct ebb_error *error);
 
 /* The vote of AutoSwap and AppObMem, as a ranker. */
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
