@@ -238,6 +238,9 @@ bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes
 bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
 /* Pages at [source, + bytes) become spare. */
 void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes);
+/* The device's move; what a child of fork() still shares is made ours first. *moved: how far it got. */
+enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t target,
+                                       uintptr_t source, uint64_t bytes, uint64_t *moved);
 /* A spare block of exactly this size, off its lists, pages in place; NULL: none. */
 struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block);

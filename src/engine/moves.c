@@ -23,12 +23,6 @@
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
-static enum ebb_device_result device_move(struct ebb_engine *engine, uintptr_t target,
-                                          uintptr_t source, uint64_t bytes, uint64_t *moved)
-{
-    return engine->device.ops->move(engine->device.state, target, source, bytes, moved);
-}
-
 /* Put the pages of [staging, + bytes) back to `address`; whatever happens, no byte may stay behind
  * while the block counts as resident. */
 static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t bytes)
@@ -41,7 +35,8 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
          * huge page that is being split. */
         if (tries)
             usleep(UNPARK_PAUSE_US);
-        result = device_move(engine, block->address + done, staging + done, bytes - done, &moved);
+        result = engine->device.ops->move(engine->device.state, block->address + done,
+                                          staging + done, bytes - done, &moved);
         done += moved;
     }
     if (result != EBB_DEVICE_OK && engine->config.lost) {
@@ -56,19 +51,11 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
 
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
-    uintptr_t staging = ebb__staging(engine, block);
-    uint64_t moved = 0, rest;
+    uint64_t moved = 0;
     enum ebb_device_result result =
         block->pins ? EBB_DEVICE_BUSY
-                    : device_move(engine, staging, block->address, block->page_bytes, &moved);
-    if (result == EBB_DEVICE_BUSY && engine->forked && !block->pins) {
-        /* Shared with a child: make the rest ours, then try once more. */
-        engine->device.ops->unshare(engine->device.state, block->address + moved,
-                                    block->page_bytes - moved);
-        result = device_move(engine, staging + moved, block->address + moved,
-                             block->page_bytes - moved, &rest);
-        moved += rest;
-    }
+                    : ebb__pages_move(engine, ebb__staging(engine, block), block->address,
+                                      block->page_bytes, &moved);
     if (result != EBB_DEVICE_OK) {
         if (moved)
             bring_back(engine, block, moved);

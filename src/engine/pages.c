@@ -31,19 +31,27 @@ static uintptr_t small_top(const struct ebb_engine *engine)
     return engine->device.layout.depot_small.base + engine->depot_small_bytes;
 }
 
+enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t target,
+                                       uintptr_t source, uint64_t bytes, uint64_t *moved)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    uint64_t rest;
+    enum ebb_device_result result = ops->move(engine->device.state, target, source, bytes, moved);
+    if (result != EBB_DEVICE_BUSY || !engine->forked)
+        return result;
+    /* Shared with a child: make the rest ours, then try once more. */
+    ops->unshare(engine->device.state, source + *moved, bytes - *moved);
+    result =
+        ops->move(engine->device.state, target + *moved, source + *moved, bytes - *moved, &rest);
+    *moved += rest;
+    return result;
+}
+
 static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, uintptr_t source,
                                    uint64_t bytes)
 {
     uint64_t moved;
-    enum ebb_device_result result =
-        engine->device.ops->move(engine->device.state, target, source, bytes, &moved);
-    if (result == EBB_DEVICE_BUSY && engine->forked) {
-        engine->device.ops->unshare(engine->device.state, source + moved, bytes - moved);
-        uint64_t rest;
-        result = engine->device.ops->move(engine->device.state, target + moved, source + moved,
-                                          bytes - moved, &rest);
-        moved += rest;
-    }
+    enum ebb_device_result result = ebb__pages_move(engine, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
         /* Whatever is at the target (a freed block that the program touched) has no value. */
         engine->device.ops->release(engine->device.state, target + moved, bytes - moved);
