@@ -6,46 +6,11 @@
 
 #include <cmocka.h>
 
-#include "check/check.h"
-#include "plan/plan.h"
 #include "plan/swap/swap.h"
-#include "sim/simulate.h"
+#include "plan_rig.h"
 #include "synthetic.h"
 
 #include <stdint.h>
-
-static struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)
-{
-    return (struct ebb_machine){"test", {1 / out_gbps, 50000}, {1 / in_gbps, 50000}, duplex};
-}
-
-static struct ebb_plan make(const char *policy, const struct ebb_plan_request *request)
-{
-    struct ebb_plan plan;
-    struct ebb_error error;
-    if (ebb__plan_make(policy, request, &plan, &error) != EBB_OK)
-        fail_msg("%s: %s", error.what, error.why);
-    return plan;
-}
-
-static void assert_holds(const struct ebb_plan_request *request, const struct ebb_plan *plan)
-{
-    struct ebb_check_request check = {request->model, request->machine, request->budget_bytes,
-                                      request->page_bytes};
-    struct ebb_error error;
-    if (ebb__check_plan(&check, plan, &error) != EBB_OK)
-        fail_msg("%s at %llu of %llu: %s", plan->policy, (unsigned long long)request->budget_bytes,
-                 (unsigned long long)request->model->peak_bytes, error.why);
-    struct ebb_sim_request again = {request->model,        request->machine,
-                                    plan->absences,        plan->absence_count,
-                                    request->budget_bytes, request->page_bytes};
-    struct ebb_sim_result result;
-    assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
-    assert_int_equal(result.iteration_ns, plan->iteration_ns);
-    assert_int_equal(result.peak_bytes, plan->peak_bytes);
-    for (uint32_t i = 1; i < plan->absence_count; i++)
-        assert_true(plan->absences[i - 1].out_start_ns <= plan->absences[i].out_start_ns);
-}
 
 static void random_models(void **state)
 {

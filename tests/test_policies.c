@@ -7,53 +7,14 @@
 
 #include <cmocka.h>
 
-#include "check/check.h"
-#include "plan/plan.h"
 #include "plan/swap/bayes.h"
 #include "plan/swap/straddle.h"
+#include "plan_rig.h"
 #include "sim/reactive.h"
-#include "sim/simulate.h"
 #include "synthetic.h"
 
 #include <math.h>
 #include <stdint.h>
-
-static struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)
-{
-    return (struct ebb_machine){"test", {1 / out_gbps, 50000}, {1 / in_gbps, 50000}, duplex};
-}
-
-static struct ebb_plan make(const char *policy, const struct ebb_plan_request *request)
-{
-    struct ebb_plan plan;
-    struct ebb_error error;
-    if (ebb__plan_make(policy, request, &plan, &error) != EBB_OK)
-        fail_msg("%s: %s", error.what, error.why);
-    return plan;
-}
-
-/* The checker accepts it, and the simulator comes to the same figures from the absences alone. */
-static void assert_holds(const struct ebb_plan_request *request, const struct ebb_plan *plan)
-{
-    struct ebb_check_request check = {request->model, request->machine, plan->budget_bytes,
-                                      request->page_bytes};
-    struct ebb_error error;
-    if (ebb__check_plan(&check, plan, &error) != EBB_OK)
-        fail_msg("%s at %llu of %llu: %s", plan->policy, (unsigned long long)plan->budget_bytes,
-                 (unsigned long long)request->model->peak_bytes, error.why);
-    if (plan->reactive)
-        return;
-    struct ebb_sim_request again = {request->model,      request->machine,   plan->absences,
-                                    plan->absence_count, plan->budget_bytes, request->page_bytes};
-    struct ebb_sim_result result;
-    assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
-    assert_int_equal(result.iteration_ns, plan->iteration_ns);
-    assert_int_equal(result.stall_ns, plan->stall_ns);
-    assert_int_equal(result.peak_bytes, plan->peak_bytes);
-    assert_int_equal(result.moved_out_bytes, plan->moved_out_bytes);
-    assert_int_equal(result.moved_in_bytes, plan->moved_in_bytes);
-    assert_int_equal(result.feasible, plan->feasible);
-}
 
 static void random_models(void **state)
 {
