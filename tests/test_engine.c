@@ -629,6 +629,18 @@ static void program_lap(struct program *program, struct rig *rig, bool timed, ui
     }
 }
 
+/* Lap after lap until so many in a row had no demand fault: on a machine that does other things, too, a
+ * copy may be late now and then, but not always. */
+static void program_settles(struct program *program, struct rig *rig, unsigned laps)
+{
+    for (unsigned tries = 0, good = 0; good < laps; tries++) {
+        uint64_t faults = atomic_load(&rig->counters->demand_faults);
+        program_lap(program, rig, true, UINT32_MAX);
+        good = atomic_load(&rig->counters->demand_faults) == faults ? good + 1 : 0;
+        assert_true(tries < 100);
+    }
+}
+
 static void program_fini(struct program *program)
 {
     ebb__model_fini(&program->model);
@@ -670,11 +682,8 @@ static void script_plays(void **state)
     atomic_store(&rig->ledger.budget_bytes, peak * 8 / 10);
     program_lap(&program, rig, true, UINT32_MAX); /* and within the budget */
     program_lap(&program, rig, true, UINT32_MAX);
-    uint64_t faults = atomic_load(&rig->counters->demand_faults);
     uint64_t moved = atomic_load(&rig->counters->moved_in_bytes);
-    for (unsigned lap = 0; lap < 5; lap++)
-        program_lap(&program, rig, true, UINT32_MAX);
-    assert_int_equal(atomic_load(&rig->counters->demand_faults), faults);
+    program_settles(&program, rig, 5);
     assert_true(atomic_load(&rig->counters->moved_in_bytes) > moved);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
     assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
@@ -685,12 +694,17 @@ static void script_plays(void **state)
     assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
     program_lap(&program, rig, true, UINT32_MAX);
     assert_int_equal(atomic_load(&rig->counters->resyncs), 2);
-    program_lap(&program, rig, true, UINT32_MAX);
-    faults = atomic_load(&rig->counters->demand_faults);
-    for (unsigned lap = 0; lap < 3; lap++)
-        program_lap(&program, rig, true, UINT32_MAX);
-    assert_int_equal(atomic_load(&rig->counters->demand_faults), faults);
+    program_settles(&program, rig, 3);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
+
+    /* A disk that is slow for a while: what comes back early then does not do so for good. */
+    ebb__engine_settle(rig->engine);
+    rig->faulty.delay_us = 20000;
+    program_lap(&program, rig, true, UINT32_MAX);
+    program_lap(&program, rig, true, UINT32_MAX);
+    ebb__engine_settle(rig->engine);
+    rig->faulty.delay_us = 0;
+    program_settles(&program, rig, 3);
     assert_within_budget(rig);
     program_fini(&program);
     rig_close(rig);

@@ -9,6 +9,10 @@
 
 /* So many allocations in a row must agree before a position counts as found. */
 #define SYNC_ALLOCATIONS 12u
+/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
+ * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
+ * good a hundredth of its lateness. */
+#define RELAX 16u
 /* An operation without an event in it goes on for so much longer with each fault that it has seen: a
  * fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
 #define PAUSE_A_FAULT_NS ((uint64_t)300000)
@@ -225,34 +229,48 @@ static void pass(struct ebb_engine *engine, struct performance *playing, uint32_
     }
 }
 
-/* Start an absence's return earlier by `late_ns`: at an earlier position of the template. */
-static void move_earlier(struct performance *playing, uint32_t absence, uint64_t late_ns)
+/* How much earlier than the script says an absence's return would start at `position`. */
+static uint64_t earlier_by(const struct performance *playing, uint32_t absence, uint32_t position,
+                           uint64_t delay_ns)
 {
-    const struct ebb_script *script = playing->script;
-    uint32_t from = playing->in_clock[absence];
-    uint64_t start = event_at(playing, from)->time_ns + playing->in_delay_ns[absence];
-    uint64_t wanted =
-        (start + script->iteration_ns - late_ns % script->iteration_ns) % script->iteration_ns;
-    uint32_t out = ebb__script_absences(script)[absence].out_clock;
-    uint32_t to = from;
-    while (event_at(playing, to)->time_ns > wanted ||
-           event_at(playing, from)->time_ns < wanted) { /* at most one turn, not before leaving */
-        uint32_t before = (to + script->clock_count - 1) % script->clock_count;
-        if (to == out || before == from)
-            break;
-        to = before;
-        if (event_at(playing, to)->time_ns <= wanted)
-            break;
-    }
-    uint32_t *place = &playing->in_first[from];
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    uint64_t turn_ns = playing->script->iteration_ns;
+    uint64_t start_ns = event_at(playing, planned->in_clock)->time_ns + planned->in_delay_ns;
+    uint64_t other_ns = event_at(playing, position)->time_ns + delay_ns;
+    return turn_ns ? (start_ns % turn_ns + turn_ns - other_ns % turn_ns) % turn_ns : 0;
+}
+
+/* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
+static void move_earlier(struct performance *playing, uint32_t absence, uint64_t earlier_ns)
+{
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    uint32_t clocks = playing->script->clock_count, to = planned->in_clock;
+    for (uint32_t steps = 1; steps < clocks && to != planned->out_clock &&
+                             earlier_by(playing, absence, to, 0) < earlier_ns;
+         steps++)
+        to = (to + clocks - 1) % clocks;
+    uint32_t *place = &playing->in_first[playing->in_clock[absence]];
     while (*place != absence)
         place = &playing->in_next[*place];
     *place = playing->in_next[absence];
     playing->in_next[absence] = playing->in_first[to];
     playing->in_first[to] = absence;
     playing->in_clock[absence] = to;
-    uint64_t tick = event_at(playing, to)->time_ns;
-    playing->in_delay_ns[absence] = wanted > tick ? wanted - tick : 0;
+    uint64_t reach_ns = earlier_by(playing, absence, to, 0);
+    playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
+}
+
+/* Learn from whether an absence's block was late. What had to be waited for starts that much earlier
+ * and half as much again; what was there in time starts a little later again, down to the plan, since
+ * the machine may just have been busy for a moment, and early returns take the room of others. */
+static void learn_return(struct performance *playing, uint32_t absence, uint64_t late_ns)
+{
+    uint64_t earlier_ns =
+        earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
+    if (late_ns)
+        move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
+    else if (earlier_ns)
+        move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
@@ -290,14 +308,12 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
         struct block *block = absent_block(engine, playing, i);
         while (block && wait_for_block(engine, playing, block, &began))
             block = next_absent(engine, block);
-        if (began) {
-            uint64_t late_ns = ebb__now_ns() - began;
-            atomic_fetch_add(&engine->counters->stall_ns, late_ns);
-            if (engine->script_sets != sets)
-                return;
-            if (engine->playing == playing)
-                move_earlier(playing, i, late_ns + late_ns / 2);
-        }
+        uint64_t late_ns = began ? ebb__now_ns() - began : 0;
+        atomic_fetch_add(&engine->counters->stall_ns, late_ns);
+        if (engine->script_sets != sets)
+            return;
+        if (engine->playing == playing)
+            learn_return(playing, i, late_ns);
     }
 }
 
