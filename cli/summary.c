@@ -148,12 +148,15 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "reactive_evictions", figures->reactive_evictions);
     put(object, "busy_blocks", figures->busy_blocks);
     put(object, "plans", figures->plans);
+    put(object, "replans", figures->replans);
     json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));
     put(object, "events", figures->events);
     put(object, "lost_events", figures->lost_events);
     put(object, "peak_rss_bytes", summary->launch->peak_rss_bytes);
     json_object_set_new(object, "out_bps", json_integer((json_int_t)figures->out_bps));
     json_object_set_new(object, "in_bps", json_integer((json_int_t)figures->in_bps));
+    put(object, "measured_out_bps", (uint64_t)figures->measured_out_bps);
+    put(object, "measured_in_bps", (uint64_t)figures->measured_in_bps);
     json_t *iteration = json_object();
     put(iteration, "median", figures->iteration_median_ns);
     put(iteration, "min", figures->iteration_min_ns);

@@ -421,6 +421,18 @@ void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* Are these plans for the same iteration? */
+static bool same_template(const struct ebb_script *a, const struct ebb_script *b)
+{
+    if (a->clock_count != b->clock_count || a->alloc_count != b->alloc_count)
+        return false;
+    const struct ebb_script_event *left = ebb__script_events(a), *right = ebb__script_events(b);
+    for (uint32_t i = 0; i < a->clock_count; i++)
+        if (left[i].kind != right[i].kind || left[i].size_bytes != right[i].size_bytes)
+            return false;
+    return true;
+}
+
 enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct ebb_script *script,
                                        uint64_t bytes)
 {
@@ -430,17 +442,22 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
     if (!ebb__clock_prepare(&performance, script))
         return EBB_ERR_MEMORY;
     pthread_mutex_lock(&engine->lock);
-    /* The newest replaces the oldest once there are too many; what plays stops. */
+    /* It replaces one of the same iteration, or the oldest once there are too many; what plays stops. */
     engine->playing = NULL;
     engine->script_sets++;
-    if (engine->script_count == MAX_SCRIPTS) {
-        munmap(engine->scripts[0].tables, engine->scripts[0].table_bytes);
-        memmove(engine->scripts, engine->scripts + 1,
-                (MAX_SCRIPTS - 1) * sizeof engine->scripts[0]);
-    } else {
-        engine->script_count++;
+    uint32_t replaced = 0;
+    while (replaced < engine->script_count &&
+           !same_template(engine->scripts[replaced].script, script))
+        replaced++;
+    if (replaced == engine->script_count && replaced == MAX_SCRIPTS)
+        replaced = 0;
+    if (replaced < engine->script_count) {
+        munmap(engine->scripts[replaced].tables, engine->scripts[replaced].table_bytes);
+        memmove(&engine->scripts[replaced], &engine->scripts[replaced + 1],
+                (engine->script_count - replaced - 1) * sizeof engine->scripts[0]);
+        engine->script_count--;
     }
-    engine->scripts[engine->script_count - 1] = performance;
+    engine->scripts[engine->script_count++] = performance;
     pthread_mutex_unlock(&engine->lock);
     return EBB_OK;
 }

@@ -144,8 +144,10 @@ struct ebb_engine {
     pthread_t workers[16];
     unsigned worker_count;
     bool stopping;
-    bool frozen;        /* around fork: workers take nothing new */
-    unsigned transfers; /* chunks in flight */
+    bool frozen;                /* around fork: workers take nothing new */
+    unsigned transfers;         /* chunks in flight */
+    unsigned lane_transfers[2]; /* likewise, only in the lanes: in, out */
+    uint64_t lanes_since_ns;    /* when that changed last */
 
     /* clock.c */
     uint64_t next_serial;

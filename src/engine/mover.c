@@ -59,6 +59,21 @@ static bool has_chunks_left(const struct block *block)
            block->state != BLOCK_DYING;
 }
 
+/* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
+static void count_lane(struct ebb_engine *engine, bool out, int change)
+{
+    struct ebb_counters *counters = engine->counters;
+    uint64_t now = ebb__now_ns(), elapsed = now - engine->lanes_since_ns;
+    if (engine->lane_transfers[true])
+        atomic_fetch_add(&counters->out_busy_ns, elapsed);
+    if (engine->lane_transfers[false])
+        atomic_fetch_add(&counters->in_busy_ns, elapsed);
+    if (engine->lane_transfers[true] && engine->lane_transfers[false])
+        atomic_fetch_add(&counters->both_busy_ns, elapsed);
+    engine->lanes_since_ns = now;
+    engine->lane_transfers[out] += (unsigned)change;
+}
+
 /* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
 static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool out)
 {
@@ -70,10 +85,14 @@ static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool 
     uintptr_t staging = ebb__staging(engine, block) + at;
     uint64_t offset = block->store_offset + at;
     const struct ebb_store store = engine->stores[block->store];
+    count_lane(engine, out, 1);
     pthread_mutex_unlock(&engine->lock);
     int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
                   : store.ops->read(store.state, (void *)staging, bytes, offset);
     pthread_mutex_lock(&engine->lock);
+    count_lane(engine, out, -1);
+    atomic_fetch_add(out ? &engine->counters->out_lane_bytes : &engine->counters->in_lane_bytes,
+                     bytes);
     engine->transfers--;
     block->chunks_in_flight--;
     if (why && !block->transfer_error)

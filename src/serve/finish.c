@@ -99,6 +99,14 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     if (main) {
         const struct ebb_counters *counters = &main->ring->counters;
         result->managed_peak_bytes = atomic_load(&counters->peak_live_bytes);
+        uint64_t out_ns = atomic_load(&counters->out_busy_ns);
+        uint64_t in_ns = atomic_load(&counters->in_busy_ns);
+        if (out_ns)
+            result->measured_out_bps =
+                (double)atomic_load(&counters->out_lane_bytes) * 1e9 / (double)out_ns;
+        if (in_ns)
+            result->measured_in_bps =
+                (double)atomic_load(&counters->in_lane_bytes) * 1e9 / (double)in_ns;
         result->unmanaged_bytes = atomic_load(&counters->unmanaged_bytes);
         result->unmanaged_peak_bytes = result->managed_peak_bytes + result->unmanaged_bytes;
         result->budget_from_iteration = main->budget_from;
@@ -115,6 +123,7 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     result->predicted_iteration_ns = serve->predicted_iteration_ns;
     result->smallest_feasible_bytes = serve->smallest_feasible_bytes;
     result->plans = serve->plans;
+    result->replans = serve->replans;
     result->events = serve->events;
     result->processes = serve->processes.count;
     result->main_said_hello = serve->main_said_hello;

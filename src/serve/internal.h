@@ -4,6 +4,7 @@
 #include "base/vec.h"
 #include "engine/ledger.h"
 #include "engine/protocol.h"
+#include "engine/script.h"
 #include "machine/machine.h"
 #include "model/watch.h"
 #include "serve/cache.h"
@@ -19,6 +20,24 @@ enum learner_state {
     LEARNER_RECALLED, /* a plan from a profile has been sent, the live stream decides */
     LEARNER_PLANNED,  /* a plan has been sent */
     LEARNER_DONE,     /* record, or a policy without a script: untraced iterations follow */
+};
+
+struct lane_counts {
+    uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns, stall_ns;
+};
+
+/* A plan in force, and what comes of it: see replan.c. */
+struct trial {
+    struct ebb_machine machine;        /* that it assumed */
+    struct ebb_machine machine_before; /* that the plan before assumed */
+    struct lane_counts counts;         /* when it began */
+    uint64_t predicted_stall_ns;       /* an iteration */
+    size_t first_iteration;            /* of the watch, that counts */
+    size_t looked_at;                  /* iterations then */
+    bool under_way;                    /* the first whole iteration is over */
+    bool settled;                      /* it stays, whatever comes */
+    uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
+    unsigned replans;
 };
 
 struct process {
@@ -43,7 +62,9 @@ struct process {
     struct ebb_profile learnt;   /* what is known to be so, for the next run */
     bool learnt_anew;            /* it differs from what lies in the cache */
     size_t judged;               /* iterations looked at while RECALLED */
-    unsigned disappointments;    /* of these, those in which blocks were not where they had to be */
+    struct trial trial;
+    struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
+    unsigned disappointments; /* of these, those in which blocks were not where they had to be */
 };
 
 struct ebb_serve {
@@ -69,6 +90,7 @@ struct ebb_serve {
     struct ebb_error writer_error;
     bool budget_set;
     struct process *budget_presumed; /* by whose profile; NULL: by none, or it was right */
+    uint64_t replans;
     uint64_t plans, events, predicted_peak_bytes, predicted_stall_ns, smallest_feasible_bytes;
     uint64_t predicted_iteration_ns;
     uint64_t period_events;
@@ -83,6 +105,18 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial);
 /* Observe accesses from now on. */
 void ebb__serve_trace(struct process *process);
+bool ebb__serve_send_script(struct process *process, const struct ebb_script *script);
+uint32_t ebb__serve_count_allocs(const struct ebb_model *model);
+/* replan.c: a plan has been sent, its trial begins. */
+void ebb__replan_begin(struct ebb_serve *serve, struct process *process);
+/* Has it shown that another is due? Then plan and send it. Cheap where nothing has happened. */
+void ebb__replan_consider(struct ebb_serve *serve, struct process *process);
+/* The lanes of *assumed as counted between *from and *to, as far as enough was moved. */
+void ebb__replan_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
+                       const struct lane_counts *to, struct ebb_machine *measured);
+/* Give `model` the shorter of its own and `other`'s intervals between clock events: observing accesses
+ * makes some longer, waiting for transfers others. False where they are not the same iteration. */
+bool ebb__replan_shorten(struct ebb_model *model, const struct ebb_model *other);
 /* recall.c: find the profile of a process that has just said hello; before it is welcomed. */
 void ebb__recall_find(struct ebb_serve *serve, struct process *process, int parent_process_id);
 /* Send the plans that follow from it; after the welcome. */

@@ -89,7 +89,7 @@ static uint64_t share_of(const struct ebb_serve *serve, const struct process *pr
     return budget > taken ? budget - taken : 0;
 }
 
-static bool send_script(struct process *process, const struct ebb_script *script)
+bool ebb__serve_send_script(struct process *process, const struct ebb_script *script)
 {
     int memory = memfd_create("ebb-script", MFD_CLOEXEC);
     if (memory < 0)
@@ -181,8 +181,10 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         sent = true;
     else if (ebb__compile_script(model, &plan, &script) == EBB_OK) {
         script->first_serial = first_serial;
-        sent = send_script(process, script);
-        free(script);
+        sent = ebb__serve_send_script(process, script);
+        free(process->script_before);
+        process->script_before = process->script;
+        process->script = script;
     }
     if (sent) {
         serve->plans += !plan.reactive;
@@ -191,6 +193,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         serve->predicted_iteration_ns = plan.iteration_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
+        if (!plan.reactive)
+            ebb__replan_begin(serve, process);
         if (plan.reactive)
             process->reactive_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
     }
@@ -314,5 +318,7 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
             send_plain(process, EBB_MESSAGE_SCRIPT, 0);
         ebb__profile_fini(&process->learnt);
         ebb__serve_trace(process);
+    } else if (process->state == LEARNER_PLANNED) {
+        ebb__replan_consider(serve, process);
     }
 }

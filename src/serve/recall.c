@@ -134,11 +134,11 @@ void ebb__recall_plan(struct ebb_serve *serve, struct process *process)
         drop(serve, process);
 }
 
-static uint32_t count_allocs(const struct ebb_model *model)
+uint32_t ebb__serve_count_allocs(const struct ebb_model *model)
 {
     uint32_t count = 0;
     for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        count += model->events[tick].kind == EBB_EVENT_ALLOC;
+        count += model->events[tick].kind == EBB_EVENT_ALLOC && model->events[tick].clock;
     return count;
 }
 
@@ -148,7 +148,8 @@ static const struct ebb_model *matching_model(const struct process *process,
                                               const struct ebb_watch_iteration *iteration)
 {
     for (uint32_t i = process->recalled.iteration_count; i-- > 0;)
-        if (count_allocs(&process->recalled.iterations[i].model) == iteration->alloc_count)
+        if (ebb__serve_count_allocs(&process->recalled.iterations[i].model) ==
+            iteration->alloc_count)
             return &process->recalled.iterations[i].model;
     return NULL;
 }
@@ -161,11 +162,12 @@ static bool names_hold(const struct process *process, const struct ebb_model *mo
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         uint64_t size_bytes = 0;
+        uint64_t whole_bytes = block->part_count ? block->allocated_bytes : block->size_bytes;
         if (block->alloc_tick != EBB_TICK_NONE)
             continue;
         named += block->size_bytes;
         if (!ebb__watch_is_live(process->watch, block->serial, &size_bytes) ||
-            size_bytes != block->size_bytes)
+            size_bytes != whole_bytes)
             wrong += block->size_bytes;
     }
     return wrong * 20 <= named;

@@ -381,6 +381,8 @@ void ebb__serve_destroy(struct ebb_serve *serve)
         ebb__watch_destroy(process->watch);
         ebb__profile_fini(&process->recalled);
         ebb__profile_fini(&process->learnt);
+        free(process->script);
+        free(process->script_before);
         free(process);
     }
     ebb_vec_free(&serve->processes);

@@ -71,10 +71,12 @@ struct ebb_serve_result {
     int store_error;
     uint64_t lost_events;
     uint64_t plans;
-    uint64_t events;                  /* taken from the rings */
-    double out_bps, in_bps;           /* lanes as probed; 0: not probed */
-    uint64_t smallest_feasible_bytes; /* 0: unknown */
-    size_t processes;                 /* that said hello */
+    uint64_t replans;       /* of these, because lanes or waits were not as assumed */
+    uint64_t events;        /* taken from the rings */
+    double out_bps, in_bps; /* lanes as the last plan assumed them; 0: not probed */
+    double measured_out_bps, measured_in_bps; /* as they were while blocks moved; 0: too few did */
+    uint64_t smallest_feasible_bytes;         /* 0: unknown */
+    size_t processes;                         /* that said hello */
     enum ebb_cache_use cache;
     bool main_said_hello;
     bool managing;        /* some process had managed blocks */

@@ -31,6 +31,10 @@ struct ebb_counters {
     _Atomic uint64_t allocations;     /* managed */
     _Atomic uint64_t moved_out_bytes;
     _Atomic uint64_t moved_in_bytes;
+    /* The lanes as they are: bytes written and read, time in which any were in flight, and in which
+     * both ways were. */
+    _Atomic uint64_t out_lane_bytes, in_lane_bytes;
+    _Atomic uint64_t out_busy_ns, in_busy_ns, both_busy_ns;
     _Atomic uint64_t dropped_bytes; /* left without a write: an unchanged copy was there */
     _Atomic uint64_t stall_ns;      /* the program waited for a transfer or for room */
     _Atomic uint64_t demand_faults; /* learning excluded */

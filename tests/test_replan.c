@@ -1,0 +1,335 @@
+/* Planning again: a parent with a process that is played to it, its lanes and times as the test says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "serve/internal.h"
+#include "synthetic.h"
+
+#include <math.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BLOCKS 24u
+#define STEP_NS ((uint64_t)2000000)
+#define MIB ((uint64_t)1 << 20)
+
+struct stage {
+    struct ebb_serve serve;
+    struct ebb_ledger ledger;
+    struct process process;
+    int program; /* the other end of the channel */
+    uint64_t serial, now_ns;
+    unsigned scripts; /* received */
+    uint64_t script_bytes;
+};
+
+static void push(struct stage *stage, struct ebb_event event)
+{
+    event.time_ns = stage->now_ns;
+    ebb__serve_note_event(&stage->serve, &stage->process, &event);
+    assert_int_equal(ebb__watch_push(stage->process.watch, &event), EBB_OK);
+}
+
+static void push_mark(struct stage *stage, enum ebb_mark mark)
+{
+    push(stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
+}
+
+static void push_access(struct stage *stage, uint64_t serial, enum ebb_access_kind access)
+{
+    push(stage,
+         (struct ebb_event){.kind = EBB_EVENT_ACCESS, .block = serial, .access = (uint8_t)access});
+}
+
+static uint64_t bytes_of(unsigned i)
+{
+    return (1 + i % 5) * MIB + i * 4096;
+}
+
+/* One iteration: forward, backward; as long as `stretch` says. */
+static void lap(struct stage *stage, bool traced, double stretch)
+{
+    uint64_t first = stage->serial + 1, step_ns = (uint64_t)((double)STEP_NS * stretch);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        stage->now_ns += step_ns;
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                       .block = ++stage->serial,
+                                       .size_bytes = bytes_of(i)});
+        if (traced)
+            push_access(stage, stage->serial, EBB_ACCESS_WRITE);
+    }
+    for (unsigned i = BLOCKS; i-- > 0;) {
+        stage->now_ns += step_ns;
+        if (traced)
+            push_access(stage, first + i, EBB_ACCESS_READ);
+        stage->now_ns += step_ns;
+        push(stage, (struct ebb_event){
+                        .kind = EBB_EVENT_FREE, .block = first + i, .size_bytes = bytes_of(i)});
+    }
+}
+
+/* So many bytes each way, at so many ns a byte. */
+static void move(struct stage *stage, uint64_t bytes, double out_ns, double in_ns)
+{
+    struct ebb_counters *counters = &stage->process.ring->counters;
+    atomic_fetch_add(&counters->out_lane_bytes, bytes);
+    atomic_fetch_add(&counters->in_lane_bytes, bytes);
+    atomic_fetch_add(&counters->out_busy_ns, (uint64_t)((double)bytes * out_ns));
+    atomic_fetch_add(&counters->in_busy_ns, (uint64_t)((double)bytes * in_ns));
+}
+
+static void receive(struct stage *stage)
+{
+    struct ebb_message message;
+    int descriptors[EBB_MESSAGE_DESCRIPTORS];
+    size_t count;
+    while (ebb__message_receive(stage->program, &message, descriptors, &count) == 1) {
+        if (message.kind == EBB_MESSAGE_SCRIPT) {
+            assert_int_equal(count, 1);
+            stage->scripts++;
+            stage->script_bytes = message.value;
+        }
+        ebb__message_close(descriptors, count);
+    }
+}
+
+static void step(struct stage *stage)
+{
+    ebb__serve_learn(&stage->serve, &stage->process);
+    receive(stage);
+}
+
+static uint64_t peak_bytes(void)
+{
+    uint64_t peak = 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        peak += bytes_of(i);
+    return peak;
+}
+
+/* Learnt, planned for 60 %, and the plan plays. */
+static struct stage *open_stage(void)
+{
+    struct stage *stage = must(calloc(1, sizeof *stage));
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    stage->program = pair[1];
+    stage->process.channel = pair[0];
+    stage->process.reactive_from = -1;
+    stage->process.ring = must(calloc(1, sizeof *stage->process.ring));
+    assert_int_equal(ebb__watch_create(&stage->process.watch), EBB_OK);
+    stage->serve.ledger = &stage->ledger;
+    stage->serve.options.policy = "ebb";
+    stage->serve.probed = true;
+    stage->serve.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
+    atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
+    push_mark(stage, EBB_MARK_TRACE_ON);
+    for (unsigned i = 0; i < 3; i++)
+        lap(stage, true, 1.1);
+    step(stage);
+    assert_int_equal(stage->process.state, LEARNER_PLANNED);
+    assert_int_equal(stage->scripts, 1);
+    assert_int_equal(stage->serve.plans, 1);
+    push_mark(stage, EBB_MARK_TRACE_OFF);
+    push_mark(stage, EBB_MARK_PLAN_ON);
+    return stage;
+}
+
+static void close_stage(struct stage *stage)
+{
+    close(stage->program);
+    close(stage->process.channel);
+    ebb__watch_destroy(stage->process.watch);
+    ebb__profile_fini(&stage->process.learnt);
+    free(stage->process.script);
+    free(stage->process.script_before);
+    free(stage->process.ring);
+    free(stage);
+}
+
+static void laps(struct stage *stage, unsigned count, double rate, double stretch)
+{
+    for (unsigned i = 0; i < count; i++) {
+        lap(stage, false, stretch);
+        move(stage, 40 * MIB, rate, rate);
+        step(stage);
+    }
+}
+
+static void what_was_assumed_stays(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    laps(stage, 60, 0.5, 1);
+    laps(stage, 60, 0.55, 1); /* within the tolerance */
+    assert_int_equal(stage->scripts, 1);
+    assert_int_equal(stage->serve.replans, 0);
+    close_stage(stage);
+}
+
+static void slower_lanes_are_planned_for(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    uint64_t predicted = stage->serve.predicted_iteration_ns;
+    laps(stage, 3, 1.5, 1);
+    assert_int_equal(stage->scripts, 1); /* not upon the first impression */
+    laps(stage, 9, 1.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    assert_int_equal(stage->serve.replans, 1);
+    assert_true(fabs(stage->serve.machine.out.ns_per_byte - 1.5) < 0.01);
+    assert_true(fabs(stage->serve.machine.in.ns_per_byte - 1.5) < 0.01);
+    assert_int_equal(stage->serve.machine.out.fixed_ns, 20000);
+    /* The iteration is shorter than while it was observed, and so it is planned now. */
+    const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
+    uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
+    assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
+    assert_true(stage->serve.predicted_iteration_ns > untraced_ns - STEP_NS);
+    assert_true(predicted > untraced_ns);
+    assert_true(stage->process.learnt_anew);
+    /* Once is enough. */
+    laps(stage, 100, 1.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    close_stage(stage);
+}
+
+static void few_bytes_say_nothing(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    for (unsigned i = 0; i < 60; i++) {
+        lap(stage, false, 1);
+        move(stage, MIB, 5, 5);
+        step(stage);
+    }
+    assert_int_equal(stage->scripts, 1);
+    close_stage(stage);
+}
+
+static void a_plan_that_is_slower_gives_way(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    struct ebb_script *first = stage->process.script;
+    uint64_t first_bytes = stage->script_bytes;
+    for (unsigned i = 0; i < 12 && stage->scripts == 1; i++)
+        laps(stage, 1, 1.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    assert_ptr_equal(stage->process.script_before, first);
+    laps(stage, 20, 1.5, 1.1);
+    assert_int_equal(stage->scripts, 3);
+    assert_int_equal(stage->script_bytes, first_bytes);
+    assert_true(fabs(stage->serve.machine.out.ns_per_byte - 0.5) < 0.01);
+    /* For good, whatever comes. */
+    laps(stage, 200, 9, 1.3);
+    assert_int_equal(stage->scripts, 3);
+    close_stage(stage);
+}
+
+static void it_settles(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    for (unsigned i = 0; i < 300; i++) /* never the same for long */
+        laps(stage, 3, i / 7 % 2 ? 0.4 : 3, 1);
+    assert_true(stage->scripts > 2);
+    assert_true(stage->scripts <= 1 + 4 + 1);
+    assert_true(stage->process.trial.settled);
+    close_stage(stage);
+}
+
+static void waiting_lowers_the_bar(void **state)
+{
+    (void)state;
+    for (unsigned waits = 0; waits < 2; waits++) {
+        struct stage *stage = open_stage();
+        for (unsigned i = 0; i < 12; i++) {
+            lap(stage, false, 1);
+            move(stage, 40 * MIB, 0.55, 0.55); /* a tenth slower than assumed */
+            atomic_fetch_add(&stage->process.ring->counters.stall_ns,
+                             waits * (stage->serve.predicted_stall_ns * 2 + 20 * STEP_NS));
+            step(stage);
+        }
+        assert_int_equal(stage->scripts, 1 + waits);
+        close_stage(stage);
+    }
+}
+
+static void off_the_plan_nothing_is_judged(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    lap(stage, false, 1);
+    push_mark(stage, EBB_MARK_PLAN_OFF);
+    laps(stage, 1, 3, 1);
+    assert_int_equal(stage->serve.replans, 0);
+    close_stage(stage);
+}
+
+static void lanes_from_counts(void **state)
+{
+    (void)state;
+    struct ebb_machine assumed = {"test", {1, 7}, {2, 9}, true}, measured;
+    struct lane_counts from = {.out_bytes = 5, .in_bytes = 6, .out_busy_ns = 7, .in_busy_ns = 8};
+    struct lane_counts to = {.out_bytes = 5 + 100 * MIB,
+                             .in_bytes = 6 + 200 * MIB,
+                             .out_busy_ns = 7 + 50 * MIB,
+                             .in_busy_ns = 8 + 300 * MIB,
+                             .both_busy_ns = 20 * MIB};
+    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    assert_true(fabs(measured.out.ns_per_byte - 0.5) < 1e-9);
+    assert_true(fabs(measured.in.ns_per_byte - 1.5) < 1e-9);
+    assert_int_equal(measured.out.fixed_ns, 7);
+    /* Shared bandwidth: in 20 of its 50 it had half of it. */
+    assumed.duplex = false;
+    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    assert_true(fabs(measured.out.ns_per_byte - 0.4) < 1e-9);
+    assert_true(fabs(measured.in.ns_per_byte - 1.45) < 1e-9);
+    to.out_bytes = 5 + MIB;
+    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    assert_true(fabs(measured.out.ns_per_byte - 1) < 1e-9);
+}
+
+static void intervals_are_the_shorter_ones(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_training(5, 8 * MIB, 50000000, 3);
+    struct ebb_model other = make_training(5, 8 * MIB, 50000000, 3);
+    struct ebb_model longer = make_training(6, 8 * MIB, 50000000, 3);
+    uint64_t whole = ebb__model_iteration_ns(&model);
+    /* Where one is late by 5 ms, and where the other is by 7. */
+    uint32_t third = model.tick_count / 3, half = model.tick_count / 2;
+    while (!model.events[third].clock)
+        third++;
+    while (!model.events[half].clock)
+        half++;
+    for (uint32_t i = third; i <= model.tick_count; i++)
+        model.time_ns[i] += 5000000;
+    for (uint32_t i = half; i <= other.tick_count; i++)
+        other.time_ns[i] += 7000000;
+    assert_true(ebb__replan_shorten(&model, &other));
+    assert_int_equal(ebb__model_iteration_ns(&model), whole);
+    assert_false(ebb__replan_shorten(&model, &longer));
+    ebb__model_fini(&model);
+    ebb__model_fini(&other);
+    ebb__model_fini(&longer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_assumed_stays),
+        cmocka_unit_test(slower_lanes_are_planned_for),
+        cmocka_unit_test(few_bytes_say_nothing),
+        cmocka_unit_test(a_plan_that_is_slower_gives_way),
+        cmocka_unit_test(it_settles),
+        cmocka_unit_test(waiting_lowers_the_bar),
+        cmocka_unit_test(off_the_plan_nothing_is_judged),
+        cmocka_unit_test(lanes_from_counts),
+        cmocka_unit_test(intervals_are_the_shorter_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
