@@ -11,6 +11,7 @@ int ebb__cmd_info(int argc, char **argv);
 int ebb__cmd_plan(int argc, char **argv);
 int ebb__cmd_pack(int argc, char **argv);
 int ebb__cmd_import(int argc, char **argv);
+int ebb__cmd_doctor(int argc, char **argv);
 int ebb__cmd_compare(int argc, char **argv);
 int ebb__cmd_simulate(int argc, char **argv);
 

@@ -28,8 +28,7 @@ void ebb__launch_warn(void *context, const char *message)
     fprintf(stderr, "ebb: %s\n", message);
 }
 
-/* The shim lies beside this program. */
-static bool find_shim(char *path, size_t bytes)
+bool ebb__launch_find_shim(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
     if (length <= 0)
@@ -46,7 +45,7 @@ static bool find_shim(char *path, size_t bytes)
 static bool set_environment(const struct ebb_launch *launch, const struct ebb_serve *serve)
 {
     char shim[PATH_MAX];
-    if (!find_shim(shim, sizeof shim))
+    if (!ebb__launch_find_shim(shim, sizeof shim))
         return false;
     const char *before = getenv("LD_PRELOAD");
     size_t bytes = strlen(shim) + (before ? strlen(before) : 0) + 2;

@@ -37,6 +37,9 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
 /* Exit as the program did: with its code, or by its signal. Does not return. */
 void ebb__launch_exit(const struct ebb_launch_result *result) __attribute__((noreturn));
 
+/* The path of the library to be preloaded, which lies beside this program; false: it is not there. */
+bool ebb__launch_find_shim(char *path, size_t bytes);
+
 /* One line on stderr, prefixed `ebb: `. `context` is unused. */
 void ebb__launch_warn(void *context, const char *message);
 

@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"simulate", "replay a trace under a plan and a machine", ebb__cmd_simulate},
     {"compare", "compare policies and budgets, and allocators, on traces", ebb__cmd_compare},
     {"pack", "give blocks addresses: a CSV file of lifetimes, or a trace", ebb__cmd_pack},
+    {"doctor", "say what this machine supports", ebb__cmd_doctor},
     {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import},
 };
 

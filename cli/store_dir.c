@@ -12,7 +12,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-static bool in_memory(const char *path)
+bool ebb__directory_in_memory(const char *path)
 {
     struct statfs status;
     if (statfs(path, &status) != 0)
@@ -63,7 +63,7 @@ enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
     }
     const char *const candidates[] = {getenv("TMPDIR"), "/var/tmp", ".", getenv("HOME")};
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
-        if (candidates[i] && *candidates[i] && !in_memory(candidates[i]) &&
+        if (candidates[i] && *candidates[i] && !ebb__directory_in_memory(candidates[i]) &&
             make_absolute(candidates[i], path, bytes) && try_directory(path) == 0)
             return EBB_OK;
     enum ebb_status status =
@@ -96,8 +96,7 @@ static bool read_number(const char *path, uint64_t *value)
     return good;
 }
 
-/* What the memory cgroup of this process leaves free; UINT64_MAX: no limit known. */
-static uint64_t cgroup_free(void)
+uint64_t ebb__cgroup_free_bytes(void)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (!file)
@@ -141,7 +140,7 @@ uint64_t ebb__free_memory_budget(void)
     }
     if (file)
         fclose(file);
-    uint64_t limited = cgroup_free();
+    uint64_t limited = ebb__cgroup_free_bytes();
     if (limited < available)
         available = limited;
     return available == UINT64_MAX ? UINT64_MAX : available / 10 * 9;

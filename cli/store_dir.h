@@ -14,6 +14,12 @@
 EBB_NODISCARD enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
                                                   struct ebb_error *error);
 
+/* Does `path` lie in a file system that keeps its files in memory? */
+bool ebb__directory_in_memory(const char *path);
+
+/* What the memory cgroup of this process leaves free; UINT64_MAX: no limit known. */
+uint64_t ebb__cgroup_free_bytes(void);
+
 /* Memory that a run may take when no budget is given: 90 % of what the memory cgroup or the
  * machine has free. */
 uint64_t ebb__free_memory_budget(void);

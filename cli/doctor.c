@@ -1,0 +1,332 @@
+/* `ebb doctor`: what this machine supports, one line a thing, with one remedy where something lacks.
+ * Every answer comes from the code that a run uses. */
+#include "command.h"
+#include "launch.h"
+#include "options.h"
+#include "store_dir.h"
+
+#include "base/size.h"
+#include "device/support.h"
+#include "machine/machine.h"
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define PROBE_BYTES ((uint64_t)128 << 20) /* each way; a run takes more, for better figures */
+/* Slower disks make most budgets cost time: arbitrary. */
+#define SLOW_BPS 300e6
+/* With less room a training's absent blocks may not fit: arbitrary. */
+#define LITTLE_ROOM_BYTES ((uint64_t)4 << 30)
+#define MOST_MEMORY_BYTES ((uint64_t)1 << 56)
+
+enum verdict { OK, WARN, FAIL };
+static const char *const verdict_names[] = {"ok", "warn", "fail"};
+
+struct check {
+    char name[24];
+    enum verdict verdict;
+    char detail[400];
+    char remedy[256]; /* empty where nothing is to be done */
+};
+
+struct report {
+    struct check checks[24];
+    size_t count;
+    enum verdict worst;
+    struct ebb_host_support support;
+    char store[PATH_MAX]; /* empty: none */
+    char cache[PATH_MAX];
+    struct ebb_machine machine;
+    bool probed;
+};
+
+static void print_help(void)
+{
+    fputs(
+        "usage: ebb doctor [--store DIR] [--json]\n\n"
+        "Says what this machine supports, one line a thing: ok, warn (Ebb works, with less) or fail\n"
+        "(programs would run unmanaged), with a remedy. Moves 128 MiB each way to measure the store.\n\n"
+        "  --store DIR  the directory that `ebb run --store` would be given\n"
+        "  --json       one object, schema ebb.doctor/1\n\n"
+        "Exit code: 0, or 1 where something fails.\n",
+        stdout);
+}
+
+EBB_PRINTF(5, 6)
+static void add(struct report *report, const char *name, enum verdict verdict, const char *remedy,
+                const char *detail, ...)
+{
+    struct check *check = &report->checks[report->count++];
+    va_list arguments;
+    va_start(arguments, detail);
+    snprintf(check->name, sizeof check->name, "%s", name);
+    vsnprintf(check->detail, sizeof check->detail, detail, arguments);
+    va_end(arguments);
+    if (verdict != OK)
+        snprintf(check->remedy, sizeof check->remedy, "%s", remedy);
+    check->verdict = verdict;
+    if (verdict > report->worst)
+        report->worst = verdict;
+}
+
+/* The first line of a small file; false where it cannot be read. */
+static bool read_line(const char *path, char *line, size_t bytes)
+{
+    FILE *file = fopen(path, "re");
+    bool good = file && fgets(line, (int)bytes, file);
+    if (file)
+        fclose(file);
+    if (good)
+        line[strcspn(line, "\n")] = 0;
+    return good;
+}
+
+static void check_kernel(struct report *report)
+{
+    struct utsname system;
+    int major = 0, minor = 0;
+    uname(&system);
+    if (sscanf(system.release, "%d.%d", &major, &minor) != 2)
+        major = minor = 0;
+    int version = major * 100 + minor;
+    add(report, "kernel", version >= 608 ? OK : WARN,
+        "a kernel of 6.8 or later moves pages instead of copying them", "%s %s on %s",
+        system.sysname, system.release, system.machine);
+    add(report, "page-tables", version >= 614 ? OK : WARN,
+        "Linux 6.14 or later gives empty page tables back, so that huge pages stay whole",
+        version >= 614 ? "empty ones are given back" : "empty ones stay: huge pages may be split");
+}
+
+static void check_faults(struct report *report)
+{
+    const struct ebb_host_support *support = &report->support;
+    char sysctl[16] = "";
+    bool open_to_all = read_line("/proc/sys/vm/unprivileged_userfaultfd", sysctl, sizeof sysctl) &&
+                       sysctl[0] == '1';
+    bool node = access("/dev/userfaultfd", R_OK | W_OK) == 0;
+    static const char remedy[] =
+        "run as root, set sysctl vm.unprivileged_userfaultfd=1, or give yourself /dev/userfaultfd";
+    if (!support->has_uffd)
+        add(report, "userfaultfd", support->has_protect ? WARN : FAIL, remedy, "none: %s",
+            strerror(support->uffd_errno));
+    else
+        add(report, "userfaultfd", support->kernel_faults ? OK : WARN, remedy,
+            "%s (root: %s, sysctl: %s, /dev/userfaultfd: %s)",
+            support->kernel_faults ? "faults of programs and of system calls"
+                                   : "faults of programs only: buffers of system calls are fetched "
+                                     "beforehand",
+            geteuid() == 0 ? "yes" : "no", open_to_all ? "open" : "closed", node ? "yes" : "no");
+    add(report, "move", support->has_move ? OK : WARN,
+        "Linux 6.8 or later with CONFIG_USERFAULTFD moves pages",
+        support->has_move ? "UFFDIO_MOVE: pages move without being copied"
+                          : "no UFFDIO_MOVE: blocks that leave and return are copied once more");
+    add(report, "write-protect", support->has_write_protect ? OK : WARN,
+        "Linux 5.7 or later with CONFIG_HAVE_ARCH_USERFAULTFD_WP",
+        support->has_write_protect ? "faults tell writes" : "no write-protect faults");
+    add(report, "device",
+        support->kind == EBB_DEVICE_NONE        ? FAIL
+        : support->kind == EBB_DEVICE_UFFD_MOVE ? OK
+                                                : WARN,
+        "see the lines above; with none of them programs run unmanaged", "%s",
+        ebb__device_name(support->kind));
+}
+
+static void check_huge_pages(struct report *report)
+{
+    char setting[128];
+    bool known = read_line("/sys/kernel/mm/transparent_hugepage/enabled", setting, sizeof setting);
+    bool good = known && (strstr(setting, "[madvise]") || strstr(setting, "[always]"));
+    add(report, "huge-pages", good ? OK : WARN,
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: small pages move ten times "
+        "slower",
+        "transparent huge pages: %s", known ? setting : "not in this kernel");
+}
+
+static void check_store(struct report *report, const char *given)
+{
+    struct ebb_error error;
+    struct ebb_store store;
+    char size[32];
+    if (ebb__store_dir_find(given, report->store, sizeof report->store, &error) != EBB_OK) {
+        report->store[0] = 0;
+        add(report, "store", FAIL, error.remedy[0] ? error.remedy : "name one with --store DIR",
+            "%s: %s", error.what, error.why);
+        return;
+    }
+    if (ebb__store_file_open(report->store, UINT64_MAX, &store, &error) != EBB_OK) {
+        add(report, "store", FAIL, "--store takes a directory that you may write to", "%s: %s",
+            error.what, error.why);
+        return;
+    }
+    int descriptor = ebb__store_file_descriptor(&store);
+    bool direct = (fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
+    bool in_memory = ebb__directory_in_memory(report->store);
+    struct statfs status = {0};
+    uint64_t room = fstatfs(descriptor, &status) == 0
+                        ? (uint64_t)status.f_bavail * (uint64_t)status.f_bsize
+                        : 0;
+    store.ops->close(store.state);
+    add(report, "store", !direct || in_memory || room < LITTLE_ROOM_BYTES ? WARN : OK,
+        in_memory                  ? "name a directory on a disk: --store DIR"
+        : room < LITTLE_ROOM_BYTES ? "free some space there, or name another: --store DIR"
+                                   : "a file system with O_DIRECT (ext4, xfs, btrfs) is faster",
+        "%s, %s, %s free", report->store,
+        in_memory ? "in memory"
+        : direct  ? "past the page cache"
+                  : "through the page cache",
+        ebb_size_format(room, size, sizeof size));
+    report->probed =
+        ebb__machine_probe(report->store, PROBE_BYTES, &report->machine, &error) == EBB_OK;
+    if (!report->probed) {
+        add(report, "lanes", FAIL, "see that the disk of the store is not full", "%s: %s",
+            error.what, error.why);
+        return;
+    }
+    double out_bps = 1e9 / report->machine.out.ns_per_byte;
+    double in_bps = 1e9 / report->machine.in.ns_per_byte;
+    add(report, "lanes", out_bps < SLOW_BPS || in_bps < SLOW_BPS ? WARN : OK,
+        "a faster disk costs programs less time: --store DIR", "%.2f GB/s out, %.2f GB/s in, %s",
+        out_bps / 1e9, in_bps / 1e9,
+        report->machine.duplex ? "both at once" : "sharing their bandwidth");
+}
+
+static void check_memory(struct report *report)
+{
+    char size[32], limit[32];
+    uint64_t group = ebb__cgroup_free_bytes();
+    if (group >= MOST_MEMORY_BYTES) /* how a version 1 group says that it has no limit */
+        group = UINT64_MAX;
+    add(report, "memory", OK, "", "a run without --budget may take %s%s%s",
+        ebb_size_format(ebb__free_memory_budget(), size, sizeof size),
+        group == UINT64_MAX ? "; no limit of a memory cgroup" : "; the memory cgroup leaves ",
+        group == UINT64_MAX ? "" : ebb_size_format(group, limit, sizeof limit));
+    FILE *file = fopen("/proc/swaps", "re");
+    char line[512];
+    unsigned areas = 0;
+    while (file && fgets(line, sizeof line, file))
+        areas++;
+    if (file)
+        fclose(file);
+    areas = areas ? areas - 1 : 0; /* the heading */
+    if (areas)
+        add(report, "swap", OK, "", "on: the kernel may swap out what Ebb keeps (areas: %u)",
+            areas);
+    else
+        add(report, "swap", OK, "", "off");
+}
+
+static void check_cache(struct report *report)
+{
+    static const char remedy[] = "set XDG_CACHE_HOME to a directory that you may write to: without "
+                                 "it every run learns anew";
+    if (!ebb__cache_dir_find(report->cache, sizeof report->cache)) {
+        report->cache[0] = 0;
+        add(report, "plan-cache", WARN, remedy, "neither XDG_CACHE_HOME nor HOME says where");
+        return;
+    }
+    /* It is made at need: the nearest folder that is there must let us. */
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", report->cache);
+    struct stat found;
+    while (stat(path, &found) != 0 && strrchr(path, '/') > path)
+        *strrchr(path, '/') = 0;
+    bool good = stat(path, &found) == 0 && S_ISDIR(found.st_mode) && access(path, W_OK | X_OK) == 0;
+    add(report, "plan-cache", good ? OK : WARN, remedy, "%s%s", report->cache,
+        good ? "" : ": cannot be written");
+}
+
+static void check_shim(struct report *report)
+{
+    char shim[PATH_MAX] = "";
+    bool there = ebb__launch_find_shim(shim, sizeof shim);
+    add(report, "library", there ? OK : FAIL, "install Ebb as a whole: its files lie in one folder",
+        "%s%s", shim, there ? "" : ": missing");
+}
+
+static int print_json(const struct report *report)
+{
+    json_t *root = json_object(), *checks = json_array();
+    json_object_set_new(root, "schema", json_string("ebb.doctor/1"));
+    json_object_set_new(root, "verdict", json_string(verdict_names[report->worst]));
+    json_object_set_new(root, "device", json_string(ebb__device_name(report->support.kind)));
+    json_object_set_new(root, "store", report->store[0] ? json_string(report->store) : json_null());
+    json_object_set_new(root, "plan_cache",
+                        report->cache[0] ? json_string(report->cache) : json_null());
+    const struct ebb_machine *machine = &report->machine;
+    json_object_set_new(root, "out_bps",
+                        report->probed ? json_integer((json_int_t)(1e9 / machine->out.ns_per_byte))
+                                       : json_null());
+    json_object_set_new(root, "in_bps",
+                        report->probed ? json_integer((json_int_t)(1e9 / machine->in.ns_per_byte))
+                                       : json_null());
+    for (size_t i = 0; i < report->count; i++) {
+        const struct check *check = &report->checks[i];
+        json_array_append_new(checks,
+                              json_pack("{s:s, s:s, s:s, s:s?}", "name", check->name, "verdict",
+                                        verdict_names[check->verdict], "detail", check->detail,
+                                        "remedy", check->remedy[0] ? check->remedy : NULL));
+    }
+    json_object_set_new(root, "checks", checks);
+    int failed = json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    return failed || putchar('\n') == EOF;
+}
+
+static void print_text(const struct report *report)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        const struct check *check = &report->checks[i];
+        printf("%-4s  %-13s  %s\n", verdict_names[check->verdict], check->name, check->detail);
+        if (check->remedy[0])
+            printf("                     -> %s\n", check->remedy);
+    }
+}
+
+struct options {
+    const char *store;
+    bool json;
+};
+
+int ebb__cmd_doctor(int argc, char **argv)
+{
+    static const struct ebb_option known[] = {
+        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
+        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)}};
+    struct options options = {0};
+    int usage = ebb__options_parse("doctor", known, 2, print_help, argc, argv, &options);
+    if (usage >= 0)
+        return usage;
+    if (optind != argc)
+        return ebb__command_usage("doctor", "takes no file: '%s'", argv[optind]);
+    static struct report report;
+    ebb__host_support_look(&report.support);
+    check_shim(&report);
+    check_kernel(&report);
+    check_faults(&report);
+    check_huge_pages(&report);
+    check_store(&report, options.store);
+    check_memory(&report);
+    check_cache(&report);
+    bool written = true;
+    if (options.json)
+        written = !print_json(&report);
+    else
+        print_text(&report);
+    if (!written || fflush(stdout) != 0 || ferror(stdout)) {
+        struct ebb_error error;
+        error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
+        ebb__error_set_remedy(&error, "see that its disk is not full");
+        return ebb__command_fail("doctor", &error);
+    }
+    return report.worst == FAIL;
+}

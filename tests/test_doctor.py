@@ -1,0 +1,135 @@
+#!/usr/bin/python3
+"""`ebb doctor`: what it says of this machine, and of one that has less (features are refused, folders
+are missing)."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))
+BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
+EBB = os.path.join(BIN, "ebb")
+NAMES = ["library", "kernel", "page-tables", "userfaultfd", "move", "write-protect", "device",
+         "huge-pages", "store", "lanes", "memory", "swap", "plan-cache"]
+
+
+class Doctor(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(dir="/var/tmp")
+        self.addCleanup(self.folder.cleanup)
+
+    def run_doctor(self, *options, ebb=EBB, code=None, **variables):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+        env.update(XDG_CACHE_HOME=os.path.join(self.folder.name, "cache"), **variables)
+        if "--store" not in options:
+            options = ["--store", self.folder.name, *options]
+        done = subprocess.run([ebb, "doctor", *options], env=env, timeout=60, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if code is not None:
+            self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        return done
+
+    def look(self, *options, code, **kwargs):
+        """The report, and its checks by name."""
+        done = self.run_doctor("--json", *options, code=code, **kwargs)
+        self.assertEqual("", done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual("schema", next(iter(report)))
+        self.assertEqual("ebb.doctor/1", report["schema"])
+        order = ["ok", "warn", "fail"]
+        worst = max(order.index(check["verdict"]) for check in report["checks"])
+        self.assertEqual(order[worst], report["verdict"])
+        self.assertEqual(code, int(report["verdict"] == "fail"))
+        for check in report["checks"]:
+            self.assertEqual(check["verdict"] != "ok", bool(check["remedy"]), check)
+            self.assertTrue(check["detail"], check)
+        return report, {check["name"]: check for check in report["checks"]}
+
+    def test_this_machine(self):
+        report, checks = self.look(code=0)
+        self.assertEqual(NAMES, list(checks))
+        self.assertEqual("ok", checks["library"]["verdict"])
+        self.assertIn(os.uname().release, checks["kernel"]["detail"])
+        self.assertGreater(report["out_bps"], 1e6)
+        self.assertGreater(report["in_bps"], 1e6)
+        self.assertEqual(self.folder.name, report["store"])
+        self.assertEqual(os.path.join(self.folder.name, "cache", "ebb"), report["plan_cache"])
+        self.assertEqual([], os.listdir(self.folder.name), "files were left")
+
+    def test_text(self):
+        done = self.run_doctor(code=0)
+        lines = done.stdout.splitlines()
+        self.assertLessEqual(len(lines), 24, "more than a screen")
+        found = [re.match(r"(ok  |warn|fail)  (\S+) +\S", line) for line in lines
+                 if not line.startswith("    ")]
+        self.assertEqual(NAMES, [match.group(2) for match in found])
+        warned = sum(match.group(1) != "ok  " for match in found)
+        self.assertEqual(warned, sum(" -> " in line for line in lines))
+
+    def test_run_gets_the_same_device(self):
+        """What it says is what a program gets."""
+        for refuse in ("", "move", "kernel", "uffd"):
+            report, checks = self.look(code=0, EBB_REFUSE=refuse)
+            path = os.path.join(self.folder.name, "summary.json")
+            env = dict(os.environ, EBB_REFUSE=refuse)
+            subprocess.run([EBB, "run", "--no-cache", "--budget", "1G", "--store",
+                            self.folder.name, "--summary-json", path, "--", sys.executable, "-c",
+                            "b = bytearray(1 << 20)"], env=env, check=True, timeout=60)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["device"], report["device"])
+            os.unlink(path)
+            if refuse:
+                self.assertEqual("warn", checks["device"]["verdict"])
+
+    def test_nothing_at_all(self):
+        report, checks = self.look(code=1, EBB_REFUSE="uffd,protect")
+        self.assertEqual("none", report["device"])
+        self.assertEqual("fail", checks["userfaultfd"]["verdict"])
+        self.assertEqual("fail", checks["device"]["verdict"])
+
+    def test_store(self):
+        report, checks = self.look("--store", "/no/such/folder", code=1)
+        self.assertEqual("fail", checks["store"]["verdict"])
+        self.assertIsNone(report["store"])
+        self.assertNotIn("lanes", checks)
+        if os.path.ismount("/dev/shm"):
+            _, checks = self.look("--store", "/dev/shm", code=0)
+            self.assertEqual("warn", checks["store"]["verdict"])
+            self.assertIn("in memory", checks["store"]["detail"])
+
+    def test_cache(self):
+        blocked = os.path.join(self.folder.name, "blocked")
+        with open(blocked, "w", encoding="utf-8"):
+            pass
+        env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+        env["XDG_CACHE_HOME"] = blocked
+        done = subprocess.run([EBB, "doctor", "--json", "--store", self.folder.name], env=env,
+                              stdout=subprocess.PIPE, check=True, timeout=60)
+        (check,) = [c for c in json.loads(done.stdout)["checks"] if c["name"] == "plan-cache"]
+        self.assertEqual("warn", check["verdict"])
+
+    def test_library_missing(self):
+        alone = shutil.copy2(EBB, os.path.join(self.folder.name, "ebb"))
+        _, checks = self.look(code=1, ebb=alone)
+        self.assertEqual("fail", checks["library"]["verdict"])
+
+    def test_usage(self):
+        for options in (["FILE"], ["--nonsense"], ["--store"]):
+            done = subprocess.run([EBB, "doctor", *options], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, check=False, timeout=60)
+            self.assertEqual((2, b""), (done.returncode, done.stdout), options)
+            self.assertTrue(done.stderr.startswith(b"ebb: doctor: "))
+        done = subprocess.run([EBB, "doctor", "--help"], stdout=subprocess.PIPE, check=True)
+        self.assertIn(b"usage: ebb doctor", done.stdout)
+
+
+if __name__ == "__main__":
+    if not os.access(EBB, os.X_OK):
+        print(f"skipped: needs ebb, {EBB} is not built")
+        sys.exit(77)
+    unittest.main()
