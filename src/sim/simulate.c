@@ -128,6 +128,18 @@ static uint32_t in_queue_head(struct sim *sim)
     return NONE;
 }
 
+static void in_begin(struct sim *sim, uint32_t absence)
+{
+    uint64_t bytes = absence_bytes(sim, absence);
+    sim->state[absence] = COMING;
+    sim->in.absence = absence;
+    sim->in.half_ns_left = 2 * ebb__lane_ns(&sim->request->machine->in, bytes);
+    take(sim, bytes);
+    struct ebb_sim_times *times = times_of(sim, absence);
+    if (times)
+        times->in_start_ns = sim->model_ns;
+}
+
 /* Start what the lanes can take now. True where something started. */
 static bool lanes_start(struct sim *sim)
 {
@@ -152,16 +164,10 @@ static bool lanes_start(struct sim *sim)
                            : in_queue_head(sim);
     if (absence == NONE)
         return started;
-    uint64_t bytes = absence_bytes(sim, absence);
-    if (!fits(sim, bytes + (sim->alloc_blocked ? sim->wait_bytes : 0)))
+    uint64_t bytes = absence_bytes(sim, absence) + (sim->alloc_blocked ? sim->wait_bytes : 0);
+    if (!fits(sim, bytes))
         return started;
-    sim->state[absence] = COMING;
-    sim->in.absence = absence;
-    sim->in.half_ns_left = 2 * ebb__lane_ns(&sim->request->machine->in, bytes);
-    take(sim, bytes);
-    struct ebb_sim_times *times = times_of(sim, absence);
-    if (times)
-        times->in_start_ns = sim->model_ns;
+    in_begin(sim, absence);
     return true;
 }
 
@@ -195,83 +201,97 @@ static bool lanes_finish(struct sim *sim)
     return finished;
 }
 
-static void block_until_later(struct sim *sim)
+/* False where there is no room. */
+static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t waited_ns)
 {
-    if (!sim->blocked) {
-        sim->blocked = true;
-        sim->blocked_since_ns = sim->now_ns;
+    if (!forced && !fits(sim, bytes)) {
+        sim->alloc_blocked = true;
+        sim->wait_bytes = bytes;
+        return false;
+    }
+    take(sim, bytes);
+    sim->lap.room_stall_ns += waited_ns;
+    return true;
+}
+
+/* `absence`: what keeps the block away or tries to, NONE. */
+static void block_end(struct sim *sim, uint64_t bytes, uint32_t absence)
+{
+    bool held = absence == NONE || sim->state[absence] != AWAY;
+    if (held)
+        sim->resident_bytes -= bytes;
+    if (absence == NONE)
+        return;
+    if (sim->in.absence == absence)
+        sim->in.absence = NONE;
+    if (held) {
+        absence_cancel(sim, absence);
+        return;
+    }
+    absence_end(sim, absence);
+    struct ebb_sim_times *times = times_of(sim, absence);
+    if (times)
+        times->cancelled = false;
+}
+
+/* False where the block is not there. */
+static bool block_use(struct sim *sim, uint32_t absence, bool forced)
+{
+    if (absence == NONE)
+        return true;
+    if (sim->state[absence] == QUEUED || sim->state[absence] == LEAVING) {
+        absence_cancel(sim, absence);
+        return true;
+    }
+    if (forced && sim->in.absence == NONE && sim->state[absence] == AWAY)
+        in_begin(sim, absence);
+    sim->demanded = absence;
+    return false;
+}
+
+/* What the event at sim->tick does to its block; false where it must wait. */
+static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
+{
+    const struct ebb_model_event *event = &sim->model->events[sim->tick];
+    if (event->block == EBB_TICK_NONE)
+        return true;
+    uint64_t bytes = sim->block_bytes[event->block];
+    uint32_t absence = sim->ending[sim->tick];
+    if (absence != NONE &&
+        (sim->state[absence] == RESIDENT || sim->request->absences[absence].block != event->block))
+        absence = NONE;
+    switch (event->kind) {
+    case EBB_EVENT_ALLOC:
+        return block_begin(sim, bytes, forced, waited_ns);
+    case EBB_EVENT_FREE:
+        block_end(sim, bytes, absence);
+        return true;
+    case EBB_EVENT_ACCESS:
+    case EBB_EVENT_LAUNCH:
+        return block_use(sim, absence, forced);
+    default:
+        return true;
     }
 }
 
 /* Let the event at sim->tick happen; false where it must wait. `forced` breaks the budget. */
 static bool event_happen(struct sim *sim, bool forced)
 {
-    const struct ebb_model_event *event = &sim->model->events[sim->tick];
-    if (!sim->blocked) {
+    if (!sim->blocked)
         for (uint32_t i = sim->ready_first[sim->tick]; i < sim->ready_first[sim->tick + 1]; i++)
             absence_ready(sim, sim->ready_list[i]);
-    }
     uint64_t waited_ns = sim->blocked ? sim->now_ns - sim->blocked_since_ns : 0;
-    if (event->block != EBB_TICK_NONE) {
-        uint64_t bytes = sim->block_bytes[event->block];
-        uint32_t absence = sim->ending[sim->tick];
-        if (absence != NONE && (sim->state[absence] == RESIDENT ||
-                                sim->request->absences[absence].block != event->block))
-            absence = NONE;
-        if (event->kind == EBB_EVENT_ALLOC) {
-            if (!forced && !fits(sim, bytes)) {
-                sim->alloc_blocked = true;
-                sim->wait_bytes = bytes;
-                block_until_later(sim);
-                return false;
-            }
-            take(sim, bytes);
-            sim->lap.room_stall_ns += waited_ns;
-        } else if (event->kind == EBB_EVENT_FREE) {
-            bool held = absence == NONE || sim->state[absence] != AWAY;
-            if (absence != NONE) {
-                if (sim->in.absence == absence)
-                    sim->in.absence = NONE;
-                struct ebb_sim_times *times = times_of(sim, absence);
-                if (held) {
-                    absence_cancel(sim, absence);
-                } else {
-                    absence_end(sim, absence);
-                    if (times)
-                        times->cancelled = false;
-                }
-            }
-            if (held)
-                sim->resident_bytes -= bytes;
-        } else if (absence != NONE &&
-                   (event->kind == EBB_EVENT_ACCESS || event->kind == EBB_EVENT_LAUNCH)) {
-            if (sim->state[absence] == QUEUED || sim->state[absence] == LEAVING) {
-                absence_cancel(sim, absence);
-            } else {
-                if (forced && sim->in.absence == NONE && sim->state[absence] == AWAY) {
-                    sim->state[absence] = COMING;
-                    sim->in.absence = absence;
-                    sim->in.half_ns_left = 2 * ebb__lane_ns(&sim->request->machine->in, bytes);
-                    take(sim, bytes);
-                    struct ebb_sim_times *times = times_of(sim, absence);
-                    if (times)
-                        times->in_start_ns = sim->model_ns;
-                }
-                sim->demanded = absence;
-                block_until_later(sim);
-                return false;
-            }
-        }
+    if (!event_apply(sim, forced, waited_ns)) {
+        if (!sim->blocked)
+            sim->blocked_since_ns = sim->now_ns;
+        sim->blocked = true;
+        return false;
     }
-    if (sim->blocked) {
-        struct ebb_sim_times *times = sim->demanded != NONE ? times_of(sim, sim->demanded) : NULL;
-        if (times)
-            times->stall_ns = waited_ns;
-        if (sim->detail && sim->detail->tick_stall_ns)
-            sim->detail->tick_stall_ns[sim->tick] = waited_ns;
-    } else if (sim->detail && sim->detail->tick_stall_ns) {
-        sim->detail->tick_stall_ns[sim->tick] = 0;
-    }
+    struct ebb_sim_times *times = sim->demanded != NONE ? times_of(sim, sim->demanded) : NULL;
+    if (times)
+        times->stall_ns = waited_ns;
+    if (sim->detail && sim->detail->tick_stall_ns)
+        sim->detail->tick_stall_ns[sim->tick] = waited_ns;
     sim->blocked = sim->alloc_blocked = false;
     sim->demanded = NONE;
     sim->tick++;
