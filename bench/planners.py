@@ -59,7 +59,7 @@ def record(args):
             print(f"recording {model} ...", file=sys.stderr)
             subprocess.run([args.ebb, "record", "-o", path + ".part", "--", "/usr/bin/python3", TRAIN,
                             "--model", model, "--batch", str(batch), "--size", str(size),
-                            "--iterations", "7"], stdout=subprocess.DEVNULL, check=True)
+                            "--iterations", "9"], stdout=subprocess.DEVNULL, check=True)
             os.rename(path + ".part", path)
         yield model, path
 
