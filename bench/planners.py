@@ -82,6 +82,8 @@ def zero_stall(args, traces):
             plan = ebb(args, "plan", path, "--zero-stall", "--policy", policy, *on_machine(args))
             policies[policy] = {key: plan[key] for key in ("budget_bytes", "feasible", "peak_bytes",
                                                            "lower_bound_bytes", "plan_ns")}
+            # Some stall at any budget.
+            policies[policy]["feasible"] &= plan["stall_ns"] == 0
         best = policies["ebb"]
         others = [p["peak_bytes"] for name, p in policies.items() if name != "ebb" and p["feasible"]]
         yield {"trace": name, "policies": policies, "lower_bound_bytes": best["lower_bound_bytes"],

@@ -27,6 +27,9 @@
 #define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
 #define LARGE_TIME_NS ((uint64_t)1000000000u)      /* likewise, where there is very much to plan */
 #define STRETCHES_MAX 64
+/* Lanes that share their bandwidth are slower where both are busy; how often is not known beforehand:
+ * so much of their speed is counted on. Arbitrary, from all of it to what is always there. */
+static const double lane_scales[] = {1, 0.85, 0.7, 0.6, 0.5};
 #define SWEEPS 16 /* budgets to begin a search at; arbitrary */
 
 struct best {
@@ -65,6 +68,19 @@ static void best_restore(struct search *search)
     }
 }
 
+static void best_note(struct search *search, const struct ebb_swap_outcome *outcome)
+{
+    const struct ebb_swap *swap = &search->swap;
+    search->best.any = true;
+    search->best.outcome = *outcome;
+    for (uint32_t i = 0; i < swap->gap_count; i++) {
+        search->best.taken[i] = swap->gaps[i].taken;
+        search->best.trigger_ns[i] = swap->gaps[i].trigger_ns;
+    }
+    memcpy(search->best_stall_ns, search->tick_stall_ns,
+           swap->cell_count * sizeof *search->best_stall_ns);
+}
+
 /* Let the simulator judge what is taken; remember it where it is the best so far. */
 static enum ebb_status judge(struct search *search, bool *better)
 {
@@ -76,16 +92,8 @@ static enum ebb_status judge(struct search *search, bool *better)
     bool won = !search->best.any || ebb__swap_better(swap, &outcome, &search->best.outcome);
     if (better)
         *better = won;
-    if (!won)
-        return EBB_OK;
-    search->best.any = true;
-    search->best.outcome = outcome;
-    for (uint32_t i = 0; i < swap->gap_count; i++) {
-        search->best.taken[i] = swap->gaps[i].taken;
-        search->best.trigger_ns[i] = swap->gaps[i].trigger_ns;
-    }
-    memcpy(search->best_stall_ns, search->tick_stall_ns,
-           swap->cell_count * sizeof *search->best_stall_ns);
+    if (won)
+        best_note(search, &outcome);
     return EBB_OK;
 }
 
@@ -161,6 +169,18 @@ static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, ui
     return EBB_OK;
 }
 
+static uint32_t scales_of(const struct ebb_swap *swap)
+{
+    return swap->request->machine->duplex ? 1 : sizeof lane_scales / sizeof lane_scales[0];
+}
+
+/* The end of the first of `count` equal parts of the time from now to the deadline. */
+static uint64_t slice_end(uint64_t deadline_ns, uint32_t count)
+{
+    uint64_t now_ns = ebb__now_ns();
+    return now_ns < deadline_ns ? now_ns + (deadline_ns - now_ns) / count : deadline_ns;
+}
+
 /* Plans without a stall, the most careful first. */
 static enum ebb_status search_without_stall(struct search *search)
 {
@@ -168,10 +188,7 @@ static enum ebb_status search_without_stall(struct search *search)
     uint64_t budget = swap->request->budget_bytes;
     uint64_t reserve = budget / 100 < RESERVE_MAX_BYTES ? budget / 100 : RESERVE_MAX_BYTES;
     uint64_t margin = swap->lap_ns / 50 < MARGIN_MAX_NS ? swap->lap_ns / 50 : MARGIN_MAX_NS;
-    /* Lanes that share their bandwidth are slower where both are busy; how often is not known
-     * beforehand. */
-    static const double scales[] = {1, 0.7, 0.5};
-    uint32_t scale_count = swap->request->machine->duplex ? 1 : 3;
+    uint32_t scale_count = scales_of(swap);
     const struct {
         uint64_t target, margin;
     } tries[] = {{budget - budget / 50, 2 * margin},
@@ -183,16 +200,16 @@ static enum ebb_status search_without_stall(struct search *search)
     for (uint32_t i = 0; i <= last && !status && !is_free_of_stalls(search); i++) {
         for (uint32_t s = 0; s < scale_count && !status && !is_free_of_stalls(search); s++) {
             uint64_t target = tries[i].target, peak;
-            swap->lane_scale = scales[s];
+            swap->lane_scale = lane_scales[s];
             take_none(swap);
             bool met = ebb__greedy_take(&search->greedy, target, tries[i].margin);
             if (met)
                 ebb__greedy_drop(&search->greedy, target, tries[i].margin);
             if (met)
                 ebb__swap_trigger_late(swap);
-            if (!met && i == last && s == 0) {
-                status = anneal(search, swap->model->time_ns, 0, target, swap->deadline_ns,
-                                ANNEAL_ANEW, &peak);
+            if (!met && i == last) {
+                status = anneal(search, swap->model->time_ns, 0, target,
+                                slice_end(swap->deadline_ns, scale_count - s), ANNEAL_ANEW, &peak);
                 met = !status && peak <= target;
             }
             if (!met)
@@ -393,7 +410,12 @@ static enum ebb_status search_run(struct search *search)
     if (status || !possible)
         return status;
     bool small = swap->gap_count <= SMALL_GAPS;
-    status = search_stretched(search, deadline_ns - (small ? whole_ns / 4 : 0));
+    for (uint32_t s = 0; s < scales_of(swap) && !status; s++) {
+        swap->lane_scale = lane_scales[s];
+        status = search_stretched(
+            search, slice_end(deadline_ns - (small ? whole_ns / 4 : 0), scales_of(swap) - s));
+    }
+    swap->lane_scale = 1;
     return status || !small ? status : refine(search);
 }
 
@@ -451,6 +473,36 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
     return status;
 }
 
+/* The lowest peak without a stall; the simulator has the last word on both. It becomes the request's
+ * budget. */
+static enum ebb_status search_lowest(struct search *search, struct ebb_plan_request *request)
+{
+    struct ebb_swap *swap = &search->swap;
+    uint32_t scale_count = scales_of(swap);
+    enum ebb_status status = EBB_OK;
+    for (uint32_t s = 0; s < scale_count && !status; s++) {
+        uint64_t peak;
+        swap->lane_scale = lane_scales[s];
+        status = anneal(search, swap->model->time_ns, 0, swap->smallest_feasible_bytes,
+                        slice_end(swap->deadline_ns, scale_count - s), ANNEAL_LOWEST, &peak);
+        struct ebb_swap_outcome outcome;
+        if (!status)
+            status = ebb__swap_evaluate(swap, &outcome, search->error);
+        if (status)
+            return status;
+        bool stalls = outcome.iteration_ns > swap->lap_ns;
+        const struct ebb_swap_outcome *best = &search->best.outcome;
+        if (!search->best.any ||
+            (stalls ? outcome.iteration_ns < best->iteration_ns
+                    : best->iteration_ns > swap->lap_ns || outcome.peak_bytes < best->peak_bytes))
+            best_note(search, &outcome);
+    }
+    request->budget_bytes = search->best.outcome.peak_bytes;
+    swap->lane_scale = 1;
+    best_restore(search);
+    return EBB_OK;
+}
+
 enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
                                          struct ebb_plan *plan, struct ebb_error *error)
 {
@@ -461,7 +513,6 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
         own.time_limit_ns = ZERO_STALL_TIME_NS;
     enum ebb_status status = search_init(&search, &own);
     struct ebb_swap *swap = &search.swap;
-    uint64_t peak_bytes = 0;
     if (!status) {
         /* Where trying each gap would take too long: towards lower and lower targets. */
         bool large = is_large(swap);
@@ -470,13 +521,7 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
                 break;
             peak -= peak / 20;
         }
-        status = anneal(&search, swap->model->time_ns, 0, swap->smallest_feasible_bytes,
-                        swap->deadline_ns, ANNEAL_LOWEST, &peak_bytes);
-    }
-    if (!status) {
-        /* The simulator has the last word on the peak, too. */
-        status = judge(&search, NULL);
-        own.budget_bytes = search.best.outcome.peak_bytes;
+        status = search_lowest(&search, &own);
     }
     if (!status)
         status = ebb__swap_finish(swap, plan, error);

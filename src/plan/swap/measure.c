@@ -120,7 +120,6 @@ static bool ranks_make(struct ebb_measure *measure)
 static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
                        const uint64_t *time_ns, uint64_t margin_ns)
 {
-    int64_t slower = swap->request->machine->duplex ? 1 : 2;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
         /* Until the use itself, as the simulator sees it: where the program does long stretches
@@ -131,8 +130,8 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
         measure->items[i] = (struct ebb_measure_item){
             .ready_ns = ready_ns,
             .due_ns = end_ns - (gap->drops ? 0 : (int64_t)margin_ns),
-            .out_ns = (int64_t)gap->out_ns * slower,
-            .in_ns = (int64_t)gap->in_ns * slower,
+            .out_ns = (int64_t)((double)gap->out_ns / swap->lane_scale),
+            .in_ns = (int64_t)((double)gap->in_ns / swap->lane_scale),
             .bytes = (int64_t)gap->bytes,
             .drops = gap->drops,
         };

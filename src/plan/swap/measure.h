@@ -3,7 +3,7 @@
  *
  * Copies out run one by one as blocks become ready, copies in one by one as late as they may. The
  * timeline may be longer than the model's own: then the program waits as if it had agreed to. Lanes
- * that share bandwidth are thought to be slower than they are, so that a plan still holds. */
+ * take what swap->lane_scale says, always: those that share bandwidth only the simulator knows. */
 #ifndef EBB_PLAN_SWAP_MEASURE_H
 #define EBB_PLAN_SWAP_MEASURE_H
 
