@@ -456,6 +456,57 @@ static void reads_that_fail(void **state)
     rig_close(rig);
 }
 
+/* A return by plan that fails is no loss as long as nobody asks for the block. */
+static void early_reads_that_fail(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)32 << 20, false);
+    struct item item = make(rig, 5 << 20, 1);
+    send_away(rig, &item);
+    ebb__engine_settle(rig->engine);
+    rig->faulty.read_errno = EIO;
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__move_queue_in(rig->engine, block_of(rig, &item), 0, false);
+    pthread_mutex_unlock(&rig->engine->lock);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
+    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    rig->faulty.read_errno = 0;
+    check(rig, &item);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    drop(rig, &item);
+    rig_close(rig);
+}
+
+/* What a system call has does not leave; afterwards it does. */
+static void pinned_for_a_call(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)32 << 20, false);
+    struct item item = make(rig, 5 << 20, 1);
+    assert_false(ebb__engine_pin(rig->engine, item.bytes + (11 << 19), 10));
+    assert_true(ebb__engine_pin(rig->engine, item.bytes, UINT64_MAX));
+    assert_true(ebb__engine_pin(rig->engine, item.bytes + 4096, 1));
+    for (unsigned pins = 2; pins > 0; pins--) {
+        pthread_mutex_lock(&rig->engine->lock);
+        assert_int_equal(block_of(rig, &item)->pins, pins);
+        assert_false(ebb__move_park(rig->engine, block_of(rig, &item)));
+        pthread_mutex_unlock(&rig->engine->lock);
+        check(rig, &item);
+        if (pins == 2)
+            ebb__engine_unpin(rig->engine, item.bytes + 4096, 1);
+        else
+            ebb__engine_unpin(rig->engine, item.bytes, UINT64_MAX);
+    }
+    send_away(rig, &item);
+    ebb__engine_settle(rig->engine);
+    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    check(rig, &item);
+    drop(rig, &item);
+    rig_close(rig);
+}
+
 static void verify_sees_a_changed_byte(void **state)
 {
     (void)state;
@@ -929,6 +980,8 @@ int main(void)
         cmocka_unit_test(store_limit),
         cmocka_unit_test(store_that_does_not_open),
         cmocka_unit_test(reads_that_fail),
+        cmocka_unit_test(early_reads_that_fail),
+        cmocka_unit_test(pinned_for_a_call),
         cmocka_unit_test(verify_sees_a_changed_byte),
         cmocka_unit_test(others_starve),
         cmocka_unit_test(trace_sees_each_use_once),

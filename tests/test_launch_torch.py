@@ -14,6 +14,7 @@ LIFE = os.path.join(SOURCE, "tests", "programs", "torch_life.py")
 BUDGETS = {
     "epochs": 60,
     "accumulation": 60,
+    "buckets": 56,
     "workers": 60,
     "threads": 104,
     "checkpoint": 64,

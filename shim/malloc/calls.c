@@ -43,11 +43,11 @@ static void pin(const void *buffer, size_t bytes)
         ebb__engine_pin(engine, buffer, bytes);
 }
 
-static void unpin(const void *buffer)
+static void unpin(const void *buffer, size_t bytes)
 {
     struct ebb_engine *engine = engine_for(buffer);
     if (engine)
-        ebb__engine_unpin(engine, buffer);
+        ebb__engine_unpin(engine, buffer, bytes);
 }
 
 static void pin_vector(const struct iovec *vector, size_t count, bool pinned)
@@ -58,7 +58,7 @@ static void pin_vector(const struct iovec *vector, size_t count, bool pinned)
         if (pinned)
             pin(vector[i].iov_base, vector[i].iov_len);
         else
-            unpin(vector[i].iov_base);
+            unpin(vector[i].iov_base, vector[i].iov_len);
     }
 }
 
@@ -94,7 +94,7 @@ static void *look_up(const char *name, _Atomic(void *) *place)
     }
 
 #define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
-    HAND_ON(type, name, parameters, arguments, pin(buffer, bytes), unpin(buffer))
+    HAND_ON(type, name, parameters, arguments, pin(buffer, bytes), unpin(buffer, bytes))
 #define VECTOR(name, parameters, arguments)                                                        \
     HAND_ON(ssize_t, name, parameters, arguments, pin_vector(vector, (size_t)count, true),         \
             pin_vector(vector, (size_t)count, false))

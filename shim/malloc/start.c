@@ -225,13 +225,15 @@ static void take_script(struct ebb_engine *engine, int descriptor, uint64_t byte
     }
 }
 
-static void serve_message(struct ebb_engine *engine)
+/* False: the parent is gone. */
+static bool serve_message(struct ebb_engine *engine)
 {
     struct ebb_message message;
     int came[EBB_MESSAGE_DESCRIPTORS];
     size_t count;
-    if (ebb__message_receive(shim.channel, &message, came, &count) != 1)
-        return;
+    int got = ebb__message_receive(shim.channel, &message, came, &count);
+    if (got != 1)
+        return got == 0;
     if (message.kind == EBB_MESSAGE_SCRIPT && message.value == 0)
         ebb__engine_forget_scripts(engine);
     else if (message.kind == EBB_MESSAGE_SCRIPT)
@@ -243,6 +245,7 @@ static void serve_message(struct ebb_engine *engine)
     else if (message.kind == EBB_MESSAGE_TRIM)
         ebb__engine_trim(engine);
     ebb__message_close(came, count);
+    return true;
 }
 
 /* What the next allocator has given out, where it is libc's. Walks its free lists: not often. */
@@ -277,9 +280,8 @@ static void *service(void *argument)
             for (size_t i = 0; i < count; i++)
                 ebb__engine_fault(engine, faults[i].address, faults[i].write);
         }
-        if (watched[1].revents & POLLIN) {
-            serve_message(engine);
-        } else if (watched[1].revents) {
+        /* A parent that is gone reads as something to read, too. */
+        if (watched[1].revents && !((watched[1].revents & POLLIN) && serve_message(engine))) {
             atomic_store(&shim.ring->parent_gone, 1);
             watched[1].fd = -1;
         }

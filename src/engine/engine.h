@@ -90,10 +90,10 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write);
 
 /* Bring [pointer, + bytes), as far as it lies in the block that `pointer` points into, into memory
- * and keep the block there until it is unpinned as often: for the buffers of a system call on devices
+ * and keep it there until the same range is unpinned as often: for the buffers of a system call on devices
  * with calls_need_pins. False: it lies in none. Thread-safe; touches the pages. */
 bool ebb__engine_pin(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
-void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer);
+void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
 
 /* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
  * soon as the live stream is found in it. EBB_ERR_FORMAT where it is not valid. */

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A block that could not be moved is left alone for so many events. */
@@ -310,21 +311,24 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
     return true;
 }
 
-/* The only copy of a block cannot be had, or is not what was written. */
+/* The only copy of a block cannot be had, or is not what was written. Where no access waits for it yet
+ * that is not the end: it may be had later, or never be asked for. */
 static void read_failed(struct ebb_engine *engine, struct block *block)
 {
-    char message[160];
+    const char *why = block->transfer_error == EILSEQ ? "it is not what was written"
+                                                      : strerrordesc_np(block->transfer_error);
+    char message[200];
     snprintf(message, sizeof message,
              "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
              "is lost",
              (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
-             block->transfer_error == EILSEQ ? "it is not what was written" : "error",
-             block->transfer_error);
+             why ? why : "error", block->transfer_error);
     atomic_store(&engine->counters->store_error, (uint32_t)block->transfer_error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(engine, block, ebb__staging(engine, block));
     block->state = BLOCK_AWAY;
-    if (engine->config.lost)
+    pthread_cond_broadcast(&engine->changed);
+    if (block->fault_ns && engine->config.lost)
         engine->config.lost(engine->config.context, message);
 }
 

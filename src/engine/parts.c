@@ -24,6 +24,8 @@ uint32_t ebb__part_next(const struct ebb_engine *engine, uint32_t index)
 /* Nobody is about to move it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
+    if (block->pins)
+        return false;
     switch (block->state) {
     case BLOCK_BARE:
     case BLOCK_AWAY:

@@ -6,39 +6,42 @@
  * as the program itself would, so that everything that follows an access follows this one too. */
 #include "engine/internal.h"
 
-/* The live block whose pages hold `address`; NULL: none. */
-static struct block *holder(struct ebb_engine *engine, uintptr_t address)
+/* Count `change` in for all parts of the one allocation at `address` that [address, + bytes) meets;
+ * returns where its pages end, or the range: a call may be told of far more room than there is.
+ * Parts neither split nor join while they are pinned, so that unpinning finds the same ones. */
+static uintptr_t count_pins(struct ebb_engine *engine, uintptr_t address, uint64_t bytes,
+                            int32_t change)
 {
-    struct block *block = ebb__space_find(engine, address);
-    return block && ebb__block_is_live(block) && address - block->address < block->page_bytes
-               ? block
-               : NULL;
+    uintptr_t last = bytes < UINTPTR_MAX - address ? address + bytes : UINTPTR_MAX;
+    uint32_t head = NO_BLOCK;
+    while (address < last) {
+        struct block *block = ebb__space_find(engine, address);
+        if (!block || !ebb__block_is_live(block) || address - block->address >= block->page_bytes ||
+            (head && block->head != head))
+            break;
+        head = block->head;
+        if (change > 0 || block->pins)
+            block->pins += (uint32_t)change;
+        address = block->address + block->page_bytes;
+    }
+    return address < last ? address : last;
 }
 
 bool ebb__engine_pin(struct ebb_engine *engine, const void *pointer, uint64_t bytes)
 {
     uintptr_t address = (uintptr_t)pointer;
     pthread_mutex_lock(&engine->lock);
-    struct block *block = bytes ? holder(engine, address) : NULL;
-    uintptr_t last = 0;
-    if (block) {
-        block->pins++;
-        /* A call may be told of far more room than it will use. */
-        uint64_t behind = block->address + block->page_bytes - address;
-        last = address + (bytes < behind ? bytes : behind);
-    }
+    uintptr_t last = count_pins(engine, address, bytes, 1);
     pthread_mutex_unlock(&engine->lock);
     for (uintptr_t at = address; at < last;
          at = (at & ~(uintptr_t)(EBB_PAGE_BYTES - 1)) + EBB_PAGE_BYTES)
         (void)*(volatile const char *)at;
-    return block != NULL;
+    return last > address;
 }
 
-void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer)
+void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer, uint64_t bytes)
 {
     pthread_mutex_lock(&engine->lock);
-    struct block *block = holder(engine, (uintptr_t)pointer);
-    if (block && block->pins)
-        block->pins--;
+    count_pins(engine, (uintptr_t)pointer, bytes, -1);
     pthread_mutex_unlock(&engine->lock);
 }

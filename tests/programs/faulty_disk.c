@@ -1,0 +1,123 @@
+/* faulty_disk: a library to be preloaded below Ebb's, which makes the files of the store fail. What
+ * and when is in FAULTY_DISK, a list of NAME=NUMBER separated by commas:
+ *   write_error=E   writes fail with errno E, once `good_writes` have been made
+ *   read_error=E    reads likewise, once `good_reads` have been made
+ *   short=1         transfers are cut to an eighth at most, every third is interrupted
+ *   delay_us=N      each transfer takes so much longer
+ *   flip=N          the N-th read brings one wrong byte
+ *   clock=1         the time of day jumps to and fro, by a day at each look
+ * A file of the store is one without a name. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long setting(const char *name)
+{
+    const char *list = getenv("FAULTY_DISK");
+    size_t length = strlen(name);
+    while (list && *list) {
+        if (strncmp(list, name, length) == 0 && list[length] == '=')
+            return atol(list + length + 1);
+        list = strchr(list, ',');
+        list += list != NULL;
+    }
+    return 0;
+}
+
+static int of_the_store(int file)
+{
+    struct stat status;
+    return file >= 600 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+           status.st_nlink == 0;
+}
+
+/* What becomes of a transfer: its length, or 0 with errno. */
+static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good)
+{
+    if (setting("delay_us"))
+        usleep((useconds_t)setting("delay_us"));
+    if (setting(error) && number > (unsigned long)setting(good)) {
+        errno = (int)setting(error);
+        return 0;
+    }
+    if (setting("short") && number % 3 == 0) {
+        errno = EINTR;
+        return 0;
+    }
+    size_t cut = bytes / 8 & ~(size_t)4095; /* as direct I/O must */
+    return setting("short") && cut ? cut : bytes;
+}
+
+ssize_t pwrite64(int file, const void *from, size_t bytes, off64_t at)
+{
+    static _Atomic unsigned long writes;
+    if (of_the_store(file) &&
+        !(bytes = judge(bytes, atomic_fetch_add(&writes, 1) + 1, "write_error", "good_writes")))
+        return -1;
+    return syscall(SYS_pwrite64, file, from, bytes, at);
+}
+
+ssize_t pread64(int file, void *to, size_t bytes, off64_t at)
+{
+    static _Atomic unsigned long reads;
+    if (!of_the_store(file))
+        return syscall(SYS_pread64, file, to, bytes, at);
+    unsigned long number = atomic_fetch_add(&reads, 1) + 1;
+    if (!(bytes = judge(bytes, number, "read_error", "good_reads")))
+        return -1;
+    ssize_t got = syscall(SYS_pread64, file, to, bytes, at);
+    if (got > 4096 && (long)number == setting("flip"))
+        ((unsigned char *)to)[got / 2] ^= 4;
+    return got;
+}
+
+ssize_t pwrite(int file, const void *from, size_t bytes, off_t at)
+{
+    return pwrite64(file, from, bytes, at);
+}
+
+ssize_t pread(int file, void *to, size_t bytes, off_t at)
+{
+    return pread64(file, to, bytes, at);
+}
+
+static time_t jump(time_t seconds)
+{
+    static _Atomic unsigned looks;
+    static const int days[] = {0, 1, -1, 3, -400};
+    return setting("clock") ? seconds + 86400 * days[atomic_fetch_add(&looks, 1) % 5] : seconds;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec = jump(now->tv_sec);
+    return result;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    int result = (int)syscall(SYS_gettimeofday, now, zone);
+    now->tv_sec = jump(now->tv_sec);
+    return result;
+}
+
+time_t time(time_t *place)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (place)
+        *place = now.tv_sec;
+    return now.tv_sec;
+}

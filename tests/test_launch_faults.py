@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""What fails beneath a program: the disk, its space, its speed, other processes, the clock. The
+program ends with the results that it has without Ebb or, where its only bytes are lost, by SIGBUS
+with a word of what was lost; never with a wrong byte."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import launching
+from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
+
+EIO, ENOSPC = 5, 28
+BUDGET = 26 * MIB
+
+
+class Faults(Launch):
+    def setUp(self):
+        super().setUp()
+        disk = os.path.join(launching.work, "faulty_disk.so")
+        if not os.path.exists(disk):
+            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
+        self.env["LD_PRELOAD"] = disk
+        self.plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        self.assertTrue(self.plain.startswith(b"checksum "))
+
+    def run_cycle(self, fault, *options, program=None, code=0, **kwargs):
+        summary = os.path.join(self.folder, "summary.json")
+        self.env["FAULTY_DISK"] = fault
+        result = self.run_ebb(*(program or [cycle(), *CYCLE_ARGS]), options=[
+            "--budget", str(BUDGET), "--summary-json", summary, *options], **kwargs)
+        self.assertEqual(code, result.returncode, result.stderr)
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(summary)
+        return result, figures
+
+    def expect_same(self, fault, *options, **kwargs):
+        result, figures = self.run_cycle(fault, *options, **kwargs)
+        self.assertEqual(self.plain, result.stdout)
+        self.assertGreater(figures["moved_out_bytes"], 0)
+        return result, figures
+
+    def expect_within(self, fault, *options):
+        result, figures = self.expect_same(fault, *options)
+        self.assert_quiet(result)
+        self.assertLessEqual(figures["peak_resident_bytes"], BUDGET)
+        self.assertFalse(figures["budget_exceeded"])
+        return figures
+
+    def test_no_fault(self):
+        self.assertEqual(0, self.expect_within("")["store_error"])
+
+    def test_writes_that_fail(self):
+        """What is away comes back, what is not stays; said once."""
+        for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
+            result, figures = self.expect_same(f"write_error={error},good_writes=6")
+            self.assertRegex(result.stderr, rb"\Aebb: [^\n]*" + word + rb"[^\n]*\n\Z")
+            self.assertEqual(error, figures["store_error"])
+            self.assertTrue(figures["budget_exceeded"])
+
+    def test_file_system_without_room(self):
+        if os.geteuid() != 0:
+            return  # the failing write above stands for it
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "none", self.store], check=True)
+        try:
+            result, figures = self.expect_same("")
+        finally:
+            subprocess.run(["umount", self.store], check=True)
+        self.assertIn(b"the store is full", result.stderr)
+        self.assertEqual(ENOSPC, figures["store_error"])
+
+    def test_reads_that_fail(self):
+        result, figures = self.run_cycle(f"read_error={EIO},good_reads=9", code=-signal.SIGBUS)
+        self.assertEqual(b"", result.stdout)
+        self.assertRegex(result.stderr, rb"\Aebb: [^\n]*block \d+ \(\d+ bytes\)[^\n]*"
+                                        rb"Input/output error[^\n]*lost\n\Z")
+        self.assertEqual(EIO, figures["store_error"])
+
+    def test_wrong_bytes_are_seen(self):
+        """By the program alone, or before it with --verify."""
+        result, _ = self.run_cycle("flip=5", code=1)
+        self.assertIn(b"wrong", result.stderr)
+        result, _ = self.run_cycle("flip=5", "--verify", code=-signal.SIGBUS)
+        self.assertEqual(b"", result.stdout)
+        self.assertRegex(result.stderr, rb"block \d+ [^\n]*not what was written")
+        self.expect_within("", "--verify")
+
+    def test_short_transfers(self):
+        self.expect_within("short=1")
+
+    def test_slow_disk(self):
+        self.expect_within("delay_us=4000")
+
+    def test_clock_that_jumps(self):
+        figures = self.expect_within("clock=1")
+        self.assertLess(figures["elapsed_ns"], launching.TIMEOUT * 10**9)
+        self.assertLess(figures["iteration_ns"]["max"], launching.TIMEOUT * 10**9)
+
+    def test_fork_while_moving(self):
+        """The disk is slow: at each fork something is on its way."""
+        arguments = [*CYCLE_ARGS, "--threads", "2", "--fork", "--iterations", "6"]
+        self.plain = self.run_command([cycle(), *arguments]).stdout
+        self.expect_same("delay_us=2000", "--budget", "64M", program=[cycle(), *arguments])
+
+    def test_killed_child(self):
+        """What it held is free for the others at once."""
+        big = " ".join([cycle(), *CYCLE_ARGS, "--work", "1000"])
+        small = " ".join([cycle(), *CYCLE_ARGS])
+        result, figures = self.expect_same("", program=[
+            "sh", "-c", f"{big} & sleep 0.7; kill -KILL $!; wait; {small}"])
+        self.assert_quiet(result)
+        self.assertLessEqual(figures["peak_resident_bytes"], BUDGET)
+        self.assertGreaterEqual(figures["processes"], 3)  # the shell and both
+
+    def test_killed_parent_costs_nothing(self):
+        """Nobody looks for messages of a parent that is gone."""
+        script = ("import time\n"
+                  "kept = bytearray(8 << 20)\n"
+                  "print('ready', flush=True)\n"
+                  "time.sleep(0.6)\n"
+                  "before = time.process_time()\n"
+                  "time.sleep(1)\n"
+                  "open('used', 'w').write(str(time.process_time() - before))\n")
+        process = self.start(PYTHON, "-c", script, cwd=self.folder)
+        self.expect_line(process, b"ready")
+        process.kill()
+        process.wait()
+        self.assertEqual([], self.wait_for_none(launching.TIMEOUT))
+        path = os.path.join(self.folder, "used")
+        with open(path, encoding="utf-8") as file:
+            self.assertLess(float(file.read()), 0.05)
+        os.unlink(path)
+
+    def test_killed_parent(self):
+        """The program goes on within its budget, on a slow disk too."""
+        self.env["FAULTY_DISK"] = "delay_us=1000"
+        path = os.path.join(self.folder, "out")
+        with open(path, "wb") as out:
+            process = self.start(cycle(), *CYCLE_ARGS, "--work", "8",
+                                 options=["--budget", str(BUDGET)], stdout=out)
+            time.sleep(0.8)
+            self.assertIsNone(process.poll(), "ended too early to be killed")
+            process.kill()
+            process.wait()
+        self.assertEqual([], self.wait_for_none(launching.TIMEOUT))
+        with open(path, "rb") as file:
+            self.assertEqual(self.plain, file.read())
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
