@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -513,11 +514,18 @@ static void test_watch_inner(void **state)
     ebb_vec_free(&loop.events);
 }
 
+static size_t held_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
 /* More events than are kept: iterations are counted on, models still know the weights. */
 static void test_watch_forgets(void **state)
 {
     (void)state;
     struct ebb_watch *watch;
+    size_t held = held_bytes();
     assert_int_equal(ebb__watch_create(&watch), EBB_OK);
     struct loop loop;
     begin_loop(&loop);
@@ -530,6 +538,8 @@ static void test_watch_forgets(void **state)
         total += push_new(watch, &loop, 0);
         loop.events.count = 0;
     }
+    /* What is kept does not grow with what has been. */
+    assert_true(held_bytes() - held < (size_t)24 << 20);
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_iterations(watch, &iterations);
     assert_int_equal(count, rounds - 2); /* neither the first nor the last */
@@ -542,6 +552,37 @@ static void test_watch_forgets(void **state)
     check_loop_model(&model);
     assert_int_equal(first, iterations[count - 1].first_event);
     ebb__model_fini(&model);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
+/* A short loop goes on until little of it is kept; then the program does something far longer. */
+static void test_watch_looks_far_again(void **state)
+{
+    (void)state;
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    struct loop loop = {0};
+    enum { SHORT = 10, LONG = 40000 };
+    for (size_t i = 0; i < 6000 * SHORT; i++)
+        emit(&loop, EBB_EVENT_FREE, make(&loop, (1 + i % SHORT) << 20), 0);
+    push_new(watch, &loop, 0);
+    loop.events.count = 0;
+    assert_int_equal(ebb__watch_patterns(watch), 1);
+    assert_int_equal(ebb__watch_period_clock_events(watch), 2 * SHORT);
+    size_t before = ebb__watch_iterations(watch, NULL);
+    assert_true(before > 5990);
+    uint64_t seed = 1;
+    for (size_t k = 0; k < 4; k++) {
+        uint64_t number = seed;
+        for (size_t i = 0; i < LONG; i++) {
+            number = number * 6364136223846793005u + 1442695040888963407u;
+            emit(&loop, EBB_EVENT_FREE, make(&loop, 4096 + (number >> 40)), 0);
+        }
+    }
+    push_new(watch, &loop, 0);
+    assert_int_equal(ebb__watch_patterns(watch), 2);
+    assert_int_equal(ebb__watch_period_clock_events(watch), 2 * LONG);
     ebb__watch_destroy(watch);
     ebb_vec_free(&loop.events);
 }
@@ -690,6 +731,7 @@ int main(void)
         cmocka_unit_test(test_existing),
         cmocka_unit_test(test_empty_iteration),
         cmocka_unit_test(test_watch_forgets),
+        cmocka_unit_test(test_watch_looks_far_again),
         cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

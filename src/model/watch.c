@@ -10,7 +10,12 @@
 #include <string.h>
 
 enum {
-    EVENT_LIMIT = 1 << 22,   /* then the older half goes; 128 MiB of events */
+    EVENT_LIMIT = 1 << 22, /* then the older half goes; 128 MiB of events */
+    /* Of a program that does nothing but its iteration fewer are kept: what could a longer look
+     * back find? Arbitrary. */
+    STEADY_ITERATIONS = 64,
+    STEADY_LIMIT = 1 << 15,  /* at least */
+    LOOK_EVERY = 1 << 12,    /* events between two looks at whether it is steady */
     SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
 };
 
@@ -205,10 +210,35 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     return EBB_OK;
 }
 
+/* The newest iterations follow each other without a gap, up to the newest event. */
+static bool is_steady(const struct ebb_watch *watch)
+{
+    const struct ebb_watch_iteration *all = watch->iterations.items;
+    size_t count = watch->iterations.count;
+    uint64_t now = watch->event_base + watch->stream.events.count;
+    if (!watch->found || count < STEADY_ITERATIONS ||
+        now - all[count - 1].last_event > 2 * watch->window_events)
+        return false;
+    for (size_t i = count - STEADY_ITERATIONS + 1; i < count; i++)
+        if (all[i].pattern + 1 != watch->pattern_count ||
+            all[i].first_event != all[i - 1].last_event)
+            return false;
+    return true;
+}
+
+static bool is_full(const struct ebb_watch *watch)
+{
+    size_t count = watch->stream.events.count;
+    size_t enough = STEADY_ITERATIONS * watch->window_events;
+    if (count < STEADY_LIMIT || count % LOOK_EVERY)
+        return count >= EVENT_LIMIT;
+    return count >= EVENT_LIMIT || (count >= enough && is_steady(watch));
+}
+
 enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event *event)
 {
     struct ebb_stream *stream = &watch->stream;
-    if (stream->events.count >= EVENT_LIMIT) {
+    if (is_full(watch)) {
         enum ebb_status dropped = drop_older_half(watch);
         if (dropped)
             return dropped;

@@ -37,8 +37,9 @@ struct ebb_watch_iteration {
 EBB_NODISCARD enum ebb_status ebb__watch_create(struct ebb_watch **watch);
 void ebb__watch_destroy(struct ebb_watch *watch); /* NULL is fine */
 
-/* Push the next event. O(1) amortised. The newest events are kept, 2^21 or more; where older ones
- * are dropped the blocks still live stay known. EBB_ERR_FORMAT where no program has such an event,
+/* Push the next event. O(1) amortised. The newest events are kept, 2^21 or more (32 iterations and
+ * 2^14 events or more where the program does nothing but its iteration); where older ones are
+ * dropped the blocks still live stay known. EBB_ERR_FORMAT where no program has such an event,
  * EBB_ERR_MEMORY; both leave the watch good for ebb__watch_destroy() only. */
 EBB_NODISCARD enum ebb_status ebb__watch_push(struct ebb_watch *watch,
                                               const struct ebb_event *event);
