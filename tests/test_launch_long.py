@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+"""A run of many iterations: neither the program nor its parent grows with their number."""
+import json
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+import launching
+from launching import EBB, cycle
+
+ITERATIONS = 1500
+
+
+def anonymous_kib(pid):
+    """Memory of its own, 0 where the process has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("RssAnon:"):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+class Long(launching.Launch):
+    def test_resident_bytes_are_flat(self):
+        path = os.path.join(self.folder, "summary.json")
+        program = [cycle(), "--iterations", str(ITERATIONS), "--layers", "12", "--block", "256K",
+                   "--persistent", "512K"]
+        plain = subprocess.run(program, stdout=subprocess.PIPE, check=True).stdout
+        parent = subprocess.Popen(
+            [EBB, "run", "--no-cache", "--store", self.store, "--budget", "70%", "--summary-json",
+             path, "--", *program], env=self.env, stdout=subprocess.PIPE)
+        samples = []
+        while parent.poll() is None:
+            with open(f"/proc/{parent.pid}/task/{parent.pid}/children", encoding="utf-8") as file:
+                children = file.read().split()
+            if children:
+                samples.append((anonymous_kib(parent.pid), anonymous_kib(children[0])))
+            time.sleep(0.02)
+        self.assertEqual(plain, parent.stdout.read())
+        parent.stdout.close()
+        self.assertEqual(0, parent.returncode)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        os.unlink(path)
+        self.assertGreaterEqual(summary["iterations"], ITERATIONS - 10)
+        self.assertGreater(summary["planned_iterations"], ITERATIONS // 2)
+        self.assertEqual(0, summary["lost_events"])
+        samples = [pair for pair in samples if all(pair)]
+        self.assertGreater(len(samples), 30)
+        third = len(samples) // 3
+        for which, name in enumerate(("parent", "program")):
+            middle = max(pair[which] for pair in samples[third:2 * third])
+            end = max(pair[which] for pair in samples[2 * third:])
+            self.assertLess(end - middle, 512, f"the {name} grew from {middle} to {end} KiB")
+
+
+if __name__ == "__main__":
+    sys.exit(launching.main())
