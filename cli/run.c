@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "plan/plan.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -20,7 +21,9 @@ static const char help[] =
     "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
     "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
     "                             (default: 90 % of the free memory)\n"
-    "      --store DIR            where absent blocks go (default: a directory on a disk)\n"
+    "      --store DIR            where absent blocks go (default: a directory on a disk); given\n"
+    "                             several times, they are striped; memory or memory:NODE: a file\n"
+    "                             in memory, on that NUMA node\n"
     "      --store-limit SIZE     most bytes there\n"
     "      --policy P             ebb (default), appobmem, autoswap[:vote,doa,aoa,wdoa,swdoa,bo],\n"
     "                             vdnn:all, vdnn:conv, fifo, lru, none\n"
@@ -52,7 +55,8 @@ enum {
 
 struct run_options {
     struct ebb_serve_options serving;
-    const char *store;
+    const char *stores[EBB_STORE_MOST_PLACES];
+    size_t store_count;
     enum ebb_summary_when summary;
     const char *summary_json;
     bool strict, quiet, no_env, no_cache;
@@ -73,7 +77,11 @@ static int set_option(struct run_options *run, int option, const char *value)
                            value);
         return EBB_EXIT_OWN_FAILURE;
     case OPTION_STORE:
-        run->store = value;
+        if (run->store_count == EBB_STORE_MOST_PLACES) {
+            ebb__command_usage("run", "--store: at most %d of them", EBB_STORE_MOST_PLACES);
+            return EBB_EXIT_OWN_FAILURE;
+        }
+        run->stores[run->store_count++] = value;
         return 0;
     case OPTION_LIMIT:
         if (ebb_size_parse(value, &serving->store_limit_bytes))
@@ -188,7 +196,8 @@ int ebb__cmd_run(int argc, char **argv)
     }
     struct ebb_error error = {0};
     char store[PATH_MAX];
-    if (ebb__store_dir_find(run.store, store, sizeof store, &error) != EBB_OK) {
+    if (ebb__store_places_find(run.stores, run.store_count, store, sizeof store, &error) !=
+        EBB_OK) {
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
     }

@@ -72,6 +72,41 @@ enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
     return status;
 }
 
+/* Named, and not the name of a directory that happens to be there. */
+static bool is_memory(const char *given)
+{
+    size_t digits = strspn(given + (strncmp(given, "memory:", 7) == 0 ? 7 : 0), "0123456789");
+    return strcmp(given, "memory") == 0 ||
+           (strncmp(given, "memory:", 7) == 0 && digits > 0 && given[7 + digits] == 0);
+}
+
+enum ebb_status ebb__store_places_find(const char *const *given, size_t count, char *places,
+                                       size_t bytes, struct ebb_error *error)
+{
+    if (count == 0)
+        return ebb__store_dir_find(NULL, places, bytes, error);
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        char place[PATH_MAX];
+        if (is_memory(given[i])) {
+            snprintf(place, sizeof place, "/sys/devices/system/node/node%s",
+                     given[i][6] ? given[i] + 7 : "0");
+            if (given[i][6] && access(place, F_OK) != 0)
+                return ebb__fail(error, EBB_ERR_IO, given[i], "there is no such NUMA node");
+            snprintf(place, sizeof place, "%s", given[i]);
+        } else {
+            enum ebb_status status = ebb__store_dir_find(given[i], place, sizeof place, error);
+            if (status != EBB_OK)
+                return status;
+        }
+        int length = snprintf(places + used, bytes - used, "%s%s", i ? "\n" : "", place);
+        if (strchr(place, '\n') || (size_t)length >= bytes - used)
+            return ebb__fail(error, EBB_ERR_ARGUMENT, given[i], "path too long, or of two lines");
+        used += (size_t)length;
+    }
+    return EBB_OK;
+}
+
 bool ebb__cache_dir_find(char *path, size_t bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

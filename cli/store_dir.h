@@ -14,6 +14,13 @@
 EBB_NODISCARD enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
                                                   struct ebb_error *error);
 
+/* All the places that the user gave, `count` of them, one a line into `places`, as ebb__store_open()
+ * takes them: directories as above, and "memory" or "memory:NODE" as they are. None given: as above.
+ * Errors as above. */
+EBB_NODISCARD enum ebb_status ebb__store_places_find(const char *const *given, size_t count,
+                                                     char *places, size_t bytes,
+                                                     struct ebb_error *error);
+
 /* Does `path` lie in a file system that keeps its files in memory? */
 bool ebb__directory_in_memory(const char *path);
 

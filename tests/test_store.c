@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SPACE 512
@@ -253,23 +254,114 @@ static void faulty_store(void **state)
 static void too_many_files(void **state)
 {
     (void)state;
-    struct ebb_store stores[20];
+    struct ebb_store stores[200];
     struct ebb_error error;
     size_t opened = 0;
-    while (opened < 20 && ebb__store_file_open("/tmp", 0, &stores[opened], &error) == EBB_OK)
+    while (opened < 200 && ebb__store_file_open("/tmp", 0, &stores[opened], &error) == EBB_OK)
         opened++;
-    assert_true(opened > 8 && opened < 20);
+    assert_true(opened > 8 && opened < 200);
     assert_int_equal(error.status, EBB_ERR_LIMIT);
     for (size_t i = 0; i < opened; i++)
         stores[i].ops->close(stores[i].state);
 }
 
+/* --- several places, and memory --- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+/* Random writes and reads against a plain array. */
+static void compare_with_memory(const struct ebb_store *store)
+{
+    enum { PAGES = 8192, MOST = 2560 };
+    unsigned char *mirror = buffer_of((size_t)PAGES * 4096);
+    memset(mirror, 0, (size_t)PAGES * 4096);
+    unsigned char *buffer = buffer_of((size_t)MOST * 4096);
+    uint64_t random = 7;
+    assert_int_equal(store->ops->write(store->state, mirror, (uint64_t)PAGES * 4096, 0), 0);
+    for (int i = 0; i < 60; i++) {
+        uint64_t pages = 1 + next_random(&random) % MOST, at = next_random(&random) % PAGES;
+        if (pages > PAGES - at)
+            pages = PAGES - at;
+        if (i % 2) {
+            assert_int_equal(store->ops->read(store->state, buffer, pages * 4096, at * 4096), 0);
+            assert_memory_equal(buffer, mirror + at * 4096, pages * 4096);
+            continue;
+        }
+        memset(buffer, i + 1, pages * 4096);
+        buffer[0] = (unsigned char)next_random(&random);
+        memcpy(mirror + at * 4096, buffer, pages * 4096);
+        assert_int_equal(store->ops->write(store->state, buffer, pages * 4096, at * 4096), 0);
+    }
+    free(buffer);
+    free(mirror);
+}
+
+static void striped_over_directories(void **state)
+{
+    (void)state;
+    char places[3 * 64 + 16] = "", directories[3][64];
+    for (int i = 0; i < 3; i++) {
+        make_directory(directories[i]);
+        snprintf(places + strlen(places), sizeof places - strlen(places), "%s\n", directories[i]);
+    }
+    strcat(places, "memory");
+    struct ebb_store store;
+    struct ebb_error error;
+    assert_int_equal(ebb__store_open(places, 123 << 20, &store, &error), EBB_OK);
+    assert_int_equal(store.limit_bytes, 123 << 20);
+    int descriptors[EBB_STORE_MOST_PLACES];
+    assert_int_equal(ebb__store_descriptors(&store, descriptors, EBB_STORE_MOST_PLACES), 4);
+    compare_with_memory(&store);
+    for (int i = 0; i < 4; i++) { /* 32 MiB in stripes of 4 */
+        struct stat status;
+        assert_int_equal(fstat(descriptors[i], &status), 0);
+        assert_int_equal(status.st_size, 8 << 20);
+    }
+    store.ops->close(store.state);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(rmdir(directories[i]), 0);
+}
+
+static void one_place_is_no_stripe(void **state)
+{
+    (void)state;
+    struct ebb_store store;
+    struct ebb_error error;
+    assert_int_equal(ebb__store_open("memory", UINT64_MAX, &store, &error), EBB_OK);
+    assert_true(ebb__store_file_descriptor(&store) >= 0);
+    compare_with_memory(&store);
+    store.ops->close(store.state);
+    enum ebb_status bound = ebb__store_open("memory:0", UINT64_MAX, &store, &error);
+    if (bound == EBB_OK) { /* a kernel with NUMA */
+        compare_with_memory(&store);
+        store.ops->close(store.state);
+    }
+    static const char *const bad[] = {"",
+                                      "\n",
+                                      "memory:",
+                                      "memory:x",
+                                      "memory:9999",
+                                      "memory:1000",
+                                      "memories",
+                                      "/nowhere/at/all",
+                                      "memory\n/nowhere/at/all",
+                                      "memory\nmemory\nmemory\nmemory\nmemory\nmemory\nmemory"
+                                      "\nmemory\nmemory"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_not_equal(ebb__store_open(bad[i], UINT64_MAX, &store, &error), EBB_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extents_against_a_map), cmocka_unit_test(extents_limit_and_full_table),
-        cmocka_unit_test(file_keeps_bytes),      cmocka_unit_test(file_system_full),
-        cmocka_unit_test(faulty_store),          cmocka_unit_test(too_many_files),
+        cmocka_unit_test(extents_against_a_map),  cmocka_unit_test(extents_limit_and_full_table),
+        cmocka_unit_test(file_keeps_bytes),       cmocka_unit_test(file_system_full),
+        cmocka_unit_test(faulty_store),           cmocka_unit_test(striped_over_directories),
+        cmocka_unit_test(one_place_is_no_stripe), cmocka_unit_test(too_many_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define MOST_DESCRIPTORS 32
+#define MOST_DESCRIPTORS 128
 
 EXPORT int close(int descriptor);
 EXPORT int dup2(int from, int to);

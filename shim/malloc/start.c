@@ -7,6 +7,7 @@
 #include "shim.h"
 
 #include "base/clock.h"
+#include "base/lines.h"
 #include "device/support.h"
 #include "engine/protocol.h"
 
@@ -43,7 +44,7 @@ static struct {
     char name[64];
     size_t threshold;
     unsigned flags;
-    char directory[PATH_MAX];
+    char places[PATH_MAX]; /* of the store, one a line */
 } settings;
 
 static struct {
@@ -68,7 +69,7 @@ struct ebb_slabs *ebb__shim_slabs(void)
     return atomic_load_explicit(&shim.slabs, memory_order_acquire);
 }
 
-/* "1:<fd>:<inode>:<name>:<threshold>:<flags>:<directory>" */
+/* "1:<fd>:<inode>:<name>:<threshold>:<flags>:<places of the store>" */
 static bool read_settings(const char *text)
 {
     int consumed = 0;
@@ -79,7 +80,7 @@ static bool read_settings(const char *text)
         consumed == 0)
         return false;
     settings.threshold = (size_t)threshold;
-    snprintf(settings.directory, sizeof settings.directory, "%s", text + consumed);
+    snprintf(settings.places, sizeof settings.places, "%s", text + consumed);
     return true;
 }
 
@@ -204,10 +205,12 @@ static void lost(void *context, const char *message)
 static enum ebb_status open_store(void *context, struct ebb_store *store, struct ebb_error *error)
 {
     (void)context;
-    enum ebb_status status =
-        ebb__store_file_open(settings.directory, shim.store_limit_bytes, store, error);
-    if (status == EBB_OK)
-        ebb__shim_protect(ebb__store_file_descriptor(store));
+    enum ebb_status status = ebb__store_open(settings.places, shim.store_limit_bytes, store, error);
+    int descriptors[EBB_STORE_MOST_PLACES];
+    size_t count =
+        status == EBB_OK ? ebb__store_descriptors(store, descriptors, EBB_STORE_MOST_PLACES) : 0;
+    for (size_t i = 0; i < count; i++)
+        ebb__shim_protect(descriptors[i]);
     return status;
 }
 
@@ -320,8 +323,12 @@ static void start_engine(void)
         return;
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
+    size_t disks = ebb__line_count(settings.places);
+    unsigned workers = disks > 1 ? (unsigned)(disks < 4 ? 2 * disks : 8) : 0;
     struct ebb_engine_config config = {
         .device = shim.device,
+        .out_workers = workers, /* two transfers in flight on each disk */
+        .in_workers = workers,
         .ledger = shim.ledger,
         .ring = shim.ring,
         .trace = shim.trace,

@@ -1,7 +1,7 @@
 /* What a program and its parent say to each other, over one SOCK_SEQPACKET socket a process.
  *
  * `ebb run` puts EBB_RUN into the environment:
- *     EBB_RUN=1:<fd>:<inode>:<name>:<threshold>:<flags>:<directory>
+ *     EBB_RUN=1:<fd>:<inode>:<name>:<threshold>:<flags>:<places of the store, one a line>
  * <fd> is an inherited socket (checked against <inode>, since programs close and reuse
  * descriptors), <name> the abstract address that serves where the descriptor is gone. A process
  * says hello on either with two descriptors: its end of a socket pair and its ring. Everything

@@ -53,10 +53,11 @@ EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, 
 EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
-/* Measure the lanes of a store in directory `path` (O_DIRECT where the file system has it, 8 MiB
- * requests, two in flight, `probe_bytes` each way, e.g. 256 MiB, first alone, then both at once) into
- * *machine, named `host`. Makes no named file (O_TMPFILE). EBB_ERR_IO with detail where the directory cannot be written. */
-EBB_NODISCARD enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
+/* Measure the lanes of the store at `places`, one a line as ebb__store_open() takes them (O_DIRECT where
+ * the file system has it, 8 MiB requests, two in flight on each, `probe_bytes` each way, e.g. 256 MiB,
+ * first alone, then both at once) into *machine, named `host`. Makes no named file (O_TMPFILE).
+ * EBB_ERR_IO with detail where a place cannot be written. */
+EBB_NODISCARD enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
                                                  struct ebb_machine *machine,
                                                  struct ebb_error *error);
 

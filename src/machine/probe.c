@@ -1,4 +1,4 @@
-/* Measuring the lanes of a store: an unnamed file in its directory is written and read the way the
+/* Measuring the lanes of a store: an unnamed file in each of its places is written and read the way the
  * mover does it, large direct requests from huge pages, two in flight.
  *
  * The rate comes from the large requests; the fixed cost from single requests of one page. Then both
@@ -9,10 +9,12 @@
  * what happens later: write caches that fill up, thermal limits, other users of the disk; what a
  * run measures replaces these figures. */
 #include "base/clock.h"
+#include "base/lines.h"
 #include "machine/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,16 +25,24 @@
 #define REQUEST_BYTES ((size_t)8 << 20)
 #define SMALL_BYTES ((size_t)4096)
 #define ALIGN_BYTES ((size_t)2 << 20)
-#define WORKERS 2
+#define WORKERS 2 /* for each place */
+#define MOST_PLACES 8
 #define SMALL_REQUESTS 9
 #define PHASE_LIMIT_NS 120000000ull /* arbitrary: short beside any program's start */
 /* Shares of the rates alone that both directions have together, added up: 2 where they do not share
  * bandwidth, 1 where they share all of it. The model knows only these two. */
 #define DUPLEX_SHARES 1.5
 
+/* The files of the store, one a place; requests go to them in turn. */
+struct files {
+    int descriptor[MOST_PLACES];
+    size_t count;
+    bool direct;
+};
+
 /* One direction of one phase. */
 struct probe {
-    int file;
+    const struct files *files;
     bool writing;
     uint64_t first_offset, probe_bytes; /* what to move */
     uint64_t started_ns;
@@ -45,7 +55,7 @@ struct probe {
         unsigned char *buffer;
         pthread_t thread;
         uint64_t ended_ns;
-    } workers[WORKERS];
+    } workers[WORKERS * MOST_PLACES];
     size_t started;
 };
 
@@ -75,8 +85,10 @@ static void worker_move(struct worker *worker)
             atomic_store(probe->over, true);
         if (atomic_load(probe->over))
             return;
-        int failed = transfer(probe->file, probe->writing, worker->buffer, REQUEST_BYTES,
-                              probe->first_offset + bytes);
+        uint64_t request = (probe->first_offset + bytes) / REQUEST_BYTES;
+        size_t count = probe->files->count;
+        int failed = transfer(probe->files->descriptor[request % count], probe->writing,
+                              worker->buffer, REQUEST_BYTES, request / count * REQUEST_BYTES);
         if (failed) {
             atomic_store(&probe->failed_errno, failed);
             atomic_store(probe->over, true);
@@ -120,7 +132,7 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
 static int probe_start(struct probe *probe, unsigned char *buffers)
 {
     probe->started_ns = ebb__now_ns();
-    for (; probe->started < WORKERS; probe->started++) {
+    for (; probe->started < WORKERS * probe->files->count; probe->started++) {
         struct worker *worker = &probe->workers[probe->started];
         worker->probe = probe;
         worker->buffer = buffers + probe->started * REQUEST_BYTES;
@@ -146,33 +158,36 @@ static int probe_join(struct probe *probe, double *ns_per_byte)
 }
 
 /* One direction alone. `limit_bytes` in: how much; out: how much was moved. 0 or an errno. */
-static int measure_alone(int file, bool writing, unsigned char *buffers, uint64_t *limit_bytes,
-                         struct ebb_lane *lane)
+static int measure_alone(const struct files *files, bool writing, unsigned char *buffers,
+                         uint64_t *limit_bytes, struct ebb_lane *lane)
 {
     atomic_bool over = false;
     struct probe probe = {
-        .file = file, .writing = writing, .probe_bytes = *limit_bytes, .over = &over};
+        .files = files, .writing = writing, .probe_bytes = *limit_bytes, .over = &over};
     int failed = probe_start(&probe, buffers);
     int ended = probe_join(&probe, &lane->ns_per_byte);
     if (failed || ended)
         return failed ? failed : ended;
     *limit_bytes = probe.moved_bytes;
-    return small_requests(file, writing, buffers, &lane->fixed_ns);
+    return small_requests(files->descriptor[0], writing, buffers, &lane->fixed_ns);
 }
 
 /* Both directions at once, until the first is done: reading `bytes` at the file's begin, writing as
  * many behind them. *shares: what is left of their rates alone, added up. 0 or an errno. */
-static int measure_together(int file, unsigned char *buffers, uint64_t bytes,
+static int measure_together(const struct files *files, unsigned char *buffers, uint64_t bytes,
                             const struct ebb_machine *alone, double *shares)
 {
     atomic_bool over = false;
-    struct probe out = {
-        .file = file, .writing = true, .first_offset = bytes, .probe_bytes = bytes, .over = &over};
-    struct probe in = {.file = file, .probe_bytes = bytes, .over = &over};
+    struct probe out = {.files = files,
+                        .writing = true,
+                        .first_offset = bytes,
+                        .probe_bytes = bytes,
+                        .over = &over};
+    struct probe in = {.files = files, .probe_bytes = bytes, .over = &over};
     double out_ns = 1, in_ns = 1;
     int failed = probe_start(&out, buffers);
     if (!failed)
-        failed = probe_start(&in, buffers + WORKERS * REQUEST_BYTES);
+        failed = probe_start(&in, buffers + WORKERS * files->count * REQUEST_BYTES);
     if (failed)
         atomic_store(&over, true);
     int out_failed = probe_join(&out, &out_ns);
@@ -182,33 +197,59 @@ static int measure_together(int file, unsigned char *buffers, uint64_t bytes,
 }
 
 /* Let reads come from the store and not from the page cache. 0 or an errno. */
-static int cache_drop(int file)
+static int cache_drop(const struct files *files)
 {
-    if (fdatasync(file))
-        return errno;
-    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED); /* a store without a cache may refuse */
+    for (size_t i = 0; i < files->count && !files->direct; i++) {
+        if (fdatasync(files->descriptor[i]))
+            return errno;
+        /* A store without a cache may refuse. */
+        posix_fadvise(files->descriptor[i], 0, 0, POSIX_FADV_DONTNEED);
+    }
     return 0;
 }
 
-enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
+static void close_files(struct files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        close(files->descriptor[i]);
+}
+
+static enum ebb_status open_files(const char *places, struct files *files, struct ebb_error *error)
+{
+    char place[PATH_MAX];
+    *files = (struct files){.direct = true};
+    while (files->count < MOST_PLACES && ebb__line_next(&places, place, sizeof place)) {
+        bool disk = place[0] == '/';
+        int file = disk ? open(place, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600)
+                        : memfd_create("ebb-probe", MFD_CLOEXEC);
+        if (file < 0 && errno == EINVAL && disk) {
+            files->direct = false;
+            file = open(place, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        }
+        if (file < 0) {
+            close_files(files);
+            return ebb__fail(error, EBB_ERR_IO, place, "%s", strerror(errno));
+        }
+        files->descriptor[files->count++] = file;
+    }
+    return files->count ? EBB_OK : ebb__fail(error, EBB_ERR_IO, places, "no place of a store");
+}
+
+enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
                                    struct ebb_machine *machine, struct ebb_error *error)
 {
-    bool direct = true;
-    int file = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
-    if (file < 0 && errno == EINVAL) {
-        direct = false;
-        file = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    }
-    if (file < 0)
-        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
+    struct files files;
+    enum ebb_status status = open_files(places, &files, error);
+    if (status != EBB_OK)
+        return status;
 
-    size_t buffer_bytes = 2 * WORKERS * REQUEST_BYTES; /* each direction its own */
+    size_t buffer_bytes = 2 * WORKERS * files.count * REQUEST_BYTES; /* each direction its own */
     size_t mapped_bytes = buffer_bytes + ALIGN_BYTES;
     unsigned char *mapped =
         mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
-        close(file);
-        return ebb__fail(error, EBB_ERR_MEMORY, path, "no memory for the probe's buffers");
+        close_files(&files);
+        return ebb__fail(error, EBB_ERR_MEMORY, places, "no memory for the probe's buffers");
     }
     unsigned char *buffers = mapped + (ALIGN_BYTES - (uintptr_t)mapped % ALIGN_BYTES) % ALIGN_BYTES;
     madvise(buffers, buffer_bytes, MADV_HUGEPAGE);
@@ -223,21 +264,21 @@ enum ebb_status ebb__machine_probe(const char *path, uint64_t probe_bytes,
     double shares = 0;
     uint64_t bytes =
         probe_bytes < REQUEST_BYTES ? REQUEST_BYTES : probe_bytes / REQUEST_BYTES * REQUEST_BYTES;
-    int failed = measure_alone(file, true, buffers, &bytes, &measured.out);
+    int failed = measure_alone(&files, true, buffers, &bytes, &measured.out);
     uint64_t written_bytes = bytes;
-    if (!failed && !direct)
-        failed = cache_drop(file);
     if (!failed)
-        failed = measure_alone(file, false, buffers, &bytes, &measured.in);
-    if (!failed && !direct)
-        failed = cache_drop(file);
+        failed = cache_drop(&files);
     if (!failed)
-        failed = measure_together(file, buffers, written_bytes, &measured, &shares);
+        failed = measure_alone(&files, false, buffers, &bytes, &measured.in);
+    if (!failed)
+        failed = cache_drop(&files);
+    if (!failed)
+        failed = measure_together(&files, buffers, written_bytes, &measured, &shares);
     measured.duplex = shares >= DUPLEX_SHARES;
     munmap(mapped, mapped_bytes);
-    close(file);
+    close_files(&files);
     if (failed)
-        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(failed));
+        return ebb__fail(error, EBB_ERR_IO, places, "%s", strerror(failed));
     *machine = measured;
     return EBB_OK;
 }

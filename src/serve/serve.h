@@ -26,7 +26,7 @@ struct ebb_serve_options {
     const char *record_path; /* NULL: no trace file */
     const char *command;     /* for the trace's header */
     const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
-    const char *store;       /* directory */
+    const char *store;       /* its places, one a line: ebb__store_open() */
     const char *cache;       /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
     uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */

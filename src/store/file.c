@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Kept in place: the shim must not allocate. A process has one store of its own and may read those
- * of the processes it was forked from. */
-#define MOST_STORES 16
+/* Kept in place: the shim must not allocate. A process has one store of its own, on several
+ * disks perhaps, and may read those of the processes it was forked from. */
+#define MOST_STORES (16 * EBB_STORE_MOST_PLACES)
 static int descriptors[MOST_STORES];
 static unsigned descriptor_count;
 
@@ -74,11 +74,19 @@ static int open_nameless(const char *directory)
 enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                      struct ebb_store *store, struct ebb_error *error)
 {
-    if (descriptor_count == MOST_STORES)
-        return ebb__fail(error, EBB_ERR_LIMIT, directory, "too many stores in one process");
     int descriptor = open_nameless(directory);
     if (descriptor < 0)
         return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
+    return ebb__store_descriptor_open(descriptor, directory, limit_bytes, store, error);
+}
+
+enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, uint64_t limit_bytes,
+                                           struct ebb_store *store, struct ebb_error *error)
+{
+    if (descriptor_count == MOST_STORES) {
+        close(descriptor);
+        return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
+    }
     int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 701);
     if (high >= 0) {
         close(descriptor);
@@ -88,9 +96,9 @@ enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)
         fcntl(descriptor, F_SETFL, flags | O_DIRECT);
-    int *place = &descriptors[descriptor_count++];
-    *place = descriptor;
-    *store = (struct ebb_store){&file_ops, place, limit_bytes};
+    int *kept = &descriptors[descriptor_count++];
+    *kept = descriptor;
+    *store = (struct ebb_store){&file_ops, kept, limit_bytes};
     return EBB_OK;
 }
 

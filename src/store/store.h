@@ -25,13 +25,32 @@ struct ebb_store {
     uint64_t limit_bytes; /* never grows beyond; UINT64_MAX: no limit */
 };
 
+#define EBB_STORE_MOST_PLACES 8
+
+/* The store at `places`, a list with one place a line: an absolute directory (a file there), or
+ * "memory" or "memory:NODE"; over several it is striped. The limit is that of all together.
+ * EBB_ERR_IO, EBB_ERR_ARGUMENT, EBB_ERR_LIMIT. */
+EBB_NODISCARD enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes,
+                                              struct ebb_store *store, struct ebb_error *error);
+/* The descriptors behind it, for the shim that must keep the program from closing them. */
+size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most);
+
 /* A file in `directory` that has no name from the start (O_TMPFILE, or created 0600 and unlinked
  * at once), read and written past the page cache where the file system can (O_DIRECT).
  * EBB_ERR_IO where the directory cannot be used. */
 EBB_NODISCARD enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                                    struct ebb_store *store,
                                                    struct ebb_error *error);
-/* Its descriptor, for the shim that must keep the program from closing it. */
+/* A file without a disk; `place` as above. */
+EBB_NODISCARD enum ebb_status ebb__store_memory_open(const char *place, uint64_t limit_bytes,
+                                                     struct ebb_store *store,
+                                                     struct ebb_error *error);
+/* The file behind `descriptor`, which is the store's from here on. */
+EBB_NODISCARD enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place,
+                                                         uint64_t limit_bytes,
+                                                         struct ebb_store *store,
+                                                         struct ebb_error *error);
+/* The descriptor of a store that is one file; -1: it is none. */
 int ebb__store_file_descriptor(const struct ebb_store *store);
 
 /* For tests: memory of `bytes`, with faults that can be set. */

@@ -1,0 +1,121 @@
+/* A store over several others, each on a disk of its own: stripe after stripe in turn, so that the
+ * pieces of a block that are in flight at a time are on different disks.
+ *
+ * A stripe is as large as the pieces in which blocks are moved (4 MiB): a piece that begins on a
+ * stripe's begin is one request. The first failure of any disk is the store's. */
+#include "store/store.h"
+
+#include "base/lines.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define STRIPE_BYTES ((uint64_t)4 << 20)
+
+struct striped {
+    struct ebb_store parts[EBB_STORE_MOST_PLACES];
+    uint64_t count;
+};
+
+/* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
+#define MOST_STORES 16
+static struct striped striped_stores[MOST_STORES];
+static unsigned striped_count;
+
+/* The part that holds `offset`, where in it, and how many bytes from there on. */
+static const struct ebb_store *part_at(const struct striped *striped, uint64_t offset,
+                                       uint64_t *inner, uint64_t *bytes)
+{
+    uint64_t stripe = offset / STRIPE_BYTES, within = offset % STRIPE_BYTES;
+    *inner = stripe / striped->count * STRIPE_BYTES + within;
+    *bytes = STRIPE_BYTES - within;
+    return &striped->parts[stripe % striped->count];
+}
+
+static int striped_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t inner, piece;
+        const struct ebb_store *part = part_at(state, offset + done, &inner, &piece);
+        if (piece > bytes - done)
+            piece = bytes - done;
+        int why = part->ops->write(part->state, (const char *)from + done, piece, inner);
+        if (why)
+            return why;
+        done += piece;
+    }
+    return 0;
+}
+
+static int striped_read(void *state, void *to, uint64_t bytes, uint64_t offset)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t inner, piece;
+        const struct ebb_store *part = part_at(state, offset + done, &inner, &piece);
+        if (piece > bytes - done)
+            piece = bytes - done;
+        int why = part->ops->read(part->state, (char *)to + done, piece, inner);
+        if (why)
+            return why;
+        done += piece;
+    }
+    return 0;
+}
+
+static void striped_close(void *state)
+{
+    struct striped *striped = state;
+    for (uint64_t i = 0; i < striped->count; i++)
+        striped->parts[i].ops->close(striped->parts[i].state);
+}
+
+static const struct ebb_store_ops striped_ops = {striped_write, striped_read, striped_close};
+
+static enum ebb_status open_place(const char *place, uint64_t limit_bytes, struct ebb_store *store,
+                                  struct ebb_error *error)
+{
+    return place[0] == '/' ? ebb__store_file_open(place, limit_bytes, store, error)
+                           : ebb__store_memory_open(place, limit_bytes, store, error);
+}
+
+enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes, struct ebb_store *store,
+                                struct ebb_error *error)
+{
+    char place[PATH_MAX];
+    size_t count = ebb__line_count(places);
+    if (count == 0 || count > EBB_STORE_MOST_PLACES || striped_count == MOST_STORES)
+        return ebb__fail(error, EBB_ERR_LIMIT, "--store", "%zu places", count);
+    if (count == 1)
+        return ebb__line_next(&places, place, sizeof place)
+                   ? open_place(place, limit_bytes, store, error)
+                   : ebb__fail(error, EBB_ERR_LIMIT, "--store", "path too long");
+    struct striped *striped = &striped_stores[striped_count];
+    striped->count = 0;
+    while (ebb__line_next(&places, place, sizeof place)) {
+        enum ebb_status status =
+            open_place(place, UINT64_MAX, &striped->parts[striped->count], error);
+        if (status != EBB_OK) {
+            striped_close(striped);
+            return status;
+        }
+        striped->count++;
+    }
+    striped_count++;
+    *store = (struct ebb_store){&striped_ops, striped, limit_bytes};
+    return EBB_OK;
+}
+
+size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most)
+{
+    if (store->ops != &striped_ops) {
+        int descriptor = ebb__store_file_descriptor(store);
+        if (descriptor >= 0 && most > 0)
+            descriptors[0] = descriptor;
+        return descriptor >= 0 && most > 0;
+    }
+    const struct striped *striped = store->state;
+    size_t count = 0;
+    for (uint64_t i = 0; i < striped->count; i++)
+        count += ebb__store_descriptors(&striped->parts[i], descriptors + count, most - count);
+    return count;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""Where absent bytes can be: several directories at once, memory; each with the right bytes."""
+import json
+import os
+import sys
+
+from launching import CYCLE_ARGS, EBB, MIB, Launch, cycle, main
+
+BUDGET = 26 * MIB
+
+
+class Stores(Launch):
+    def run_cycle(self, *options, args=()):
+        program = [cycle(), *CYCLE_ARGS, *args]
+        plain = self.run_command(program)
+        summary = os.path.join(self.folder, "summary.json")
+        result = self.run_command([EBB, "run", "--no-cache", "--budget", str(BUDGET),
+                                   "--summary-json", summary, *options, "--", *program])
+        self.assertEqual((0, plain.stdout, b""),
+                         (result.returncode, result.stdout, result.stderr))
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(summary)
+        self.assertGreater(figures["moved_out_bytes"], 0)
+        self.assertLessEqual(figures["peak_resident_bytes"], BUDGET)
+        self.assertEqual(0, figures["store_error"])
+        return figures
+
+    def test_several_directories(self):
+        folders = [os.path.join(self.store, name) for name in "abc"]
+        for folder in folders:
+            os.mkdir(folder)
+        options = [word for folder in folders for word in ("--store", folder)]
+        self.run_cycle(*options, "--verify", args=["--io"])
+
+    def test_memory(self):
+        self.run_cycle("--store", "memory", args=["--realloc"])
+        if os.path.exists("/sys/devices/system/node/node0"):
+            self.run_cycle("--store", "memory:0")
+
+    def test_memory_and_disk(self):
+        self.run_cycle("--store", "memory", "--store", self.store)
+
+    def test_children_read_their_parents_store(self):
+        for places in (["memory"], ["memory", self.store]):
+            options = [word for place in places for word in ("--store", place)]
+            program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6"]
+            plain = self.run_command(program)
+            result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", *options, "--",
+                                       *program])
+            self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+
+    def test_bad_places(self):
+        started = os.path.join(self.folder, "started")
+        gone = os.path.join(self.folder, "gone")
+        for places in ([self.store, gone], ["memory", gone], ["memory:"], ["memory:x"],
+                       ["memory:999"], [self.store] * 9):
+            options = [word for place in places for word in ("--store", place)]
+            result = self.run_command([EBB, "run", *options, "--", "touch", started])
+            self.assertEqual(125, result.returncode, places)
+            self.assertTrue(result.stderr.startswith(b"ebb: run: "), result.stderr)
+            self.assertFalse(os.path.exists(started))
+
+    def test_a_folder_named_memory(self):
+        """Is meant by a path that says so."""
+        folder = os.path.join(self.store, "memory")
+        os.mkdir(folder)
+        result = self.run_command([EBB, "run", "--store", "./memory", "--", "true"],
+                                  cwd=self.store)
+        self.assertEqual((0, b""), (result.returncode, result.stderr))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
