@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 

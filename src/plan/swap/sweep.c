@@ -60,9 +60,11 @@ static struct ebb_swap_open open_make(const struct ebb_swap *swap, uint32_t inde
     case EBB_SWAP_LATEST_NEED:
         rank = (uint64_t)(cells + end);
         break;
-    case EBB_SWAP_CHEAPEST: /* time covered per lane time */
-        rank = (uint64_t)((double)length_ns * (double)gap->bytes / (double)(copies_ns + 1));
+    case EBB_SWAP_CHEAPEST: { /* time covered per lane time */
+        double worth = (double)length_ns * (double)gap->bytes / (double)(copies_ns + 1);
+        rank = worth < 0x1p62 ? (uint64_t)worth : UINT64_C(1) << 62;
         break;
+    }
     }
     /* Where the copies take longer than the gap, only if nothing else is left. */
     if (length_ns > copies_ns)
