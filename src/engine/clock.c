@@ -4,7 +4,8 @@
  * Allocation sizes identify the position. Frees are hints: one that comes early or late is taken
  * as it comes. An allocation that is not the expected one ends the match at once; the engine is
  * then reactive and looks for the last allocations anywhere in any script it knows, so that an
- * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more. */
+ * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more.
+ * Where threads interleave no allocation is the expected one: woven.c. */
 #include "engine/internal.h"
 
 /* So many allocations in a row must agree before a position counts as found. */
@@ -25,7 +26,8 @@ static const struct ebb_script_event *event_at(const struct performance *playing
 bool ebb__clock_prepare(struct performance *performance, const struct ebb_script *script)
 {
     size_t clocks = script->clock_count, absences = script->absence_count;
-    size_t words = script->block_count + 3 * clocks + 4 * absences;
+    size_t woven_words = ebb__woven_words(script);
+    size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words;
     uint32_t *memory = ebb__engine_memory(words * sizeof *memory + absences * sizeof(uint64_t) + 8);
     if (!memory)
         return false;
@@ -47,6 +49,7 @@ bool ebb__clock_prepare(struct performance *performance, const struct ebb_script
     performance->in_next = memory + absences;
     performance->due_next = memory + 2 * absences;
     performance->in_clock = memory + 3 * absences;
+    ebb__woven_prepare(performance, woven_words ? memory + 4 * absences : NULL);
     const struct ebb_script_absence *all = ebb__script_absences(script);
     for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
         performance->out_next[i] = performance->out_first[all[i].out_clock];
@@ -63,12 +66,11 @@ bool ebb__clock_prepare(struct performance *performance, const struct ebb_script
     return true;
 }
 
-uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes)
+uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
 {
-    const struct ebb_script *script = engine->playing->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const uint32_t *allocs = ebb__script_allocs(script); /* by size, then by position */
-    uint32_t first_of_size = 0, low = 0, high = script->alloc_count;
+    uint32_t low = 0, high = script->alloc_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (events[allocs[middle]].size_bytes < size_bytes)
@@ -76,8 +78,16 @@ uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_by
         else
             high = middle;
     }
-    first_of_size = low;
-    high = script->alloc_count;
+    return low;
+}
+
+uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes)
+{
+    const struct ebb_script *script = engine->playing->script;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const uint32_t *allocs = ebb__script_allocs(script);
+    uint32_t first_of_size = ebb__clock_first_alloc(script, size_bytes);
+    uint32_t low = first_of_size, high = script->alloc_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         const struct ebb_script_event *event = &events[allocs[middle]];
@@ -143,8 +153,8 @@ static uint32_t bind_part(struct ebb_engine *engine, struct block *block, uint32
     return first;
 }
 
-static void bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
-                 uint32_t script_block)
+void ebb__clock_bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
+                     uint32_t script_block)
 {
     const struct ebb_script_block *known = &ebb__script_blocks(playing->script)[script_block];
     bool large = ebb__part_is_large(engine, block->run_units * EBB_HUGE_BYTES);
@@ -157,13 +167,24 @@ static void bind(struct ebb_engine *engine, struct performance *playing, struct 
         engine->blocks[i].script_block = script_block;
 }
 
+void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *playing,
+                       const struct block *block)
+{
+    uint32_t known = block->script_block;
+    if (playing->live[known] == ebb__block_index(engine, block))
+        for (uint32_t i = ebb__script_blocks(playing->script)[known].parts; i-- > 0;)
+            playing->live[known + i] = NO_BLOCK;
+}
+
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)
 {
     if (!engine->playing || !ebb__part_is_large(engine, size_bytes))
         return false;
     const struct ebb_script *script = engine->playing->script;
     uint32_t position = engine->position;
-    for (uint32_t i = 0; i < script->clock_count; i++) {
+    if (engine->playing->woven.passed)
+        position = ebb__woven_next_alloc(engine->playing, size_bytes);
+    for (uint32_t i = 0; position != EBB_SCRIPT_NONE && i < script->clock_count; i++) {
         const struct ebb_script_event *event = event_at(engine->playing, position);
         if (event->kind == EBB_EVENT_ALLOC)
             return event->size_bytes == size_bytes &&
@@ -202,8 +223,16 @@ static struct block *next_absent(struct ebb_engine *engine, const struct block *
                : NULL;
 }
 
-/* The clock passes `position`: queue what hangs on it. */
-static void pass(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+/* Has the end of the absence been seen before its beginning, at `position`? */
+static bool is_over(const struct performance *playing, const struct ebb_script_absence *absence,
+                    uint32_t position)
+{
+    const uint32_t *passed = playing->woven.passed;
+    return passed && absence->due_clock != EBB_SCRIPT_NONE && absence->due_clock > position &&
+           passed[absence->due_clock];
+}
+
+void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     engine->position_ns = ebb__now_ns();
@@ -212,7 +241,8 @@ static void pass(struct ebb_engine *engine, struct performance *playing, uint32_
         for (struct block *block = absent_block(engine, playing, i); block;
              block = next_absent(engine, block))
             if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-                !block->out_queued && !engine->store_failed)
+                !block->out_queued && !engine->store_failed &&
+                !is_over(playing, &absences[i], position))
                 ebb__move_queue_out(engine, block, false);
     }
     for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i]) {
@@ -221,6 +251,12 @@ static void pass(struct ebb_engine *engine, struct performance *playing, uint32_
             begin_return(engine, block, engine->position_ns + playing->in_delay_ns[i],
                          absences[i].keep_copy, false);
     }
+}
+
+/* The clock passes `position`. */
+static void pass(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    ebb__clock_act(engine, playing, position);
     engine->position = position + 1;
     if (engine->position == playing->script->clock_count) {
         engine->position = 0;
@@ -340,9 +376,7 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
             return true;
         const struct ebb_script_event *event = event_at(playing, engine->position);
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
-        if (playing->live[known] == ebb__block_index(engine, block))
-            for (uint32_t i = ebb__script_blocks(playing->script)[known].parts; i-- > 0;)
-                playing->live[known + i] = NO_BLOCK;
+        ebb__clock_unbind(engine, playing, block);
         if (expected) {
             pass(engine, playing, engine->position);
             *passed = 1;
@@ -357,7 +391,7 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
     const struct ebb_script_event *event = event_at(playing, engine->position);
     if (event->size_bytes != block->size_bytes)
         return false;
-    bind(engine, playing, block, event->block);
+    ebb__clock_bind(engine, playing, block, event->block);
     pass(engine, playing, engine->position);
     ++*passed;
     return true;
@@ -391,14 +425,7 @@ static uint32_t find_position(const struct ebb_engine *engine, const struct perf
     uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
     if (engine->allocations < most || engine->next_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;
-    uint32_t low = 0, high = script->alloc_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (event_at(playing, allocs[middle])->size_bytes < size)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    uint32_t low = ebb__clock_first_alloc(script, size);
     uint32_t found = EBB_SCRIPT_NONE;
     for (; low < script->alloc_count && event_at(playing, allocs[low])->size_bytes == size; low++) {
         if (agreement(engine, playing, allocs[low], most) < most)
@@ -429,6 +456,25 @@ static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial
                : EBB_SCRIPT_NONE;
 }
 
+/* Name the blocks of the last iteration's allocations, newest first; the newest is at `position`. */
+static void name_blocks(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    const struct ebb_script *script = playing->script;
+    uint32_t agreed = agreement(engine, playing, position, script->alloc_count);
+    uint32_t at = position;
+    for (uint32_t i = 0; i < agreed && i < HISTORY;) {
+        const struct ebb_script_event *event = event_at(playing, at);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            const struct history *past = &engine->history[(engine->allocations - 1 - i) % HISTORY];
+            struct block *block = &engine->blocks[past->block];
+            if (ebb__block_is_live(block) && block->serial == past->serial)
+                ebb__clock_bind(engine, playing, block, event->block);
+            i++;
+        }
+        at = (at + script->clock_count - 1) % script->clock_count;
+    }
+}
+
 /* From now on the script is followed; the last event seen is its `position`. */
 static void start_playing(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
@@ -445,22 +491,12 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
             continue;
         uint32_t known = find_persistent(script, block->serial, block->size_bytes);
         if (known != EBB_SCRIPT_NONE)
-            bind(engine, playing, block, known);
+            ebb__clock_bind(engine, playing, block, known);
     }
-    /* Name the blocks of the last iteration's allocations, newest first. */
-    uint32_t agreed = agreement(engine, playing, position, script->alloc_count);
-    uint32_t at = position;
-    for (uint32_t i = 0; i < agreed && i < HISTORY;) {
-        const struct ebb_script_event *event = event_at(playing, at);
-        if (event->kind == EBB_EVENT_ALLOC) {
-            const struct history *past = &engine->history[(engine->allocations - 1 - i) % HISTORY];
-            struct block *block = &engine->blocks[past->block];
-            if (ebb__block_is_live(block) && block->serial == past->serial)
-                bind(engine, playing, block, event->block);
-            i++;
-        }
-        at = (at + script->clock_count - 1) % script->clock_count;
-    }
+    if (playing->woven.passed)
+        ebb__woven_begin(engine, playing);
+    else
+        name_blocks(engine, playing, position);
     engine->playing = playing;
     engine->position = (position + 1) % script->clock_count;
     engine->position_ns = ebb__now_ns();
@@ -471,9 +507,14 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
 static void look_for_script(struct ebb_engine *engine)
 {
     for (uint32_t i = engine->script_count; i-- > 0;) { /* the newest first */
-        uint32_t position = find_position(engine, &engine->scripts[i]);
+        struct performance *known = &engine->scripts[i];
+        uint32_t position;
+        if (known->woven.passed)
+            position = ebb__woven_begins(engine, known) ? 0 : EBB_SCRIPT_NONE;
+        else
+            position = find_position(engine, known);
         if (position != EBB_SCRIPT_NONE) {
-            start_playing(engine, &engine->scripts[i], position);
+            start_playing(engine, known, position);
             return;
         }
     }
@@ -506,10 +547,14 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
     if (engine->playing) {
         struct performance *playing = engine->playing;
         uint32_t first = engine->position, passed;
-        if (!match(engine, kind, block, &passed)) {
+        bool woven = playing->woven.passed != NULL;
+        if (woven ? !ebb__woven_match(engine, kind, block, &first)
+                  : !match(engine, kind, block, &passed)) {
             stop_playing(engine);
         } else {
             uint64_t sets = engine->script_sets;
+            if (woven)
+                passed = first != EBB_SCRIPT_NONE;
             for (uint32_t i = 0;
                  i < passed && engine->playing == playing && engine->script_sets == sets; i++)
                 wait_for_due(engine, playing, (first + i) % playing->script->clock_count);

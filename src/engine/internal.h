@@ -80,6 +80,18 @@ struct list {
     uint32_t first, last;
 };
 
+/* Where the program is in a template whose events come in varying order; see weave.c. The tables are
+ * NULL where the order is fixed. */
+struct woven {
+    uint32_t *passed;  /* [clock position] 1: has been seen in this lap, or given up */
+    uint32_t *free_at; /* [script block] position of its FREE, EBB_SCRIPT_NONE: none */
+    uint32_t *cursors; /* [index into allocs of the first of a size]: the first that may be open */
+    uint32_t passed_count;
+    uint32_t first_open; /* the least position that has not passed; clock_count: none */
+    uint32_t strays;     /* allocations of this lap that the template does not know */
+    bool confirmed; /* a whole lap has been seen, and what began with the landmark since was one */
+};
+
 /* A script with what the engine knows about it. */
 struct performance {
     const struct ebb_script *script;
@@ -93,6 +105,7 @@ struct performance {
     uint32_t *due_first, *due_next;
     uint32_t *in_clock;    /* of each absence; moved earlier when it came late */
     uint64_t *in_delay_ns; /* likewise */
+    struct woven woven;
 };
 
 #define MAX_STORES 8
@@ -301,10 +314,35 @@ EBB_NODISCARD bool ebb__clock_prepare(struct performance *performance,
                                       const struct ebb_script *script);
 /* Will the next allocation, if the program follows the script, have parts? */
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes);
+/* What hangs on `position` is queued. */
+void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint32_t position);
+/* `block` is what the script calls `script_block`. */
+void ebb__clock_bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
+                     uint32_t script_block);
+/* `block` ends: it is not meant any more. Its script_block must be known. */
+void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *playing,
+                       const struct block *block);
+/* The index into the allocs of `script` of the first one of at least `size_bytes`. */
+uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);
 /* Clock positions until `block` is used next; UINT32_MAX: unknown. */
 uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block);
+
+/* weave.c: templates whose events come in varying order */
+/* Words of memory that struct woven needs, and what is made of them. */
+size_t ebb__woven_words(const struct ebb_script *script);
+void ebb__woven_prepare(struct performance *performance, uint32_t *memory);
+/* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. False: the program
+ * does something else. */
+bool ebb__woven_match(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block,
+                      uint32_t *position);
+/* The template's position of an allocation of this size, should it come next; EBB_SCRIPT_NONE: none. */
+uint32_t ebb__woven_next_alloc(const struct performance *playing, uint64_t size_bytes);
+/* Does a lap of the script begin with the newest allocation? Nothing is changed. */
+bool ebb__woven_begins(const struct ebb_engine *engine, struct performance *performance);
+/* Name the blocks of the lap before it, and begin. */
+void ebb__woven_begin(struct ebb_engine *engine, struct performance *performance);
 
 #endif

@@ -54,6 +54,8 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         if (events[i].block >= script->block_count ||
             (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
             return false;
+    if ((script->flags & EBB_SCRIPT_WOVEN) && events[0].kind != EBB_EVENT_ALLOC)
+        return false;
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {
         if (blocks[i].first_use > script->use_count ||

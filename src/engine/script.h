@@ -13,6 +13,9 @@
 
 #define EBB_SCRIPT_MAGIC 0x3174706972635345ull
 #define EBB_SCRIPT_NONE UINT32_MAX
+/* Threads interleave: the events come in varying order, all but the first, an ALLOC whose size occurs
+ * nowhere else (weave.c). */
+#define EBB_SCRIPT_WOVEN 1u
 
 struct ebb_script_event {
     uint64_t size_bytes;
@@ -58,12 +61,14 @@ struct ebb_script {
     uint32_t absence_count;
     uint32_t persistent_count; /* the first so many blocks, in order of serial */
     uint32_t alloc_count;      /* ALLOC events among the clock events */
-    uint64_t events_offset;    /* struct ebb_script_event[clock_count] */
-    uint64_t blocks_offset;    /* struct ebb_script_block[block_count] */
-    uint64_t uses_offset;      /* uint32_t[use_count]: clock positions after which a block is used,
+    uint32_t flags;            /* EBB_SCRIPT_WOVEN */
+    uint32_t reserved;
+    uint64_t events_offset;   /* struct ebb_script_event[clock_count] */
+    uint64_t blocks_offset;   /* struct ebb_script_block[block_count] */
+    uint64_t uses_offset;     /* uint32_t[use_count]: clock positions after which a block is used,
                                  in the order of use since its allocation */
-    uint64_t absences_offset;  /* struct ebb_script_absence[absence_count] */
-    uint64_t allocs_offset; /* uint32_t[alloc_count]: positions of the ALLOC events, by size, then
+    uint64_t absences_offset; /* struct ebb_script_absence[absence_count] */
+    uint64_t allocs_offset;   /* uint32_t[alloc_count]: positions of the ALLOC events, by size, then
                                  by position */
 };
 

@@ -2,10 +2,12 @@
  * iterations cover the most events wins. Marks of the program win over what was found, and
  * allocations over accesses, unless accesses repeat in more than twice as much of the trace
  * (programs that allocate once, behind a start that repeats something): so accesses are looked at
- * only where allocations leave room for that. */
+ * only where allocations leave room for that. A landmark (threads that interleave) is looked for
+ * where what repeats exactly is less than half of the trace. */
 #include "analyse.h"
 
 #include "base/clock.h"
+#include "landmark.h"
 #include "properties.h"
 #include "stream.h"
 
@@ -129,6 +131,40 @@ static bool needs_accesses(const struct ebb_stream *stream, const struct choice 
     return count - first > choice->weight;
 }
 
+/* Threads may interleave: take the iterations between landmarks if they cover more. */
+static enum ebb_status choose_landmark(const struct ebb_stream *stream, struct choice *choice)
+{
+    struct ebb_landmark landmark;
+    bool found;
+    const struct ebb_detector *detector = stream->symbols[EBB_SYMBOL_ALLOC].detector;
+    enum ebb_status status = ebb__landmark_find(detector, &landmark, &found);
+    if (status || !found)
+        return status;
+    const struct ebb_template made = {.kind = EBB_SYMBOL_ALLOC,
+                                      .period_symbols = landmark.period_symbols,
+                                      .landmark_bytes = landmark.size_bytes};
+    windows_vec windows = {0};
+    if (!collect_windows(stream, &made, &windows)) {
+        ebb_vec_free(&windows);
+        return EBB_ERR_MEMORY;
+    }
+    size_t weight = covered(&windows) * 2;
+    if (weight <= choice->weight) {
+        ebb_vec_free(&windows);
+        return EBB_OK;
+    }
+    ebb_vec_free(&choice->windows);
+    *choice = (struct choice){{.kind = EBB_SYMBOL_ALLOC,
+                               .first_symbol = windows.items[0].first_symbol,
+                               .last_symbol = landmark.last_symbol,
+                               .period_symbols = landmark.period_symbols,
+                               .found_at_symbol = landmark.last_symbol},
+                              made,
+                              windows,
+                              weight};
+    return EBB_OK;
+}
+
 /* Find the iterations of the whole trace. */
 static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span trace,
                               struct choice *choice, struct ebb_error *error)
@@ -144,8 +180,10 @@ static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span t
         stream->current[EBB_SYMBOL_MARK].period_symbols ? EBB_SYMBOL_MARK : EBB_SYMBOL_ALLOC;
     if (!choose_among(stream, kind, choice))
         return EBB_ERR_MEMORY;
-    if (kind == EBB_SYMBOL_MARK || !needs_accesses(stream, choice))
-        return EBB_OK;
+    if (kind != EBB_SYMBOL_MARK && choice->weight < trace.count)
+        status = choose_landmark(stream, choice);
+    if (status || kind == EBB_SYMBOL_MARK || !needs_accesses(stream, choice))
+        return status;
     status = ebb__stream_take_accesses(stream);
     return !status && !choose_among(stream, EBB_SYMBOL_ACCESS, choice) ? EBB_ERR_MEMORY : status;
 }

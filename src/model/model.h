@@ -91,9 +91,12 @@ struct ebb_model {
     uint32_t access_count;
     struct ebb_gap *gaps; /* every gap of every block, grouped by block */
     uint32_t gap_count;
-    uint64_t peak_bytes; /* max of load_bytes */
-    uint32_t peak_tick;  /* the first tick with it */
-    bool has_accesses;   /* false: the trace held none for this iteration */
+    uint64_t peak_bytes;  /* max of load_bytes */
+    uint32_t peak_tick;   /* the first tick with it */
+    bool has_accesses;    /* false: the trace held none for this iteration */
+    bool woven;           /* threads interleave: the order of the events varies from iteration to
+                            iteration, and the accesses are those of several */
+    uint64_t slack_bytes; /* woven: what another order may need beyond load_bytes, as observed */
 };
 
 /* Duration of one iteration. */

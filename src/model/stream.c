@@ -2,6 +2,9 @@
  * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
 #include "stream.h"
 
+#include "landmark.h"
+#include "weave.h"
+
 #include <string.h>
 
 enum ebb_status ebb__stream_init(struct ebb_stream *stream)
@@ -401,7 +404,7 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
 {
     const struct ebb_symbols *symbols = &stream->symbols[repetition->kind];
     size_t period = repetition->period_symbols;
-    struct ebb_template made = {repetition->kind, period, 0};
+    struct ebb_template made = {repetition->kind, period, 0, 0};
     if (repetition->kind == EBB_SYMBOL_MARK)
         return made;
     size_t first = leftmost(stream, repetition), length = repetition->last_symbol - first;
@@ -429,9 +432,46 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     return made;
 }
 
+/* The first symbol at or after `at` that is a landmark of the template; `count`: none. */
+static size_t next_landmark(const struct ebb_symbols *symbols, const struct ebb_template *template,
+                            size_t at)
+{
+    uint64_t load;
+    while (at < symbols->events.count &&
+           ebb__detector_symbol(symbols->detector, at, &load) != template->landmark_bytes)
+        at++;
+    return at;
+}
+
+static bool next_between_landmarks(const struct ebb_stream *stream,
+                                   const struct ebb_template *template, size_t *symbol,
+                                   struct ebb_window *window)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[template->kind];
+    size_t count = symbols->events.count, period = template->period_symbols;
+    size_t tolerance = ebb__landmark_tolerance(period);
+    size_t at = next_landmark(symbols, template, *symbol);
+    while (at < count) {
+        size_t next = next_landmark(symbols, template, at + 1);
+        if (next == count && !stream->closed)
+            break;
+        if (next - at <= period + tolerance && next - at + tolerance >= period) {
+            *window = (struct ebb_window){at, symbols->events.items[at],
+                                          event_of_symbol(stream, template->kind, next)};
+            *symbol = next;
+            return true;
+        }
+        at = next;
+    }
+    *symbol = at;
+    return false;
+}
+
 bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_template *template,
                              size_t *symbol, struct ebb_window *window)
 {
+    if (template->landmark_bytes)
+        return next_between_landmarks(stream, template, symbol, window);
     const struct ebb_symbols *symbols = &stream->symbols[template->kind];
     size_t count = symbols->events.count, period = template->period_symbols;
     for (size_t at = *symbol; at + period <= count; at++) {
@@ -689,11 +729,59 @@ static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_
     return EBB_OK;
 }
 
+enum {
+    WOVEN_BEFORE = 6, /* iterations before the pattern: lifetimes across them; arbitrary */
+    WOVEN_BEHIND = 2,
+    WOVEN_OBSERVED = 2, /* whose accesses are laid over the pattern's */
+};
+
+/* Model the window as the pattern of the iterations around it. */
+static enum ebb_status model_woven(const struct ebb_stream *stream,
+                                   const struct ebb_template *template,
+                                   const struct ebb_window *window, struct ebb_model *model,
+                                   struct ebb_error *error)
+{
+    struct ebb_window windows[WOVEN_BEFORE + 1 + WOVEN_BEHIND], next;
+    size_t count = 0, own = SIZE_MAX, symbol = 0;
+    while (ebb__stream_next_window(stream, template, &symbol, &next)) {
+        if (count && windows[count - 1].last != next.first) {
+            if (own != SIZE_MAX)
+                break;
+            count = 0;
+        }
+        if (next.first > window->first && own == SIZE_MAX)
+            break;
+        if (own == SIZE_MAX && count > WOVEN_BEFORE)
+            memmove(windows, windows + 1, --count * sizeof *windows);
+        if (next.first == window->first)
+            own = count;
+        windows[count++] = next;
+        if (own != SIZE_MAX && count > own + WOVEN_BEHIND)
+            break;
+    }
+    if (own == SIZE_MAX)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "iteration", "it is none of its template");
+    struct ebb_weave weave;
+    enum ebb_status status = ebb__weave_make(stream, windows, count, own, WOVEN_OBSERVED, &weave);
+    if (status)
+        return ebb__fail(error, status, "iteration", "no memory for its model");
+    struct ebb_event_span trace = {weave.events.items, weave.events.count};
+    status = ebb__model_build(trace, weave.first, weave.period, model, error);
+    if (!status) {
+        model->woven = true;
+        model->slack_bytes = weave.slack_bytes;
+    }
+    ebb__weave_fini(&weave);
+    return status;
+}
+
 enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
                                   const struct ebb_template *template,
                                   const struct ebb_window *window, struct ebb_model *model,
                                   struct ebb_error *error)
 {
+    if (template->landmark_bytes)
+        return model_woven(stream, template, window, model, error);
     struct ebb_event_span trace = {stream->events.items, stream->events.count};
     struct ebb_model made;
     enum ebb_status status =

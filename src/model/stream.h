@@ -32,11 +32,14 @@ struct ebb_repetition {
 };
 
 /* What identifies an iteration: `period_symbols` symbols of the kind, with this hash. For marks
- * each stretch from one to the next is an iteration, and the hash is not used. */
+ * each stretch from one to the next is an iteration, and the hash is not used; nor is it where
+ * threads interleave: there an iteration goes from one allocation of landmark_bytes to the next and
+ * has about so many symbols (landmark.h). */
 struct ebb_template {
     enum ebb_symbol_kind kind;
     size_t period_symbols;
     uint64_t hash;
+    uint64_t landmark_bytes; /* 0: none */
 };
 
 /* One whole iteration: symbols from first_symbol on, events [first, last). */
@@ -141,7 +144,9 @@ bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
 
 /* Model the window, with the median times of the last untraced iterations of the same template
- * (those without a plan, if there are any), else its own. As ebb__model_build() for errors. */
+ * (those without a plan, if there are any), else its own. Of a template with a landmark: the window
+ * with what neighbouring traced iterations did (weave.h), in its own times. As ebb__model_build()
+ * for errors. */
 EBB_NODISCARD enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
                                                 const struct ebb_template *template,
                                                 const struct ebb_window *window,

@@ -2,9 +2,13 @@
  *
  * A repetition becomes the program's when it has covered a few symbols and nothing else was known,
  * or when it covers more than two iterations of the one before: what repeats within an iteration
- * cannot last that long. Iterations recorded before the new one began are kept. */
+ * cannot last that long. Iterations recorded before the new one began are kept.
+ *
+ * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
+ * repetition is in force, so that a strictly periodic program does not pay for it. */
 #include "watch.h"
 
+#include "landmark.h"
 #include "stream.h"
 
 #include <string.h>
@@ -17,6 +21,8 @@ enum {
     STEADY_LIMIT = 1 << 15,  /* at least */
     LOOK_EVERY = 1 << 12,    /* events between two looks at whether it is steady */
     SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
+    LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
+    MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
 };
 
 struct ebb_watch {
@@ -29,6 +35,7 @@ struct ebb_watch {
     size_t period_clock_events;
     size_t next_symbol;                       /* where to look for the next iteration */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
+    size_t next_look; /* number of symbols at which to look for a landmark again */
     EBB_VEC(struct ebb_watch_iteration) iterations;
 };
 
@@ -54,13 +61,22 @@ void ebb__watch_destroy(struct ebb_watch *watch)
     free(watch);
 }
 
+static bool is_about(size_t symbols, size_t period)
+{
+    size_t tolerance = ebb__landmark_tolerance(period);
+    return symbols <= period + tolerance && symbols + tolerance >= period;
+}
+
 /* Is the repetition that of the template, possibly at another phase? Then the template occurs in
  * its first two periods. */
 static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     const struct ebb_template *template = &watch->template;
-    if (!watch->found || template->kind != repetition->kind ||
-        template->period_symbols != repetition->period_symbols)
+    if (!watch->found || template->kind != repetition->kind)
+        return false;
+    if (template->landmark_bytes) /* by chance the order was the same for a while */
+        return is_about(repetition->period_symbols, template->period_symbols);
+    if (template->period_symbols != repetition->period_symbols)
         return false;
     if (template->kind == EBB_SYMBOL_MARK)
         return true;
@@ -72,10 +88,12 @@ static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition 
     return false;
 }
 
-static void adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+/* From now on `template` is the program's iteration: its symbols from `first_symbol` on. */
+static void adopt(struct ebb_watch *watch, const struct ebb_template *template, size_t first_symbol,
+                  size_t window_events)
 {
-    const struct ebb_symbols *symbols = &watch->stream.symbols[repetition->kind];
-    uint64_t begin = watch->event_base + symbols->events.items[repetition->first_symbol];
+    const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
+    uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
     while (watch->iterations.count &&
            watch->iterations.items[watch->iterations.count - 1].last_event > begin)
         watch->iterations.count--;
@@ -86,11 +104,9 @@ static void adopt(struct ebb_watch *watch, const struct ebb_repetition *repetiti
     while (next < symbols->events.count &&
            (int64_t)(watch->event_base + symbols->events.items[next] - recorded) < 0)
         next++;
-    watch->template = ebb__stream_template(&watch->stream, repetition, 1);
+    watch->template = *template;
     watch->next_symbol = next;
-    watch->window_events =
-        ebb__stream_coverage(&watch->stream, repetition) /
-        ((repetition->last_symbol - repetition->first_symbol) / repetition->period_symbols);
+    watch->window_events = window_events;
     watch->period_clock_events = 0;
     watch->pattern_count++;
     watch->found = true;
@@ -120,14 +136,55 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         }
     }
     watch->considered[kind] = repetition->found_at_symbol;
-    if (!is_known(watch, repetition))
-        adopt(watch, repetition);
+    if (is_known(watch, repetition))
+        return;
+    struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
+    adopt(watch, &template, repetition->first_symbol,
+          ebb__stream_coverage(&watch->stream, repetition) /
+              ((repetition->last_symbol - repetition->first_symbol) / repetition->period_symbols));
+}
+
+/* Nothing repeats exactly: does it otherwise? Not where exact iterations have been seen within what
+ * a landmark would cover, unless they are only a part of it. */
+static enum ebb_status look_for_landmark(struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
+    size_t count = symbols->events.count, pause = count / 8;
+    if (count < watch->next_look || stream->current[EBB_SYMBOL_ALLOC].period_symbols ||
+        (watch->found && watch->template.kind == EBB_SYMBOL_MARK))
+        return EBB_OK;
+    pause = pause < LEAST_PAUSE ? LEAST_PAUSE : pause > MOST_PAUSE ? MOST_PAUSE : pause;
+    watch->next_look = count + pause;
+    struct ebb_landmark landmark;
+    bool found;
+    enum ebb_status status = ebb__landmark_find(symbols->detector, &landmark, &found);
+    if (status || !found)
+        return status;
+    const struct ebb_template made = {.kind = EBB_SYMBOL_ALLOC,
+                                      .period_symbols = landmark.period_symbols,
+                                      .landmark_bytes = landmark.size_bytes};
+    if (watch->found && watch->template.landmark_bytes &&
+        is_about(made.period_symbols, watch->template.period_symbols))
+        return EBB_OK;
+    size_t first = symbols->events.items[landmark.first_symbol];
+    size_t covered = symbols->events.items[landmark.last_symbol] - first;
+    if (watch->found && watch->iterations.count &&
+        watch->iterations.items[watch->iterations.count - 1].last_event >
+            watch->event_base + first &&
+        covered <= 5 * watch->window_events)
+        return EBB_OK;
+    adopt(watch, &made, landmark.first_symbol, covered / 2);
+    return EBB_OK;
 }
 
 static enum ebb_status record_iterations(struct ebb_watch *watch)
 {
     const struct ebb_stream *stream = &watch->stream;
     struct ebb_window window;
+    uint64_t newest = stream->events.items[stream->events.count - 1].size_bytes;
+    if (watch->template.landmark_bytes && newest != watch->template.landmark_bytes)
+        return EBB_OK; /* nothing ends here */
     while (ebb__stream_next_window(stream, &watch->template, &watch->next_symbol, &window)) {
         struct ebb_watch_iteration made = {
             .start_ns = stream->events.items[window.first].time_ns,
@@ -195,6 +252,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     watch->stream = made;
     watch->event_base = cut_serial - head;
     memset(watch->considered, 0, sizeof watch->considered);
+    watch->next_look = 0;
     /* Look on behind what has been recorded. */
     if (watch->found) {
         const struct ebb_symbols *symbols = &made.symbols[watch->template.kind];
@@ -261,6 +319,10 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
         return EBB_OK;
     }
     consider(watch, kind);
+    if (kind == EBB_SYMBOL_ALLOC)
+        status = look_for_landmark(watch);
+    if (status)
+        return status;
     return watch->found && watch->template.kind == kind ? record_iterations(watch) : EBB_OK;
 }
 
@@ -272,6 +334,12 @@ bool ebb__watch_found(const struct ebb_watch *watch)
 bool ebb__watch_in_period(const struct ebb_watch *watch)
 {
     const struct ebb_repetition *current = &watch->stream.current[watch->template.kind];
+    const struct ebb_template *template = &watch->template;
+    if (watch->found && template->landmark_bytes) {
+        size_t since = watch->stream.symbols[template->kind].events.count - watch->next_symbol;
+        return since <=
+               template->period_symbols + ebb__landmark_tolerance(template->period_symbols);
+    }
     return watch->found && current->period_symbols == watch->template.period_symbols;
 }
 
@@ -304,22 +372,22 @@ bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t
     return true;
 }
 
-/* The newest iteration of the template that was traced. */
+/* The newest iteration of the template that was traced; with a landmark, only where another one
+ * was, for what varies between them shows in no single one. */
 static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *window)
 {
     uint64_t base = watch->event_base;
-    for (size_t i = watch->iterations.count; i-- > 0;) {
+    size_t traced = 0, wanted = watch->template.landmark_bytes ? 2 : 1;
+    for (size_t i = watch->iterations.count; i-- > 0 && traced < wanted;) {
         const struct ebb_watch_iteration *iteration = &watch->iterations.items[i];
         if (iteration->pattern + 1 != watch->pattern_count ||
             iteration->first_event - base >= watch->stream.events.count)
             break;
-        if (!iteration->traced)
-            continue;
-        *window = (struct ebb_window){.first = (size_t)(iteration->first_event - base),
-                                      .last = (size_t)(iteration->last_event - base)};
-        return true;
+        if (iteration->traced && traced++ == 0)
+            *window = (struct ebb_window){.first = (size_t)(iteration->first_event - base),
+                                          .last = (size_t)(iteration->last_event - base)};
     }
-    return false;
+    return traced == wanted;
 }
 
 /* One period that was traced, wherever it begins, in the repetition in force. */
@@ -327,7 +395,8 @@ static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
                        struct ebb_template *template)
 {
     const struct ebb_stream *stream = &watch->stream;
-    if (!ebb__watch_in_period(watch) || watch->template.kind == EBB_SYMBOL_MARK)
+    if (!ebb__watch_in_period(watch) || watch->template.kind == EBB_SYMBOL_MARK ||
+        watch->template.landmark_bytes)
         return false;
     const struct ebb_repetition *current = &stream->current[watch->template.kind];
     const struct ebb_symbols *symbols = &stream->symbols[watch->template.kind];

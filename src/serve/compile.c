@@ -225,6 +225,8 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
             order[alloc++] = (struct order_key){events[position].size_bytes, position};
         position++;
     }
+    if (model->woven && events[0].kind == EBB_EVENT_ALLOC)
+        head.flags = EBB_SCRIPT_WOVEN;
     qsort(order, allocs, sizeof *order, by_key);
     uint32_t *by_size = (uint32_t *)(memory + head.allocs_offset);
     for (uint32_t i = 0; i < allocs; i++)

@@ -154,6 +154,11 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
 {
     uint64_t budget = whole_budget(serve, process);
     uint64_t share = share_of(serve, process, budget);
+    /* What another order of events may need is left free; but not to the plan's ruin. */
+    uint64_t slack = model->slack_bytes + model->slack_bytes / 2;
+    slack = slack < share / 6 ? slack : share / 6;
+    if (budget != UINT64_MAX)
+        share -= slack;
     struct ebb_plan_request request = {
         .model = model,
         .machine = &serve->machine,

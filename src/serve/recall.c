@@ -231,6 +231,8 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
     size_t count = ebb__watch_iterations(process->watch, &iterations);
     size_t newest = ebb__watch_patterns(process->watch);
     uint64_t first_serial = UINT64_MAX;
+    if (model->woven)
+        return; /* profiles hold one order of events */
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
         first_serial = iterations[i].first_serial;
     /* None has been seen whole from where it begins: then the one that is modelled. */

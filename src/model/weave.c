@@ -1,0 +1,478 @@
+/* Method: each allocation of the pattern is a *slot*. An instance of a slot is named by its slot and
+ * by how many iterations old it is, so that ALLOC and FREE of a window have names that mean the
+ * same in every window. In a window those names form an order of their own; an access between two
+ * of them is put, in the pattern, wherever a gap anchored to the events around would have been wrong.
+ * The windows but the pattern's are written out in the pattern's order, a missing allocation made
+ * up and one too many left out: so lifetimes across iterations can be followed by counting, as in
+ * strictly periodic traces (build.c).
+ * Blocks of one size are matched in the order of their allocation; where that confuses two of them,
+ * gaps become shorter than they are, never longer. */
+#include "weave.h"
+
+#include <string.h>
+
+enum {
+    NEAR = 7, /* knots; a longer span is not filled but dotted; arbitrary */
+};
+
+#define NONE SIZE_MAX
+#define LEFT_OUT UINT64_MAX /* in `names`: a block of a window that matches no slot */
+
+struct slot {
+    uint64_t size_bytes;
+    uint64_t serial; /* of the pattern's own instance */
+    size_t event;
+};
+
+/* An ALLOC or FREE of the pattern, by its name, and its event. */
+struct knot {
+    uint64_t name;
+    size_t event;
+};
+
+/* Something to be put into the pattern, or into a window that is written in its order. */
+struct placed {
+    size_t knot; /* in front of this one */
+    size_t order;
+    struct ebb_event event;
+};
+
+struct weaver {
+    const struct ebb_stream *stream;
+    const struct ebb_window *windows;
+    size_t window_count, own;
+    EBB_VEC(struct slot) slots;
+    struct ebb_map names;      /* serial -> window << 32 | slot */
+    EBB_VEC(uint64_t) serials; /* [window * slots + slot]: 0: missing there */
+    EBB_VEC(struct knot) knots;
+    struct ebb_map knot_of; /* name -> index */
+    EBB_VEC(struct placed) placed;
+    EBB_VEC(size_t) positions; /* of the window at hand: of each knot, NONE: not in it */
+    uint64_t made_up; /* serials of allocations that are missing in a window, counting down */
+};
+
+/* A size and where it stands, for matching. */
+struct sized {
+    uint64_t size_bytes;
+    size_t at;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct sized *left = a, *right = b;
+    if (left->size_bytes != right->size_bytes)
+        return left->size_bytes < right->size_bytes ? -1 : 1;
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+/* Like accesses come to stand together. */
+static int by_access(const void *a, const void *b)
+{
+    const struct placed *left = a, *right = b;
+    if (left->knot != right->knot)
+        return left->knot < right->knot ? -1 : 1;
+    if (left->event.block != right->event.block)
+        return left->event.block < right->event.block ? -1 : 1;
+    if (left->event.size_bytes != right->event.size_bytes)
+        return left->event.size_bytes < right->event.size_bytes ? -1 : 1;
+    return left->order < right->order ? -1 : left->order > right->order;
+}
+
+static bool is_repeated(const struct placed *one, const struct placed *next)
+{
+    return one->knot == next->knot && one->event.block == next->event.block &&
+           one->event.size_bytes == next->event.size_bytes;
+}
+
+static int by_knot(const void *a, const void *b)
+{
+    const struct placed *left = a, *right = b;
+    if (left->knot != right->knot)
+        return left->knot < right->knot ? -1 : 1;
+    return left->order < right->order ? -1 : left->order > right->order;
+}
+
+static const struct ebb_event *event_at(const struct weaver *w, size_t event)
+{
+    return &w->stream->events.items[event];
+}
+
+/* Number the pattern's allocations. */
+static bool collect_slots(struct weaver *w)
+{
+    const struct ebb_window *own = &w->windows[w->own];
+    for (size_t i = own->first; i < own->last; i++) {
+        const struct ebb_event *event = event_at(w, i);
+        if (event->kind == EBB_EVENT_ALLOC &&
+            !ebb_vec_push(&w->slots, ((struct slot){event->size_bytes, event->block, i})))
+            return false;
+    }
+    size_t cells = w->slots.count * w->window_count;
+    if (!ebb_vec_reserve(&w->serials, cells + 1))
+        return false;
+    memset(w->serials.items, 0, (cells + 1) * sizeof *w->serials.items);
+    w->serials.count = cells;
+    return true;
+}
+
+/* Match the allocations of a window to slots: by size, then by order. */
+static bool match_window(struct weaver *w, size_t window)
+{
+    const struct ebb_window *here = &w->windows[window];
+    EBB_VEC(struct sized) theirs = {0};
+    struct sized *ours = calloc(w->slots.count + 1, sizeof *ours);
+    bool ok = ours != NULL;
+    for (size_t k = 0; ok && k < w->slots.count; k++)
+        ours[k] = (struct sized){w->slots.items[k].size_bytes, k};
+    for (size_t i = here->first; ok && i < here->last; i++)
+        if (event_at(w, i)->kind == EBB_EVENT_ALLOC)
+            ok = ebb_vec_push(&theirs, ((struct sized){event_at(w, i)->size_bytes, i}));
+    if (ok) {
+        qsort(ours, w->slots.count, sizeof *ours, by_size);
+        if (theirs.count)
+            qsort(theirs.items, theirs.count, sizeof *theirs.items, by_size);
+    }
+    for (size_t i = 0, k = 0; ok && i < theirs.count; i++) {
+        while (k < w->slots.count && ours[k].size_bytes < theirs.items[i].size_bytes)
+            k++;
+        uint64_t serial = event_at(w, theirs.items[i].at)->block, name = LEFT_OUT;
+        if (k < w->slots.count && ours[k].size_bytes == theirs.items[i].size_bytes) {
+            name = (uint64_t)window << 32 | ours[k].at;
+            w->serials.items[window * w->slots.count + ours[k].at] = serial;
+            k++;
+        }
+        ok = ebb__map_put(&w->names, serial, name);
+    }
+    free(ours);
+    ebb_vec_free(&theirs);
+    return ok;
+}
+
+/* The name of an ALLOC or FREE that happens in `window`, the same in all of them; false: it belongs
+ * to no slot. */
+static bool name_of(const struct weaver *w, const struct ebb_event *event, size_t window,
+                    uint64_t *name)
+{
+    uint64_t found;
+    if ((event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE) ||
+        !ebb__map_get(&w->names, event->block, &found) || found == LEFT_OUT)
+        return false;
+    uint64_t age = window - (found >> 32);
+    *name = age << 33 | (found & UINT32_MAX) << 1 | (event->kind == EBB_EVENT_FREE);
+    return true;
+}
+
+static bool collect_knots(struct weaver *w)
+{
+    const struct ebb_window *own = &w->windows[w->own];
+    for (size_t i = own->first; i < own->last; i++) {
+        uint64_t name;
+        if (!name_of(w, event_at(w, i), w->own, &name))
+            continue;
+        if (!ebb__map_put(&w->knot_of, name, w->knots.count) ||
+            !ebb_vec_push(&w->knots, ((struct knot){name, i})))
+            return false;
+    }
+    return ebb_vec_reserve(&w->positions, w->knots.count + 1);
+}
+
+/* Where the knots stand in the order of `window`: after how many others. */
+static void place_knots(struct weaver *w, size_t window)
+{
+    const struct ebb_window *here = &w->windows[window];
+    size_t position = 0;
+    for (size_t k = 0; k < w->knots.count; k++)
+        w->positions.items[k] = NONE;
+    for (size_t i = here->first; i < here->last; i++) {
+        uint64_t name, knot;
+        if (name_of(w, event_at(w, i), window, &name) && ebb__map_get(&w->knot_of, name, &knot))
+            w->positions.items[knot] = position++;
+    }
+}
+
+/* The pattern's counterpart of a block that is accessed in `window`; 0: none. */
+static uint64_t counterpart(const struct weaver *w, uint64_t serial, size_t window)
+{
+    uint64_t found;
+    if (!ebb__map_get(&w->names, serial, &found))
+        return serial; /* older than all windows, or of none */
+    size_t age = window - (size_t)(found >> 32);
+    if (found == LEFT_OUT || age > w->own)
+        return 0;
+    return w->serials.items[(w->own - age) * w->slots.count + (found & UINT32_MAX)];
+}
+
+/* The knots of the pattern between which `serial` is alive: [*first, *last]. */
+static bool lifetime(const struct weaver *w, uint64_t serial, size_t *first, size_t *last)
+{
+    const struct ebb_window *own = &w->windows[w->own];
+    size_t alloc, begin = 0, end = SIZE_MAX;
+    if (ebb__stream_find(w->stream, serial, &alloc)) {
+        begin = w->stream->allocs.items[alloc].event;
+        end = w->stream->allocs.items[alloc].free_event;
+    }
+    if (begin >= own->last || end < own->first)
+        return false;
+    *first = 0;
+    *last = w->knots.count;
+    while (*first < w->knots.count && w->knots.items[*first].event <= begin)
+        ++*first;
+    while (*last > *first && w->knots.items[*last - 1].event >= end)
+        --*last;
+    return end >= own->last || (*last < w->knots.count && w->knots.items[*last].event == end);
+}
+
+/* Put an access of `event`'s kind to `serial` in front of a knot. */
+static bool put_access(struct weaver *w, const struct ebb_event *event, uint64_t serial,
+                       size_t knot)
+{
+    struct placed made = {knot, w->placed.count, *event};
+    made.event.block = serial;
+    return ebb_vec_push(&w->placed, made);
+}
+
+/* An access to `serial` of the window whose positions are at hand, behind `passed` of its knots. In
+ * the pattern it is put wherever a gap must not begin or end: on the narrowest span around the same
+ * count whose ends are on the right side of it in both orders, and at knots near by that are on the
+ * other side of it than in the pattern. */
+static bool put_accesses(struct weaver *w, const struct ebb_event *event, uint64_t serial,
+                         size_t passed)
+{
+    const size_t *positions = w->positions.items;
+    size_t first, last, count = w->knots.count, low = passed, high = passed;
+    if (!lifetime(w, serial, &first, &last))
+        return true;
+    while (high < count && (positions[high] == NONE || positions[high] < passed))
+        high++;
+    while (low > 0 && (positions[low - 1] == NONE || positions[low - 1] >= passed))
+        low--;
+    size_t from = low < first ? first : low > last ? last : low;
+    size_t to = high < first ? first : high > last ? last : high;
+    size_t step = (to - from) / (NEAR + 1) + 1;
+    for (size_t knot = from; knot < to; knot += step)
+        if (!put_access(w, event, serial, knot))
+            return false;
+    if (!put_access(w, event, serial, to))
+        return false;
+    for (size_t knot = high + 1; knot < count && knot <= high + NEAR && knot < last; knot++)
+        if (positions[knot] < passed && knot >= first && !put_access(w, event, serial, knot + 1))
+            return false;
+    for (size_t knot = low; knot-- > first && knot + NEAR >= low;)
+        if (positions[knot] != NONE && positions[knot] >= passed && knot <= last &&
+            !put_access(w, event, serial, knot))
+            return false;
+    return true;
+}
+
+/* Lay the accesses of `window` over the pattern. */
+static bool lay_over(struct weaver *w, size_t window)
+{
+    const struct ebb_window *here = &w->windows[window];
+    size_t passed = 0;
+    place_knots(w, window);
+    for (size_t i = here->first; i < here->last; i++) {
+        const struct ebb_event *event = event_at(w, i);
+        uint64_t name, knot;
+        if (name_of(w, event, window, &name))
+            passed += ebb__map_get(&w->knot_of, name, &knot);
+        if (event->kind != EBB_EVENT_ACCESS || (event->flags & EBB_EVENT_DEMAND))
+            continue;
+        uint64_t serial = counterpart(w, event->block, window);
+        if (serial != 0 && !put_accesses(w, event, serial, passed))
+            return false;
+    }
+    return true;
+}
+
+/* By how much the load of the window whose positions are at hand exceeds the pattern's after the same
+ * number of events: where the pattern's own load is below half of its peak that half counts, for
+ * there no budget is short. */
+static bool measure_slack(struct weaver *w, uint64_t *slack_bytes)
+{
+    size_t count = w->knots.count;
+    int64_t *theirs = calloc(count + 1, sizeof *theirs), own = 0, other = 0, peak = 0;
+    if (!theirs)
+        return false;
+    for (size_t pass = 0; pass < 2; pass++) {
+        own = other = 0;
+        for (size_t k = 0; k < count; k++) {
+            const struct ebb_event *event = event_at(w, w->knots.items[k].event);
+            int64_t bytes = (int64_t)event->size_bytes;
+            bytes = event->kind == EBB_EVENT_ALLOC ? bytes : -bytes;
+            if (pass == 0 && w->positions.items[k] != NONE)
+                theirs[w->positions.items[k]] = bytes;
+            own += bytes;
+            other += pass ? theirs[k] : 0;
+            int64_t least = own > peak / 2 ? own : peak / 2;
+            if (pass && other > least && (uint64_t)(other - least) > *slack_bytes)
+                *slack_bytes = (uint64_t)(other - least);
+            if (pass == 0 && own > peak)
+                peak = own;
+        }
+    }
+    free(theirs);
+    return true;
+}
+
+static bool emit(struct ebb_weave *weave, const struct ebb_event *event)
+{
+    return ebb_vec_push(&weave->events, *event);
+}
+
+static bool is_left_out(const struct weaver *w, const struct ebb_event *event)
+{
+    uint64_t found;
+    return event->kind != EBB_EVENT_MARK && ebb__map_get(&w->names, event->block, &found) &&
+           found == LEFT_OUT;
+}
+
+/* What lies outside of the windows: lifetimes only. */
+static bool emit_outside(const struct weaver *w, size_t first, size_t last, struct ebb_weave *weave)
+{
+    for (size_t i = first; i < last; i++) {
+        const struct ebb_event *event = event_at(w, i);
+        if ((event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) &&
+            !is_left_out(w, event) && !emit(weave, event))
+            return false;
+    }
+    return true;
+}
+
+/* The pattern, with the accesses of the others. */
+static bool emit_pattern(struct weaver *w, struct ebb_weave *weave)
+{
+    const struct ebb_window *own = &w->windows[w->own];
+    size_t next = 0, knot = 0;
+    if (w->placed.count)
+        qsort(w->placed.items, w->placed.count, sizeof *w->placed.items, by_access);
+    weave->first = weave->events.count;
+    for (size_t i = own->first; i <= own->last; i++) {
+        bool is_knot = knot < w->knots.count && w->knots.items[knot].event == i;
+        bool all = i == own->last;
+        for (; next < w->placed.count && (all || (is_knot && w->placed.items[next].knot <= knot));
+             next++) {
+            struct ebb_event made = w->placed.items[next].event;
+            if (next > 0 && is_repeated(&w->placed.items[next - 1], &w->placed.items[next]))
+                continue;
+            made.time_ns = event_at(w, all ? i - 1 : i)->time_ns;
+            if (!emit(weave, &made))
+                return false;
+        }
+        knot += is_knot;
+        if (!all && !is_left_out(w, event_at(w, i)) && !emit(weave, event_at(w, i)))
+            return false;
+    }
+    weave->period = weave->events.count - weave->first;
+    return true;
+}
+
+/* Another window, in the pattern's order: every slot once; what is freed where the pattern frees it,
+ * if that is known, but never before it was allocated. */
+static bool emit_reordered(struct weaver *w, size_t window, struct ebb_weave *weave)
+{
+    const struct ebb_window *here = &w->windows[window];
+    const uint64_t *serials = w->serials.items + window * w->slots.count;
+    uint64_t time_ns = event_at(w, here->first)->time_ns;
+    w->placed.count = 0;
+    for (size_t k = 0; k < w->slots.count; k++) {
+        const struct slot *slot = &w->slots.items[k];
+        uint64_t knot, serial = serials[k] ? serials[k] : w->made_up--;
+        if (!ebb__map_get(&w->knot_of, (uint64_t)k << 1, &knot))
+            knot = w->knots.count;
+        struct placed made = {knot,
+                              0,
+                              {.time_ns = time_ns,
+                               .block = serial,
+                               .size_bytes = slot->size_bytes,
+                               .kind = EBB_EVENT_ALLOC}};
+        if (!ebb_vec_push(&w->placed, made))
+            return false;
+        made.event.kind = EBB_EVENT_FREE;
+        made.order = 1;
+        if (!serials[k] && !ebb_vec_push(&w->placed, made))
+            return false;
+    }
+    for (size_t i = here->first; i < here->last; i++) {
+        const struct ebb_event *event = event_at(w, i);
+        uint64_t name, knot;
+        if (event->kind != EBB_EVENT_FREE || is_left_out(w, event))
+            continue;
+        struct placed made = {w->knots.count, 2, *event};
+        if (name_of(w, event, window, &name)) {
+            if (ebb__map_get(&w->knot_of, name, &knot))
+                made.knot = (size_t)knot;
+        }
+        made.event.time_ns = time_ns;
+        if (!ebb_vec_push(&w->placed, made))
+            return false;
+    }
+    qsort(w->placed.items, w->placed.count, sizeof *w->placed.items, by_knot);
+    for (size_t i = 0; i < w->placed.count; i++)
+        if (!emit(weave, &w->placed.items[i].event))
+            return false;
+    return true;
+}
+
+static bool weave_all(struct weaver *w, size_t observed, struct ebb_weave *weave)
+{
+    if (!collect_slots(w))
+        return false;
+    for (size_t i = 0; i < w->window_count; i++)
+        if (!match_window(w, i))
+            return false;
+    if (!collect_knots(w))
+        return false;
+    for (size_t i = w->window_count; i-- > 0 && observed > 0;) {
+        if (i != w->own && ebb__stream_is_traced(w->stream, &w->windows[i])) {
+            observed--;
+            if (!lay_over(w, i) || !measure_slack(w, &weave->slack_bytes))
+                return false;
+        }
+    }
+    if (!emit_outside(w, 0, w->windows[0].first, weave))
+        return false;
+    /* The pattern uses up what was laid over it; the others then have the room to themselves. */
+    struct ebb_weave pattern = {0};
+    bool ok = emit_pattern(w, &pattern);
+    for (size_t i = 0; ok && i < w->window_count; i++) {
+        if (i != w->own) {
+            ok = emit_reordered(w, i, weave);
+            continue;
+        }
+        weave->first = weave->events.count;
+        weave->period = pattern.period;
+        for (size_t k = 0; ok && k < pattern.events.count; k++)
+            ok = emit(weave, &pattern.events.items[k]);
+    }
+    ebb_vec_free(&pattern.events);
+    return ok &&
+           emit_outside(w, w->windows[w->window_count - 1].last, w->stream->events.count, weave);
+}
+
+enum ebb_status ebb__weave_make(const struct ebb_stream *stream, const struct ebb_window *windows,
+                                size_t count, size_t own, size_t observed, struct ebb_weave *weave)
+{
+    struct weaver w = {.stream = stream,
+                       .windows = windows,
+                       .window_count = count,
+                       .own = own,
+                       .made_up = EBB_MAP_NO_KEY - 1};
+    memset(weave, 0, sizeof *weave);
+    bool ok = weave_all(&w, observed, weave);
+    if (!ok)
+        ebb__weave_fini(weave);
+    ebb_vec_free(&w.slots);
+    ebb__map_fini(&w.names);
+    ebb_vec_free(&w.serials);
+    ebb_vec_free(&w.knots);
+    ebb__map_fini(&w.knot_of);
+    ebb_vec_free(&w.placed);
+    ebb_vec_free(&w.positions);
+    return ok ? EBB_OK : EBB_ERR_MEMORY;
+}
+
+void ebb__weave_fini(struct ebb_weave *weave)
+{
+    ebb_vec_free(&weave->events);
+    memset(weave, 0, sizeof *weave);
+}

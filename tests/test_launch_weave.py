@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+"""A program whose threads interleave: the same bytes, within the budget, by a plan."""
+import json
+import os
+
+from launching import Launch, compile_c, main
+
+
+class Weave(Launch):
+    def run_weave(self, budget, *arguments):
+        program = [compile_c("weave"), "--block", "1M", "--chains", "4", "--layers", "12",
+                   "--work", "1", *arguments]
+        plain = self.run_command(program)
+        self.assertEqual(0, plain.returncode, plain.stderr)
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertFalse(summary["budget_exceeded"])
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+        self.assertGreater(summary["moved_in_bytes"], 0)
+        return summary
+
+    def test_planned(self):
+        summary = self.run_weave("70%", "--iterations", "16")
+        self.assertLessEqual(summary["planned_from_iteration"], 10)
+        self.assertGreaterEqual(summary["planned_iterations"], 8)
+        self.assertEqual(0, summary["mismatches"])
+        # Of a hundred blocks an iteration; without a plan each second one.
+        self.assertLess(summary["demand_faults_planned_median"], 20)
+
+    def test_in_bytes_with_allocations_of_no_iteration(self):
+        summary = self.run_weave("40M", "--iterations", "14", "--extra", "3", "--skew", "1")
+        self.assertGreaterEqual(summary["planned_iterations"], 6)
+
+    def test_training_and_evaluation(self):
+        summary = self.run_weave("70%", "--iterations", "36", "--evaluate", "8", "4")
+        self.assertGreaterEqual(summary["planned_iterations"], 8)
+
+    def test_the_program_sees_a_wrong_byte(self):
+        result = self.run_ebb(compile_c("weave"), "--block", "256K", "--corrupt", "2")
+        self.assertEqual(1, result.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+/* Iterations whose order varies: found by a landmark, laid over one another, never where the order is
+ * fixed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "model/landmark.h"
+#include "model/stream.h"
+#include "model/watch.h"
+#include "model/weave.h"
+
+#include "synthetic.h"
+
+#define WEIGHTS 6u
+#define BLOCKS 40u
+#define BATCH_BYTES (9 * EBB_MIB)
+
+/* A made-up program: each iteration a batch, then blocks of which each is allocated, written, read
+ * and freed; how far each has come depends on chance. */
+struct program {
+    struct ebb_watch *watch;
+    struct ebb_stream stream; /* the same events */
+    uint64_t state, now_ns, serials, weights[WEIGHTS];
+    uint64_t batch;
+    uint64_t blocks[BLOCKS];
+    unsigned skew;    /* steps that one block's work may be early */
+    bool shares_size; /* two blocks of each size */
+};
+
+static void event(struct program *p, enum ebb_event_kind kind, uint64_t block, uint64_t size_bytes)
+{
+    struct ebb_event made = {.time_ns = p->now_ns += 1000,
+                             .block = block,
+                             .size_bytes = size_bytes,
+                             .kind = (uint8_t)kind,
+                             .access = kind == EBB_EVENT_ACCESS ? EBB_ACCESS_READ : 0};
+    assert_int_equal(ebb__watch_push(p->watch, &made), EBB_OK);
+    assert_int_equal(ebb__stream_push(&p->stream, &made), EBB_OK);
+}
+
+static uint64_t block_bytes(const struct program *p, size_t i)
+{
+    return EBB_MIB + (p->shares_size ? i / 2 : i) * 4096;
+}
+
+/* Step `step` of block i: its life, and one of its uses of the weights. */
+static void do_step(struct program *p, size_t i, size_t step)
+{
+    uint64_t bytes = block_bytes(p, i);
+    switch (step) {
+    case 0:
+        p->blocks[i] = ++p->serials;
+        event(p, EBB_EVENT_ALLOC, p->blocks[i], bytes);
+        event(p, EBB_EVENT_ACCESS, p->weights[i % WEIGHTS], EBB_MIB);
+        event(p, EBB_EVENT_ACCESS, p->blocks[i], bytes);
+        break;
+    case 1:
+        event(p, EBB_EVENT_ACCESS, p->blocks[i], bytes);
+        event(p, EBB_EVENT_FREE, p->blocks[i], bytes);
+        break;
+    }
+}
+
+/* What is to be done stands in a fixed order, forward then backward; each thing may come early. */
+static void iterate(struct program *p)
+{
+    bool done[2 * BLOCKS] = {0};
+    p->batch = ++p->serials;
+    event(p, EBB_EVENT_ALLOC, p->batch, BATCH_BYTES);
+    event(p, EBB_EVENT_ACCESS, p->batch, BATCH_BYTES);
+    for (size_t count = 0, first = 0; count < 2 * BLOCKS; count++) {
+        while (done[first])
+            first++;
+        size_t at = first + (size_t)(chance(&p->state) % (p->skew + 1));
+        if (at >= 2 * BLOCKS || done[at] || (at >= BLOCKS && !done[2 * BLOCKS - 1 - at]))
+            at = first;
+        do_step(p, at < BLOCKS ? at : 2 * BLOCKS - 1 - at, at < BLOCKS ? 0 : 1);
+        done[at] = true;
+    }
+    event(p, EBB_EVENT_FREE, p->batch, BATCH_BYTES);
+}
+
+static void begin(struct program *p, unsigned skew, bool shares_size)
+{
+    *p = (struct program){.state = 88172645463325252u, .skew = skew, .shares_size = shares_size};
+    assert_int_equal(ebb__watch_create(&p->watch), EBB_OK);
+    assert_int_equal(ebb__stream_init(&p->stream), EBB_OK);
+    for (size_t i = 0; i < WEIGHTS; i++) {
+        p->weights[i] = ++p->serials;
+        event(p, EBB_EVENT_ALLOC, p->weights[i], EBB_MIB + 777 * i);
+    }
+}
+
+static void end(struct program *p)
+{
+    ebb__watch_destroy(p->watch);
+    ebb__stream_fini(&p->stream);
+}
+
+static void test_found_and_modelled(void **state)
+{
+    (void)state;
+    for (unsigned skew = 2; skew <= 12; skew += 5) {
+        struct program p;
+        begin(&p, skew, skew == 7);
+        for (size_t i = 0; i < 5; i++)
+            iterate(&p);
+        assert_true(ebb__watch_found(p.watch));
+        struct ebb_model model;
+        struct ebb_error error;
+        assert_int_equal(ebb__watch_model(p.watch, &model, NULL, &error), EBB_OK);
+        assert_true(model.woven);
+        assert_int_equal(model.block_count, WEIGHTS + BLOCKS + 1);
+        assert_int_equal(model.clock_count, 2 * (BLOCKS + 1));
+        assert_int_equal(model.events[0].kind, EBB_EVENT_ALLOC);
+        assert_int_equal(model.blocks[model.events[0].block].size_bytes, BATCH_BYTES);
+        uint64_t all = BATCH_BYTES;
+        for (size_t i = 0; i < BLOCKS; i++)
+            all += block_bytes(&p, i);
+        for (size_t i = 0; i < WEIGHTS; i++)
+            all += EBB_MIB + 777 * i;
+        assert_true(model.peak_bytes <= all);
+        assert_true(model.peak_bytes >= all - (skew + 1) * 2 * EBB_MIB);
+        const struct ebb_watch_iteration *iterations;
+        assert_true(ebb__watch_iterations(p.watch, &iterations) >= 3);
+        ebb__model_fini(&model);
+        end(&p);
+    }
+}
+
+/* A program in which nothing varies is left to the exact detection, wherever it stands. */
+static void test_fixed_order_has_no_landmark(void **state)
+{
+    (void)state;
+    struct program p;
+    begin(&p, 0, false);
+    for (size_t i = 0; i < 12; i++)
+        iterate(&p);
+    struct ebb_model model;
+    assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
+    assert_false(model.woven);
+    assert_int_equal(ebb__watch_patterns(p.watch), 1);
+    ebb__model_fini(&model);
+    /* Something else once: it is the same program still. */
+    for (size_t i = 0; i < 30; i++) {
+        uint64_t serial = ++p.serials;
+        event(&p, EBB_EVENT_ALLOC, serial, (200 + chance(&p.state) % 100) * 4096);
+        event(&p, EBB_EVENT_FREE, serial, 0);
+    }
+    for (size_t i = 0; i < 6; i++)
+        iterate(&p);
+    assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
+    assert_false(model.woven);
+    assert_int_equal(ebb__watch_patterns(p.watch), 1);
+    ebb__model_fini(&model);
+    end(&p);
+}
+
+static void test_nothing_in_noise(void **state)
+{
+    (void)state;
+    struct program p;
+    begin(&p, 0, false);
+    for (size_t i = 0; i < 3000; i++) {
+        uint64_t serial = ++p.serials;
+        event(&p, EBB_EVENT_ALLOC, serial, (64 + chance(&p.state) % 200) * 4096);
+        event(&p, EBB_EVENT_FREE, serial - chance(&p.state) % 3, 0);
+    }
+    struct ebb_landmark landmark;
+    bool found;
+    const struct ebb_detector *detector = p.stream.symbols[EBB_SYMBOL_ALLOC].detector;
+    assert_int_equal(ebb__landmark_find(detector, &landmark, &found), EBB_OK);
+    assert_false(found);
+    end(&p);
+}
+
+/* Where the event of window w stands that has the name of `knot` in the pattern (sizes are all
+ * different here, so a name is a size and a kind). */
+static size_t counterpart(const struct ebb_stream *stream, const struct ebb_window *window,
+                          const struct ebb_event *knot)
+{
+    for (size_t i = window->first; i < window->last; i++) {
+        const struct ebb_event *one = &stream->events.items[i];
+        if (one->kind == knot->kind && one->size_bytes == knot->size_bytes)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* The point of it all: between the first event behind an access of the pattern and the last one before
+ * the block's next, no observed iteration has accessed the block. */
+static void test_gaps_held_in_all(void **state)
+{
+    (void)state;
+    struct program p;
+    begin(&p, 2, false);
+    size_t bounds[5];
+    for (size_t i = 0; i < 5; i++) {
+        bounds[i] = p.stream.events.count;
+        if (i < 4)
+            iterate(&p);
+    }
+    struct ebb_window windows[4];
+    for (size_t i = 0; i < 4; i++)
+        windows[i] = (struct ebb_window){0, bounds[i], bounds[i + 1]};
+    struct ebb_weave weave;
+    assert_int_equal(ebb__weave_make(&p.stream, windows, 4, 3, 3, &weave), EBB_OK);
+    struct ebb_event_span trace = {weave.events.items, weave.events.count};
+    struct ebb_model model;
+    struct ebb_error error = {0};
+    if (ebb__model_build(trace, weave.first, weave.period, &model, &error) != EBB_OK)
+        fail_msg("%s: %s", error.what, error.why);
+    size_t checked = 0;
+    for (uint32_t g = 0; g < model.gap_count; g++) {
+        const struct ebb_gap *gap = &model.gaps[g];
+        const struct ebb_model_block *block = &model.blocks[gap->block];
+        uint32_t out = ebb__model_clock_after(&model, gap->from_tick);
+        uint32_t due = ebb__model_clock_before(&model, gap->to_tick);
+        if (gap->to_tick <= gap->from_tick || out >= due)
+            continue;
+        const struct ebb_event *from = &weave.events.items[weave.first + out];
+        const struct ebb_event *to = &weave.events.items[weave.first + due];
+        for (size_t w = 0; w < 4; w++) {
+            size_t begins = counterpart(&p.stream, &windows[w], from);
+            size_t ends = counterpart(&p.stream, &windows[w], to);
+            assert_true(begins != SIZE_MAX && ends != SIZE_MAX);
+            for (size_t i = begins; i < ends; i++) {
+                const struct ebb_event *one = &p.stream.events.items[i];
+                bool same = block->alloc_tick == EBB_TICK_NONE
+                                ? one->block == block->serial
+                                : one->size_bytes == block->size_bytes && one->block > WEIGHTS;
+                if (one->kind == EBB_EVENT_ACCESS && same)
+                    fail_msg("gap %u of block %u, window %zu", g, gap->block, w);
+            }
+        }
+        checked++;
+    }
+    assert_true(checked > BLOCKS / 2);
+    ebb__model_fini(&model);
+    ebb__weave_fini(&weave);
+    end(&p);
+}
+
+/* Iterations may lack an allocation or have one too many. */
+static void test_some_differ(void **state)
+{
+    (void)state;
+    struct program p;
+    begin(&p, 3, false);
+    for (size_t i = 0; i < 6; i++) {
+        iterate(&p);
+        if (i % 2) {
+            uint64_t serial = ++p.serials;
+            event(&p, EBB_EVENT_ALLOC, serial, EBB_MIB + 99 + i * 1000);
+            event(&p, EBB_EVENT_ACCESS, serial, 0);
+            if (i == 3) /* the others stay for good */
+                event(&p, EBB_EVENT_FREE, serial, 0);
+        }
+    }
+    struct ebb_model model;
+    struct ebb_error error = {0};
+    if (ebb__watch_model(p.watch, &model, NULL, &error) != EBB_OK)
+        fail_msg("%s: %s", error.what, error.why);
+    assert_true(model.woven);
+    for (uint32_t i = 0; i < model.block_count; i++)
+        assert_true(model.blocks[i].alloc_tick == EBB_TICK_NONE ||
+                    model.blocks[i].span_ticks <= model.tick_count);
+    ebb__model_fini(&model);
+    end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_found_and_modelled),
+        cmocka_unit_test(test_fixed_order_has_no_landmark),
+        cmocka_unit_test(test_nothing_in_noise),
+        cmocka_unit_test(test_gaps_held_in_all),
+        cmocka_unit_test(test_some_differ),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

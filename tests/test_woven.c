@@ -1,0 +1,211 @@
+/* A template whose events come in another order each time: matched all the same, left when the program
+ * does something else, taken up again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine_rig.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+#include "serve/compile.h"
+#include "synthetic.h"
+
+#define LAYERS 16u
+#define STEP_NS 2000000u
+
+struct program {
+    struct item weights, batch, layers[LAYERS];
+    uint64_t seeds, state;
+};
+
+static size_t layer_bytes(unsigned layer)
+{
+    return (size_t)EBB_MIB + layer / 2 * 8192; /* two of each size */
+}
+
+/* The iteration in its plain order: forward over the layers, backward in reverse. */
+static struct ebb_model make_woven(void)
+{
+    struct maker maker = {0};
+    uint64_t now_ns = 0;
+    uint32_t layers[LAYERS];
+    uint32_t weights = make_persistent(&maker, 2 * EBB_MIB);
+    maker.blocks.items[weights].serial = 1;
+    uint32_t batch = make_block(&maker, 3 * EBB_MIB);
+    make_event(&maker, now_ns, EBB_EVENT_ALLOC, batch, EBB_ACCESS_UNKNOWN);
+    make_event(&maker, now_ns, EBB_EVENT_ACCESS, batch, EBB_ACCESS_WRITE);
+    for (unsigned i = 0; i < 2 * LAYERS; i++) {
+        unsigned layer = i < LAYERS ? i : 2 * LAYERS - 1 - i;
+        now_ns += STEP_NS;
+        if (i < LAYERS) {
+            layers[layer] = make_block(&maker, layer_bytes(layer));
+            make_event(&maker, now_ns, EBB_EVENT_ALLOC, layers[layer], EBB_ACCESS_UNKNOWN);
+        }
+        make_event(&maker, now_ns, EBB_EVENT_ACCESS, weights, EBB_ACCESS_READ);
+        make_event(&maker, now_ns, EBB_EVENT_ACCESS, layers[layer],
+                   i < LAYERS ? EBB_ACCESS_WRITE : EBB_ACCESS_READ);
+        if (i >= LAYERS)
+            make_event(&maker, now_ns, EBB_EVENT_FREE, layers[layer], EBB_ACCESS_UNKNOWN);
+    }
+    make_event(&maker, now_ns + STEP_NS, EBB_EVENT_FREE, batch, EBB_ACCESS_UNKNOWN);
+    struct ebb_model model = make_model(&maker, now_ns + 2 * STEP_NS);
+    model.woven = true;
+    return model;
+}
+
+static void step(struct program *p, struct rig *rig, unsigned i)
+{
+    unsigned layer = i < LAYERS ? i : 2 * LAYERS - 1 - i;
+    nap_us(STEP_NS / 1000);
+    check(rig, &p->weights);
+    if (i < LAYERS) {
+        p->layers[layer] = make(rig, layer_bytes(layer), p->seeds++);
+    } else {
+        check(rig, &p->layers[layer]);
+        drop(rig, &p->layers[layer]);
+    }
+}
+
+/* One iteration; each step may come up to `skew` early. */
+static void lap(struct program *p, struct rig *rig, unsigned skew)
+{
+    bool done[2 * LAYERS] = {0};
+    p->batch = make(rig, 3 * EBB_MIB, p->seeds++);
+    for (unsigned count = 0, first = 0; count < 2 * LAYERS; count++) {
+        while (done[first])
+            first++;
+        unsigned at = first + (unsigned)(chance(&p->state) % (skew + 1));
+        if (at >= 2 * LAYERS || done[at] || (at >= LAYERS && !done[2 * LAYERS - 1 - at]))
+            at = first;
+        step(p, rig, at);
+        done[at] = true;
+    }
+    check(rig, &p->batch);
+    drop(rig, &p->batch);
+}
+
+/* Something else that allocates, and allocates other sizes as well. */
+static void other_lap(struct program *p, struct rig *rig)
+{
+    struct item items[LAYERS];
+    for (unsigned i = 0; i < LAYERS; i++)
+        items[i] = make(rig, EBB_MIB / 2 + i % 5 * 4096, p->seeds++);
+    for (unsigned i = 0; i < LAYERS; i++) {
+        check(rig, &items[i]);
+        drop(rig, &items[i]);
+    }
+}
+
+static struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
+{
+    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+    struct ebb_plan_request request = {.model = model,
+                                       .machine = &machine,
+                                       .budget_bytes = budget_bytes,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096,
+                                       .time_limit_ns = 100000000};
+    struct ebb_plan plan;
+    struct ebb_error error;
+    struct ebb_script *script;
+    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
+    assert_true(plan.feasible && plan.absence_count > 0);
+    assert_int_equal(ebb__compile_script(model, &plan, &script), EBB_OK);
+    ebb__plan_fini(&plan);
+    assert_true(script->flags & EBB_SCRIPT_WOVEN);
+    assert_true(ebb__script_valid(script, script->bytes));
+    return script;
+}
+
+static void plays_in_any_order(void **state)
+{
+    (void)state;
+    for (unsigned skew = 0; skew <= 5; skew += 5) {
+        struct rig *rig = rig_open(NO_BUDGET, false);
+        struct program p = {.seeds = 1, .state = skew + 7};
+        struct ebb_model model = make_woven();
+        struct ebb_script *script = script_for(&model, model.peak_bytes * 6 / 10);
+        p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
+        assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+        lap(&p, rig, skew);
+        assert_null(rig->engine->playing); /* one whole lap is to be seen first */
+        lap(&p, rig, skew);
+        assert_non_null(rig->engine->playing);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        atomic_store(&rig->ledger.budget_bytes, model.peak_bytes * 8 / 10);
+        for (unsigned i = 0; i < 6; i++)
+            lap(&p, rig, skew);
+        assert_non_null(rig->engine->playing);
+        assert_int_equal(rig->engine->laps, 6);
+        assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        assert_true(atomic_load(&rig->counters->moved_in_bytes) > 4 * EBB_MIB);
+        assert_within_budget(rig);
+
+        /* It leaves, and joins again at the first landmark. */
+        for (unsigned i = 0; i < 3; i++)
+            other_lap(&p, rig);
+        assert_null(rig->engine->playing);
+        assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
+        lap(&p, rig, skew);
+        lap(&p, rig, skew);
+        assert_non_null(rig->engine->playing);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 2);
+        assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
+        ebb__engine_settle(rig->engine);
+        drop(rig, &p.weights);
+        ebb__model_fini(&model);
+        rig_close(rig);
+        free(script);
+    }
+}
+
+/* A few allocations that it does not know, and some that do not come. */
+static void strays_are_let_pass(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct program p = {.seeds = 1, .state = 3};
+    struct ebb_model model = make_woven();
+    struct ebb_script *script = script_for(&model, model.peak_bytes * 6 / 10);
+    p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    for (unsigned i = 0; i < 5; i++) {
+        lap(&p, rig, 2);
+        struct item stray = make(rig, 12345, p.seeds++);
+        struct item known =
+            make(rig, layer_bytes(0), p.seeds++); /* once more than in the template */
+        check(rig, &known);
+        drop(rig, &stray);
+        drop(rig, &known);
+    }
+    assert_non_null(rig->engine->playing);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    /* Only half of the work, then the next iteration: the template is left, or the lap given up. */
+    p.batch = make(rig, 3 * EBB_MIB, p.seeds++);
+    for (unsigned i = 0; i < LAYERS; i++)
+        step(&p, rig, i);
+    for (unsigned i = 0; i < LAYERS; i++)
+        drop(rig, &p.layers[i]);
+    drop(rig, &p.batch);
+    lap(&p, rig, 2);
+    lap(&p, rig, 2);
+    lap(&p, rig, 2);
+    assert_non_null(rig->engine->playing);
+    ebb__engine_settle(rig->engine);
+    drop(rig, &p.weights);
+    ebb__model_fini(&model);
+    rig_close(rig);
+    free(script);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plays_in_any_order),
+        cmocka_unit_test(strays_are_let_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
