@@ -89,6 +89,9 @@ struct ebb_serve {
     enum ebb_status writer_status;
     struct ebb_error writer_error;
     bool budget_set;
+    const struct process
+        *share_of; /* of whose peak, share_of_bytes, the budget is a share; or NULL */
+    uint64_t share_of_bytes;
     struct process *budget_presumed; /* by whose profile; NULL: by none, or it was right */
     uint64_t replans;
     uint64_t plans, events, predicted_peak_bytes, predicted_stall_ns, smallest_feasible_bytes;

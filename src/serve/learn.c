@@ -18,6 +18,9 @@
 #define PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
 #define PROBE_BYTES ((uint64_t)256 << 20)
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
+/* A peak that exceeds the known one by more than a fourth and this much is another one; arbitrary. */
+#define MUCH_MORE_SHARE 4
+#define MUCH_MORE_BYTES ((uint64_t)16 << 20)
 #define RETRY_NS ((uint64_t)100000000)
 
 static void send_plain(struct process *process, enum ebb_message_kind kind, uint64_t value)
@@ -108,11 +111,38 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
     if (serve->options.budget_fraction <= 0 || serve->budget_set)
         return;
     serve->budget_set = true;
+    serve->share_of = process;
+    serve->share_of_bytes = unmanaged_peak(process);
     atomic_store(&serve->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
     for (size_t i = 0; i < serve->processes.count; i++)
         if (serve->processes.items[i]->channel >= 0)
             send_plain(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
+}
+
+/* A share was meant of all that the program takes. Where that turns out to be a little more, the
+ * budget grows; where it is much more, what was taken for its iterations was not them: no budget until
+ * they are known. */
+static void follow_peak(struct ebb_serve *serve, struct process *process)
+{
+    uint64_t peak = unmanaged_peak(process), known = serve->share_of_bytes;
+    if (serve->options.budget_fraction <= 0 || !serve->budget_set || serve->budget_presumed ||
+        serve->share_of != process || peak <= known)
+        return;
+    if (peak <= known + known / MUCH_MORE_SHARE + MUCH_MORE_BYTES) {
+        uint64_t budget = (uint64_t)(serve->options.budget_fraction * (double)peak);
+        if (budget > atomic_load(&serve->ledger->budget_bytes))
+            atomic_store(&serve->ledger->budget_bytes, budget);
+        return;
+    }
+    serve->budget_set = false;
+    serve->told_infeasible = false;
+    serve->smallest_feasible_bytes = 0;
+    process->budget_from = -1;
+    atomic_store(&serve->ledger->budget_bytes, UINT64_MAX);
+    atomic_store(&serve->ledger->in_force, 0);
+    atomic_store(&serve->ledger->over_bytes, 0);
+    ebb__serve_trace(process);
 }
 
 /* What one operation needs together, whatever the policy; 0 where that is not known. */
@@ -308,6 +338,7 @@ static bool found_longer(struct process *process)
 
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
 {
+    follow_peak(serve, process);
     if (process->state == LEARNER_TRACING) {
         try_to_plan(serve, process);
     } else if (process->state == LEARNER_RECALLED) {
