@@ -14,7 +14,7 @@
 #define CLOSE_ENOUGH 2000         /* heights closer than a 2000th are not told apart */
 
 static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_ns,
-                           uint64_t *turns, uint64_t *scratch, enum ebb_pool_verdict *verdict)
+                           uint64_t turns[2], uint64_t *scratch, enum ebb_pool_verdict *verdict)
 {
     uint64_t deadline_ns = ebb__now_ns() + slice_ns;
     if (deadline_ns > job->deadline_ns)
@@ -38,16 +38,16 @@ static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t s
 /* Bisection where "no" may mean "not in this time". */
 static enum ebb_status bisect(struct ebb_pool_job *job, uint64_t *scratch)
 {
-    uint64_t slice_ns = FIRST_SLICE_NS, turns = 0;
+    uint64_t slice_ns = FIRST_SLICE_NS, turns[2] = {0};
     enum ebb_pool_verdict verdict;
     enum ebb_status status = EBB_OK;
     while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job)) {
-        status = ask(job, job->bound, slice_ns, &turns, scratch, &verdict);
+        status = ask(job, job->bound, slice_ns, turns, scratch, &verdict);
         uint64_t refused = job->bound;
         while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job) &&
                job->height > refused + job->bound / CLOSE_ENOUGH + 1) {
             uint64_t height = refused + (job->height - refused) / 2;
-            status = ask(job, height, slice_ns, &turns, scratch, &verdict);
+            status = ask(job, height, slice_ns, turns, scratch, &verdict);
             if (verdict != EBB_POOL_FOUND)
                 refused = height > refused ? height : refused;
         }
@@ -60,14 +60,14 @@ enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job)
 {
     if (job->problem->count > EXACT_COUNT)
         return EBB_OK;
-    uint64_t turns = 0;
+    uint64_t turns[2] = {0};
     enum ebb_pool_verdict verdict;
     uint64_t *scratch = calloc(job->problem->count + 1u, sizeof *scratch);
     if (!scratch)
         return EBB_ERR_MEMORY;
     enum ebb_status status = EBB_OK;
     if (job->problem->capacity_bytes != EBB_POOL_NO_CAPACITY) {
-        status = ask(job, job->problem->capacity_bytes, UINT64_MAX / 4, &turns, scratch, &verdict);
+        status = ask(job, job->problem->capacity_bytes, UINT64_MAX / 4, turns, scratch, &verdict);
     } else {
         if (job->height == UINT64_MAX)
             status = ebb__pool_firstfit(job); /* something to be below */

@@ -1,4 +1,5 @@
-/* Exact packing: a search over valleys (valley.c) in turns.
+/* Exact packing: two searches in turns, in canonical order (canonical.c) and over valleys (valley.c):
+ * each finds at once what the other may not find in hours.
  *
  * Problem: a packing within a given height, or the proof that there is none.
  * Method: rankings of the ways to go on at a node take turns, each with a growing number of nodes,
@@ -9,6 +10,7 @@
  * MiniMalloc. */
 #include "plan/pool/exact.h"
 
+#include "plan/pool/canonical.h"
 #include "plan/pool/internal.h"
 #include "plan/pool/valley.h"
 
@@ -17,6 +19,7 @@
 
 #define FIRST_NODES 2000 /* of a turn, in the first laps through the rankings; arbitrary */
 #define LAP_GROWS 1.3    /* many short turns beat few long ones */
+#define PAIR_NS 300u     /* of the first while of each search, time for some dives */
 #define NOISE 0.5        /* of a key, at most, from the second lap on; arbitrary */
 
 enum key { BY_WIDTH, BY_AREA, BY_SIZE, BY_LOAD };
@@ -51,14 +54,12 @@ static void rank_all(struct ebb_valley_search *search, const struct ebb_pool_pro
     for (uint32_t i = 0; i < problem->count; i++) {
         const struct ebb_pool_buffer *item = &problem->buffers[i];
         double width = (double)(item->upper - item->lower), size = (double)item->size_bytes;
-        uint64_t load = 0;
-        for (uint32_t s = sections->runs[i].first; s < sections->runs[i].last; s++)
-            if (sections->load_bytes[s % sections->count] > load)
-                load = sections->load_bytes[s % sections->count];
+        uint64_t load = ebb__pool_sections_peak(sections, i);
+        /* Of one load the longer lived first. */
         double keys[] = {width, width * size, size,
-                         (double)load * (1 + 0.001 * width / (width + 1e6))};
+                         (double)load * (1 + 1e-6 * width / (width + 1e4))};
         double noise = turn < RANKINGS ? 0 : NOISE * (2 * chance(turn, i) - 1);
-        search->key[i] = (float)(keys[rankings[ranking].key] * (1 + noise));
+        search->key[i] = keys[rankings[ranking].key] * (1 + noise);
     }
 }
 
@@ -111,9 +112,68 @@ static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_pro
     }
 }
 
+static enum ebb_status go_valleys(const struct ebb_pool_problem *problem,
+                                  const struct ebb_pool_sections *sections, uint64_t unit,
+                                  uint32_t limit, uint64_t deadline_ns, uint64_t *turns,
+                                  uint64_t *offsets, enum ebb_pool_verdict *verdict)
+{
+    struct ebb_valley_search search;
+    enum ebb_status status = ebb__valley_init(&search, problem, sections, unit, (ebb_height)limit);
+    if (!status) {
+        search.deadline_ns = deadline_ns;
+        *verdict = EBB_POOL_FOUND;
+        if (!go_turns(&search, problem, sections, unit, turns, offsets))
+            *verdict = search.stopped ? EBB_POOL_TIME_OUT : EBB_POOL_IMPOSSIBLE;
+        if (search.no_memory)
+            status = EBB_ERR_MEMORY;
+    }
+    ebb__valley_fini(&search);
+    return status;
+}
+
+static uint64_t top_of(const struct ebb_pool_problem *problem, const uint64_t *offsets)
+{
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < problem->count; i++) {
+        if (offsets[i] == UINT64_MAX)
+            return UINT64_MAX;
+        if (offsets[i] + problem->buffers[i].size_bytes > top)
+            top = offsets[i] + problem->buffers[i].size_bytes;
+    }
+    return top;
+}
+
+/* One search, then the other, each for a while that grows; `lowest` keeps the better of what they
+ * leave. */
+static enum ebb_status go_both(const struct ebb_pool_problem *problem,
+                               const struct ebb_pool_sections *sections, uint64_t unit,
+                               uint32_t limit, uint64_t deadline_ns, uint64_t turns[2],
+                               uint64_t *lowest, uint64_t *offsets, enum ebb_pool_verdict *verdict)
+{
+    uint64_t top = UINT64_MAX, now_ns = ebb__now_ns();
+    enum ebb_status status = EBB_OK;
+    *verdict = EBB_POOL_TIME_OUT;
+    memset(offsets, 0xff, problem->count * sizeof *offsets);
+    for (int i = 0; !status && *verdict == EBB_POOL_TIME_OUT && (i == 0 || now_ns < deadline_ns);
+         i++, now_ns = ebb__now_ns()) {
+        uint64_t until_ns = now_ns + ((uint64_t)PAIR_NS * problem->count * problem->count
+                                      << (i / 2 < 20 ? i / 2 : 20));
+        if (until_ns > deadline_ns)
+            until_ns = deadline_ns;
+        status = (i % 2 ? go_valleys : ebb__pool_canonical)(
+            problem, sections, unit, limit, until_ns, &turns[i % 2], lowest, verdict);
+        uint64_t found = top_of(problem, lowest);
+        if (status || *verdict == EBB_POOL_IMPOSSIBLE || found >= top)
+            continue;
+        top = found;
+        memcpy(offsets, lowest, problem->count * sizeof *offsets);
+    }
+    return status;
+}
+
 enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                 const struct ebb_pool_sections *sections, uint64_t height_bytes,
-                                uint64_t deadline_ns, uint64_t *turns, uint64_t *offsets,
+                                uint64_t deadline_ns, uint64_t turns[2], uint64_t *offsets,
                                 enum ebb_pool_verdict *verdict)
 {
     *verdict = EBB_POOL_IMPOSSIBLE;
@@ -124,16 +184,13 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
         return EBB_OK;
     bool rounded;
     uint64_t unit = unit_find(problem, height_bytes, &rounded);
-    struct ebb_valley_search search;
-    enum ebb_status status =
-        ebb__valley_init(&search, problem, sections, unit, (ebb_height)(height_bytes / unit));
-    if (!status) {
-        search.deadline_ns = deadline_ns;
-        if (!go_turns(&search, problem, sections, unit, turns, offsets))
-            *verdict = search.stopped || rounded ? EBB_POOL_TIME_OUT : EBB_POOL_IMPOSSIBLE;
-        if (search.no_memory)
-            status = EBB_ERR_MEMORY;
-    }
-    ebb__valley_fini(&search);
+    uint64_t *scratch = malloc(problem->count * sizeof *scratch);
+    if (!scratch)
+        return EBB_ERR_MEMORY;
+    enum ebb_status status = go_both(problem, sections, unit, (uint32_t)(height_bytes / unit),
+                                     deadline_ns, turns, scratch, offsets, verdict);
+    if (*verdict == EBB_POOL_IMPOSSIBLE && rounded)
+        *verdict = EBB_POOL_TIME_OUT;
+    free(scratch);
     return status;
 }

@@ -25,8 +25,7 @@ static double key_of(const struct ebb_pool_problem *problem,
                      enum ebb_pool_key key)
 {
     const struct ebb_pool_buffer *item = &problem->buffers[buffer];
-    struct ebb_pool_run run = sections->runs[buffer];
-    uint64_t load = 0;
+    uint64_t load;
     switch (key) {
     case EBB_POOL_BY_SIZE:
         return (double)item->size_bytes;
@@ -36,9 +35,7 @@ static double key_of(const struct ebb_pool_problem *problem,
         return (double)item->size_bytes * (double)(item->upper - item->lower);
     case EBB_POOL_BY_LOAD:
     case EBB_POOL_BY_PEAK:
-        for (uint32_t s = run.first; s < run.last; s++)
-            if (sections->load_bytes[s % sections->count] > load)
-                load = sections->load_bytes[s % sections->count];
+        load = ebb__pool_sections_peak(sections, buffer);
         if (key == EBB_POOL_BY_LOAD)
             return (double)load;
         return load == sections->load_bound_bytes ? (double)item->size_bytes : 0;

@@ -27,6 +27,17 @@ EBB_NODISCARD enum ebb_status ebb__pool_sections_init(struct ebb_pool_sections *
                                                       const struct ebb_pool_problem *problem);
 void ebb__pool_sections_fini(struct ebb_pool_sections *sections);
 
+/* The largest load while a buffer lives. */
+static inline uint64_t ebb__pool_sections_peak(const struct ebb_pool_sections *sections,
+                                               uint32_t buffer)
+{
+    uint64_t load = 0;
+    for (uint32_t s = sections->runs[buffer].first; s < sections->runs[buffer].last; s++)
+        if (sections->load_bytes[s % sections->count] > load)
+            load = sections->load_bytes[s % sections->count];
+    return load;
+}
+
 /* Do two runs on a circle of `count` sections share one? */
 static inline bool ebb__pool_runs_meet(struct ebb_pool_run a, struct ebb_pool_run b, uint32_t count)
 {

@@ -139,6 +139,7 @@ enum ebb_status ebb__valley_init(struct ebb_valley_search *search,
     search->stack = malloc(n * sizeof *search->stack);
     search->floor = calloc(n, sizeof *search->floor);
     search->above = malloc(m * sizeof *search->above);
+    search->change = calloc(m + 1, sizeof *search->change);
     search->ways = malloc(m * sizeof *search->ways);
     search->exact = malloc(m * sizeof *search->exact);
     search->valley_of = malloc(m * sizeof *search->valley_of);
@@ -148,8 +149,9 @@ enum ebb_status ebb__valley_init(struct ebb_valley_search *search,
     search->memory = calloc((size_t)1 << EBB_VALLEY_MEMORY_BITS, sizeof *search->memory);
     if (!search->size || !search->cuts || !search->twin || !search->key || !search->deepest ||
         !search->placed || !search->sky || !search->rest || !search->crossing || !search->stack ||
-        !search->floor || !search->above || !search->ways || !search->exact || !search->valley_of ||
-        !search->valleys || !search->merit || !search->arena || !search->memory)
+        !search->floor || !search->above || !search->change || !search->ways || !search->exact ||
+        !search->valley_of || !search->valleys || !search->merit || !search->arena ||
+        !search->memory)
         return EBB_ERR_MEMORY;
     for (uint32_t i = 0; i < problem->count; i++) {
         struct ebb_pool_run run = sections->runs[i];
@@ -177,6 +179,7 @@ void ebb__valley_fini(struct ebb_valley_search *search)
     free(search->stack);
     free(search->floor);
     free(search->above);
+    free(search->change);
     free(search->ways);
     free(search->exact);
     free(search->valley_of);

@@ -89,7 +89,6 @@ static void valleys_find(struct ebb_valley_search *search, struct part part)
             uint32_t s = section_at(search, part, k);
             search->valley_of[s] = is_one ? count : NO_VALLEY;
             search->ways[s] = 0;
-            search->above[s] = 0;
         }
         if (is_one)
             search->valleys[count++] = valley;
@@ -191,14 +190,11 @@ static bool ground_find(struct ebb_valley_search *search, struct part part, cons
 }
 
 /* How soon to go on at a section: the least first. What is forced is done at once. */
-static double urgency(const struct ebb_valley_search *search, uint32_t section, uint32_t ways,
-                      ebb_height room)
+static double urgency(const struct ebb_valley_search *search, uint32_t ways, ebb_height room)
 {
     if (ways == 1)
         return 0;
     switch (search->choice) {
-    case EBB_VALLEY_LOWEST:
-        return (double)search->sky[section] + 1 + (double)room / ((double)search->limit + 1);
     case EBB_VALLEY_ROOM:
         return (double)room + 1;
     case EBB_VALLEY_FEWEST:
@@ -224,7 +220,7 @@ static bool section_choose(const struct ebb_valley_search *search, struct part p
         uint32_t ways = search->ways[s] + (to != EBB_HEIGHT_MAX);
         if (ways == 0)
             return false;
-        double merit = urgency(search, s, ways, room);
+        double merit = urgency(search, ways, room);
         if (best < 0 || merit < best ||
             (merit <= best && search->sky[s] < search->sky[choice->section])) {
             best = merit;
@@ -257,17 +253,58 @@ static bool sections_hold(ebb_height *above, uint32_t first, uint32_t last, ebb_
     return !over;
 }
 
+static uint32_t length_of(const struct ebb_pool_cut *cut)
+{
+    return cut->last - cut->first + cut->more;
+}
+
+/* The same for many of one floor: what changes from section to section first, then one sweep. */
+static bool sweep_holds(struct ebb_valley_search *search, const uint32_t *list, uint32_t count,
+                        ebb_height room)
+{
+    ebb_height *change = search->change, load = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ebb_pool_cut *cut = &search->cuts[list[i]];
+        change[cut->first] += search->size[list[i]];
+        change[cut->last] -= search->size[list[i]];
+        if (cut->more) {
+            change[0] += search->size[list[i]];
+            change[cut->more] -= search->size[list[i]];
+        }
+    }
+    int over = 0;
+    for (uint32_t s = 0; s < search->sections; s++) {
+        load += change[s];
+        change[s] = 0;
+        search->above[s] += load;
+        over |= search->above[s] > room;
+    }
+    change[search->sections] = 0;
+    return !over;
+}
+
 /* What lies above each floor must fit under the limit, in every section. Sorts the list. */
 static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32_t count)
 {
     sort_by_floor(search, list, count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t b = list[i];
-        const struct ebb_pool_cut *cut = &search->cuts[b];
-        ebb_height room = search->limit - search->floor[b];
-        if (!sections_hold(search->above, cut->first, cut->last, search->size[b], room) ||
-            !sections_hold(search->above, 0, cut->more, search->size[b], room))
-            return false;
+    memset(search->above, 0, search->sections * sizeof *search->above);
+    for (uint32_t i = 0, next; i < count; i = next) {
+        ebb_height floor = search->floor[list[i]], room = search->limit - floor;
+        uint64_t length = 0;
+        for (next = i; next < count && search->floor[list[next]] == floor; next++)
+            length += length_of(&search->cuts[list[next]]);
+        if (length > search->sections) {
+            if (!sweep_holds(search, list + i, next - i, room))
+                return false;
+            continue;
+        }
+        for (uint32_t k = i; k < next; k++) {
+            const struct ebb_pool_cut *cut = &search->cuts[list[k]];
+            ebb_height size = search->size[list[k]];
+            if (!sections_hold(search->above, cut->first, cut->last, size, room) ||
+                !sections_hold(search->above, 0, cut->more, size, room))
+                return false;
+        }
     }
     return true;
 }
@@ -389,8 +426,8 @@ static bool solve_rest(struct ebb_valley_search *search, const uint32_t *list, u
     return solved;
 }
 
-static float merit_of(const struct ebb_valley_search *search, uint32_t buffer,
-                      const struct ebb_valley *valley)
+static double merit_of(const struct ebb_valley_search *search, uint32_t buffer,
+                       const struct ebb_valley *valley)
 {
     if (!search->flush)
         return search->key[buffer];
@@ -399,7 +436,7 @@ static float merit_of(const struct ebb_valley_search *search, uint32_t buffer,
     ebb_height top = search->floor[buffer] + search->size[buffer];
     int ends = 1 + (cut->first == valley->first) + (last == valley->last) + (top == valley->left) +
                (top == valley->right);
-    return search->key[buffer] * (float)ends;
+    return search->key[buffer] * ends;
 }
 
 /* The buffers that may come next at this section of a valley, the best first. */
@@ -413,7 +450,7 @@ static uint32_t ways_find(const struct ebb_valley_search *search, const uint32_t
         if (search->floor[b] != search->sky[section] || !ebb__valley_covers(search, b, section) ||
             !is_next_twin(search, b))
             continue;
-        float merit = merit_of(search, b, valley);
+        double merit = merit_of(search, b, valley);
         uint32_t k = chosen++;
         for (; k && search->merit[k - 1] < merit; k--) {
             found[k] = found[k - 1];

@@ -38,13 +38,12 @@ struct ebb_valley_search {
     } * cuts;
     uint32_t *twin; /* the one before it among its equals, or itself */
     /* The turn. */
-    float *key; /* of a buffer: the larger is tried first */
-    bool flush; /* those that end where a valley or its walls end, before others */
+    double *key; /* of a buffer: the larger is tried first */
+    bool flush;  /* those that end where a valley or its walls end, before others */
     enum ebb_valley_choice {
         EBB_VALLEY_TIGHT,  /* go on where ways times room to waste are least, */
         EBB_VALLEY_FEWEST, /* ways alone, */
-        EBB_VALLEY_ROOM,   /* room alone, */
-        EBB_VALLEY_LOWEST, /* or in the lowest valley */
+        EBB_VALLEY_ROOM,   /* or room alone */
     } choice;
     uint64_t nodes, nodes_limit, deadline_ns;
     bool stopped; /* by one of these two */
@@ -66,11 +65,11 @@ struct ebb_valley_search {
     } * trail;
     size_t trail_count, trail_room;
     /* Scratch of a node. */
-    ebb_height *above;
+    ebb_height *above, *change; /* the second of sections + 1, 0 between its uses */
     uint32_t *ways, *valley_of;
     uint32_t *exact; /* sections without room to waste that are in no valley */
     struct ebb_valley *valleys;
-    float *merit;    /* of a way */
+    double *merit;   /* of a way */
     uint32_t *arena; /* lists of the nodes on the path */
     size_t arena_count;
     struct ebb_valley_state *memory; /* of nodes that failed under this limit */
