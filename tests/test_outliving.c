@@ -176,6 +176,7 @@ static void checker_knows_that_it_is_used_again(void **state)
                                   .drops = true,
                                   .out_start_ns = model.time_ns[(alloc + 2) % TICKS],
                                   .out_end_ns = model.time_ns[(alloc + 3) % TICKS]};
+    ebb__plan_fini(&plan);
     plan.absences = &dropped;
     plan.absence_count = 1;
     plan.moved_out_bytes = KEPT_BYTES;
@@ -183,8 +184,6 @@ static void checker_knows_that_it_is_used_again(void **state)
     dropped.from_tick = (alloc + 4) % TICKS; /* a turn too early by the model's own account */
     dropped.out_start_ns = dropped.out_end_ns = model.time_ns[(alloc + 5) % TICKS];
     assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_ERR_FORMAT);
-    plan.absences = NULL;
-    ebb__plan_fini(&plan);
     ebb__model_fini(&model);
 }
 

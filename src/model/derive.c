@@ -32,6 +32,14 @@ uint32_t ebb__model_clock_before(const struct ebb_model *model, uint32_t tick)
     return EBB_TICK_NONE;
 }
 
+bool ebb__model_announced(const struct ebb_model *model)
+{
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].clock && model->events[tick].kind == EBB_EVENT_ACCESS)
+            return true;
+    return false;
+}
+
 /* For each tick the first clock event after it; the next event of any kind where the model has no
  * clock (programs that allocate once). NULL: no memory, the slow way is taken. */
 static uint32_t *clocks_after(const struct ebb_model *model)

@@ -111,6 +111,10 @@ uint32_t ebb__model_clock_after(const struct ebb_model *model, uint32_t tick);
 /* The last clock event at a tick < `tick`, cyclic likewise. */
 uint32_t ebb__model_clock_before(const struct ebb_model *model, uint32_t tick);
 
+/* Do accesses belong to the clock? Then the runtime announces them, and every iteration of it is traced,
+ * whatever marks say. O(ticks). */
+bool ebb__model_announced(const struct ebb_model *model);
+
 /* A span of events, owned by the caller. */
 struct ebb_event_span {
     const struct ebb_event *events;

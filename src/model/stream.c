@@ -680,15 +680,6 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     return ebb__model_derive(model, NULL);
 }
 
-/* Do accesses belong to the clock? Then every iteration is traced, whatever marks say. */
-static bool has_announced(const struct ebb_model *model)
-{
-    for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        if (model->events[tick].clock && model->events[tick].kind == EBB_EVENT_ACCESS)
-            return true;
-    return false;
-}
-
 /* Give the model the median times of the untraced iterations, if there are any, else of those that
  * were traced alike. */
 static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_template *template,
@@ -697,7 +688,7 @@ static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_
     struct ebb_window windows[TIMING_LIMIT];
     uint64_t samples[TIMING_LIMIT];
     size_t count = 0;
-    bool announced = has_announced(model);
+    bool announced = ebb__model_announced(model);
     for (int planned = 0; planned < 2 && count == 0 && !announced; planned++)
         count = timing_windows(stream, template, own, planned, windows);
     if (count == 0)

@@ -262,6 +262,8 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
 enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct ebb_plan *plan,
                                     struct ebb_script **script)
 {
+    if (ebb__model_announced(model))
+        return EBB_ERR_ARGUMENT;
     struct compiler compiler = {.model = model};
     position_vec uses = {0};
     enum ebb_status status = EBB_ERR_MEMORY;
