@@ -90,6 +90,8 @@ def main():
     parser.add_argument("-o", "--out", help="write the rows as JSON")
     args = parser.parse_args()
     done = []
+    if not args.minimalloc:
+        print("MiniMalloc beside ours: skipped, no --minimalloc PATH")
     print(f"{'instance':<40} {'pool':<10} {'buffers':>7} {'height / load':>13} {'proved':>7} "
           f"{'time s':>8} {'MiniMalloc s':>12}")
     for row in rows(args):

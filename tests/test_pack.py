@@ -80,6 +80,18 @@ class Answers(unittest.TestCase):
             self.assertEqual((code, json.loads(out)["pool"]), (0, pool))
 
 
+class Planted(unittest.TestCase):
+    """Cut rectangles, in which no room may be wasted: search in the order of offsets alone fails."""
+
+    def test_optimum_is_near(self):
+        for buffers, seed in ((250, 13), (300, 12), (300, 14)):
+            cut = subprocess.run([os.path.join(SOURCE, "bench/planted.py"), "--buffers",
+                                  str(buffers), "--seed", str(seed), "--even", "2"],
+                                 capture_output=True, text=True, timeout=60, check=True)
+            found = json.loads(pack(cut.stdout, "--json")[1])
+            self.assertLessEqual(found["height_bytes"], 1.05 * (1 << 20), (buffers, seed))
+
+
 class Errors(unittest.TestCase):
     def expect(self, text, code, message, *arguments):
         found, out, err, _ = pack(text, *arguments)
@@ -130,6 +142,14 @@ class Data(unittest.TestCase):
                                1.0017, delta=0.00005)
         self.assertAlmostEqual(self.ratio("singa/memInfo_vgg_20itr_100size.text", "smartpool"),
                                1.0515, delta=0.00005)
+
+    def test_minimalloc_capacities(self):
+        for letter in "ABCDEF":
+            done = subprocess.run([EBB, "pack", os.path.join(DATA, "minimalloc",
+                                                             f"{letter}.1048576.csv"),
+                                   "--capacity", "1048576", "--time-limit", "60"],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, letter)
 
     def test_load_is_reached(self):
         for name in ("singa/memInfo_alex_20itr_100size.text", "dsa/resnet50.csv", "dsa/G_1.csv"):
