@@ -230,7 +230,7 @@ static bool is_possible(const struct ebb_stream *stream, const struct ebb_event 
     const uint64_t limit = (uint64_t)1 << 62;
     bool has_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
                      event->kind == EBB_EVENT_ACCESS;
-    return event->time_ns < limit &&
+    return event->time_ns <= EBB_EVENT_TIME_LIMIT_NS &&
            (!has_block || (event->block > 0 && event->block < limit && event->access < 4 &&
                            event->size_bytes <= EBB_EVENT_SIZE_LIMIT &&
                            stream->live_bytes < limit - EBB_EVENT_SIZE_LIMIT));

@@ -57,6 +57,8 @@ struct ebb_event {
 
 /* Largest block: what 48 bits address, more than any machine gives to one program (x86-64). */
 #define EBB_EVENT_SIZE_LIMIT ((uint64_t)1 << 48)
+/* Longest trace, 18 years: some turns of an iteration before or after it still fit into 64 bits. */
+#define EBB_EVENT_TIME_LIMIT_NS ((uint64_t)1 << 59)
 
 _Static_assert(sizeof(struct ebb_event) == 32, "the record is part of the shared ring's layout");
 

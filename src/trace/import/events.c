@@ -184,9 +184,9 @@ enum ebb_status ebb__import_finish(struct ebb_import_events *events, uint64_t un
     size_t count = events->events.count;
     if (!count)
         return ebb__fail(events->error, EBB_ERR_FORMAT, events->name, "holds no events");
-    if (events->events.items[count - 1].time_ns > INT64_MAX / unit_ns)
+    if (events->events.items[count - 1].time_ns > EBB_EVENT_TIME_LIMIT_NS / unit_ns)
         return ebb__fail(events->error, EBB_ERR_FORMAT, events->name,
-                         "lasts for more than 292 years");
+                         "lasts for more than 18 years");
     for (size_t i = 0; i < count; i++)
         events->events.items[i].time_ns *= unit_ns;
     trace->events = events->events.items;
