@@ -147,6 +147,11 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "mismatches", figures->mismatches);
     put(object, "reactive_evictions", figures->reactive_evictions);
     put(object, "busy_blocks", figures->busy_blocks);
+    put(object, "pool_load_bytes", figures->pool_load_bytes);
+    put(object, "pool_peak_bytes", figures->pool_peak_bytes);
+    put(object, "pool_blocks", figures->pool_blocks);
+    put(object, "pool_misses", figures->pool_misses);
+    put(object, "page_moves", figures->page_moves);
     put(object, "plans", figures->plans);
     put(object, "replans", figures->replans);
     json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));

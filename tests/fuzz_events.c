@@ -107,7 +107,7 @@ static void use(const struct ebb_model *model, const char *policy)
         struct ebb_sim_result result;
         FUZZ_REQUIRE(ebb__simulate(&simulated, NULL, &result, &error) == EBB_OK);
         struct ebb_script *script;
-        if (request.newest_only && ebb__compile_script(model, &plan, &script) == EBB_OK) {
+        if (request.newest_only && ebb__compile_script(model, &plan, NULL, &script) == EBB_OK) {
             FUZZ_REQUIRE(ebb__script_valid(script, script->bytes));
             free(script);
         }

@@ -32,7 +32,7 @@ static void require_plans(const struct ebb_profile *profile, const struct ebb_mo
     if (ebb__plan_make("fifo", &request, &plan, NULL) != EBB_OK)
         return;
     struct ebb_script *script;
-    if (ebb__compile_script(model, &plan, &script) == EBB_OK)
+    if (ebb__compile_script(model, &plan, NULL, &script) == EBB_OK)
         free(script);
     ebb__plan_fini(&plan);
 }

@@ -22,10 +22,13 @@ static struct ebb_script *compile(void)
                                        .smallest_block_bytes = 4096,
                                        .newest_only = true};
     struct ebb_plan plan;
+    struct ebb_places places;
     struct ebb_script *script;
     FUZZ_REQUIRE(ebb__plan_make("fifo", &request, &plan, NULL) == EBB_OK && plan.absence_count);
-    FUZZ_REQUIRE(ebb__compile_script(&model, &plan, &script) == EBB_OK);
+    FUZZ_REQUIRE(ebb__place_blocks(&request, &plan, &places, NULL) == EBB_OK && places.count);
+    FUZZ_REQUIRE(ebb__compile_script(&model, &plan, &places, &script) == EBB_OK);
     FUZZ_REQUIRE(ebb__script_valid(script, script->bytes));
+    ebb__places_fini(&places);
     ebb__plan_fini(&plan);
     ebb__model_fini(&model);
     return script;
@@ -56,7 +59,12 @@ static void perform(const struct ebb_script *script)
     static struct ebb_engine engine;
     static struct block block;
     struct performance performance = {0};
-    FUZZ_REQUIRE(ebb__clock_prepare(&performance, script));
+    engine.pool.units_total = 1024;
+    FUZZ_REQUIRE(ebb__clock_prepare(&engine, &performance, script));
+    FUZZ_REQUIRE(performance.unit_count <= engine.pool.units_total);
+    for (uint32_t unit = 0; unit < performance.unit_count; unit++)
+        for (uint32_t i = performance.unit_first[unit]; i < performance.unit_first[unit + 1]; i++)
+            FUZZ_REQUIRE(performance.unit_covers[i] < script->clock_count);
     engine.playing = &performance;
     const struct ebb_script_event *events = ebb__script_events(script);
     for (uint32_t i = 0; i < script->clock_count; i++) {

@@ -162,7 +162,7 @@ static void check_absences(const struct ebb_model *model, const struct ebb_plan 
 static void compile_and_check(const struct ebb_model *model, const struct ebb_plan *plan)
 {
     struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(model, plan, &script), EBB_OK);
+    assert_int_equal(ebb__compile_script(model, plan, NULL, &script), EBB_OK);
     assert_true(ebb__script_valid(script, script->bytes));
     assert_false(ebb__script_valid(script, script->bytes - 1));
     check_events(model, script);
@@ -208,7 +208,7 @@ static void all_gaps(void **state)
         if (has_alloc(&model))
             compile_and_check(&model, &plan);
         else
-            assert_int_equal(ebb__compile_script(&model, &plan, &script), EBB_ERR_ARGUMENT);
+            assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_ERR_ARGUMENT);
         free(plan.absences);
         ebb__model_fini(&model);
     }
@@ -262,7 +262,7 @@ static void orders(void **state)
     struct ebb_plan plan = {0};
     compile_and_check(&model, &plan);
     struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(&model, &plan, &script), EBB_OK);
+    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
     assert_int_equal(ebb__script_blocks(script)[0].serial, 3);
     assert_int_equal(ebb__script_blocks(script)[4].serial, 1000);
     static const uint32_t by_size[] = {4, 0, 2, 6};

@@ -322,7 +322,7 @@ static struct ebb_script *learn(struct rig *rig)
     assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
     assert_true(plan.feasible && plan.absence_count > 0);
     struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(&model, &plan, &script), EBB_OK);
+    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
     ebb__plan_fini(&plan);
     ebb__model_fini(&model);
     return script;

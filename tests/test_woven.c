@@ -112,7 +112,7 @@ static struct ebb_script *script_for(const struct ebb_model *model, uint64_t bud
     struct ebb_script *script;
     assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
     assert_true(plan.feasible && plan.absence_count > 0);
-    assert_int_equal(ebb__compile_script(model, &plan, &script), EBB_OK);
+    assert_int_equal(ebb__compile_script(model, &plan, NULL, &script), EBB_OK);
     ebb__plan_fini(&plan);
     assert_true(script->flags & EBB_SCRIPT_WOVEN);
     assert_true(ebb__script_valid(script, script->bytes));

@@ -23,11 +23,13 @@ static const struct ebb_script_event *event_at(const struct performance *playing
     return &ebb__script_events(playing->script)[position];
 }
 
-bool ebb__clock_prepare(struct performance *performance, const struct ebb_script *script)
+bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *performance,
+                        const struct ebb_script *script)
 {
     size_t clocks = script->clock_count, absences = script->absence_count;
     size_t woven_words = ebb__woven_words(script);
-    size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words;
+    size_t placed_words = ebb__placed_table_words(engine, script);
+    size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words + placed_words;
     uint32_t *memory = ebb__engine_memory(words * sizeof *memory + absences * sizeof(uint64_t) + 8);
     if (!memory)
         return false;
@@ -49,7 +51,10 @@ bool ebb__clock_prepare(struct performance *performance, const struct ebb_script
     performance->in_next = memory + absences;
     performance->due_next = memory + 2 * absences;
     performance->in_clock = memory + 3 * absences;
-    ebb__woven_prepare(performance, woven_words ? memory + 4 * absences : NULL);
+    memory += 4 * absences;
+    ebb__woven_prepare(performance, woven_words ? memory : NULL);
+    if (placed_words)
+        ebb__placed_prepare(performance, memory + woven_words);
     const struct ebb_script_absence *all = ebb__script_absences(script);
     for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
         performance->out_next[i] = performance->out_first[all[i].out_clock];
@@ -176,24 +181,6 @@ void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *play
             playing->live[known + i] = NO_BLOCK;
 }
 
-bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)
-{
-    if (!engine->playing || !ebb__part_is_large(engine, size_bytes))
-        return false;
-    const struct ebb_script *script = engine->playing->script;
-    uint32_t position = engine->position;
-    if (engine->playing->woven.passed)
-        position = ebb__woven_next_alloc(engine->playing, size_bytes);
-    for (uint32_t i = 0; position != EBB_SCRIPT_NONE && i < script->clock_count; i++) {
-        const struct ebb_script_event *event = event_at(engine->playing, position);
-        if (event->kind == EBB_EVENT_ALLOC)
-            return event->size_bytes == size_bytes &&
-                   ebb__script_blocks(script)[event->block].part_count > 0;
-        position = (position + 1) % script->clock_count;
-    }
-    return false;
-}
-
 static void begin_return(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
                          bool keep_copy, bool urgent)
 {
@@ -241,7 +228,7 @@ void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint
         for (struct block *block = absent_block(engine, playing, i); block;
              block = next_absent(engine, block))
             if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-                !block->out_queued && !engine->store_failed &&
+                !block->out_queued && !block->placed && !engine->store_failed &&
                 !is_over(playing, &absences[i], position))
                 ebb__move_queue_out(engine, block, false);
     }
@@ -360,6 +347,30 @@ static void stop_playing(struct ebb_engine *engine)
     atomic_fetch_add(&engine->counters->mismatches, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_OFF, engine->position);
     engine->playing = NULL;
+}
+
+uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes)
+{
+    const struct performance *playing = engine->playing;
+    uint32_t clocks = playing->script->clock_count, position = engine->position, passed = 0;
+    if (playing->woven.passed)
+        position = ebb__woven_next_alloc(playing, size_bytes);
+    if (position == EBB_SCRIPT_NONE)
+        return EBB_SCRIPT_NONE;
+    for (; event_at(playing, position)->kind == EBB_EVENT_FREE; position = (position + 1) % clocks)
+        if (++passed > clocks)
+            return EBB_SCRIPT_NONE;
+    const struct ebb_script_event *event = event_at(playing, position);
+    return event->size_bytes == size_bytes ? event->block : EBB_SCRIPT_NONE;
+}
+
+bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)
+{
+    if (!engine->playing || !ebb__part_is_large(engine, size_bytes))
+        return false;
+    uint32_t known = ebb__clock_foresee(engine, size_bytes);
+    return known != EBB_SCRIPT_NONE &&
+           ebb__script_blocks(engine->playing->script)[known].part_count > 0;
 }
 
 /* Match one event; false: the stream has left the template. Positions passed are

@@ -130,28 +130,31 @@ static void approach_budget(struct ebb_engine *engine)
     atomic_store(&ledger->in_force, 1);
 }
 
-#define OUTSIDE_ARENA ((uintptr_t)0)
-
-/* Pages for a new block at `target`, or room for pages outside the arena. */
-static bool try_attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
+/* Pages for a new block, or (NULL) room for pages outside the arena. */
+static bool try_attach(struct ebb_engine *engine, struct block *block, uint64_t bytes, bool force)
 {
-    if (target == OUTSIDE_ARENA)
+    if (!block)
         return ebb__pages_hold(engine, bytes, force);
-    return force ? ebb__pages_force(engine, target, bytes) : ebb__pages_take(engine, target, bytes);
+    if (block->placed)
+        return ebb__placed_back(engine, block, force);
+    return force ? ebb__pages_force(engine, block->address, bytes)
+                 : ebb__pages_take(engine, block->address, bytes);
 }
 
 /* As try_attach(), waiting for room as long as something is leaving. */
-static bool attach(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+static bool attach(struct ebb_engine *engine, struct block *block, uint64_t bytes)
 {
-    if (try_attach(engine, target, bytes, false))
+    if (try_attach(engine, block, bytes, false))
         return true;
     uint64_t began = ebb__now_ns(), asked_ns = 0;
     bool got = false;
-    while (!(got = try_attach(engine, target, bytes, false))) {
+    while (!(got = try_attach(engine, block, bytes, false))) {
+        if (block && block->placed)
+            bytes = ebb__placed_lacking(engine, block);
         if (!ebb__mover_make_room(engine, bytes)) {
             if (ebb__mover_ask_others(engine, bytes, &asked_ns))
                 continue;
-            got = try_attach(engine, target, bytes, true);
+            got = try_attach(engine, block, bytes, true);
             break;
         }
         struct timespec until;
@@ -174,7 +177,7 @@ void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes)
 bool ebb__engine_hold(struct ebb_engine *engine, uint64_t bytes)
 {
     pthread_mutex_lock(&engine->lock);
-    bool held = attach(engine, OUTSIDE_ARENA, bytes);
+    bool held = attach(engine, NULL, bytes);
     if (held)
         atomic_fetch_add(&engine->counters->small_bytes, bytes);
     pthread_mutex_unlock(&engine->lock);
@@ -216,20 +219,21 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
 /* Pages for a new block, at once or as its parts are used; false: memory is out. */
 static bool furnish(struct ebb_engine *engine, struct block *block)
 {
+    bool got;
     if (engine->trace)
         ebb__part_split(engine, block);
-    if (engine->trace || block->parts > 1)
+    if (!block->placed && (engine->trace || block->parts > 1))
         return true;
-    bool got;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
-    if (ebb__part_is_large(engine, block->page_bytes) && block->script_block == EBB_SCRIPT_NONE) {
+    if (!block->placed && ebb__part_is_large(engine, block->page_bytes) &&
+        block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(engine, block->address, block->page_bytes);
         if (!got) {
             ebb__part_split(engine, block);
             return true;
         }
     } else {
-        got = attach(engine, block->address, block->page_bytes);
+        got = attach(engine, block, block->page_bytes);
     }
     if (got)
         block->state = BLOCK_RESIDENT;
@@ -245,9 +249,12 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     if (engine->trace)
         ebb__clock_close_operation(engine);
     approach_budget(engine);
-    bool spare = !engine->trace && !ebb__clock_expects_parts(engine, bytes);
-    struct block *block = spare ? ebb__pages_spare(engine, page_bytes) : NULL;
-    bool has_pages = block != NULL;
+    struct block *block = ebb__placed_take(engine, bytes, alignment);
+    bool has_pages = false;
+    if (!block && !engine->trace && !ebb__clock_expects_parts(engine, bytes)) {
+        block = ebb__pages_spare(engine, page_bytes);
+        has_pages = block != NULL;
+    }
     if (!block)
         block = ebb__space_take(engine, page_bytes);
     while (!block && ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
@@ -398,7 +405,9 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
     pthread_mutex_lock(&engine->lock);
     ebb__clock_pause(engine);
     struct block *block = ebb__space_find(engine, address);
-    if (block)
+    if (ebb__placed_owns(engine, address))
+        ebb__placed_fill(engine, address);
+    else if (block)
         fault_in_block(engine, block, address, write);
     else
         ebb__space_fill(engine, NULL, address);
@@ -439,7 +448,7 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
     struct performance performance = {0};
     if (!ebb__script_valid(script, bytes))
         return EBB_ERR_FORMAT;
-    if (!ebb__clock_prepare(&performance, script))
+    if (!ebb__clock_prepare(engine, &performance, script))
         return EBB_ERR_MEMORY;
     pthread_mutex_lock(&engine->lock);
     /* It replaces one of the same iteration, or the oldest once there are too many; what plays stops. */
@@ -489,7 +498,7 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
             struct block *block = &engine->blocks[i];
             if (on && ebb__block_is_live(block) && block->head == i)
                 ebb__part_split(engine, block);
-            if (on && block->state == BLOCK_RESIDENT && !block->out_queued)
+            if (on && block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed)
                 ebb__move_park(engine, block);
             else if (!on && block->state == BLOCK_PARKED && !block->out_queued)
                 ebb__move_unpark(engine, block);

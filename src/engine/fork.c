@@ -38,9 +38,11 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
 /* What was watched before the fork is watched again. */
 static void watch_again(struct ebb_engine *engine)
 {
-    for (uint32_t i = 1; engine->trace && i <= engine->block_count; i++)
-        if (engine->blocks[i].state == BLOCK_RESIDENT && !engine->blocks[i].out_queued)
-            ebb__move_park(engine, &engine->blocks[i]);
+    for (uint32_t i = 1; engine->trace && i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        if (block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed)
+            ebb__move_park(engine, block);
+    }
 }
 
 void ebb__engine_after_fork_parent(struct ebb_engine *engine)
@@ -76,12 +78,14 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
         block->out_queued = block->in_queued = block->urgent = false;
         block->fault_ns = 0;
         block->pins = 0; /* of threads that the child does not have */
-        block->inherited = block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE;
+        block->inherited =
+            !block->placed && (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
         if (ebb__block_is_live(block))
             live += block->size_bytes;
     }
     while (engine->spare_ages.first != NO_BLOCK)
         ebb__pages_drop_spare(engine);
+    ebb__placed_after_fork_child(engine);
     atomic_store(&engine->counters->live_bytes, live);
     atomic_store(&engine->counters->peak_live_bytes, live);
     if (engine->store_open && engine->store_current + 1 < MAX_STORES) {

@@ -73,6 +73,7 @@ struct block {
     bool keep_copy;   /* do not give the store's copy up when it comes back */
     bool inherited;   /* its pages came with a fork: not in the ledger */
     bool strays;      /* its address space may hold pages that are not the block's */
+    bool placed;      /* lies in the pool (placed.c): its pages are not its own, it never moves */
     bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
 };
 
@@ -106,6 +107,31 @@ struct performance {
     uint32_t *in_clock;    /* of each absence; moved earlier when it came late */
     uint64_t *in_delay_ns; /* likewise */
     struct woven woven;
+    /* Positions of the allocations that cover each unit of the pool, ascending: those of unit u are
+     * unit_covers[unit_first[u] … unit_first[u + 1]). 0 units: the script plans no addresses. */
+    uint32_t *unit_first, *unit_covers;
+    uint32_t unit_count;
+};
+
+/* The pool: the part of the arena for blocks at planned addresses. */
+struct pool {
+    uintptr_t base;
+    uint32_t units_total;
+    uint32_t units_used;  /* none from here on has ever been used */
+    uint32_t *first_page; /* page of the pool -> the block that starts there */
+    uint64_t *taken;      /* a bit a page: a block covers it */
+    uint32_t *users;      /* unit -> blocks in it */
+    uint8_t *states;      /* unit -> flags of placed.c */
+    uint64_t held_bytes;  /* pages, with the spare ones; none that came with a fork */
+    uint64_t spare_bytes; /* the part of it in units without blocks */
+    uint64_t load_bytes;  /* of blocks as asked for */
+    struct list records;  /* of the block table, to be used again */
+};
+
+/* Neighbouring units of the pool with spare pages; 0 units: none. */
+struct spare_run {
+    uint32_t unit, units;
+    uint32_t distance; /* clock positions until one is wanted at the latest; UINT32_MAX: never */
 };
 
 #define MAX_STORES 8
@@ -137,6 +163,8 @@ struct ebb_engine {
     uint64_t units_used, units_total;
     bool strays_beyond;          /* pages may be where no block has been yet */
     struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
+
+    struct pool pool; /* placed.c */
 
     /* pages.c */
     uint64_t depot_huge_bytes, depot_small_bytes;
@@ -223,11 +251,14 @@ void ebb__space_fini(struct ebb_engine *engine);
 /* A block with address space for `page_bytes`, in state EMPTY and on no list; NULL: none left. */
 struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__space_give(struct ebb_engine *engine, struct block *block);
+/* A block of the table, off `list` where one is there, without address space; NULL: it is full. */
+struct block *ebb__space_record(struct ebb_engine *engine, struct list *list);
 /* A zero page at `address`, where a block is resident or the program has no business: behind the end
  * of a block, in a freed one, or because the fault was reported before the block came back and is
  * looked at after it was freed. */
 void ebb__space_fill(struct ebb_engine *engine, struct block *block, uintptr_t address);
-/* The block whose address space holds `address`, in any state; NULL: none. */
+/* The block whose address space holds `address`, in any state; in the pool only the live block that
+ * starts in that page. NULL: none. */
 struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address);
 
 /* parts.c: the parts of large blocks */
@@ -245,6 +276,31 @@ uint32_t ebb__part_shape(struct ebb_engine *engine, struct block *head, uint32_t
                          uint32_t count);
 /* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
 bool ebb__part_bury(struct ebb_engine *engine, struct block *block);
+
+/* placed.c: the pool */
+EBB_NODISCARD bool ebb__placed_init(struct ebb_engine *engine);
+void ebb__placed_fini(struct ebb_engine *engine);
+/* True where `address` lies in the pool. No lock needed. */
+bool ebb__placed_owns(const struct ebb_engine *engine, uintptr_t address);
+struct block *ebb__placed_find(struct ebb_engine *engine, uintptr_t address);
+/* How many words of tables a script's placements take, and filling so many, zeroed. No lock. */
+size_t ebb__placed_table_words(const struct ebb_engine *engine, const struct ebb_script *script);
+void ebb__placed_prepare(struct performance *performance, uint32_t *words);
+/* The block that an allocation of `bytes`, now, is planned to be, at its planned address, in state
+ * EMPTY, its pages still to be had; NULL: no plan, or the address is taken. */
+struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t alignment);
+/* Bytes of pages that its units lack. */
+uint64_t ebb__placed_lacking(const struct ebb_engine *engine, const struct block *block);
+/* Pages for what they lack; false: no room without evicting (force: memory is out). What could be
+ * had stays. */
+bool ebb__placed_back(struct ebb_engine *engine, struct block *block, bool force);
+void ebb__placed_give(struct ebb_engine *engine, struct block *block);
+/* A zero page at `address`, which the program has given back itself or has no business at. */
+void ebb__placed_fill(struct ebb_engine *engine, uintptr_t address);
+/* Spare pages that are wanted latest, about `most_bytes` of them, and their way to the depot. */
+struct spare_run ebb__placed_spare(const struct ebb_engine *engine, uint64_t most_bytes);
+void ebb__placed_strip(struct ebb_engine *engine, struct spare_run run);
+void ebb__placed_after_fork_child(struct ebb_engine *engine);
 
 /* pages.c: pages without a block, and giving them to blocks */
 /* Pages for `bytes` at `target` (2 MiB aligned); false: none without evicting. */
@@ -310,7 +366,8 @@ void ebb__clock_pause(struct ebb_engine *engine);
  * due. Releases the lock while it waits. */
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block);
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
-EBB_NODISCARD bool ebb__clock_prepare(struct performance *performance,
+EBB_NODISCARD bool ebb__clock_prepare(const struct ebb_engine *engine,
+                                      struct performance *performance,
                                       const struct ebb_script *script);
 /* Will the next allocation, if the program follows the script, have parts? */
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes);
@@ -324,6 +381,9 @@ void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *play
                        const struct block *block);
 /* The index into the allocs of `script` of the first one of at least `size_bytes`. */
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes);
+/* The script's block that an allocation of `size_bytes`, were it the next event, would be taken
+ * for; EBB_SCRIPT_NONE: none. Only while a script is played. */
+uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

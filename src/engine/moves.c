@@ -36,6 +36,7 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
          * huge page that is being split. */
         if (tries)
             usleep(UNPARK_PAUSE_US);
+        atomic_fetch_add(&engine->counters->page_moves, 1);
         result = engine->device.ops->move(engine->device.state, block->address + done,
                                           staging + done, bytes - done, &moved);
         done += moved;
@@ -382,7 +383,9 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
     switch (block->state) {
     case BLOCK_RESIDENT:
         ebb__move_drop_copy(engine, block);
-        if (block->inherited) {
+        if (block->placed) {
+            ebb__space_give(engine, block);
+        } else if (block->inherited) {
             give_pages(engine, block, block->address);
             ebb__space_give(engine, block);
         } else {

@@ -36,6 +36,7 @@ enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t targ
 {
     const struct ebb_device_ops *ops = engine->device.ops;
     uint64_t rest;
+    atomic_fetch_add(&engine->counters->page_moves, 1);
     enum ebb_device_result result = ops->move(engine->device.state, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !engine->forked)
         return result;
@@ -129,9 +130,8 @@ static uint32_t choose_spare(const struct ebb_engine *engine)
     return best;
 }
 
-bool ebb__pages_strip_spare(struct ebb_engine *engine)
+static bool strip_block(struct ebb_engine *engine, uint32_t index)
 {
-    uint32_t index = choose_spare(engine);
     if (index == NO_BLOCK)
         return false;
     struct block *block = &engine->blocks[index];
@@ -139,6 +139,11 @@ bool ebb__pages_strip_spare(struct ebb_engine *engine)
     ebb__pages_give(engine, block->address, block->page_bytes);
     ebb__space_give(engine, block);
     return true;
+}
+
+bool ebb__pages_strip_spare(struct ebb_engine *engine)
+{
+    return strip_block(engine, choose_spare(engine));
 }
 
 void ebb__pages_drop_spare(struct ebb_engine *engine)
@@ -186,12 +191,27 @@ static uint64_t unmade(const struct ebb_engine *engine)
     return budget > held ? budget - held : 0;
 }
 
+/* What is wanted latest, of spare blocks and of spare units of the pool, goes to the depot: about
+ * `bytes`, at least one of either; false: there is none. */
+static bool strip(struct ebb_engine *engine, uint64_t bytes)
+{
+    struct spare_run run = ebb__placed_spare(engine, bytes);
+    uint32_t index = choose_spare(engine);
+    if (run.units &&
+        (index == NO_BLOCK || !engine->playing ||
+         run.distance >= ebb__clock_next_alloc(engine, engine->blocks[index].size_bytes))) {
+        ebb__placed_strip(engine, run);
+        return true;
+    }
+    return strip_block(engine, index);
+}
+
 static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
     while (engine->depot_huge_bytes < wanted) {
         uint64_t lacking = wanted - engine->depot_huge_bytes;
-        if (ebb__pages_strip_spare(engine))
+        if (strip(engine, lacking))
             continue;
         if (make(engine, huge_top(engine), lacking, false)) {
             engine->depot_huge_bytes += lacking;
@@ -225,6 +245,8 @@ static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t hu
                 return false;
             engine->depot_huge_bytes -= EBB_HUGE_BYTES;
             engine->depot_small_bytes += EBB_HUGE_BYTES;
+        } else if (strip(engine, lacking)) {
+            continue;
         } else if (force && make(engine, small_top(engine), lacking, true)) {
             engine->depot_small_bytes += lacking;
         } else {
@@ -258,7 +280,8 @@ static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bo
 
 uint64_t ebb__pages_available(const struct ebb_engine *engine)
 {
-    uint64_t spare = engine->depot_huge_bytes + engine->depot_small_bytes + engine->spare_bytes;
+    uint64_t spare = engine->depot_huge_bytes + engine->depot_small_bytes + engine->spare_bytes +
+                     engine->pool.spare_bytes;
     uint64_t more = unmade(engine);
     return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
 }
@@ -288,7 +311,7 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
             if (rest > engine->depot_huge_bytes)
                 rest = engine->depot_huge_bytes;
             release_huge(engine, rest);
-        } else if (ebb__pages_strip_spare(engine)) {
+        } else if (strip(engine, rest)) {
             continue;
         } else {
             break;

@@ -101,7 +101,7 @@ static bool join(struct ebb_engine *engine, uint32_t index, uint32_t next)
 
 void ebb__part_split(struct ebb_engine *engine, struct block *head)
 {
-    if (!ebb__part_is_large(engine, head->page_bytes) && head->parts <= 1)
+    if (head->placed || (!ebb__part_is_large(engine, head->page_bytes) && head->parts <= 1))
         return;
     for (uint32_t i = ebb__block_index(engine, head); i != NO_BLOCK; i = ebb__part_next(engine, i))
         split(engine, i, 1);

@@ -2,6 +2,8 @@
 
 #include "trace/event.h"
 
+#define PAGE_MASK ((uint64_t)4095)
+
 static bool array_fits(uint64_t bytes, uint64_t offset, uint64_t count, uint64_t item_bytes)
 {
     return offset % 8 == 0 && offset <= bytes && count <= (bytes - offset) / item_bytes;
@@ -32,6 +34,17 @@ static bool parts_ok(const struct ebb_script *script, uint32_t first)
     return true;
 }
 
+static bool place_ok(const struct ebb_script *script, uint32_t index)
+{
+    const struct ebb_script_block *block = &ebb__script_blocks(script)[index];
+    if (block->place == EBB_SCRIPT_NO_PLACE)
+        return true;
+    uint64_t pages = (block->size_bytes + PAGE_MASK) & ~PAGE_MASK;
+    return index >= script->persistent_count && block->parts == 1 && !block->part_count &&
+           pages >= block->size_bytes && pages > 0 && (block->place & PAGE_MASK) == 0 &&
+           block->place <= script->pool_bytes && pages <= script->pool_bytes - block->place;
+}
+
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
 {
     if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
@@ -59,7 +72,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {
         if (blocks[i].first_use > script->use_count ||
-            blocks[i].use_count > script->use_count - blocks[i].first_use)
+            blocks[i].use_count > script->use_count - blocks[i].first_use || !place_ok(script, i))
             return false;
         if ((parts == 0) != (blocks[i].parts > 0) || (parts == 0 && !parts_ok(script, i)))
             return false;
@@ -79,6 +92,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
     const struct ebb_script_absence *absences = ebb__script_absences(script);
     for (uint32_t i = 0; i < script->absence_count; i++)
         if (absences[i].block >= script->block_count ||
+            blocks[absences[i].block].place != EBB_SCRIPT_NO_PLACE ||
             !clock_ok(script, absences[i].out_clock, false) ||
             !clock_ok(script, absences[i].in_clock, true) ||
             !clock_ok(script, absences[i].due_clock, true))

@@ -16,6 +16,7 @@
 /* Threads interleave: the events come in varying order, all but the first, an ALLOC whose size occurs
  * nowhere else (weave.c). */
 #define EBB_SCRIPT_WOVEN 1u
+#define EBB_SCRIPT_NO_PLACE UINT64_MAX
 
 struct ebb_script_event {
     uint64_t size_bytes;
@@ -27,6 +28,8 @@ struct ebb_script_event {
 struct ebb_script_block {
     uint64_t serial;     /* of a persistent block; 0: allocated in the iteration */
     uint64_t size_bytes; /* of the allocation */
+    uint64_t place;      /* where in the pool it goes, bytes, a multiple of the page; or
+                            EBB_SCRIPT_NO_PLACE, as for persistent blocks, absent ones and parts */
     uint32_t first_use;  /* into uses */
     uint32_t use_count;
     /* A part of a large block: units [part_first, + part_count) of EBB_PART_BYTES; part_count == 0:
@@ -55,6 +58,7 @@ struct ebb_script {
     uint64_t iteration_ns;
     uint64_t first_serial; /* blocks with lower serials belong to the initialisation: they are not
                               looked for in the template; 0: unknown */
+    uint64_t pool_bytes;   /* no placed block reaches beyond */
     uint32_t clock_count;
     uint32_t block_count;
     uint32_t use_count;

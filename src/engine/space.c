@@ -17,6 +17,8 @@ static uint32_t bucket_of(uint32_t units)
 bool ebb__space_init(struct ebb_engine *engine)
 {
     engine->units_total = engine->device.layout.arena.bytes / EBB_HUGE_BYTES;
+    if (!ebb__placed_init(engine)) /* takes its part of them */
+        return false;
     engine->blocks = ebb__engine_memory(MOST_BLOCKS * sizeof *engine->blocks);
     engine->unit_block = ebb__engine_memory(engine->units_total * sizeof *engine->unit_block);
     engine->empty_by_units = ebb__engine_memory(SPARE_BUCKETS * sizeof *engine->empty_by_units);
@@ -28,6 +30,21 @@ void ebb__space_fini(struct ebb_engine *engine)
     munmap(engine->blocks, MOST_BLOCKS * sizeof *engine->blocks);
     munmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
     munmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
+    ebb__placed_fini(engine);
+}
+
+struct block *ebb__space_record(struct ebb_engine *engine, struct list *list)
+{
+    uint32_t index = list->first;
+    if (index != NO_BLOCK)
+        ebb__list_remove(engine, list, index, LINK_LIST);
+    else if (engine->block_count + 1 < MOST_BLOCKS)
+        index = ++engine->block_count;
+    if (index == NO_BLOCK)
+        return NULL;
+    engine->blocks[index].head = index;
+    engine->blocks[index].parts = 1;
+    return &engine->blocks[index];
 }
 
 /* An empty block of at least `units` from bucket `bucket` or a larger one. */
@@ -103,6 +120,10 @@ struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
 
 void ebb__space_give(struct ebb_engine *engine, struct block *block)
 {
+    if (block->placed) {
+        ebb__placed_give(engine, block);
+        return;
+    }
     block->state = BLOCK_EMPTY;
     if (!ebb__part_bury(engine, block))
         return;
@@ -113,6 +134,8 @@ void ebb__space_give(struct ebb_engine *engine, struct block *block)
 
 struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address)
 {
+    if (ebb__placed_owns(engine, address))
+        return ebb__placed_find(engine, address);
     uint64_t unit = (address - engine->device.layout.arena.base) / EBB_HUGE_BYTES;
     if (address < engine->device.layout.arena.base || unit >= engine->units_used)
         return NULL;

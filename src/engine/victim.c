@@ -16,7 +16,7 @@
 static bool may_leave(const struct ebb_engine *engine, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && block->pinned_until <= engine->event_number;
+           !block->urgent && !block->placed && block->pinned_until <= engine->event_number;
 }
 
 /* How far away the next use is thought to be; 0: now. */

@@ -176,7 +176,8 @@ static uint64_t round_up(uint64_t offset)
 }
 
 static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan *plan,
-                                position_vec *uses, struct ebb_script **result)
+                                const struct ebb_places *places, position_vec *uses,
+                                struct ebb_script **result)
 {
     const struct ebb_model *model = compiler->model;
     uint32_t allocs = 0;
@@ -187,6 +188,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     struct ebb_script head = {
         .magic = EBB_SCRIPT_MAGIC,
         .iteration_ns = ebb__model_iteration_ns(model) ? ebb__model_iteration_ns(model) : 1,
+        .pool_bytes = places ? places->pool_bytes : 0,
         .clock_count = compiler->clock_count,
         .block_count = model->block_count,
         .absence_count = plan->absence_count,
@@ -238,6 +240,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         struct ebb_script_block *compiled = &blocks[compiler->block_place[i]];
         compiled->serial = is_persistent(block) ? block->serial : 0;
         compiled->size_bytes = allocated_bytes(block);
+        compiled->place = places ? places->offsets[i] : EBB_SCRIPT_NO_PLACE;
         compiled->part_first = block->part_first;
         compiled->part_count = block->part_count;
         compiled->parts = parts_from(model, i);
@@ -260,7 +263,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
 }
 
 enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct ebb_plan *plan,
-                                    struct ebb_script **script)
+                                    const struct ebb_places *places, struct ebb_script **script)
 {
     if (ebb__model_announced(model))
         return EBB_ERR_ARGUMENT;
@@ -268,7 +271,7 @@ enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct 
     position_vec uses = {0};
     enum ebb_status status = EBB_ERR_MEMORY;
     if (map_ticks(&compiler) && order_blocks(&compiler))
-        status = assemble(&compiler, plan, &uses, script);
+        status = assemble(&compiler, plan, places, &uses, script);
     ebb_vec_free(&uses);
     free(compiler.clock_before);
     free(compiler.clock_after);

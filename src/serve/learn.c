@@ -199,6 +199,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         .newest_only = true,
     };
     struct ebb_plan plan;
+    struct ebb_places places = {0};
     struct ebb_error error;
     if (ebb__plan_make(serve->options.policy, &request, &plan, &error) != EBB_OK) {
         ebb__serve_warn(serve, "no plan: %s", error.why);
@@ -214,7 +215,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         ebb__serve_warn(serve, "the plan failed its check and is not used: %s", error.why);
     else if (plan.reactive)
         sent = true;
-    else if (ebb__compile_script(model, &plan, &script) == EBB_OK) {
+    else if (ebb__place_blocks(&request, &plan, &places, &error) == EBB_OK &&
+             ebb__compile_script(model, &plan, &places, &script) == EBB_OK) {
         script->first_serial = first_serial;
         sent = ebb__serve_send_script(process, script);
         free(process->script_before);
@@ -223,7 +225,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     }
     if (sent) {
         serve->plans += !plan.reactive;
-        serve->predicted_peak_bytes = plan.peak_bytes + (budget - share);
+        serve->predicted_peak_bytes =
+            (plan.reactive ? plan.peak_bytes : places.peak_bytes) + (budget - share);
         serve->predicted_stall_ns = plan.stall_ns;
         serve->predicted_iteration_ns = plan.iteration_ns;
         serve->period_events = model->tick_count;
@@ -233,6 +236,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         if (plan.reactive)
             process->reactive_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
     }
+    ebb__places_fini(&places);
     ebb__plan_fini(&plan);
     return sent;
 }

@@ -64,6 +64,11 @@ struct ebb_serve_result {
     uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
     uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
     uint64_t demand_faults_planned_median;
+    /* Blocks at planned addresses: most of their bytes as asked for, most pages held for them;
+     * allocations so served, and such as were planned but found the address taken. Peaks of several
+     * processes are added. */
+    uint64_t pool_load_bytes, pool_peak_bytes, pool_blocks, pool_misses;
+    uint64_t page_moves; /* runs of pages that changed their address */
     uint64_t planned_iterations;
     /* Of planned iterations; under a policy without a script, of those after it was learnt. */
     uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns;

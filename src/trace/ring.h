@@ -43,6 +43,11 @@ struct ebb_counters {
     _Atomic uint64_t reactive_evictions;
     _Atomic uint64_t store_bytes;
     _Atomic uint64_t store_peak_bytes;
+    _Atomic uint64_t pool_load_bytes;   /* most that lived at planned addresses */
+    _Atomic uint64_t pool_peak_bytes;   /* most pages held for them, spare ones included */
+    _Atomic uint64_t pool_blocks;       /* allocations served at planned addresses */
+    _Atomic uint64_t pool_misses;       /* planned, but the address was not free */
+    _Atomic uint64_t page_moves;        /* runs of pages moved */
     _Atomic uint64_t busy_blocks;       /* times a block could not be moved: pinned or shared */
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */

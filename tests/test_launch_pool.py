@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+"""Planned addresses in a living run: served, tight, within the budget, and given up where a program
+does something else."""
+import json
+import os
+import sys
+
+from launching import MIB, Launch, cycle, main
+
+ARGS = ["--iterations", "30", "--layers", "12", "--block", "4M", "--persistent", "8M"]
+
+
+class Pool(Launch):
+    def figures(self, *extra, options):
+        path = os.path.join(self.folder, "summary.json")
+        plain = self.run_command([cycle(), *ARGS, *extra])
+        self.assertEqual(0, plain.returncode, plain.stderr)
+        result = self.run_ebb(cycle(), *ARGS, *extra, options=[*options, "--summary-json", path])
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        with open(path, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(path)
+        self.assertLessEqual(figures["peak_resident_bytes"], figures["budget_bytes"])
+        self.assertFalse(figures["budget_exceeded"])
+        return figures
+
+    def check_pool(self, figures):
+        """Whole units: in a program as small as this one the last of them counts."""
+        self.assertGreater(figures["planned_iterations"], 5)
+        self.assertGreater(figures["pool_blocks"], 12 * figures["planned_iterations"])
+        self.assertGreaterEqual(figures["pool_peak_bytes"], figures["pool_load_bytes"])
+        self.assertLessEqual(figures["pool_peak_bytes"],
+                             figures["pool_load_bytes"] * 1.02 + 2 * MIB)
+
+    def test_addresses_alone(self):
+        figures = self.figures(options=["--policy", "none", "--budget", "60M"])
+        self.check_pool(figures)
+        self.assertEqual(0, figures["pool_misses"])
+        self.assertEqual(0, figures["moved_out_bytes"])
+        self.assertEqual(0, figures["demand_faults"])
+        self.assertGreater(figures["pool_load_bytes"], 20 * MIB)
+
+    def test_addresses_alone_in_what_the_program_took(self):
+        self.check_pool(self.figures(options=["--policy", "none", "--budget", "100%"]))
+
+    def test_beside_absences(self):
+        figures = self.figures(options=["--budget", "34M"])
+        self.check_pool(figures)
+        self.assertGreater(figures["moved_out_bytes"], 0)
+
+    def test_with_what_was_not_planned(self):
+        """Every fifth iteration is another one, forks happen, blocks grow."""
+        figures = self.figures("--odd", "7", "--fork", "--realloc", options=["--budget", "40M"])
+        self.assertGreater(figures["pool_blocks"], 0)
+        self.assertGreater(figures["mismatches"], 0)
+
+    def test_with_threads(self):
+        self.figures("--threads", "3", options=["--budget", "120M"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

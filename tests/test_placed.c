@@ -1,0 +1,522 @@
+/* Blocks at planned addresses: the engine on a device of plain memory plays a script with a pool. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine_program.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PEAK ((uint64_t)24 << 20)
+
+struct stage {
+    struct rig *rig;
+    struct program program;
+    struct ebb_script *script;
+};
+
+/* A training whose script, for `percent` of its peak, is played already. */
+static struct stage stage_open(unsigned percent)
+{
+    struct stage stage = {.rig = rig_open(NO_BUDGET, false)};
+    program_init(&stage.program, stage.rig, make_training(8, PEAK, 60000000, 3));
+    stage.script = script_for(&stage.program.model,
+                              stage.program.model.peak_bytes * percent / 100 + (1 << 20));
+    assert_int_equal(ebb__engine_set_script(stage.rig->engine, stage.script, stage.script->bytes),
+                     EBB_OK);
+    program_lap(&stage.program, stage.rig, false, UINT32_MAX);
+    assert_non_null(stage.rig->engine->playing);
+    assert_true(stage.script->pool_bytes > 0);
+    return stage;
+}
+
+static void stage_close(struct stage *stage)
+{
+    program_fini(&stage->program);
+    assert_int_equal(atomic_load(&stage->rig->lost), 0);
+    rig_close(stage->rig);
+    free(stage->script);
+}
+
+/* Where the plan has the block that is allocated at `tick`; 0: nowhere. */
+static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
+{
+    const struct ebb_model *model = &stage->program.model;
+    uint32_t position = 0;
+    for (uint32_t t = 0; t < tick; t++)
+        position += model->events[t].clock;
+    uint32_t block = ebb__script_events(stage->script)[position].block;
+    uint64_t place = ebb__script_blocks(stage->script)[block].place;
+    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->engine->pool.base + place;
+}
+
+/* An iteration in which every block at a planned address is asked to be zeroed; returns how many
+ * are where they should be. */
+static unsigned lap_of_zeroes(struct stage *stage)
+{
+    const struct ebb_model *model = &stage->program.model;
+    unsigned there = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        if (!event->clock)
+            continue;
+        struct item *item = &stage->program.items[event->block];
+        if (event->kind == EBB_EVENT_FREE) {
+            check(stage->rig, item);
+            drop(stage->rig, item);
+            continue;
+        }
+        item->size = model->blocks[event->block].size_bytes;
+        item->bytes = ebb__engine_alloc(stage->rig->engine, item->size, 64, true);
+        uintptr_t planned = planned_address(stage, tick);
+        assert_true(!planned || planned == (uintptr_t)item->bytes);
+        there += planned != 0;
+        for (size_t i = 0; planned && i < item->size; i++)
+            assert_int_equal(item->bytes[i], 0);
+        put(stage->rig, item, tick + 1);
+        assert_int_equal(ebb__engine_usable_bytes(stage->rig->engine, item->bytes), item->size);
+        assert_int_equal(ebb__engine_usable_bytes(stage->rig->engine, item->bytes + 4096), 0);
+        assert_false(ebb__engine_free(stage->rig->engine, item->bytes + 4096));
+    }
+    return there;
+}
+
+static void addresses_are_the_planned_ones(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100);
+    for (unsigned lap = 0; lap < 3; lap++)
+        assert_in_range(lap_of_zeroes(&stage), 30, 1000);
+    const struct ebb_counters *counters = stage.rig->counters;
+    assert_int_equal(atomic_load(&counters->pool_misses), 0);
+    assert_int_equal(atomic_load(&counters->mismatches), 0);
+    uint64_t load = atomic_load(&counters->pool_load_bytes);
+    uint64_t peak = atomic_load(&counters->pool_peak_bytes);
+    assert_true(load > PEAK / 3);
+    assert_true(peak >= load && peak < load + EBB_HUGE_BYTES + load / 50);
+    stage_close(&stage);
+}
+
+/* With everything in its place nothing moves, and no page is made. */
+static void steady_laps_move_nothing(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100);
+    program_lap(&stage.program, stage.rig, false, UINT32_MAX);
+    uint64_t moves = atomic_load(&stage.rig->counters->page_moves), pages = held(stage.rig);
+    for (unsigned lap = 0; lap < 3; lap++)
+        program_lap(&stage.program, stage.rig, false, UINT32_MAX);
+    assert_int_equal(atomic_load(&stage.rig->counters->page_moves), moves);
+    assert_int_equal(held(stage.rig), pages);
+    stage_close(&stage);
+}
+
+static uint32_t first_placed_tick(const struct stage *stage)
+{
+    uint32_t tick = 0;
+    const struct ebb_model *model = &stage->program.model;
+    while (model->events[tick].kind != EBB_EVENT_ALLOC || !planned_address(stage, tick))
+        tick++;
+    return tick;
+}
+
+/* A block is kept for another iteration: its successor goes elsewhere, and nothing is mixed up. */
+static void late_free_takes_no_address(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100);
+    const struct ebb_model *model = &stage.program.model;
+    uint32_t tick = first_placed_tick(&stage), block = model->events[tick].block;
+    struct item kept = {0};
+    unsigned fallen = 0;
+    for (unsigned lap = 0; lap < 3; lap++) {
+        for (uint32_t t = 0; t < model->tick_count; t++) {
+            const struct ebb_model_event *event = &model->events[t];
+            struct item *item = &stage.program.items[event->block];
+            if (event->kind == EBB_EVENT_ALLOC) {
+                *item = make(stage.rig, model->blocks[event->block].size_bytes, lap * 1000 + t);
+                uintptr_t planned = planned_address(&stage, t);
+                bool there = planned == (uintptr_t)item->bytes;
+                assert_true(!planned || there || lap < 2);
+                fallen += planned && !there;
+            } else if (event->kind == EBB_EVENT_FREE && event->block == block && lap == 0) {
+                kept = *item;
+            } else if (event->kind == EBB_EVENT_FREE) {
+                check(stage.rig, item);
+                drop(stage.rig, item);
+            }
+        }
+        if (lap == 1) {
+            check(stage.rig, &kept);
+            drop(stage.rig, &kept);
+        }
+    }
+    assert_true(fallen > 0);
+    assert_int_equal(atomic_load(&stage.rig->counters->pool_misses), fallen);
+    assert_int_equal(atomic_load(&stage.rig->counters->mismatches), 0);
+    stage_close(&stage);
+}
+
+static void alignments_are_kept(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100);
+    const struct ebb_model *model = &stage.program.model;
+    for (uint32_t t = 0; t < model->tick_count; t++) {
+        const struct ebb_model_event *event = &model->events[t];
+        struct item *item = &stage.program.items[event->block];
+        if (event->kind == EBB_EVENT_ALLOC) {
+            item->size = model->blocks[event->block].size_bytes;
+            item->bytes = ebb__engine_alloc(stage.rig->engine, item->size, EBB_HUGE_BYTES, false);
+            assert_int_equal((uintptr_t)item->bytes % EBB_HUGE_BYTES, 0);
+            put(stage.rig, item, t);
+        } else if (event->kind == EBB_EVENT_FREE) {
+            check(stage.rig, item);
+            drop(stage.rig, item);
+        }
+    }
+    assert_true(atomic_load(&stage.rig->counters->pool_misses) > 0);
+    stage_close(&stage);
+}
+
+/* The program leaves the plan in the middle: what lies in the pool stays where it is, everything
+ * else makes way, the budget holds; the pool's spare pages go where they are needed. */
+static void divergence_keeps_the_budget(void **state)
+{
+    (void)state;
+    for (unsigned percent = 70; percent <= 100; percent += 30) {
+        struct stage stage = stage_open(percent);
+        struct rig *rig = stage.rig;
+        const struct ebb_model *model = &stage.program.model;
+        uint64_t budget = model->peak_bytes * (percent + 10) / 100 + ((uint64_t)2 << 20);
+        program_lap(&stage.program, rig, false, UINT32_MAX);
+        atomic_store(&rig->ledger.budget_bytes, budget);
+        while (!atomic_load(&rig->ledger.in_force)) {
+            program_lap(&stage.program, rig, true, UINT32_MAX);
+            ebb__engine_settle(rig->engine);
+        }
+        program_lap(&stage.program, rig, true, UINT32_MAX);
+        assert_within_budget(rig);
+        uint32_t alive = 0, half = model->tick_count / 2;
+        for (uint32_t t = 0; t < half; t++) {
+            const struct ebb_model_event *event = &model->events[t];
+            if (event->kind == EBB_EVENT_ALLOC)
+                stage.program.items[event->block] =
+                    make(rig, model->blocks[event->block].size_bytes, t);
+            else if (event->kind == EBB_EVENT_FREE)
+                drop(rig, &stage.program.items[event->block]);
+        }
+        uintptr_t base = rig->engine->pool.base;
+        for (uint32_t b = 0; b < model->block_count; b++)
+            alive += (uintptr_t)stage.program.items[b].bytes >= base;
+        assert_true(alive > 0);
+        struct item others[12];
+        for (uint64_t i = 0; i < 12; i++) {
+            others[i] = make(rig, 12345 + (1 << 20), i); /* no size of the template */
+            assert_true((uintptr_t)others[i].bytes < base);
+            assert_within_budget(rig);
+        }
+        assert_null(rig->engine->playing);
+        for (uint32_t b = 0; b < model->block_count; b++)
+            if (stage.program.items[b].bytes) {
+                if ((uintptr_t)stage.program.items[b].bytes >= base)
+                    assert_int_equal(state_of(rig, &stage.program.items[b]), BLOCK_RESIDENT);
+                check(rig, &stage.program.items[b]);
+            }
+        for (uint32_t t = half; t < model->tick_count; t++) {
+            const struct ebb_model_event *event = &model->events[t];
+            if (event->kind == EBB_EVENT_FREE && stage.program.items[event->block].bytes)
+                drop(rig, &stage.program.items[event->block]);
+        }
+        for (size_t i = 0; i < 12; i++) {
+            check(rig, &others[i]);
+            drop(rig, &others[i]);
+        }
+        assert_int_equal(rig->engine->pool.load_bytes, 0);
+        ebb__engine_settle(rig->engine);
+        uint64_t evicted = atomic_load(&rig->counters->reactive_evictions);
+        uint64_t pages = held(rig), spare = rig->engine->pool.spare_bytes;
+        if (spare) {
+            struct item from_spare = make(rig, spare, 4);
+            check(rig, &from_spare);
+            drop(rig, &from_spare);
+            assert_int_equal(atomic_load(&rig->counters->reactive_evictions), evicted);
+            assert_int_equal(held(rig), pages);
+        }
+        struct item large = make(rig, budget - ((uint64_t)4 << 20), 5);
+        check(rig, &large);
+        assert_true(rig->engine->pool.held_bytes <= (uint64_t)4 << 20);
+        assert_within_budget(rig);
+        drop(rig, &large);
+        stage_close(&stage);
+    }
+}
+
+/* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. */
+static void tracing_leaves_the_pool_alone(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(100);
+    struct rig *rig = stage.rig;
+    const struct ebb_model *model = &stage.program.model;
+    uint32_t tick = first_placed_tick(&stage);
+    for (uint32_t t = 0; t <= tick; t++)
+        if (model->events[t].kind == EBB_EVENT_ALLOC)
+            stage.program.items[model->events[t].block] =
+                make(rig, model->blocks[model->events[t].block].size_bytes, t);
+    struct item *placed = &stage.program.items[model->events[tick].block];
+    assert_int_equal((uintptr_t)placed->bytes, planned_address(&stage, tick));
+    ebb__engine_set_trace(rig->engine, true);
+    assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
+    check(rig, placed);
+    struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
+    assert_true((uintptr_t)other.bytes < rig->engine->pool.base);
+    put(rig, placed, 9);
+    check(rig, &other);
+    ebb__engine_set_trace(rig->engine, false);
+    check(rig, placed);
+    check(rig, &other);
+    drop(rig, &other);
+    drop(rig, placed);
+    stage_close(&stage);
+}
+
+static struct ebb_script_block *blocks_of(struct ebb_script *script)
+{
+    return (struct ebb_script_block *)(void *)((char *)script + script->blocks_offset);
+}
+
+static void malformed_places(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(70);
+    struct ebb_script *script = stage.script, *copy = must(malloc(script->bytes));
+    const struct ebb_script_block *blocks = blocks_of(script);
+    assert_true(script->absence_count > 0);
+    uint32_t absent = ebb__script_absences(script)[0].block, placed = script->persistent_count;
+    while (blocks[placed].place == EBB_SCRIPT_NO_PLACE)
+        placed++;
+    const struct {
+        uint32_t block;
+        uint64_t place;
+        bool good;
+    } cases[] = {
+        {placed, blocks[placed].place, true},
+        {placed, 0, true},
+        {placed, EBB_SCRIPT_NO_PLACE, true},
+        {placed, 64, false},
+        {placed, script->pool_bytes, false},
+        {placed, UINT64_MAX - 4095, false},
+        {0, 0, false},
+        {absent, 0, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memcpy(copy, script, script->bytes);
+        blocks_of(copy)[cases[i].block].place = cases[i].place;
+        assert_int_equal(ebb__script_valid(copy, copy->bytes), cases[i].good);
+    }
+    memcpy(copy, script, script->bytes);
+    blocks_of(copy)[placed].size_bytes = UINT64_MAX;
+    assert_false(ebb__script_valid(copy, copy->bytes));
+    free(copy);
+    stage_close(&stage);
+}
+
+/* What the program touches in the pool without owning it is nobody's harm. */
+static void stray_pages_make_way(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    uintptr_t base = rig->engine->pool.base;
+    for (unsigned unit = 0; unit < 12; unit++) {
+        ebb__engine_fault(rig->engine, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
+        assert_true(
+            ebb__fake_present(&rig->device, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES));
+    }
+    assert_false(ebb__engine_free(rig->engine, (void *)base));
+    assert_int_equal(ebb__engine_usable_bytes(rig->engine, (void *)base), 0);
+    struct program program;
+    program_init(&program, rig, make_training(8, PEAK, 60000000, 3));
+    struct ebb_script *script = script_for(&program.model, 2 * PEAK);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    for (unsigned lap = 0; lap < 3; lap++)
+        program_lap(&program, rig, false, UINT32_MAX);
+    assert_true(atomic_load(&rig->counters->pool_blocks) > 30);
+    assert_int_equal(held(rig), atomic_load(&rig->counters->held_bytes));
+    program_fini(&program);
+    rig_close(rig);
+    free(script);
+}
+
+/* --- processes and threads --- */
+
+/* In the child: what was in the pool can be read, written and freed, and new blocks made. */
+static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct ebb_ring *ring)
+{
+    struct rig *rig = stage->rig;
+    const struct ebb_device_layout *layout = &rig->device.layout;
+    const struct ebb_device_range stayed[] = {layout->staging, layout->depot_huge,
+                                              layout->depot_small};
+    for (size_t i = 0; i < 3; i++)
+        rig->device.ops->release(rig->device.state, stayed[i].base, stayed[i].bytes);
+    if (ebb__engine_after_fork_child(rig->engine, ledger, ring) != EBB_OK)
+        return false;
+    for (uint32_t b = 0; b < stage->program.model.block_count; b++) {
+        struct item *item = &stage->program.items[b];
+        if (!item->bytes)
+            continue;
+        if (take_turn(rig, item, false, PATIENCE_MS) != TURN_RIGHT)
+            return false;
+        item->seed += 77;
+        if (take_turn(rig, item, true, PATIENCE_MS) != TURN_RIGHT)
+            return false;
+        struct item more = {ebb__engine_alloc(rig->engine, item->size, 64, false), item->size, b};
+        if (!more.bytes || take_turn(rig, &more, true, PATIENCE_MS) != TURN_RIGHT ||
+            take_turn(rig, item, false, PATIENCE_MS) != TURN_RIGHT ||
+            !ebb__engine_free(rig->engine, item->bytes) ||
+            take_turn(rig, &more, false, PATIENCE_MS) != TURN_RIGHT)
+            return false;
+        *item = more;
+    }
+    return rig->engine->pool.load_bytes == 0 && rig->engine->pool.held_bytes == 0;
+}
+
+static void forks_share_the_pool(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it does not follow threads into a child */
+#endif
+    struct stage stage = stage_open(100);
+    struct rig *rig = stage.rig;
+    const struct ebb_model *model = &stage.program.model;
+    uint32_t half = model->tick_count / 2;
+    for (uint32_t t = 0; t < half; t++) {
+        const struct ebb_model_event *event = &model->events[t];
+        if (event->kind == EBB_EVENT_ALLOC)
+            stage.program.items[event->block] =
+                make(rig, model->blocks[event->block].size_bytes, t);
+        else if (event->kind == EBB_EVENT_FREE)
+            drop(rig, &stage.program.items[event->block]);
+    }
+    assert_true(rig->engine->pool.load_bytes > 0);
+    static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
+    struct ebb_ring *ring = must(ebb__engine_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
+    atomic_store(&ring->parent_gone, 1);
+    ebb__engine_before_fork(rig->engine);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(child_goes_on(&stage, &ledger, ring) ? 0 : 1);
+    ebb__engine_after_fork_parent(rig->engine);
+    assert_true(child > 0);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (uint32_t t = half; t < model->tick_count; t++) {
+        const struct ebb_model_event *event = &model->events[t];
+        struct item *item = &stage.program.items[event->block];
+        if (event->kind == EBB_EVENT_ALLOC) {
+            *item = make(rig, model->blocks[event->block].size_bytes, t);
+        } else if (event->kind == EBB_EVENT_FREE) {
+            check(rig, item);
+            drop(rig, item);
+        }
+    }
+    for (unsigned lap = 0; lap < 2; lap++)
+        program_lap(&stage.program, rig, false, UINT32_MAX);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    munmap(ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    stage_close(&stage);
+}
+
+struct guest {
+    struct stage *stage;
+    uint64_t seed;
+    unsigned wrong;
+    _Atomic bool *stop;
+};
+
+/* Another thread: blocks of sizes that the template knows, so that it takes addresses which were
+ * meant for others, and frees them when it likes. */
+static void *visit(void *argument)
+{
+    struct guest *guest = argument;
+    struct rig *rig = guest->stage->rig;
+    const struct ebb_model *model = &guest->stage->program.model;
+    struct item items[4] = {{0}};
+    uint64_t state = guest->seed * 0x9e3779b97f4a7c15u + 1;
+    while (!atomic_load(guest->stop)) {
+        struct item *item = &items[chance(&state) % 4];
+        if (item->bytes) {
+            guest->wrong += take_turn(rig, item, false, PATIENCE_MS) != TURN_RIGHT;
+            guest->wrong += !ebb__engine_free(rig->engine, item->bytes);
+            item->bytes = NULL;
+            nap_us(20);
+            continue;
+        }
+        item->size = model->blocks[chance(&state) % model->block_count].size_bytes;
+        item->seed = chance(&state);
+        item->bytes = ebb__engine_alloc(rig->engine, item->size, 64, false);
+        guest->wrong += !item->bytes;
+        if (item->bytes)
+            guest->wrong += take_turn(rig, item, true, PATIENCE_MS) != TURN_RIGHT;
+        nap_us(200);
+    }
+    for (size_t i = 0; i < 4; i++)
+        if (items[i].bytes) {
+            guest->wrong += take_turn(rig, &items[i], false, PATIENCE_MS) != TURN_RIGHT;
+            guest->wrong += !ebb__engine_free(rig->engine, items[i].bytes);
+        }
+    return NULL;
+}
+
+static void threads_meet_in_the_pool(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(70);
+    struct rig *rig = stage.rig;
+    uint64_t blocks = atomic_load(&rig->counters->pool_blocks);
+    atomic_store(&rig->ledger.budget_bytes, stage.program.model.peak_bytes);
+    _Atomic bool stop = false;
+    struct guest guests[2];
+    pthread_t threads[2];
+    for (uint64_t i = 0; i < 2; i++) {
+        guests[i] = (struct guest){&stage, i + 1, 0, &stop};
+        assert_int_equal(pthread_create(&threads[i], NULL, visit, &guests[i]), 0);
+    }
+    for (unsigned lap = 0; lap < 6; lap++)
+        program_lap(&stage.program, rig, lap % 2, UINT32_MAX);
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(guests[i].wrong, 0);
+    }
+    for (unsigned lap = 0; lap < 2; lap++)
+        program_lap(&stage.program, rig, false, UINT32_MAX);
+    assert_true(atomic_load(&rig->counters->pool_blocks) > blocks);
+    assert_int_equal(rig->engine->pool.load_bytes, 0);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_the_planned_ones),
+        cmocka_unit_test(steady_laps_move_nothing),
+        cmocka_unit_test(late_free_takes_no_address),
+        cmocka_unit_test(alignments_are_kept),
+        cmocka_unit_test(divergence_keeps_the_budget),
+        cmocka_unit_test(tracing_leaves_the_pool_alone),
+        cmocka_unit_test(malformed_places),
+        cmocka_unit_test(stray_pages_make_way),
+        cmocka_unit_test(forks_share_the_pool),
+        cmocka_unit_test(threads_meet_in_the_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
