@@ -61,11 +61,14 @@ def main():
     parser.add_argument("--classes", type=int, default=1000, help="number of classes or tokens")
     parser.add_argument("--iterations", type=int, default=8, help="training iterations")
     parser.add_argument("--seed", type=int, default=1, help="seed of weights and data")
+    parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
     model, draw = make(args)
     model.train()
+    if args.compile:
+        model = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     criterion = torch.nn.CrossEntropyLoss()
     for iteration in range(args.iterations):
