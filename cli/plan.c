@@ -171,6 +171,8 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         json_object_set_new(item, "guard_ticks", json_bytes(absence->guard_ticks));
         json_object_set_new(item, "drops", json_boolean(absence->drops));
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
+        json_object_set_new(item, "out_within", json_boolean(absence->out_within));
+        json_object_set_new(item, "in_within", json_boolean(absence->in_within));
         json_object_set_new(item, "out_start_ns", json_bytes(absence->out_start_ns));
         json_object_set_new(item, "out_end_ns", json_bytes(absence->out_end_ns));
         if (!absence->drops) {

@@ -258,7 +258,7 @@ static inline void call_in(struct rig *rig, const struct item *item, bool keep_c
 {
     pthread_mutex_lock(&rig->engine->lock);
     block_of(rig, item)->keep_copy = keep_copy;
-    ebb__move_queue_in(rig->engine, block_of(rig, item), 0, true);
+    ebb__move_queue_in(rig->engine, block_of(rig, item), true);
     pthread_mutex_unlock(&rig->engine->lock);
 }
 

@@ -463,7 +463,7 @@ static void early_reads_that_fail(void **state)
     ebb__engine_settle(rig->engine);
     rig->faulty.read_errno = EIO;
     pthread_mutex_lock(&rig->engine->lock);
-    ebb__move_queue_in(rig->engine, block_of(rig, &item), 0, false);
+    ebb__move_queue_in(rig->engine, block_of(rig, &item), false);
     pthread_mutex_unlock(&rig->engine->lock);
     ebb__engine_settle(rig->engine);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);

@@ -143,12 +143,40 @@ static enum ebb_status copy_check(struct check *check, uint32_t i, const char *d
     return EBB_OK;
 }
 
+/* The event at which leaving may start, guard apart where that is a clock event. */
+static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
+{
+    if (!absence->out_within)
+        return check->next_clock[absence->from_tick];
+    return (uint32_t)(((uint64_t)absence->from_tick + absence->guard_ticks) %
+                      check->model->tick_count);
+}
+
+/* Without a clock event the time since the use began must say that it is over. */
+static enum ebb_status within_check(struct check *check, uint32_t i)
+{
+    const struct ebb_model *model = check->model;
+    const struct ebb_absence *absence = &check->plan->absences[i];
+    uint32_t ready = ready_tick(check, absence), ticks = model->tick_count;
+    uint32_t length = (absence->to_tick + ticks - absence->from_tick - 1) % ticks + 1;
+    uint64_t after_ns = unroll(check, model->time_ns[ready], model->time_ns[absence->from_tick]);
+    uint32_t clock = check->next_clock[absence->from_tick];
+    uint32_t to_clock = (clock + ticks - absence->from_tick - 1) % ticks + 1;
+    if (absence->guard_ticks == 0 || absence->guard_ticks >= length || to_clock >= length)
+        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+                         absence->block);
+    if (after_ns - model->time_ns[absence->from_tick] < EBB_WITHIN_NS)
+        return VIOLATION(check, "absence %u: block %u leaves while it may be in use", i,
+                         absence->block);
+    return EBB_OK;
+}
+
 static enum ebb_status times_check(struct check *check, uint32_t i)
 {
     const struct ebb_model *model = check->model;
     const struct ebb_absence *absence = &check->plan->absences[i];
     struct span *span = &check->spans[i];
-    uint32_t ready = check->next_clock[absence->from_tick];
+    uint32_t ready = ready_tick(check, absence);
     uint64_t ready_ns = model->time_ns[ready];
     if (absence->out_start_ns > check->turn_ns || absence->out_end_ns > check->turn_ns ||
         absence->in_start_ns > check->turn_ns || absence->in_end_ns > check->turn_ns)
@@ -158,8 +186,12 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
         span->need += check->turn_ns;
     if (absence->guard_ticks >= model->tick_count)
         return VIOLATION(check, "absence %u: a guard of more than an iteration", i);
+    if (absence->out_within && within_check(check, i) != EBB_OK)
+        return EBB_ERR_FORMAT;
     uint32_t guarded = (absence->from_tick + absence->guard_ticks) % model->tick_count;
-    uint64_t guarded_ns = unroll(check, model->time_ns[check->next_clock[guarded]], ready_ns);
+    uint64_t guarded_ns = ready_ns;
+    if (!absence->out_within)
+        guarded_ns = unroll(check, model->time_ns[check->next_clock[guarded]], ready_ns);
     span->out_start = unroll(check, absence->out_start_ns, guarded_ns);
     if (span->out_start > span->need)
         return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
@@ -251,7 +283,7 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
         uint64_t out_turn = span->out_end / check->turn_ns;
         uint64_t back_turn = span->in_start / check->turn_ns;
         if (absence->drops) {
-            back_turn = absence->to_tick <= check->next_clock[absence->from_tick] ? 1 : 0;
+            back_turn = absence->to_tick <= ready_tick(check, absence) ? 1 : 0;
             check->dropped[absence->to_tick] = true;
         }
         if (back_turn > out_turn)

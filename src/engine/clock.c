@@ -30,14 +30,19 @@ bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *per
     size_t woven_words = ebb__woven_words(script);
     size_t placed_words = ebb__placed_table_words(engine, script);
     size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words + placed_words;
-    uint32_t *memory = ebb__engine_memory(words * sizeof *memory + absences * sizeof(uint64_t) + 8);
+    size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
+                   absences * (2 * sizeof(uint64_t) + 2 * sizeof *performance->timers) + 8;
+    uint32_t *memory = ebb__engine_memory(bytes);
     if (!memory)
         return false;
     performance->script = script;
     performance->tables = memory;
-    performance->table_bytes = words * sizeof *memory + absences * sizeof(uint64_t) + 8;
+    performance->table_bytes = bytes;
     performance->in_delay_ns = (uint64_t *)memory;
-    memory = (uint32_t *)(performance->in_delay_ns + absences);
+    performance->out_delay_ns = performance->in_delay_ns + absences;
+    performance->stretch_ns = performance->out_delay_ns + absences;
+    performance->timers = (struct timer *)(performance->stretch_ns + clocks);
+    memory = (uint32_t *)(performance->timers + 2 * absences);
     performance->live = memory;
     memory += script->block_count;
     uint32_t **heads[] = {&performance->out_first, &performance->in_first, &performance->due_first};
@@ -61,10 +66,13 @@ bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *per
         performance->out_first[all[i].out_clock] = i;
         performance->in_clock[i] = all[i].in_clock;
         performance->in_delay_ns[i] = all[i].in_delay_ns;
+        performance->out_delay_ns[i] = all[i].out_delay_ns;
         if (all[i].in_clock == EBB_SCRIPT_NONE || all[i].due_clock == EBB_SCRIPT_NONE)
             continue;
         performance->in_next[i] = performance->in_first[all[i].in_clock];
         performance->in_first[all[i].in_clock] = i;
+        if (all[i].in_within)
+            continue;
         performance->due_next[i] = performance->due_first[all[i].due_clock];
         performance->due_first[all[i].due_clock] = i;
     }
@@ -181,8 +189,8 @@ void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *play
             playing->live[known + i] = NO_BLOCK;
 }
 
-static void begin_return(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
-                         bool keep_copy, bool urgent)
+static void begin_return(struct ebb_engine *engine, struct block *block, bool keep_copy,
+                         bool urgent)
 {
     block->keep_copy = keep_copy;
     if (block->out_queued)
@@ -190,7 +198,7 @@ static void begin_return(struct ebb_engine *engine, struct block *block, uint64_
     else if (block->state == BLOCK_LEAVING)
         block->cancelled = true;
     else if (block->state == BLOCK_AWAY)
-        ebb__move_queue_in(engine, block, not_before_ns, urgent);
+        ebb__move_queue_in(engine, block, urgent);
 }
 
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
@@ -210,34 +218,71 @@ static struct block *next_absent(struct ebb_engine *engine, const struct block *
                : NULL;
 }
 
-/* Has the end of the absence been seen before its beginning, at `position`? */
-static bool is_over(const struct performance *playing, const struct ebb_script_absence *absence,
-                    uint32_t position)
+/* Has the end of the absence been seen before its beginning? */
+static bool is_over(const struct performance *playing, const struct ebb_script_absence *absence)
 {
     const uint32_t *passed = playing->woven.passed;
-    return passed && absence->due_clock != EBB_SCRIPT_NONE && absence->due_clock > position &&
-           passed[absence->due_clock];
+    return passed && absence->due_clock != EBB_SCRIPT_NONE &&
+           absence->due_clock > absence->out_clock && passed[absence->due_clock];
+}
+
+/* The last position passed. */
+static uint32_t position_now(const struct ebb_engine *engine)
+{
+    uint32_t clocks = engine->playing->script->clock_count;
+    return (engine->position + clocks - 1) % clocks;
+}
+
+/* True where `position` lies in the cyclic interval [from, to]. */
+static bool is_between(uint32_t position, uint32_t from, uint32_t to)
+{
+    return from <= to ? position >= from && position <= to : position >= from || position <= to;
+}
+
+static void leave(struct ebb_engine *engine, const struct performance *playing, uint32_t absence)
+{
+    if (is_over(playing, &ebb__script_absences(playing->script)[absence]))
+        return;
+    for (struct block *block = absent_block(engine, playing, absence); block;
+         block = next_absent(engine, block))
+        if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+            !block->out_queued && !block->placed && !engine->store_failed)
+            ebb__move_queue_out(engine, block, false);
+}
+
+static void come_back(struct ebb_engine *engine, const struct performance *playing,
+                      uint32_t absence)
+{
+    bool keep_copy = ebb__script_absences(playing->script)[absence].keep_copy;
+    for (struct block *block = absent_block(engine, playing, absence); block;
+         block = next_absent(engine, block))
+        begin_return(engine, block, keep_copy, false);
+}
+
+void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in)
+{
+    const struct performance *playing = engine->playing;
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    uint32_t from = in ? playing->in_clock[absence] : planned->out_clock;
+    uint32_t to = in ? planned->due_clock : playing->in_clock[absence];
+    if (!playing->woven.passed && to != EBB_SCRIPT_NONE &&
+        !is_between(position_now(engine), from, to))
+        return;
+    if (in)
+        come_back(engine, playing, absence);
+    else
+        leave(engine, playing, absence);
 }
 
 void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    engine->position_ns = ebb__now_ns();
-    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE;
-         i = playing->out_next[i]) {
-        for (struct block *block = absent_block(engine, playing, i); block;
-             block = next_absent(engine, block))
-            if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-                !block->out_queued && !block->placed && !engine->store_failed &&
-                !is_over(playing, &absences[i], position))
-                ebb__move_queue_out(engine, block, false);
-    }
-    for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i]) {
-        for (struct block *block = absent_block(engine, playing, i); block;
-             block = next_absent(engine, block))
-            begin_return(engine, block, engine->position_ns + playing->in_delay_ns[i],
-                         absences[i].keep_copy, false);
-    }
+    ebb__timers_pace(engine, playing, position);
+    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
+        if (!ebb__timers_set(engine, playing, position, i, false))
+            leave(engine, playing, i);
+    for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i])
+        if (!ebb__timers_set(engine, playing, position, i, true))
+            come_back(engine, playing, i);
 }
 
 /* The clock passes `position`. */
@@ -281,6 +326,8 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
     playing->in_clock[absence] = to;
     uint64_t reach_ns = earlier_by(playing, absence, to, 0);
     playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
+    if (to == planned->out_clock && playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
+        playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
 }
 
 /* Learn from whether an absence's block was late. What had to be waited for starts that much earlier
@@ -294,6 +341,63 @@ static void learn_return(struct performance *playing, uint32_t absence, uint64_t
         move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
     else if (earlier_ns)
         move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
+}
+
+/* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
+ * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
+static uint32_t absence_here(const struct ebb_engine *engine, const struct block *block, bool out)
+{
+    const struct performance *playing = engine->playing;
+    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
+        return EBB_SCRIPT_NONE;
+    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    uint32_t here = position_now(engine);
+    uint64_t since_ns = ebb__timers_planned_ns(
+        playing, here, ebb__engine_progress_ns(engine) - engine->position_ns);
+    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
+        if (absences[i].block != block->script_block)
+            continue;
+        bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
+                      is_between(here, playing->in_clock[i], absences[i].due_clock);
+        bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
+        if (begun && ending && here == playing->in_clock[i]) /* both: the nearer of the two */
+            begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
+        if (out ? begun : ending && !begun)
+            return i;
+    }
+    return EBB_SCRIPT_NONE;
+}
+
+void ebb__clock_missed(struct ebb_engine *engine, const struct block *block)
+{
+    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY && !block->out_queued)
+        return;
+    uint32_t absence = absence_here(engine, block, true);
+    if (absence == EBB_SCRIPT_NONE)
+        return;
+    uint64_t since_ns =
+        ebb__timers_planned_ns(engine->playing, position_now(engine),
+                               ebb__engine_progress_ns(engine) - engine->position_ns);
+    const struct ebb_script_absence *planned =
+        &ebb__script_absences(engine->playing->script)[absence];
+    uint64_t latest_ns =
+        planned->out_delay_ns + ebb__timers_most_shift_ns(engine->playing, planned->out_clock);
+    if (since_ns > engine->playing->out_delay_ns[absence])
+        engine->playing->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
+}
+
+void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns)
+{
+    struct performance *playing = engine->playing;
+    uint32_t absence = absence_here(engine, block, false);
+    if (absence == EBB_SCRIPT_NONE)
+        return;
+    /* Not ever earlier: what is late because there was no room only takes room from others so. */
+    uint64_t earlier_ns = late_ns + earlier_by(playing, absence, playing->in_clock[absence],
+                                               playing->in_delay_ns[absence]);
+    uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
+    uint64_t most_ns = ebb__timers_most_shift_ns(playing, due);
+    move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
@@ -314,7 +418,7 @@ static bool wait_for_block(struct ebb_engine *engine, const struct performance *
             return true; /* its only copy is lost, and that has been said */
         if (!*began)
             *began = ebb__now_ns();
-        begin_return(engine, block, 0, block->keep_copy, true);
+        begin_return(engine, block, block->keep_copy, true);
         pthread_cond_wait(&engine->changed, &engine->lock);
     }
     return false;
@@ -329,10 +433,12 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
          i = playing->due_next[i]) {
         uint64_t began = 0;
         struct block *block = absent_block(engine, playing, i);
+        ebb__timers_hold(engine, true);
         while (block && wait_for_block(engine, playing, block, &began))
             block = next_absent(engine, block);
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
-        atomic_fetch_add(&engine->counters->stall_ns, late_ns);
+        ebb__engine_stalled(engine, late_ns);
+        ebb__timers_hold(engine, false);
         if (engine->script_sets != sets)
             return;
         if (engine->playing == playing)
@@ -510,7 +616,8 @@ static void start_playing(struct ebb_engine *engine, struct performance *playing
         name_blocks(engine, playing, position);
     engine->playing = playing;
     engine->position = (position + 1) % script->clock_count;
-    engine->position_ns = ebb__now_ns();
+    engine->position_ns = ebb__engine_progress_ns(engine);
+    playing->timer_count = 0;
     atomic_fetch_add(&engine->counters->resyncs, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_ON, position);
 }

@@ -162,7 +162,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
         until.tv_sec++;
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
-    atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - began);
+    ebb__engine_stalled(engine, ebb__now_ns() - began);
     return got;
 }
 
@@ -362,6 +362,8 @@ static void note_access(struct ebb_engine *engine, struct block *block, bool wri
 static void fault_in_block(struct ebb_engine *engine, struct block *block, uintptr_t address,
                            bool write)
 {
+    if (block->fault_ns == 0)
+        ebb__clock_missed(engine, block);
     switch (block->state) {
     case BLOCK_PARKED:
         if (block->out_queued)
@@ -377,7 +379,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
             block->state = BLOCK_RESIDENT;
         } else {
             block->fault_ns = ebb__now_ns();
-            ebb__move_queue_in(engine, block, 0, true);
+            ebb__move_queue_in(engine, block, true);
         }
         break;
     case BLOCK_LEAVING:
@@ -391,7 +393,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
             block->cancelled = true;
             pthread_cond_broadcast(&engine->out_work);
         } else if (block->state == BLOCK_AWAY) {
-            ebb__move_queue_in(engine, block, 0, true);
+            ebb__move_queue_in(engine, block, true);
         }
         break;
     default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
@@ -533,8 +535,7 @@ void ebb__engine_settle(struct ebb_engine *engine)
     pthread_mutex_lock(&engine->lock);
     while (engine->out_queue.first != NO_BLOCK || engine->out_current != NO_BLOCK ||
            engine->in_current != NO_BLOCK || engine->transfers ||
-           (engine->in_queue.first != NO_BLOCK &&
-            engine->blocks[engine->in_queue.first].not_before_ns <= ebb__now_ns())) {
+           engine->in_queue.first != NO_BLOCK) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 5000000;

@@ -44,12 +44,11 @@ struct block {
     uint64_t evicted_at; /* event number of its last eviction without a plan */
     uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
-    uint64_t hash[2];       /* of the bytes in the store, where has_copy and hashed */
-    uint64_t not_before_ns; /* queued to come back: not before this time */
-    uint64_t fault_ns;      /* when a thread of the program began to wait for it; 0: none */
-    uint64_t asked_ns;      /* when other processes were first asked for its room; 0: not yet */
-    uint64_t pinned_until;  /* event number: could not be moved, do not try before */
-    uint64_t chunk_bytes;   /* transferred or in flight, of page_bytes */
+    uint64_t hash[2];      /* of the bytes in the store, where has_copy and hashed */
+    uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
+    uint64_t asked_ns;     /* when other processes were first asked for its room; 0: not yet */
+    uint64_t pinned_until; /* event number: could not be moved, do not try before */
+    uint64_t chunk_bytes;  /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
     uint32_t pins;         /* system calls that have its address; it is not parked meanwhile */
     uint32_t units;        /* of 2 MiB of address space */
@@ -93,6 +92,13 @@ struct woven {
     bool confirmed; /* a whole lap has been seen, and what began with the landmark since was one */
 };
 
+/* An action that waits for its time. */
+struct timer {
+    uint64_t at_ns; /* on the clock of ebb__engine_progress_ns() */
+    uint32_t absence;
+    bool in; /* to return, not to leave */
+};
+
 /* A script with what the engine knows about it. */
 struct performance {
     const struct ebb_script *script;
@@ -104,8 +110,13 @@ struct performance {
     uint32_t *out_first, *out_next;
     uint32_t *in_first, *in_next;
     uint32_t *due_first, *due_next;
-    uint32_t *in_clock;    /* of each absence; moved earlier when it came late */
-    uint64_t *in_delay_ns; /* likewise */
+    uint32_t *in_clock;           /* of each absence; moved earlier when it came late */
+    uint64_t *in_delay_ns;        /* likewise */
+    uint64_t *out_delay_ns;       /* moved later when it left too early */
+    uint64_t *stretch_ns;         /* by clock position: how long it took from there to the next */
+    uint64_t took_ns, planned_ns; /* all stretches passed so far */
+    struct timer *timers;         /* a heap, room for two of each absence */
+    uint32_t timer_count;
     struct woven woven;
     /* Positions of the allocations that cover each unit of the pool, ascending: those of unit u are
      * unit_covers[unit_first[u] … unit_first[u + 1]). 0 units: the script plans no addresses. */
@@ -207,7 +218,9 @@ struct ebb_engine {
     uint64_t script_sets;        /* times that `scripts` has changed */
     struct performance *playing; /* NULL: reactive */
     uint32_t position;           /* next clock event expected */
-    uint64_t position_ns;        /* when the last one was seen */
+    uint64_t position_ns;        /* when the last one was seen, on the program's own clock */
+    uint64_t stalled_ns;         /* that the program has waited for the engine in all */
+    int held;                    /* it waits at a clock event now */
     uint64_t laps;
     bool forked; /* pages may be shared with a child */
 };
@@ -335,8 +348,7 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block); /* -> RES
 void ebb__move_evict(struct ebb_engine *engine, struct block *block);
 void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block);
-void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
-                        bool urgent);
+void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urgent);
 bool ebb__move_start_out(struct ebb_engine *engine, struct block *block); /* -> LEAVING */
 void ebb__move_finish_out(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_in(struct ebb_engine *engine, struct block *block); /* -> COMING */
@@ -353,6 +365,25 @@ void ebb__mover_stop(struct ebb_engine *engine);
 bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, uint64_t *asked_ns);
 /* Let victims leave until `bytes` more will be available; false: nothing can leave. */
 bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes);
+
+/* timers.c */
+/* CLOCK_MONOTONIC less what the program has waited for the engine. */
+uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine);
+/* The program has waited so long. */
+void ebb__engine_stalled(struct ebb_engine *engine, uint64_t ns);
+/* The clock passes `position` now. */
+void ebb__timers_pace(struct ebb_engine *engine, struct performance *playing, uint32_t position);
+/* What was planned to happen at the time that is now `ns` after `position`. */
+uint64_t ebb__timers_planned_ns(const struct performance *playing, uint32_t position, uint64_t ns);
+/* How much earlier or later than planned something may come to hang after `position`. */
+uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position);
+/* Begin the absence, or with `in` end it, its delay after `position`, just passed; false: now. */
+bool ebb__timers_set(struct ebb_engine *engine, struct performance *playing, uint32_t position,
+                     uint32_t absence, bool in);
+/* Do what is due. Returns when to look again (CLOCK_MONOTONIC), 0: when woken. */
+uint64_t ebb__timers_fire(struct ebb_engine *engine);
+/* The program is held at a clock event, or goes on. */
+void ebb__timers_hold(struct ebb_engine *engine, bool hold);
 
 /* victim.c */
 struct block *ebb__victim_choose(struct ebb_engine *engine);
@@ -384,6 +415,13 @@ uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_b
 /* The script's block that an allocation of `size_bytes`, were it the next event, would be taken
  * for; EBB_SCRIPT_NONE: none. Only while a script is played. */
 uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes);
+/* Let an absence begin, or with `in` end, unless the program is past it. */
+void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in);
+/* The program uses `block`, which is not there: what left too early within a stretch leaves later in
+ * the next iteration. */
+void ebb__clock_missed(struct ebb_engine *engine, const struct block *block);
+/* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
+void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

@@ -105,10 +105,14 @@ static void *out_worker(void *argument)
     struct ebb_engine *engine = argument;
     pthread_mutex_lock(&engine->lock);
     while (!engine->stopping) {
+        uint64_t timer_ns = ebb__timers_fire(engine);
         uint32_t current = engine->out_current;
         if (current == NO_BLOCK) {
             if (engine->frozen || engine->out_queue.first == NO_BLOCK) {
-                pthread_cond_wait(&engine->out_work, &engine->lock);
+                if (timer_ns)
+                    wait_until(&engine->out_work, &engine->lock, timer_ns);
+                else
+                    pthread_cond_wait(&engine->out_work, &engine->lock);
                 continue;
             }
             if (!have_store(engine)) {
@@ -216,13 +220,6 @@ static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
     if (index == NO_BLOCK)
         return NULL;
     struct block *block = &engine->blocks[index];
-    if (!block->urgent) {
-        uint64_t now = ebb__now_ns();
-        if (block->not_before_ns > now) {
-            *until = block->not_before_ns;
-            return NULL;
-        }
-    }
     if (take_pages(engine, block))
         return block;
     *until = ebb__now_ns() + 2000000; /* pages come free without a signal too */

@@ -75,8 +75,10 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
     if (block->fault_ns) {
-        atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - block->fault_ns);
+        uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
         block->fault_ns = 0;
+        ebb__engine_stalled(engine, waited_ns);
+        ebb__clock_late(engine, block, waited_ns);
     }
     pthread_cond_broadcast(&engine->changed);
 }
@@ -144,8 +146,7 @@ void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block)
     pthread_cond_broadcast(&engine->changed);
 }
 
-void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t not_before_ns,
-                        bool urgent)
+void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urgent)
 {
     uint32_t index = ebb__block_index(engine, block);
     if (block->in_queued) {
@@ -154,7 +155,6 @@ void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, uint64_t
         ebb__list_remove(engine, &engine->in_queue, index, LINK_QUEUE);
     }
     block->in_queued = true;
-    block->not_before_ns = not_before_ns;
     block->urgent = urgent;
     if (urgent)
         ebb__list_push_front(engine, &engine->in_queue, index, LINK_QUEUE);
@@ -299,7 +299,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
         block->state = BLOCK_RESIDENT;
         block->urgent = false;
         if (block->fault_ns)
-            atomic_fetch_add(&engine->counters->stall_ns, ebb__now_ns() - block->fault_ns);
+            ebb__engine_stalled(engine, ebb__now_ns() - block->fault_ns);
         block->fault_ns = 0;
         pthread_cond_broadcast(&engine->changed);
         return false;

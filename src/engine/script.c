@@ -49,7 +49,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
 {
     if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
         return false;
-    if (script->clock_count == 0 || script->alloc_count == 0 ||
+    if (script->clock_count == 0 || script->iteration_ns == 0 || script->alloc_count == 0 ||
         script->persistent_count > script->block_count)
         return false;
     uint64_t all = script->bytes;

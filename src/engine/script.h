@@ -40,16 +40,18 @@ struct ebb_script_block {
     uint32_t reserved;
 };
 
-/* One absence. out_clock: leaving may start; in_clock + in_delay_ns: coming back should start;
- * due_clock: the program must not pass this position before the block is back. */
+/* One absence. out_clock + out_delay_ns: leaving may start; in_clock + in_delay_ns: coming back should start;
+ * due_clock: the program must not pass this position before the block is back; in_within: it may, the
+ * block is used some time after. Delays are in the program's own time, stalls left out. */
 struct ebb_script_absence {
     uint32_t block;
     uint32_t out_clock;
     uint32_t in_clock;  /* EBB_SCRIPT_NONE: never comes back (freed while away) */
     uint32_t due_clock; /* likewise */
     uint64_t in_delay_ns;
+    uint64_t out_delay_ns;
     uint32_t keep_copy;
-    uint32_t reserved;
+    uint32_t in_within;
 };
 
 struct ebb_script {

@@ -80,6 +80,10 @@ static enum ebb_status read_absence(const struct reader *reader, const json_t *o
         status = take_boolean(reader, object, what, "drops", &absence->drops);
     if (!status)
         status = take_boolean(reader, object, what, "keep_copy", &absence->keep_copy);
+    if (!status && json_object_get(object, "out_within"))
+        status = take_boolean(reader, object, what, "out_within", &absence->out_within);
+    if (!status && json_object_get(object, "in_within"))
+        status = take_boolean(reader, object, what, "in_within", &absence->in_within);
     if (!status)
         status =
             take_number(reader, object, what, "out_start_ns", time_limit, &absence->out_start_ns);

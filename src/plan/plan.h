@@ -2,7 +2,7 @@
  *
  * Ticks are those of the model the plan was made for. An absence takes one gap of one block:
  *   from_tick   the access before the gap; leaving may start once the use that began there is
- *               over, that is at the first clock event after it (ebb_gap.from_ns)
+ *               over, that is at the first clock event after it (ebb_gap.from_ns; but see out_within)
  *   in_ns       when coming back should start, ns from the iteration's start, cyclic
  *   to_tick     the access (or FREE) at which the block must be resident again
  *   drops       to_tick is the block's FREE: it never comes back
@@ -19,6 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Where no clock event says so, a use is taken to be over so long after it began at the earliest.
+ * Arbitrary: an operation on a few MiB. Planners allow more the longer the stretch already lasts. */
+#define EBB_WITHIN_NS 1000000u
+
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
     uint32_t from_tick;
@@ -32,6 +36,11 @@ struct ebb_absence {
     uint64_t out_end_ns;
     uint64_t in_start_ns; /* 0 and unused where drops */
     uint64_t in_end_ns;
+    /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
+    bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, EBB_WITHIN_NS
+                        after from_tick or later, although it is no clock event */
+    bool in_within;  /* the block may still be away at the last clock event before to_tick: the
+                        program is not held there */
 };
 
 struct ebb_plan {

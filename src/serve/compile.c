@@ -128,25 +128,38 @@ static bool between(uint32_t position, uint32_t from, uint32_t to)
     return from <= to ? position >= from && position <= to : position >= from || position <= to;
 }
 
+/* Time of `tick` since the clock position before it. */
+static uint64_t since_clock(const struct compiler *compiler, uint32_t tick, uint32_t position)
+{
+    uint64_t turn_ns = ebb__model_iteration_ns(compiler->model);
+    uint64_t tick_ns = compiler->model->time_ns[tick];
+    return (tick_ns + turn_ns - compiler->clock_ns[position]) % turn_ns;
+}
+
 static struct ebb_script_absence compile_absence(const struct compiler *compiler,
                                                  const struct ebb_absence *absence)
 {
+    uint32_t guarded = (absence->from_tick + absence->guard_ticks) % compiler->model->tick_count;
     struct ebb_script_absence compiled = {
         .block = compiler->block_place[absence->block],
-        .out_clock = compiler->clock_after[(absence->from_tick + absence->guard_ticks) %
-                                           compiler->model->tick_count],
+        .out_clock = compiler->clock_after[guarded],
         .in_clock = EBB_SCRIPT_NONE,
         .due_clock = EBB_SCRIPT_NONE,
         .keep_copy = absence->keep_copy,
     };
+    if (absence->out_within) {
+        compiled.out_clock = compiler->clock_before[guarded];
+        compiled.out_delay_ns = since_clock(compiler, guarded, compiled.out_clock);
+    }
     if (absence->drops)
         return compiled;
+    compiled.in_within = absence->in_within;
     compiled.due_clock = compiler->clock_before[absence->to_tick];
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
     /* Not before it has begun to leave, not after it is due. */
     if (!between(compiled.in_clock, compiled.out_clock, compiled.due_clock)) {
         compiled.in_clock = compiled.out_clock;
-        compiled.in_delay_ns = 0;
+        compiled.in_delay_ns = compiled.out_delay_ns;
     }
     return compiled;
 }

@@ -443,7 +443,7 @@ static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
     for (uint32_t i = 0; i < count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
         uint32_t guarded = (absence->from_tick + absence->guard_ticks) % ticks;
-        ready[i] = ebb__model_clock_after(sim->model, guarded);
+        ready[i] = absence->out_within ? guarded : ebb__model_clock_after(sim->model, guarded);
         if (ready[i] == EBB_TICK_NONE)
             ready[i] = (guarded + 1) % ticks;
         uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;

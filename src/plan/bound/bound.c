@@ -69,6 +69,19 @@ static uint64_t lane_least_ns(const struct ebb_lane *lane, uint64_t bytes)
     return ns > CHECK_SLACK_NS ? ns - CHECK_SLACK_NS : 0;
 }
 
+/* When what is used at `from` may leave at the earliest: EBB_WITHIN_NS later, where the clock event
+ * `ready` does not come before. */
+static uint32_t ready_first(const struct ebb_bound *bound, uint32_t from, uint32_t ready)
+{
+    const struct ebb_model *model = bound->model;
+    for (uint32_t tick = from; tick != ready; tick = (tick + 1) % model->tick_count) {
+        uint64_t since_ns = model->time_ns[tick] + bound->lap_ns - model->time_ns[from];
+        if (tick != from && since_ns % bound->lap_ns >= EBB_WITHIN_NS)
+            return tick;
+    }
+    return ready;
+}
+
 /* The gap as a plan may use it; false where none may. */
 static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source,
                      const uint32_t *after, struct ebb_bound_gap *gap)
@@ -90,6 +103,9 @@ static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source
                            : source->to_tick + ticks - source->from_tick;
     if (to_ready >= to_need)
         return false;
+    ready = ready_first(bound, source->from_tick, ready);
+    to_ready =
+        ready > source->from_tick ? ready - source->from_tick : ready + ticks - source->from_tick;
     uint64_t bytes = ebb__plan_block_bytes(request, block);
     *gap = (struct ebb_bound_gap){
         .bytes = bytes,

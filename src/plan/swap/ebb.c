@@ -9,7 +9,8 @@
  * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of the
  * best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks for a
  * choice that still fits; what it finds stalls less, and so on. (4) What time is left turns over one
- * gap at a time, then two. For the smallest budget without a stall: (1) without a margin, the target
+ * gap at a time, then two. All of this first for absences that begin and end with clock events, and
+ * where they do not keep the budget, or stall, for such that need not. For the smallest budget without a stall: (1) without a margin, the target
  * being whatever was reached.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
  * Fails: nothing is proved; how far from the best a plan may be, src/plan/bound says.
@@ -30,7 +31,8 @@
 /* Lanes that share their bandwidth are slower where both are busy; how often is not known beforehand:
  * so much of their speed is counted on. Arbitrary, from all of it to what is always there. */
 static const double lane_scales[] = {1, 0.85, 0.7, 0.6, 0.5};
-#define SWEEPS 16 /* budgets to begin a search at; arbitrary */
+#define SWEEPS 16       /* budgets to begin a search at; arbitrary */
+#define WITHIN_GAIN 100 /* arbitrary: so much less time is worth depending on the program's pace */
 
 struct best {
     bool *taken; /* gap_count */
@@ -419,10 +421,12 @@ static enum ebb_status search_run(struct search *search)
     return status || !small ? status : refine(search);
 }
 
-static enum ebb_status search_init(struct search *search, const struct ebb_plan_request *request)
+static enum ebb_status search_init(struct search *search, const struct ebb_plan_request *request,
+                                   bool within)
 {
     struct ebb_swap *swap = &search->swap;
-    enum ebb_status status = ebb__swap_init(swap, request, search->error);
+    enum ebb_status status = within ? ebb__swap_init_within(swap, request, search->error)
+                                    : ebb__swap_init(swap, request, search->error);
     if (status)
         return status;
     status = ebb__greedy_init(&search->greedy, swap, search->error);
@@ -458,11 +462,11 @@ static void search_fini(struct search *search)
     ebb__swap_fini(&search->swap);
 }
 
-enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                              struct ebb_error *error)
+static enum ebb_status plan_one(const struct ebb_plan_request *request, bool within,
+                                struct ebb_plan *plan, struct ebb_error *error)
 {
     struct search search = {.error = error};
-    enum ebb_status status = search_init(&search, request);
+    enum ebb_status status = search_init(&search, request, within);
     if (!status)
         status = search_run(&search);
     if (!status) {
@@ -503,6 +507,55 @@ static enum ebb_status search_lowest(struct search *search, struct ebb_plan_requ
     return EBB_OK;
 }
 
+/* Is there a gap that gains from beginning or ending within a stretch? */
+static enum ebb_status within_matters(const struct ebb_plan_request *request, bool *matters,
+                                      struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    enum ebb_status status = ebb__swap_init_within(&swap, request, error);
+    if (status)
+        return status;
+    *matters = swap.within_count > 0;
+    ebb__swap_fini(&swap);
+    return EBB_OK;
+}
+
+/* Absences that begin and end with clock events hold whatever the program's pace is. */
+static bool is_worth_within(const struct ebb_plan *whole, const struct ebb_plan *within)
+{
+    if (whole->feasible != within->feasible)
+        return within->feasible;
+    if (!whole->feasible)
+        return within->peak_bytes < whole->peak_bytes;
+    return within->iteration_ns + whole->iteration_ns / WITHIN_GAIN < whole->iteration_ns;
+}
+
+enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                              struct ebb_error *error)
+{
+    struct ebb_plan_request part = *request;
+    struct ebb_plan second = *plan;
+    bool matters;
+    enum ebb_status status = within_matters(request, &matters, error);
+    if (matters)
+        part.time_limit_ns /= 2;
+    if (!status)
+        status = plan_one(&part, false, plan, error);
+    if (status || !matters || (plan->feasible && plan->stall_ns == 0))
+        return status;
+    status = plan_one(&part, true, &second, error);
+    if (!status && is_worth_within(plan, &second)) {
+        struct ebb_plan first = *plan;
+        *plan = second;
+        second = first;
+    }
+    plan->plan_ns += second.plan_ns;
+    if (second.smallest_feasible_bytes < plan->smallest_feasible_bytes)
+        plan->smallest_feasible_bytes = second.smallest_feasible_bytes;
+    ebb__plan_fini(&second);
+    return status;
+}
+
 enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
                                          struct ebb_plan *plan, struct ebb_error *error)
 {
@@ -511,7 +564,7 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     own.budget_bytes = UINT64_MAX / 4; /* until it is known */
     if (own.time_limit_ns == 0)
         own.time_limit_ns = ZERO_STALL_TIME_NS;
-    enum ebb_status status = search_init(&search, &own);
+    enum ebb_status status = search_init(&search, &own, true);
     struct ebb_swap *swap = &search.swap;
     if (!status) {
         /* Where trying each gap would take too long: towards lower and lower targets. */

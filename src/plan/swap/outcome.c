@@ -20,6 +20,7 @@ static uint32_t absences_build(struct ebb_swap *swap)
                                  .to_tick = gap->to_tick,
                                  .drops = gap->drops,
                                  .guard_ticks = gap->guard_ticks,
+                                 .out_within = gap->out_within,
                                  .in_start_ns = gap->drops ? 0 : gap->trigger_ns};
     }
     return count;
@@ -154,6 +155,23 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
     }
 }
 
+/* What is back only after the last clock event before its use must not be waited for there. */
+static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
+{
+    const struct ebb_model *model = swap->model;
+    uint64_t lap = swap->lap_ns;
+    if (!swap->within)
+        return;
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        struct ebb_absence *absence = &plan->absences[i];
+        uint64_t need_ns = model->time_ns[absence->to_tick];
+        uint64_t clock_ns = model->time_ns[ebb__model_clock_before(model, absence->to_tick)];
+        uint64_t left_ns = (need_ns + lap - absence->in_end_ns) % lap;
+        uint64_t since_ns = (need_ns + lap - clock_ns) % lap;
+        absence->in_within = !absence->drops && left_ns + EBB_WITHIN_NS < since_ns;
+    }
+}
+
 enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
                                  struct ebb_error *error)
 {
@@ -172,6 +190,8 @@ enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
         plan->absences[i].out_end_ns = swap->times[i].out_end_ns % swap->lap_ns;
     }
     status = plan_settle(swap, plan, &result, error);
+    if (!status)
+        returns_mark(swap, plan);
     if (!status)
         status = copies_keep(swap, plan, error);
     if (status)

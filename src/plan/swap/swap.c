@@ -5,6 +5,12 @@
 
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
+/* Within a stretch: so many other blocks are touched before a use counts as over, and this part of the
+ * time since the last clock event is how far off a predicted time may be. Arbitrary: an optimizer
+ * touches three or four blocks for each parameter. */
+#define WITHIN_TICKS 8
+#define WITHIN_DRIFT 8
+
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes)
 {
@@ -49,6 +55,49 @@ uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uin
     return to > from ? to - from : to + swap->cell_count - from;
 }
 
+static uint64_t cyclic_ns(const struct ebb_swap *swap, uint32_t from, uint32_t to)
+{
+    const uint64_t *time_ns = swap->model->time_ns;
+    return (time_ns[to] + swap->lap_ns - time_ns[from]) % swap->lap_ns;
+}
+
+/* The safe margin at `tick`, in a stretch that began with the clock event `start`. */
+static uint64_t within_margin_ns(const struct ebb_swap *swap, uint32_t start, uint32_t tick)
+{
+    uint64_t drift_ns = cyclic_ns(swap, start, tick) / WITHIN_DRIFT;
+    return drift_ns > EBB_WITHIN_NS ? drift_ns : EBB_WITHIN_NS;
+}
+
+/* The first tick before the clock event `ready` at which the use at `from` is surely over; `ready`
+ * where there is none. */
+static uint32_t ready_within(const struct ebb_swap *swap, uint32_t from, uint32_t ready,
+                             const uint32_t *before)
+{
+    uint32_t cells = swap->cell_count, length = ebb__swap_ticks_between(swap, from, ready);
+    uint32_t start = swap->model->events[from].clock ? from : before[from];
+    uint64_t margin_ns = within_margin_ns(swap, start, from);
+    for (uint32_t step = WITHIN_TICKS; step < length; step++) {
+        uint32_t tick = (uint32_t)(((uint64_t)from + step) % cells);
+        if (cyclic_ns(swap, from, tick) >= margin_ns)
+            return tick;
+    }
+    return ready;
+}
+
+/* The last tick behind the clock event `due` at which what is used at `to` must be back, lest it is
+ * used earlier than predicted; `due` where there is none. */
+static uint32_t due_within(const struct ebb_swap *swap, uint32_t to, uint32_t due)
+{
+    uint32_t cells = swap->cell_count, length = ebb__swap_ticks_between(swap, due, to);
+    uint64_t margin_ns = within_margin_ns(swap, due, to);
+    for (uint32_t step = 1; step < length; step++) {
+        uint32_t tick = (to + cells - step) % cells;
+        if (cyclic_ns(swap, tick, to) >= margin_ns)
+            return tick;
+    }
+    return due;
+}
+
 static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const uint32_t *after,
                     const uint32_t *before)
 {
@@ -68,7 +117,20 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     uint32_t to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
     uint32_t to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
     uint32_t to_need = ebb__swap_ticks_between(swap, source->from_tick, source->to_tick);
-    if (to_ready >= to_need || to_due > to_need || to_ready >= to_due)
+    if (to_ready >= to_need || to_due > to_need)
+        return;
+    uint32_t guard_ticks = 0;
+    if (swap->within) {
+        uint32_t whole_due = due;
+        ready = ready_within(swap, source->from_tick, ready, before);
+        due = source->ends_in_free ? due : due_within(swap, source->to_tick, due);
+        to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
+        uint32_t clock = to_ready;
+        to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
+        guard_ticks = to_ready < clock ? to_ready : 0;
+        swap->within_count += guard_ticks > 0 || due != whole_due;
+    }
+    if (to_ready >= to_due)
         return;
     struct ebb_swap_gap gap = {
         .block = source->block,
@@ -77,6 +139,8 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
         .ready_tick = ready,
         .due_tick = due,
         .drops = source->ends_in_free,
+        .guard_ticks = guard_ticks,
+        .out_within = guard_ticks > 0,
         .bytes = bytes,
         .ready_ns = model->time_ns[ready],
         .need_ns = model->time_ns[source->to_tick] + (source->to_tick <= ready ? swap->lap_ns : 0),
@@ -168,11 +232,13 @@ static uint64_t floor_compute(struct ebb_swap *swap)
     return floor_bytes;
 }
 
-enum ebb_status ebb__swap_init(struct ebb_swap *swap, const struct ebb_plan_request *request,
-                               struct ebb_error *error)
+static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request *request,
+                            bool within, struct ebb_error *error)
 {
     const struct ebb_model *model = request->model;
     *swap = (struct ebb_swap){.request = request, .model = model, .lane_scale = 1};
+    /* Where threads interleave nothing is known of the time since an event. */
+    swap->within = within && model->clock_count > 0 && !model->woven;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "plan", "the model has no events or no time");
     uint32_t cells = swap->cell_count = model->tick_count;
@@ -206,6 +272,18 @@ enum ebb_status ebb__swap_init(struct ebb_swap *swap, const struct ebb_plan_requ
     }
     swap->smallest_feasible_bytes = floor_compute(swap);
     return EBB_OK;
+}
+
+enum ebb_status ebb__swap_init(struct ebb_swap *swap, const struct ebb_plan_request *request,
+                               struct ebb_error *error)
+{
+    return init(swap, request, false, error);
+}
+
+enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_plan_request *request,
+                                      struct ebb_error *error)
+{
+    return init(swap, request, true, error);
 }
 
 /* Let the gap's guard pass first; false where nothing is left of the gap. */

@@ -21,6 +21,8 @@ struct ebb_swap_gap {
     uint32_t ready_tick;  /* the first clock event after these: leaving may start */
     uint32_t due_tick;    /* the operation of to_tick begins */
     bool drops;
+    bool out_within; /* ready_tick is no clock event, but from_tick + guard_ticks */
+
     uint64_t bytes;
     uint64_t ready_ns;
     uint64_t need_ns; /* of to_tick */
@@ -51,6 +53,8 @@ struct ebb_swap {
     uint64_t *curve; /* resident bytes under the present schedule, by cell */
     struct ebb_swap_gap *gaps;
     uint32_t gap_count;
+    bool within;           /* gaps may begin and end within stretches that have no clock event */
+    uint32_t within_count; /* of gaps for which that makes a difference */
     uint64_t smallest_feasible_bytes;
     double lane_scale;    /* > 1: schedule as if lanes took this many times less (default 1) */
     uint64_t deadline_ns; /* CLOCK_MONOTONIC: when refinement ends */
@@ -77,6 +81,11 @@ struct ebb_swap_outcome {
 EBB_NODISCARD enum ebb_status ebb__swap_init(struct ebb_swap *swap,
                                              const struct ebb_plan_request *request,
                                              struct ebb_error *error);
+/* The same, with gaps that begin and end within long stretches without clock events, by the traced
+ * times of accesses and a margin: what a stretch touches need then not be resident together. */
+EBB_NODISCARD enum ebb_status ebb__swap_init_within(struct ebb_swap *swap,
+                                                    const struct ebb_plan_request *request,
+                                                    struct ebb_error *error);
 void ebb__swap_fini(struct ebb_swap *swap);
 
 /* Ticks from `from` to `to` on the cyclic timeline, 1 ... tick_count. */

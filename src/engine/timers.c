@@ -1,0 +1,145 @@
+/* Actions that hang on a time after a clock event, not on the event itself.
+ *
+ * Time here is the program's progress: it stands while the program waits for the engine, so that a
+ * stall moves what comes after it and a block does not leave before a use that was held up. While the
+ * program is held at a clock event nothing fires. The script's times come from iterations that were
+ * observed, which makes them slow, perhaps on a busy machine: delays shrink and grow with the time that
+ * the stretch behind their clock event really takes, as seen in the laps before. A heap, earliest first; the workers of the lane out
+ * look at it whenever they look for work. */
+#include "engine/internal.h"
+
+uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine)
+{
+    return ebb__now_ns() - engine->stalled_ns;
+}
+
+void ebb__engine_stalled(struct ebb_engine *engine, uint64_t ns)
+{
+    engine->stalled_ns += ns;
+    atomic_fetch_add(&engine->counters->stall_ns, ns);
+}
+
+/* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
+#define PACE_RANGE 4
+#define PACE_LEAST 0.01
+#define SHIFT_PART 8    /* arbitrary: as far off as planners think that a time may be */
+#define LONGEST_NS 1e15 /* scripts are not trusted */
+
+static uint64_t scaled(uint64_t ns, double factor)
+{
+    double product = (double)ns * factor;
+    return (uint64_t)(product < LONGEST_NS ? product : LONGEST_NS);
+}
+
+static uint64_t planned_ns(const struct performance *playing, uint32_t position)
+{
+    const struct ebb_script *script = playing->script;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    if (position + 1 < script->clock_count)
+        return events[position + 1].time_ns - events[position].time_ns;
+    return script->iteration_ns + events[0].time_ns - events[position].time_ns;
+}
+
+void ebb__timers_pace(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+{
+    uint32_t clocks = playing->script->clock_count;
+    uint32_t before = (position + clocks - 1) % clocks;
+    uint64_t now_ns = ebb__engine_progress_ns(engine);
+    /* Threads that wait at the same time may have waited longer than time has gone by. */
+    uint64_t took_ns = now_ns > engine->position_ns ? now_ns - engine->position_ns : 0;
+    engine->position_ns = now_ns;
+    if (playing->woven.passed)
+        return; /* what comes next is another event each time */
+    uint64_t *known = &playing->stretch_ns[before];
+    *known = *known ? (*known + took_ns) / 2 : took_ns;
+    playing->took_ns += took_ns;
+    playing->planned_ns += planned_ns(playing, before);
+}
+
+/* How many times longer than planned the stretch behind `position` takes. */
+static double pace(const struct performance *playing, uint32_t position)
+{
+    double general = 1, planned = (double)planned_ns(playing, position);
+    if (playing->took_ns && playing->planned_ns)
+        general = (double)playing->took_ns / (double)playing->planned_ns;
+    general = general < PACE_LEAST ? PACE_LEAST : general;
+    general = general > 1 / PACE_LEAST ? 1 / PACE_LEAST : general;
+    if (!playing->stretch_ns[position] || planned <= 0)
+        return general;
+    double own = (double)playing->stretch_ns[position] / planned;
+    if (own > general * PACE_RANGE)
+        return general * PACE_RANGE;
+    return own < general / PACE_RANGE ? general / PACE_RANGE : own;
+}
+
+uint64_t ebb__timers_planned_ns(const struct performance *playing, uint32_t position, uint64_t ns)
+{
+    return scaled(ns, 1 / pace(playing, position));
+}
+
+uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
+{
+    return planned_ns(playing, position) / SHIFT_PART;
+}
+
+static void exchange(struct timer *left, struct timer *right)
+{
+    struct timer kept = *left;
+    *left = *right;
+    *right = kept;
+}
+
+bool ebb__timers_set(struct ebb_engine *engine, struct performance *playing, uint32_t position,
+                     uint32_t absence, bool in)
+{
+    uint64_t delay_ns = in ? playing->in_delay_ns[absence] : playing->out_delay_ns[absence];
+    struct timer *heap = playing->timers;
+    if (delay_ns == 0 || playing->timer_count == 2 * playing->script->absence_count)
+        return false;
+    uint32_t at = playing->timer_count++;
+    heap[at] = (struct timer){engine->position_ns + scaled(delay_ns, pace(playing, position)),
+                              absence, in};
+    for (; at > 0 && heap[at].at_ns < heap[(at - 1) / 2].at_ns; at = (at - 1) / 2)
+        exchange(&heap[at], &heap[(at - 1) / 2]);
+    if (at == 0)
+        pthread_cond_signal(&engine->out_work);
+    return true;
+}
+
+static struct timer take_first(struct performance *playing)
+{
+    struct timer *heap = playing->timers, first = heap[0];
+    uint32_t count = --playing->timer_count;
+    heap[0] = heap[count];
+    for (uint32_t at = 0;;) {
+        uint32_t least = at;
+        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++)
+            if (heap[child].at_ns < heap[least].at_ns)
+                least = child;
+        if (least == at)
+            return first;
+        exchange(&heap[at], &heap[least]);
+        at = least;
+    }
+}
+
+uint64_t ebb__timers_fire(struct ebb_engine *engine)
+{
+    struct performance *playing = engine->playing;
+    if (!playing || engine->held || engine->frozen)
+        return 0;
+    while (playing->timer_count) {
+        if (playing->timers[0].at_ns > ebb__engine_progress_ns(engine))
+            return playing->timers[0].at_ns + engine->stalled_ns;
+        struct timer timer = take_first(playing);
+        ebb__clock_fire(engine, timer.absence, timer.in);
+    }
+    return 0;
+}
+
+void ebb__timers_hold(struct ebb_engine *engine, bool hold)
+{
+    engine->held += hold ? 1 : -1;
+    if (!engine->held)
+        pthread_cond_signal(&engine->out_work);
+}

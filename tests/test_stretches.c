@@ -1,0 +1,261 @@
+/* Long stretches without clock events: blocks that leave and come back within them, planned, checked,
+ * compiled and played. An optimizer touches one weight after the other, without an allocation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+#include "engine_rig.h"
+#include "plan/plan.h"
+#include "plan/swap/swap.h"
+#include "serve/compile.h"
+
+#define WEIGHTS 24u
+#define WEIGHT_BYTES (256 * EBB_KIB)
+#define STEP_NS 3000000u
+#define PAGE 4096u
+
+static const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+
+/* Forward touches the first weight, the optimizer each of them. */
+static struct ebb_model make_optimizer(void)
+{
+    struct maker maker = {0};
+    uint32_t weights[WEIGHTS];
+    uint64_t now = 5000000;
+    for (uint32_t i = 0; i < WEIGHTS; i++)
+        weights[i] = make_persistent(&maker, WEIGHT_BYTES);
+    uint32_t output = make_block(&maker, 64 * EBB_KIB), loss = make_block(&maker, 32 * EBB_KIB);
+    make_event(&maker, now, EBB_EVENT_ALLOC, output, 0);
+    make_event(&maker, now += 1000000, EBB_EVENT_ACCESS, output, EBB_ACCESS_WRITE);
+    make_event(&maker, now += 1000000, EBB_EVENT_ACCESS, weights[0], EBB_ACCESS_READ);
+    make_event(&maker, now += 10000000, EBB_EVENT_FREE, output, 0);
+    for (uint32_t i = 0; i < WEIGHTS; i++)
+        make_event(&maker, now += STEP_NS, EBB_EVENT_ACCESS, weights[i],
+                   i % 3 ? EBB_ACCESS_READ : EBB_ACCESS_WRITE);
+    make_event(&maker, now += STEP_NS, EBB_EVENT_ALLOC, loss, 0);
+    make_event(&maker, now += 1000000, EBB_EVENT_ACCESS, loss, EBB_ACCESS_WRITE);
+    make_event(&maker, now += 1000000, EBB_EVENT_FREE, loss, 0);
+    return make_model(&maker, now + 20000000);
+}
+
+static struct ebb_plan_request request_for(const struct ebb_model *model, unsigned percent)
+{
+    return (struct ebb_plan_request){.model = model,
+                                     .machine = &machine,
+                                     .budget_bytes = model->peak_bytes * percent / 100,
+                                     .page_bytes = PAGE,
+                                     .time_limit_ns = 60000000};
+}
+
+static struct ebb_plan plan_of(const struct ebb_model *model, const char *policy, unsigned percent)
+{
+    struct ebb_plan_request request = request_for(model, percent);
+    struct ebb_check_request check = {model, &machine, request.budget_bytes, PAGE};
+    struct ebb_plan plan;
+    struct ebb_error error;
+    assert_int_equal(ebb__plan_make(policy, &request, &plan, &error), EBB_OK);
+    if (plan.feasible)
+        assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_OK);
+    return plan;
+}
+
+static uint32_t count_within(const struct ebb_plan *plan, bool out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        count += out ? plan->absences[i].out_within : plan->absences[i].in_within;
+    return count;
+}
+
+static void what_did_not_fit_together_does(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_optimizer();
+    /* Who waits for clock events needs everything at the stretch's end. */
+    struct ebb_plan fifo = plan_of(&model, "fifo", 60);
+    assert_false(fifo.feasible);
+    assert_true(fifo.smallest_feasible_bytes >= WEIGHTS * WEIGHT_BYTES);
+    for (unsigned percent = 80; percent >= 40; percent -= 10) {
+        struct ebb_plan plan = plan_of(&model, "ebb", percent);
+        assert_true(plan.feasible);
+        assert_true(count_within(&plan, true) > 0);
+        assert_true(count_within(&plan, false) > 0);
+        ebb__plan_fini(&plan);
+    }
+    /* Where whole clock events do, nothing depends on the pace. */
+    struct ebb_plan roomy = plan_of(&model, "ebb", 100);
+    assert_int_equal(count_within(&roomy, true) + count_within(&roomy, false), 0);
+    ebb__plan_fini(&roomy);
+    ebb__plan_fini(&fifo);
+    ebb__model_fini(&model);
+}
+
+/* Every gap keeps its margins: a block is neither sent away nor expected at the moment of its use. */
+static void margins_are_kept(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_optimizer();
+    struct ebb_plan_request request = request_for(&model, 50);
+    struct ebb_swap swap;
+    uint32_t seen = 0;
+    assert_int_equal(ebb__swap_init_within(&swap, &request, NULL), EBB_OK);
+    assert_true(swap.within_count > 0);
+    for (uint32_t i = 0; i < swap.gap_count; i++) {
+        const struct ebb_swap_gap *gap = &swap.gaps[i];
+        uint64_t lap = swap.lap_ns, used_ns = model.time_ns[gap->from_tick];
+        if (!gap->out_within)
+            continue;
+        seen++;
+        assert_false(model.events[gap->ready_tick].clock);
+        assert_int_equal(gap->ready_tick, (gap->from_tick + gap->guard_ticks) % model.tick_count);
+        assert_true((gap->ready_ns + lap - used_ns) % lap >= EBB_WITHIN_NS);
+        assert_true(gap->need_ns - gap->due_ns >= EBB_WITHIN_NS);
+    }
+    assert_true(seen > WEIGHTS / 2);
+    ebb__swap_fini(&swap);
+    ebb__model_fini(&model);
+}
+
+static void early_departures_are_rejected(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_optimizer();
+    struct ebb_plan plan = plan_of(&model, "ebb", 50);
+    struct ebb_check_request check = {&model, &machine, plan.budget_bytes, PAGE};
+    uint32_t tried = 0;
+    for (uint32_t i = 0; i < plan.absence_count; i++) {
+        struct ebb_absence *absence = &plan.absences[i], good = *absence;
+        if (!good.out_within)
+            continue;
+        tried++;
+        absence->guard_ticks = 0;
+        assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
+        *absence = good;
+        absence->guard_ticks = model.tick_count - 1; /* behind the next use */
+        assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
+        *absence = good;
+        absence->out_start_ns = model.time_ns[good.from_tick];
+        assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
+        *absence = good;
+        /* The same times, but as if it hung on the next clock event. */
+        absence->out_within = false;
+        absence->guard_ticks = 0;
+        assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
+        *absence = good;
+    }
+    assert_true(tried > 0);
+    /* A use that begins less than EBB_WITHIN_NS before may go on. */
+    for (uint32_t t = 0; t < model.tick_count; t++)
+        model.time_ns[t] = model.time_ns[t] / 64;
+    assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
+static void delays_are_compiled(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_optimizer();
+    struct ebb_plan plan = plan_of(&model, "ebb", 50);
+    struct ebb_script *script;
+    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
+    assert_true(ebb__script_valid(script, script->bytes));
+    const struct ebb_script_absence *absences = ebb__script_absences(script);
+    const struct ebb_script_event *events = ebb__script_events(script);
+    for (uint32_t i = 0; i < plan.absence_count; i++) {
+        const struct ebb_absence *absence = &plan.absences[i];
+        uint64_t out_ns = events[absences[i].out_clock].time_ns + absences[i].out_delay_ns;
+        assert_int_equal(absences[i].in_within, absence->in_within);
+        if (absence->out_within)
+            assert_int_equal(out_ns, model.time_ns[absence->from_tick + absence->guard_ticks]);
+        else
+            assert_int_equal(absences[i].out_delay_ns, 0);
+        if (absence->in_within) {
+            assert_int_equal((events[absences[i].in_clock].time_ns + absences[i].in_delay_ns) %
+                                 ebb__model_iteration_ns(&model),
+                             absence->in_start_ns);
+            assert_true(absences[i].due_clock != EBB_SCRIPT_NONE);
+        }
+    }
+    free(script);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
+/* One iteration at `pace` percent of the model's times. */
+static void lap(struct rig *rig, const struct ebb_model *model, struct item *items, uint64_t *seeds,
+                unsigned pace)
+{
+    uint64_t began = ebb__now_ns();
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        uint64_t wanted = began + model->time_ns[tick] * pace / 100, now = ebb__now_ns();
+        struct item *item = &items[event->block];
+        if (wanted > now)
+            nap_us((long)((wanted - now) / 1000));
+        if (event->kind == EBB_EVENT_ALLOC) {
+            *item = make(rig, model->blocks[event->block].size_bytes, ++*seeds);
+        } else if (event->kind == EBB_EVENT_FREE) {
+            drop(rig, item);
+        } else {
+            check(rig, item);
+            if (event->access == EBB_ACCESS_WRITE)
+                put(rig, item, ++*seeds);
+        }
+    }
+}
+
+/* At any pace every byte is right and the budget holds; and once the engine knows the pace there are
+ * laps in which nearly all comes and goes in time, however busy the machine is. */
+static void stretches_play(void **state)
+{
+    (void)state;
+    static const unsigned paces[] = {100, 50, 200};
+    for (size_t p = 0; p < sizeof paces / sizeof paces[0]; p++) {
+        struct ebb_model model = make_optimizer();
+        struct ebb_plan plan = plan_of(&model, "ebb", 50);
+        struct rig *rig = rig_open(NO_BUDGET, false);
+        struct item items[WEIGHTS + 2];
+        struct ebb_script *script;
+        uint64_t seeds = 1;
+        for (uint32_t i = 0; i < WEIGHTS; i++)
+            items[i] = make(rig, WEIGHT_BYTES, ++seeds);
+        assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
+        assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+        lap(rig, &model, items, &seeds, paces[p]);
+        lap(rig, &model, items, &seeds, paces[p]);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+        atomic_store(&rig->ledger.budget_bytes, plan.budget_bytes + 4 * WEIGHT_BYTES);
+        bool good = false;
+        for (unsigned i = 0; i < 60 && !good; i++) {
+            uint64_t faults = atomic_load(&rig->counters->demand_faults);
+            uint64_t moved = atomic_load(&rig->counters->moved_in_bytes);
+            lap(rig, &model, items, &seeds, paces[p]);
+            faults = atomic_load(&rig->counters->demand_faults) - faults;
+            moved = atomic_load(&rig->counters->moved_in_bytes) - moved;
+            good = i > 1 && faults <= WEIGHTS / 3 && moved >= WEIGHTS / 2 * WEIGHT_BYTES;
+        }
+        assert_true(good);
+        assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+        rig_close(rig);
+        free(script);
+        ebb__plan_fini(&plan);
+        ebb__model_fini(&model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_did_not_fit_together_does),
+        cmocka_unit_test(margins_are_kept),
+        cmocka_unit_test(early_departures_are_rejected),
+        cmocka_unit_test(delays_are_compiled),
+        cmocka_unit_test(stretches_play),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
