@@ -445,7 +445,9 @@ static void test_watch(void **state)
         training += iterations[i].duration_ns >= CLOCK_EVENTS * 50;
     assert_int_equal(training, 11);
     assert_true(count - training >= 75);
-    assert_int_equal(ebb__watch_patterns(watch), 3);
+    assert_int_equal(ebb__watch_patterns(watch), 2);
+    assert_int_equal(ebb__watch_pattern(watch), 1);
+    assert_int_equal(iterations[count - 1].pattern, 0);
     ebb__watch_destroy(watch);
     ebb_vec_free(&loop.events);
 }

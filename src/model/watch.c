@@ -21,6 +21,7 @@ enum {
     STEADY_LIMIT = 1 << 15,  /* at least */
     LOOK_EVERY = 1 << 12,    /* events between two looks at whether it is steady */
     SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
+    KNOWN_PATTERNS = 8,      /* training, evaluation, a last batch ...; arbitrary */
     LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
     MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
 };
@@ -30,7 +31,9 @@ struct ebb_watch {
     uint64_t event_base; /* serial number of the stream's event 0; wraps below 0 */
     struct ebb_template template;
     bool found;
+    uint32_t pattern; /* which of the repetitions known so far the template is */
     size_t pattern_count;
+    struct ebb_template known[KNOWN_PATTERNS]; /* the last ones, [pattern % KNOWN_PATTERNS] */
     size_t window_events; /* of an iteration of the template, the longest seen */
     size_t period_clock_events;
     size_t next_symbol;                       /* where to look for the next iteration */
@@ -67,12 +70,12 @@ static bool is_about(size_t symbols, size_t period)
     return symbols <= period + tolerance && symbols + tolerance >= period;
 }
 
-/* Is the repetition that of the template, possibly at another phase? Then the template occurs in
- * its first two periods. */
-static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+/* Is the repetition that of `template`, possibly at another phase? Then the template occurs in its
+ * first two periods. */
+static bool is_known(const struct ebb_watch *watch, const struct ebb_template *template,
+                     const struct ebb_repetition *repetition)
 {
-    const struct ebb_template *template = &watch->template;
-    if (!watch->found || template->kind != repetition->kind)
+    if (template->kind != repetition->kind)
         return false;
     if (template->landmark_bytes) /* by chance the order was the same for a while */
         return is_about(repetition->period_symbols, template->period_symbols);
@@ -88,9 +91,15 @@ static bool is_known(const struct ebb_watch *watch, const struct ebb_repetition 
     return false;
 }
 
-/* From now on `template` is the program's iteration: its symbols from `first_symbol` on. */
-static void adopt(struct ebb_watch *watch, const struct ebb_template *template, size_t first_symbol,
-                  size_t window_events)
+static size_t known_count(const struct ebb_watch *watch)
+{
+    return watch->pattern_count < KNOWN_PATTERNS ? watch->pattern_count : KNOWN_PATTERNS;
+}
+
+/* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
+ * one that the program comes back to: then the template is what it was. */
+static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
+                  size_t first_symbol, size_t window_events)
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
     uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
@@ -108,7 +117,10 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     watch->next_symbol = next;
     watch->window_events = window_events;
     watch->period_clock_events = 0;
-    watch->pattern_count++;
+    watch->pattern = pattern;
+    watch->known[pattern % KNOWN_PATTERNS] = *template;
+    if (pattern == watch->pattern_count)
+        watch->pattern_count++;
     watch->found = true;
 }
 
@@ -136,10 +148,18 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         }
     }
     watch->considered[kind] = repetition->found_at_symbol;
-    if (is_known(watch, repetition))
+    if (watch->found && is_known(watch, &watch->template, repetition))
         return;
     struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
-    adopt(watch, &template, repetition->first_symbol,
+    uint32_t pattern = (uint32_t)watch->pattern_count;
+    for (size_t i = 0; i < known_count(watch) && pattern == watch->pattern_count; i++) {
+        uint32_t one = (uint32_t)(watch->pattern_count - 1 - i);
+        if (is_known(watch, &watch->known[one % KNOWN_PATTERNS], repetition)) {
+            pattern = one;
+            template = watch->known[one % KNOWN_PATTERNS];
+        }
+    }
+    adopt(watch, &template, pattern, repetition->first_symbol,
           ebb__stream_coverage(&watch->stream, repetition) /
               ((repetition->last_symbol - repetition->first_symbol) / repetition->period_symbols));
 }
@@ -174,7 +194,17 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
             watch->event_base + first &&
         covered <= 5 * watch->window_events)
         return EBB_OK;
-    adopt(watch, &made, landmark.first_symbol, covered / 2);
+    uint32_t pattern = (uint32_t)watch->pattern_count;
+    for (size_t i = 0; i < known_count(watch); i++) {
+        uint32_t one = (uint32_t)(watch->pattern_count - 1 - i);
+        const struct ebb_template *known = &watch->known[one % KNOWN_PATTERNS];
+        if (known->landmark_bytes == made.landmark_bytes &&
+            is_about(made.period_symbols, known->period_symbols)) {
+            pattern = one;
+            break;
+        }
+    }
+    adopt(watch, &made, pattern, landmark.first_symbol, covered / 2);
     return EBB_OK;
 }
 
@@ -193,7 +223,7 @@ static enum ebb_status record_iterations(struct ebb_watch *watch)
             .last_event = watch->event_base + window.last,
             .planned = ebb__stream_is_planned(stream, &window),
             .traced = ebb__stream_is_traced(stream, &window),
-            .pattern = (uint32_t)(watch->pattern_count - 1),
+            .pattern = watch->pattern,
         };
         size_t clocks = 0;
         for (size_t i = window.first; i < window.last; i++) {
@@ -278,8 +308,7 @@ static bool is_steady(const struct ebb_watch *watch)
         now - all[count - 1].last_event > 2 * watch->window_events)
         return false;
     for (size_t i = count - STEADY_ITERATIONS + 1; i < count; i++)
-        if (all[i].pattern + 1 != watch->pattern_count ||
-            all[i].first_event != all[i - 1].last_event)
+        if (all[i].pattern != watch->pattern || all[i].first_event != all[i - 1].last_event)
             return false;
     return true;
 }
@@ -348,6 +377,11 @@ size_t ebb__watch_period_clock_events(const struct ebb_watch *watch)
     return watch->period_clock_events;
 }
 
+size_t ebb__watch_pattern(const struct ebb_watch *watch)
+{
+    return watch->found ? (size_t)watch->pattern + 1 : 0;
+}
+
 size_t ebb__watch_patterns(const struct ebb_watch *watch)
 {
     return watch->pattern_count;
@@ -380,7 +414,7 @@ static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *wind
     size_t traced = 0, wanted = watch->template.landmark_bytes ? 2 : 1;
     for (size_t i = watch->iterations.count; i-- > 0 && traced < wanted;) {
         const struct ebb_watch_iteration *iteration = &watch->iterations.items[i];
-        if (iteration->pattern + 1 != watch->pattern_count ||
+        if (iteration->pattern != watch->pattern ||
             iteration->first_event - base >= watch->stream.events.count)
             break;
         if (iteration->traced && traced++ == 0)

@@ -52,6 +52,9 @@ bool ebb__watch_in_period(const struct ebb_watch *watch);
 size_t ebb__watch_period_clock_events(const struct ebb_watch *watch);
 /* Which repetition: grows by one with each new one; 0 before the first is found. */
 size_t ebb__watch_patterns(const struct ebb_watch *watch);
+/* The one that the program is in, or was last: 1 is the first one; 0 before that is found. One that
+ * it comes back to has the number that it had. */
+size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
 /* The whole iterations since the start, also those before the repetition was recognised.
  * *iterations (may be NULL) is valid until the next push. */

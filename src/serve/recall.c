@@ -229,7 +229,7 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
 {
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_iterations(process->watch, &iterations);
-    size_t newest = ebb__watch_patterns(process->watch);
+    size_t newest = ebb__watch_pattern(process->watch);
     uint64_t first_serial = UINT64_MAX;
     if (model->woven)
         return; /* profiles hold one order of events */
