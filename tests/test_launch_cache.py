@@ -14,6 +14,24 @@ from launching import EBB, MIB, SOURCE, compile_c
 
 ARGS = ["--iterations", "8", "--layers", "12", "--persistent", "8M", "--work", "6"]
 
+STRAYS = """
+import os, time
+M = 1 << 20
+weights = bytearray(8 * M)
+for _ in range(16):
+    kept = []
+    for layer in range(1, 13):
+        kept.append(bytearray(b"x") * (layer * M // 2 + M))
+        time.sleep(0.005)
+    odd = bytearray(b"x") * (int(os.environ["ODD"]) * M)
+    del odd
+    while kept:
+        kept.pop()[0] = 1
+        time.sleep(0.005)
+    weights[0] += 1
+print("ok")
+"""
+
 
 def program(name, block):
     """tests/programs/cycle.c, with blocks of `block` unless it is told otherwise."""
@@ -103,6 +121,21 @@ class PlanCache(launching.Launch):
             self.assertGreater(abs(changed["budget_bytes"] - known["budget_bytes"]), 2 * MIB)
             again = self.run_once()
             self.assertEqual("used", again["plan_cache"])
+
+    def test_strays(self):
+        """Most of it is as it was: playing begins in each iteration, and ends in each."""
+        program = [launching.PYTHON, "-c", STRAYS]
+        command = self.command("--budget", "60%")
+        command[command.index("--") + 1:] = program
+        for odd, use in (("3", "none"), ("5", "dropped"), ("5", "used")):
+            self.env["ODD"] = odd
+            path = os.path.join(self.folder, "stray.json")
+            done = self.run_command([*command[:2], "--summary-json", path, *command[2:]])
+            self.assertEqual((0, b"ok\n"), (done.returncode, done.stdout), done.stderr)
+            with open(path, encoding="utf-8") as file:
+                summary = json.load(file)
+            self.assertEqual(use, summary["plan_cache"], odd)
+            self.assertGreater(summary["planned_iterations"], 0)
 
     def test_damaged(self):
         self.run_once()

@@ -64,6 +64,7 @@ struct process {
     size_t judged;               /* iterations looked at while RECALLED */
     struct trial trial;
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
+    unsigned strayed;         /* of these, those that were not played to their end */
     unsigned disappointments; /* of these, those in which blocks were not where they had to be */
 };
 

@@ -16,6 +16,7 @@
 #define TOLERATED_FAULTS 4u
 #define TOLERATED_SHARE 50u
 #define MOST_DISAPPOINTMENTS 3u
+#define MOST_STRAYED 3u
 /* A presumed peak may be exceeded by so much: what is not managed is only sampled, and varies. */
 #define PEAK_SLACK_BYTES ((uint64_t)4 << 20)
 #define PEAK_SLACK_SHARE 20u
@@ -199,6 +200,20 @@ static bool has_missed(const struct process *process)
            process->allocs_lost > patience;
 }
 
+/* An iteration that is as long as one of the profile, behind the initialisation, and was not played
+ * to its end. The first of them may be the one in which playing began. */
+static bool is_strayed(const struct process *process, const struct ebb_watch_iteration *iteration)
+{
+    const struct ebb_profile *profile = &process->recalled;
+    for (uint32_t i = 0; i < profile->iteration_count; i++) {
+        const struct ebb_profile_iteration *known = &profile->iterations[i];
+        if (!iteration->planned && iteration->first_serial > known->first_serial &&
+            iteration->alloc_count * 2 > ebb__serve_count_allocs(&known->model))
+            return true;
+    }
+    return false;
+}
+
 void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
@@ -207,6 +222,10 @@ void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
         process->judged = count; /* a longer repetition has taken their place */
     for (; process->judged < count; process->judged++) {
         const struct ebb_watch_iteration *iteration = &iterations[process->judged];
+        if (is_strayed(process, iteration) && ++process->strayed == MOST_STRAYED) {
+            drop(serve, process);
+            return;
+        }
         const struct ebb_model *model =
             iteration->planned ? matching_model(process, iteration) : NULL;
         if (!model)
