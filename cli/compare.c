@@ -177,7 +177,8 @@ static enum ebb_status compare_pool(const char *trace, const struct ebb_model *m
     const char *pool = ebb__pool_name(0);
     struct held held = {.trace = trace, .allocator = "ebb", .scope = "iteration"};
     struct ebb_pool_blocks blocks;
-    enum ebb_status status = ebb__pool_from_model(model, ebb__pool_unrolls(pool), &blocks, error);
+    struct ebb_pool_source source = {.model = model, .unroll = ebb__pool_unrolls(pool)};
+    enum ebb_status status = ebb__pool_from_model(&source, &blocks, error);
     if (status)
         return status;
     struct ebb_pool_problem problem = {.buffers = blocks.buffers,

@@ -3,9 +3,12 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "check/check.h"
 #include "check/packing.h"
+#include "check/residency.h"
 #include "load.h"
 #include "options.h"
+#include "plan/file.h"
 #include "plan/pool/csv.h"
 #include "plan/pool/pool.h"
 
@@ -20,7 +23,7 @@
 #define HEAD_BYTES ((size_t)4096) /* enough to see a header */
 
 struct options {
-    const char *file, *pool, *out_path;
+    const char *file, *pool, *plan_path, *out_path;
     uint64_t capacity_bytes, period, time_limit_ns;
     bool json;
 };
@@ -29,11 +32,10 @@ struct options {
 struct input {
     struct ebb_pool_problem problem;
     struct ebb_file_content content;
-    struct ebb_pool_csv csv;  /* of a CSV file */
-    struct ebb_loaded loaded; /* of a trace */
+    struct ebb_pool_csv csv;   /* of a CSV file */
+    struct ebb_loaded loaded;  /* of a trace */
+    struct ebb_plan_file plan; /* of a plan for it */
     struct ebb_pool_blocks blocks;
-    uint64_t load_bytes; /* of the model: with one iteration on the circle it may be less than the
-                            buffers' own, which are then there for longer than their blocks */
 };
 
 static void print_help(void)
@@ -43,6 +45,8 @@ static void print_help(void)
         "Gives each block an address so that no two that live together overlap, and the whole is\n"
         "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
         "trace: then the blocks of one iteration, which repeats.\n\n"
+        "  --plan PLAN     of a trace: under a plan that 'ebb plan -o' wrote; a block may come back\n"
+        "                  to another address\n"
         "  --capacity N    is there a packing within N (bytes, 4G, 512MiB)? Without it: the\n"
         "                  lowest that is found\n"
         "  --pool P        ",
@@ -73,6 +77,7 @@ static int options_parse(int argc, char **argv, struct options *options)
         {"capacity", 0, EBB_OPTION_SIZE, offsetof(struct options, capacity_bytes)},
         {"pool", 0, EBB_OPTION_TEXT, offsetof(struct options, pool)},
         {"time-limit", 0, EBB_OPTION_SECONDS, offsetof(struct options, time_limit_ns)},
+        {"plan", 0, EBB_OPTION_TEXT, offsetof(struct options, plan_path)},
         {"period", 0, EBB_OPTION_COUNT, offsetof(struct options, period)},
         {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, out_path)},
         {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
@@ -102,17 +107,43 @@ static bool accepts(const uint8_t *bytes, size_t size)
     return size == 0 || ebb__pool_csv_recognises(bytes, size);
 }
 
+/* The plan is one for this trace, and one at all. */
+static enum ebb_status plan_load(const char *path, const struct ebb_model *model,
+                                 struct ebb_plan_file *file, struct ebb_error *error)
+{
+    enum ebb_status status = ebb__plan_file_read(path, model, file, error);
+    if (status)
+        return status;
+    struct ebb_check_request check = {model, &file->machine, file->plan.budget_bytes,
+                                      file->page_bytes};
+    status = ebb__check_plan(&check, &file->plan, error);
+    if (status)
+        ebb__error_set_remedy(error, "make the plan anew: ebb plan FILE -o PLAN");
+    return status;
+}
+
 static enum ebb_status trace_load(const struct options *options, struct input *input,
                                   struct ebb_error *error)
 {
-    enum ebb_status status = ebb__load(options->file, EBB_LOAD_MODEL, &input->loaded, error);
+    enum ebb_load_needs needs = options->plan_path ? EBB_LOAD_ACCESSES : EBB_LOAD_MODEL;
+    enum ebb_status status = ebb__load(options->file, needs, &input->loaded, error);
     if (status)
         return status;
     const struct ebb_model *model = &input->loaded.analysis.model;
     if (options->period)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "--period", "a trace has its own, its iteration");
-    status = ebb__pool_from_model(model, ebb__pool_unrolls(options->pool), &input->blocks, error);
-    input->load_bytes = model->peak_bytes;
+    if (options->plan_path)
+        status = plan_load(options->plan_path, model, &input->plan, error);
+    if (status)
+        return status;
+    struct ebb_pool_source source = {.model = model,
+                                     .absences = input->plan.plan.absences,
+                                     .absence_count = input->plan.plan.absence_count,
+                                     .page_bytes = input->plan.page_bytes,
+                                     .unroll = ebb__pool_unrolls(options->pool)};
+    status = ebb__pool_from_model(&source, &input->blocks, error);
+    if (!status)
+        status = ebb__check_residencies(&source, &input->blocks, error);
     input->problem.period = input->blocks.period;
     input->problem.count = input->blocks.count;
     input->problem.buffers = input->blocks.buffers;
@@ -129,6 +160,8 @@ static enum ebb_status input_load(const struct options *options, struct input *i
                                             &input->content, error);
     if (status == EBB_ERR_FORMAT)
         return trace_load(options, input, error);
+    if (!status && options->plan_path)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "--plan", "is for traces, not for a CSV file");
     if (!status)
         status = ebb__pool_csv_parse(input->content.bytes, input->content.size, options->file,
                                      options->period, &input->csv, error);
@@ -142,6 +175,7 @@ static enum ebb_status input_load(const struct options *options, struct input *i
 static void input_fini(struct input *input)
 {
     ebb__pool_csv_fini(&input->csv);
+    ebb__plan_file_fini(&input->plan);
     ebb__load_fini(&input->loaded);
     free(input->content.bytes);
     ebb__pool_blocks_fini(&input->blocks);
@@ -155,9 +189,12 @@ static void name_print(FILE *out, const struct input *input, uint32_t buffer)
         return;
     }
     const struct ebb_pool_name *name = &input->blocks.names[buffer];
-    fprintf(out, "%" PRIu64, input->loaded.analysis.model.blocks[name->block].serial);
-    if (name->instance)
-        fprintf(out, ".%" PRIu32, name->instance);
+    const struct ebb_model_block *block = &input->loaded.analysis.model.blocks[name->block];
+    fprintf(out, "%" PRIu64, block->serial);
+    if (block->part_count)
+        fprintf(out, "/%" PRIu32, block->part_first);
+    if (name->number)
+        fprintf(out, ".%" PRIu32, name->number);
 }
 
 /* A buffer that alone is too large is an error in the input as like as not: name it. */
@@ -204,9 +241,11 @@ static enum ebb_status csv_write(const char *path, const struct input *input,
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
 }
 
+/* With one iteration on the circle the blocks' load may be less than that of their buffers, which are
+ * then there for longer than they. */
 static uint64_t load_of(const struct input *input, const struct ebb_pool_solution *solution)
 {
-    return input->blocks.names ? input->load_bytes : solution->load_bytes;
+    return input->blocks.names ? input->blocks.load_bytes : solution->load_bytes;
 }
 
 static bool print_json(const struct input *input, const struct ebb_pool_solution *solution)
@@ -219,7 +258,11 @@ static bool print_json(const struct input *input, const struct ebb_pool_solution
         (json_int_t)solution->lower_bound_bytes, "optimal", solution->optimal, "feasible",
         solution->feasible, "infeasible", solution->infeasible, "solve_ns",
         (json_int_t)solution->solve_ns);
-    bool ok = root && json_dumpf(root, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+    bool ok = root != NULL;
+    if (ok && input->plan.page_bytes)
+        ok = json_object_set_new(root, "plan_peak_bytes",
+                                 json_integer((json_int_t)input->plan.plan.peak_bytes)) == 0;
+    ok = ok && json_dumpf(root, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
     json_decref(root);
     return ok;
 }
@@ -234,6 +277,10 @@ static void print_text(const struct input *input, const struct ebb_pool_solution
            solution->optimal ? ": no packing is lower" : "");
     printf("load      %" PRIu64 " bytes: the height is %.6f times that\n", load_of(input, solution),
            (double)solution->height_bytes / (double)load_of(input, solution));
+    if (input->plan.page_bytes)
+        printf("plan      %" PRIu64 " bytes at its peak: the height is %.6f times that\n",
+               input->plan.plan.peak_bytes,
+               (double)solution->height_bytes / (double)input->plan.plan.peak_bytes);
     if (!solution->optimal)
         printf("bound     %" PRIu64 " bytes: no packing is lower\n", solution->lower_bound_bytes);
     if (solution->infeasible)

@@ -92,6 +92,97 @@ class Planted(unittest.TestCase):
             self.assertLessEqual(found["height_bytes"], 1.05 * (1 << 20), (buffers, seed))
 
 
+def program(mib=8, step_ns=1_000_000):
+    """A trace in SINGA's form: an output is kept over another's life, then read."""
+    lines, now = [], 1_000_000_000
+    for _ in range(3):
+        for kind, block, size in (
+                ("Malloc", 1, mib << 20), ("Mutable", 1, mib << 20), ("Malloc", 2, 4 << 20),
+                ("Mutable", 2, 4 << 20), ("Free", 2, 4 << 20), ("Malloc", 3, 6 << 20),
+                ("Mutable", 3, 6 << 20), ("Free", 3, 6 << 20), ("Malloc", 4, 1 << 20),
+                ("Free", 4, 1 << 20), ("Read", 1, mib << 20), ("Free", 1, mib << 20)):
+            now += step_ns
+            lines.append(f"{kind} {hex(0x10000000 + block * 0x1000000)} {size} {now}")
+    return "\n".join(lines) + "\n"
+
+
+class Planned(unittest.TestCase):
+    """Under a plan a block is as many buffers as it has residencies."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        for name, text in (("trace", program()), ("other", program(mib=7)),
+                           ("slower", program(step_ns=1_100_000)), ("x.csv", STAIRS)):
+            with open(os.path.join(cls.folder.name, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        lane = {"bytes_per_second": 10e9, "fixed_ns": 1000}
+        with open(os.path.join(cls.folder.name, "machine.json"), "w", encoding="utf-8") as file:
+            json.dump({"schema": "ebb.machine/1", "out": lane, "in": lane, "duplex": True}, file)
+        cls.run_ebb("plan", "trace", "--zero-stall", "--machine", "machine.json", "-o", "plan.json")
+
+    @classmethod
+    def run_ebb(cls, *arguments):
+        done = subprocess.run([EBB, *arguments], cwd=cls.folder.name, text=True,
+                              capture_output=True, timeout=60, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_addresses(self):
+        code, out, err = self.run_ebb("pack", "trace", "--plan", "plan.json", "--json", "-o", "out.csv")
+        self.assertEqual((code, err), (0, ""))
+        found = json.loads(out)
+        with open(os.path.join(self.folder.name, "plan.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        # The output is away while the second and the third block live; 9 MiB as it comes back.
+        self.assertEqual(len(plan["absences"]), 1)
+        self.assertEqual(found["plan_peak_bytes"], plan["peak_bytes"])
+        self.assertEqual(found["load_bytes"], plan["peak_bytes"])
+        self.assertLess(plan["peak_bytes"], 14 << 20)
+        self.assertEqual((found["buffers"], found["height_bytes"]), (5, plan["peak_bytes"]))
+        with open(os.path.join(self.folder.name, "out.csv"), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        away = str(plan["absences"][0]["serial"])
+        ids = [row["id"] for row in rows]
+        self.assertEqual(len(set(ids)), 5)
+        first, second = rows[ids.index(away)], rows[ids.index(away + ".1")]
+        self.assertLess(int(first["upper"]), int(second["lower"]))
+        self.assertLess(int(second["upper"]), 15)  # 12 events and 2 copies on the circle
+        # What was written is a packing problem like any other, and needs as much.
+        with open(os.path.join(self.folder.name, "out.csv"), encoding="utf-8") as file:
+            again = json.loads(pack(file.read(), "--period", "14", "--json")[1])
+        self.assertEqual(again["height_bytes"], found["height_bytes"])
+        # People read of the plan, too; and without it the whole load is there.
+        self.assertIn("bytes at its peak: the height is 1.000000 times",
+                      self.run_ebb("pack", "trace", "--plan", "plan.json")[1])
+        self.assertEqual(json.loads(self.run_ebb("pack", "trace", "--json")[1])["load_bytes"],
+                         14 << 20)
+
+    def test_plans_of_other_traces(self):
+        for trace in ("other", "slower"):
+            code, _, said = self.run_ebb("simulate", trace, "plan.json")
+            self.assertEqual(code, 1)
+            self.assertEqual(self.run_ebb("pack", trace, "--plan", "plan.json"),
+                             (1, "", said.replace("ebb: simulate: ", "ebb: pack: ")))
+
+    def test_plans_that_are_none(self):
+        with open(os.path.join(self.folder.name, "plan.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        absence = plan["absences"][0]
+        for key, value, said in (("out_start_ns", 0, "plan: absence 0: "),
+                                 ("in_end_ns", absence["in_end_ns"] + 1_500_000, "is back late"),
+                                 ("from_tick", absence["to_tick"], "plan: absence 0: ")):
+            with open(os.path.join(self.folder.name, "bad.json"), "w", encoding="utf-8") as file:
+                json.dump(dict(plan, absences=[dict(absence, **{key: value})]), file)
+            code, out, err = self.run_ebb("pack", "trace", "--plan", "bad.json")
+            self.assertEqual((code, out), (1, ""), key)
+            self.assertIn(said, err)
+
+    def test_not_for_lists(self):
+        self.assertEqual(self.run_ebb("pack", "x.csv", "--plan", "plan.json")[2].splitlines()[0],
+                         "ebb: pack: --plan: is for traces, not for a CSV file")
+
+
 class Errors(unittest.TestCase):
     def expect(self, text, code, message, *arguments):
         found, out, err, _ = pack(text, *arguments)
@@ -150,6 +241,19 @@ class Data(unittest.TestCase):
                                    "--capacity", "1048576", "--time-limit", "60"],
                                   capture_output=True, text=True, timeout=120, check=False)
             self.assertEqual(done.returncode, 0, letter)
+
+    def test_planned_vgg(self):
+        trace = os.path.join(DATA, "singa", "vec_block_fresh_vgg.csv")
+        with tempfile.TemporaryDirectory() as folder:
+            plan = os.path.join(folder, "plan.json")
+            subprocess.run([EBB, "plan", trace, "--zero-stall", "--machine", "autoswap-paper", "-o",
+                            plan], capture_output=True, timeout=60, check=True)
+            done = subprocess.run([EBB, "pack", trace, "--plan", plan, "--json"], timeout=60,
+                                  capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        self.assertEqual(found["load_bytes"], found["plan_peak_bytes"])
+        self.assertLessEqual(found["plan_peak_bytes"], 264 << 20)
+        self.assertLessEqual(found["height_bytes"], 1.3 * found["plan_peak_bytes"])
 
     def test_load_is_reached(self):
         for name in ("singa/memInfo_alex_20itr_100size.text", "dsa/resnet50.csv", "dsa/G_1.csv"):

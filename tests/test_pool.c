@@ -263,7 +263,8 @@ static void instances_take_turns(void **state)
     model.blocks[gradient].span_ticks = model.tick_count + 1;
     struct ebb_pool_blocks blocks;
     struct ebb_error error;
-    assert_int_equal(ebb__pool_from_model(&model, true, &blocks, &error), EBB_OK);
+    struct ebb_pool_source source = {.model = &model, .unroll = true};
+    assert_int_equal(ebb__pool_from_model(&source, &blocks, &error), EBB_OK);
     assert_int_equal(blocks.iterations, 2);
     assert_int_equal(blocks.period, 2 * model.tick_count);
     assert_int_equal(blocks.count, 5);
@@ -274,7 +275,8 @@ static void instances_take_turns(void **state)
     assert_int_equal(solution.height_bytes, 120);
     ebb__pool_solution_fini(&solution);
     ebb__pool_blocks_fini(&blocks);
-    assert_int_equal(ebb__pool_from_model(&model, false, &blocks, &error), EBB_OK);
+    source.unroll = false;
+    assert_int_equal(ebb__pool_from_model(&source, &blocks, &error), EBB_OK);
     problem = problem_of(blocks.buffers, blocks.count, blocks.period, EBB_POOL_NO_CAPACITY);
     solution = solve("smartpool", &problem);
     assert_int_equal(solution.height_bytes, 130);
