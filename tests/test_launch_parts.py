@@ -28,6 +28,15 @@ class OneBlock(Launch):
             # Without a plan each of some thirty units that are missing would be one.
             self.assertLess(summary["demand_faults_planned_median"], 15)
 
+    def test_allocated_once(self):
+        """Accesses are the clock: no call of malloc tells where the program is."""
+        for budget in ("60%", "80M"):
+            summary = self.run_arena(budget, "--ranges", "16", "--iterations", "12", "--work", "5",
+                                     "--once")
+            self.assertGreaterEqual(summary["planned_iterations"], 3)
+            self.assertGreater(summary["moved_in_bytes"], 0)
+            self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
     def test_half_of_the_block_is_too_little_for_no_range(self):
         summary = self.run_arena("40M", "--ranges", "40", "--iterations", "6")
         self.assertLessEqual(summary["peak_resident_bytes"], 40 * MIB)

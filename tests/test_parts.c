@@ -7,6 +7,7 @@
 
 #include "engine_rig.h"
 #include "machine/machine.h"
+#include "model/recurrence.h"
 #include "model/watch.h"
 #include "plan/plan.h"
 #include "serve/compile.h"
@@ -293,6 +294,26 @@ static void watch_laps(struct rig *rig, struct ebb_watch *watch)
             assert_int_equal(ebb__watch_push(watch, &events[i]), EBB_OK);
 }
 
+static struct ebb_script *plan_for(const struct ebb_model *model, uint64_t budget_bytes)
+{
+    const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true};
+    struct ebb_error error;
+    struct ebb_plan_request request = {.model = model,
+                                       .machine = &machine,
+                                       .budget_bytes = budget_bytes,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096,
+                                       .time_limit_ns = 50000000,
+                                       .newest_only = true};
+    struct ebb_plan plan;
+    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
+    assert_true(plan.feasible && plan.absence_count > 0);
+    struct ebb_script *script;
+    assert_int_equal(ebb__compile_script(model, &plan, NULL, &script), EBB_OK);
+    ebb__plan_fini(&plan);
+    return script;
+}
+
 static struct ebb_script *learn(struct rig *rig)
 {
     struct ebb_watch *watch;
@@ -310,20 +331,7 @@ static struct ebb_script *learn(struct rig *rig)
     for (uint32_t i = 0; i < model.block_count; i++)
         parts += model.blocks[i].part_count > 0;
     assert_true(parts >= STEPS);
-    const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true};
-    struct ebb_plan_request request = {.model = &model,
-                                       .machine = &machine,
-                                       .budget_bytes = 20 * MIB,
-                                       .page_bytes = 4096,
-                                       .smallest_block_bytes = 4096,
-                                       .time_limit_ns = 50000000,
-                                       .newest_only = true};
-    struct ebb_plan plan;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
-    assert_true(plan.feasible && plan.absence_count > 0);
-    struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
-    ebb__plan_fini(&plan);
+    struct ebb_script *script = plan_for(&model, 20 * MIB);
     ebb__model_fini(&model);
     return script;
 }
@@ -374,6 +382,92 @@ static void script_moves_parts(void **state)
     free(script);
 }
 
+/* --- accesses as the clock --- */
+
+/* One iteration over a block that was there before: forward, and back. */
+static void lap_once(struct rig *rig, struct large *large, uint64_t seed)
+{
+    for (size_t i = 0; i < 2 * large->slice_count; i++) {
+        size_t k = i < large->slice_count ? i : 2 * large->slice_count - 1 - i;
+        use_slice(rig, &large->slices[k], seed + i);
+        nap_us(3000);
+    }
+}
+
+/* As src/serve/serve.c does. Returns how many laps the engine has counted meanwhile. */
+static size_t watch_uses(struct rig *rig, struct ebb_watch *watch,
+                         struct ebb_recurrence *recurrence)
+{
+    static struct ebb_event events[4096];
+    size_t count, laps = 0;
+    while ((count = ebb__ring_read(rig->ring, events, 4096)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            bool begins = false;
+            laps += events[i].kind == EBB_EVENT_MARK && events[i].mark == EBB_MARK_LAP;
+            assert_int_equal(ebb__recurrence_push(recurrence, &events[i], &begins), EBB_OK);
+            if (begins)
+                assert_int_equal(
+                    ebb__watch_push(watch,
+                                    &(struct ebb_event){.time_ns = events[i].time_ns,
+                                                        .size_bytes = EBB_ITERATION_BY_ACCESSES,
+                                                        .kind = EBB_EVENT_MARK,
+                                                        .mark = EBB_MARK_ITERATION}),
+                    EBB_OK);
+            assert_int_equal(ebb__watch_push(watch, &events[i]), EBB_OK);
+        }
+    return laps;
+}
+
+static void guards_are_a_clock(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_make_with(NO_BUDGET, true, false, PART_FROM, 2000000);
+    struct large large = make_large(rig, 20 * MIB);
+    struct ebb_watch *watch;
+    struct ebb_recurrence *recurrence;
+    struct ebb_model model;
+    struct ebb_error error;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
+    uint64_t seed = 0;
+    bool known = false;
+    for (; !known && seed < 12; seed++) {
+        lap_once(rig, &large, seed * 1000);
+        (void)watch_uses(rig, watch, recurrence);
+        if (!ebb__watch_found(watch) || ebb__watch_model(watch, &model, NULL, &error) != EBB_OK)
+            continue;
+        known = model.clock_count >= 8; /* else it is a short repetition within an iteration */
+        if (!known)
+            ebb__model_fini(&model);
+    }
+    assert_true(known);
+    for (uint32_t i = 0; i < model.tick_count; i++)
+        assert_true(!model.events[i].clock || model.events[i].kind == EBB_EVENT_ACCESS);
+    struct ebb_script *script = plan_for(&model, 14 * MIB);
+    assert_int_equal(script->alloc_count, 0);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    ebb__engine_set_trace(rig->engine, false);
+    atomic_store(&rig->ledger.budget_bytes, 16 * MIB);
+    ebb__engine_trim(rig->engine);
+    lap_once(rig, &large, 500000); /* the budget is approached, it finds its place */
+    (void)watch_uses(rig, watch, recurrence);
+    for (uint64_t i = 0; i < 5; i++)
+        lap_once(rig, &large, 600000 + i * 1000);
+    size_t laps = watch_uses(rig, watch, recurrence);
+    assert_true(laps >= 2 && laps <= 6); /* two laps may have been taken for one iteration */
+    assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
+    assert_within_budget(rig);
+    /* What the clock stands on goes: nothing is played any more. */
+    drop_large(rig, &large);
+    assert_null(rig->engine->playing);
+    assert_all_gone(rig);
+    ebb__watch_destroy(watch);
+    ebb__recurrence_destroy(recurrence);
+    ebb__model_fini(&model);
+    rig_close(rig);
+    free(script);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +478,7 @@ int main(void)
         cmocka_unit_test(random_programs),
         cmocka_unit_test(no_events_at_all),
         cmocka_unit_test(script_moves_parts),
+        cmocka_unit_test(guards_are_a_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,8 @@
  * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
  * good a hundredth of its lateness. */
 #define RELAX 16u
-/* An operation without an event in it goes on for so much longer with each fault that it has seen: a
- * fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
+/* While accesses are observed an operation without an event in it goes on for so much longer with each
+ * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
 #define PAUSE_A_FAULT_NS ((uint64_t)300000)
 
 static const struct ebb_script_event *event_at(const struct performance *playing, uint32_t position)
@@ -285,12 +285,11 @@ void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint
             come_back(engine, playing, i);
 }
 
-/* The clock passes `position`. */
-static void pass(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+void ebb__clock_pass(struct ebb_engine *engine)
 {
-    ebb__clock_act(engine, playing, position);
-    engine->position = position + 1;
-    if (engine->position == playing->script->clock_count) {
+    ebb__clock_act(engine, engine->playing, engine->position);
+    engine->position++;
+    if (engine->position == engine->playing->script->clock_count) {
         engine->position = 0;
         engine->laps++;
         ebb__engine_mark(engine, EBB_MARK_LAP, engine->laps);
@@ -446,7 +445,7 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
     }
 }
 
-static void stop_playing(struct ebb_engine *engine)
+void ebb__clock_stop(struct ebb_engine *engine)
 {
     if (!engine->playing)
         return;
@@ -487,6 +486,8 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
     struct performance *playing = engine->playing;
     uint32_t clocks = playing->script->clock_count;
     *passed = 0;
+    if (ebb__guards_play(engine)) /* what was there in all iterations must not go */
+        return kind == EBB_EVENT_ALLOC || block->script_block == EBB_SCRIPT_NONE;
     if (kind == EBB_EVENT_FREE) {
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
@@ -495,7 +496,7 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
         ebb__clock_unbind(engine, playing, block);
         if (expected) {
-            pass(engine, playing, engine->position);
+            ebb__clock_pass(engine);
             *passed = 1;
         }
         return true;
@@ -503,13 +504,13 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
     while (event_at(playing, engine->position)->kind == EBB_EVENT_FREE) {
         if (++*passed > clocks)
             return false;
-        pass(engine, playing, engine->position);
+        ebb__clock_pass(engine);
     }
     const struct ebb_script_event *event = event_at(playing, engine->position);
     if (event->size_bytes != block->size_bytes)
         return false;
     ebb__clock_bind(engine, playing, block, event->block);
-    pass(engine, playing, engine->position);
+    ebb__clock_pass(engine);
     ++*passed;
     return true;
 }
@@ -592,8 +593,7 @@ static void name_blocks(struct ebb_engine *engine, struct performance *playing, 
     }
 }
 
-/* From now on the script is followed; the last event seen is its `position`. */
-static void start_playing(struct ebb_engine *engine, struct performance *playing, uint32_t position)
+void ebb__clock_start(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
     const struct ebb_script *script = playing->script;
     for (uint32_t i = 0; i < script->block_count; i++)
@@ -632,23 +632,24 @@ static void look_for_script(struct ebb_engine *engine)
         else
             position = find_position(engine, known);
         if (position != EBB_SCRIPT_NONE) {
-            start_playing(engine, known, position);
+            ebb__clock_start(engine, known, position);
             return;
         }
     }
 }
 
-void ebb__clock_pause(struct ebb_engine *engine)
+bool ebb__clock_pause(struct ebb_engine *engine)
 {
     uint64_t now = ebb__now_ns(), since = now - engine->operation_ns;
-    engine->pause_faults++;
+    engine->pause_faults += engine->trace;
     if (since < engine->config.pause_ns ||
         since - engine->config.pause_ns < engine->pause_faults * PAUSE_A_FAULT_NS)
-        return;
+        return false;
     engine->event_number++;
     begin_operation(engine, now);
     if (engine->trace)
         ebb__clock_close_operation(engine);
+    return true;
 }
 
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
@@ -668,7 +669,7 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
         bool woven = playing->woven.passed != NULL;
         if (woven ? !ebb__woven_match(engine, kind, block, &first)
                   : !match(engine, kind, block, &passed)) {
-            stop_playing(engine);
+            ebb__clock_stop(engine);
         } else {
             uint64_t sets = engine->script_sets;
             if (woven)

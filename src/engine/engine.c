@@ -365,11 +365,12 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     if (block->fault_ns == 0)
         ebb__clock_missed(engine, block);
     switch (block->state) {
-    case BLOCK_PARKED:
+    case BLOCK_PARKED: /* about to leave, or a guard, or observed */
+        note_access(engine, block, write, block->out_queued);
         if (block->out_queued)
             ebb__move_unqueue_out(engine, block);
-        note_access(engine, block, write, true);
         ebb__move_unpark(engine, block);
+        ebb__guards_touched(engine, block, false);
         break;
     case BLOCK_BARE:
         note_access(engine, block, write, false);
@@ -388,6 +389,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         if (block->fault_ns == 0) {
             note_access(engine, block, write, true);
             block->fault_ns = ebb__now_ns();
+            ebb__guards_touched(engine, block, true);
         }
         if (block->state == BLOCK_LEAVING) {
             block->cancelled = true;
@@ -405,7 +407,8 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    ebb__clock_pause(engine);
+    if (ebb__clock_pause(engine))
+        approach_budget(engine);
     struct block *block = ebb__space_find(engine, address);
     if (ebb__placed_owns(engine, address))
         ebb__placed_fill(engine, address);
@@ -419,6 +422,8 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
+    if (ebb__clock_pause(engine))
+        approach_budget(engine);
     for (;;) {
         struct block *block = ebb__space_find(engine, address);
         if (block)
@@ -469,6 +474,11 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
         engine->script_count--;
     }
     engine->scripts[engine->script_count++] = performance;
+    if (script->alloc_count == 0) {
+        ebb__clock_start(engine, &engine->scripts[engine->script_count - 1],
+                         script->clock_count - 1);
+        ebb__guards_arm(engine);
+    }
     pthread_mutex_unlock(&engine->lock);
     return EBB_OK;
 }
@@ -509,6 +519,7 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
             if (ebb__block_is_live(&engine->blocks[i]) && engine->blocks[i].parts > 1)
                 ebb__part_join(engine, &engine->blocks[i]);
         ebb__engine_mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
+        ebb__guards_arm(engine);
     }
     pthread_mutex_unlock(&engine->lock);
 }

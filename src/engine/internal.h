@@ -50,11 +50,11 @@ struct block {
     uint64_t pinned_until; /* event number: could not be moved, do not try before */
     uint64_t chunk_bytes;  /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
-    uint32_t pins;         /* system calls that have its address; it is not parked meanwhile */
-    uint32_t units;        /* of 2 MiB of address space */
-    uint32_t head;         /* of the allocation: this block itself, but in parts behind the first */
-    uint32_t run_units;    /* head: address space of all parts */
-    uint32_t parts;        /* head: parts that are not buried yet */
+    uint32_t pins;      /* head: system calls that have its address; it is not parked meanwhile */
+    uint32_t units;     /* of 2 MiB of address space */
+    uint32_t head;      /* of the allocation: this block itself, but in parts behind the first */
+    uint32_t run_units; /* head: address space of all parts */
+    uint32_t parts;     /* head: parts that are not buried yet */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
     struct link list;      /* empty list, or spare bucket */
     struct link age;       /* spare blocks by age */
@@ -205,7 +205,7 @@ struct ebb_engine {
     uint64_t next_serial;
     uint64_t event_number;   /* operations so far: ALLOC and FREE events, and long pauses */
     uint64_t operation_ns;   /* when the one in progress began */
-    uint64_t pause_faults;   /* faults in it */
+    uint64_t pause_faults;   /* faults in it, while accesses are observed */
     uint64_t touches;        /* uses seen so far */
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     bool trace;
@@ -221,6 +221,8 @@ struct ebb_engine {
     uint64_t position_ns;        /* when the last one was seen, on the program's own clock */
     uint64_t stalled_ns;         /* that the program has waited for the engine in all */
     int held;                    /* it waits at a clock event now */
+    uint64_t missed;             /* faults on absent parts since, where accesses are the clock */
+    uint64_t guards_began_ns;    /* when the first event was seen last, likewise */
     uint64_t laps;
     bool forked; /* pages may be shared with a child */
 };
@@ -391,11 +393,17 @@ struct block *ebb__victim_choose(struct ebb_engine *engine);
 /* clock.c */
 /* What was touched since the last event is watched again. */
 void ebb__clock_close_operation(struct ebb_engine *engine);
-/* A fault has happened: where the operation in progress has become long, another begins. */
-void ebb__clock_pause(struct ebb_engine *engine);
+/* A fault has happened: where the operation in progress has become long, another begins (true). */
+bool ebb__clock_pause(struct ebb_engine *engine);
 /* An ALLOC or FREE has happened: match it, queue the actions that hang on it, wait for what is
  * due. Releases the lock while it waits. */
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block);
+/* The script in force is no longer followed. */
+void ebb__clock_stop(struct ebb_engine *engine);
+/* The next event of the script in force has happened: queue what hangs on it. */
+void ebb__clock_pass(struct ebb_engine *engine);
+/* From now on `playing` is followed; the last event seen is its `position`. */
+void ebb__clock_start(struct ebb_engine *engine, struct performance *playing, uint32_t position);
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
 EBB_NODISCARD bool ebb__clock_prepare(const struct ebb_engine *engine,
                                       struct performance *performance,
@@ -442,5 +450,18 @@ uint32_t ebb__woven_next_alloc(const struct performance *playing, uint64_t size_
 bool ebb__woven_begins(const struct ebb_engine *engine, struct performance *performance);
 /* Name the blocks of the lap before it, and begin. */
 void ebb__woven_begin(struct ebb_engine *engine, struct performance *performance);
+
+/* guards.c: accesses as the clock */
+/* Is a script in force whose events are accesses? */
+static inline bool ebb__guards_play(const struct ebb_engine *engine)
+{
+    return engine->playing && engine->playing->script->alloc_count == 0;
+}
+/* See to it that the accesses of the next events will be seen. */
+void ebb__guards_arm(struct ebb_engine *engine);
+/* Is the next use of `block` to be seen? */
+bool ebb__guards_await(const struct ebb_engine *engine, const struct block *block);
+/* `block` is used, and that was seen; missed: it was absent. */
+void ebb__guards_touched(struct ebb_engine *engine, const struct block *block, bool missed);
 
 #endif

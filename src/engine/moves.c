@@ -368,7 +368,12 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
     }
     if (!block->keep_copy || block->shared_copy)
         ebb__move_drop_copy(engine, block);
-    ebb__move_unpark(engine, block);
+    if (block->urgent || block->fault_ns || !ebb__guards_await(engine, block)) {
+        ebb__move_unpark(engine, block);
+        return;
+    }
+    block->state = BLOCK_PARKED; /* its next use is the clock */
+    pthread_cond_broadcast(&engine->changed);
 }
 
 void ebb__move_discard(struct ebb_engine *engine, struct block *block)

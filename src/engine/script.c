@@ -49,7 +49,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
 {
     if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
         return false;
-    if (script->clock_count == 0 || script->iteration_ns == 0 || script->alloc_count == 0 ||
+    if (script->clock_count == 0 || script->iteration_ns == 0 ||
         script->persistent_count > script->block_count)
         return false;
     uint64_t all = script->bytes;
@@ -63,9 +63,12 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
         return false;
     const struct ebb_script_event *events = ebb__script_events(script);
+    bool guards = script->alloc_count == 0;
     for (uint32_t i = 0; i < script->clock_count; i++)
-        if (events[i].block >= script->block_count ||
-            (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
+        if (guards
+                ? events[i].block >= script->persistent_count || events[i].kind != EBB_EVENT_ACCESS
+                : events[i].block >= script->block_count ||
+                      (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
             return false;
     if ((script->flags & EBB_SCRIPT_WOVEN) && events[0].kind != EBB_EVENT_ALLOC)
         return false;
@@ -79,7 +82,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         parts = (parts ? parts : blocks[i].parts) - 1;
     }
     for (uint32_t i = 0; i < script->clock_count; i++)
-        if (blocks[events[i].block].parts == 0)
+        if (!guards && blocks[events[i].block].parts == 0)
             return false;
     const uint32_t *uses = ebb__script_uses(script);
     for (uint32_t i = 0; i < script->use_count; i++)

@@ -1,7 +1,8 @@
 /* The script: a plan as the engine reads it, one blob in shared memory, from parent to process.
  *
  * The engine's clock is the sequence of managed ALLOC and FREE events of one iteration (the
- * *template*). Actions hang on clock positions: position p means "when clock event p has just
+ * *template*); for a program that has none, a choice of its accesses: then every event is an ACCESS
+ * to a persistent block or a part of one, and alloc_count is 0. Actions hang on clock positions: position p means "when clock event p has just
  * been seen". All arrays follow the header at the given byte offsets; every index is checked by
  * ebb__script_valid() before use. */
 #ifndef EBB_ENGINE_SCRIPT_H
@@ -22,7 +23,7 @@ struct ebb_script_event {
     uint64_t size_bytes;
     uint64_t time_ns; /* from the iteration's start */
     uint32_t block;   /* index into blocks */
-    uint32_t kind;    /* EBB_EVENT_ALLOC or EBB_EVENT_FREE */
+    uint32_t kind;    /* EBB_EVENT_ALLOC, EBB_EVENT_FREE or EBB_EVENT_ACCESS */
 };
 
 struct ebb_script_block {

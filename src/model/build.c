@@ -11,6 +11,7 @@
  * too (a queue that fills, a leak), as many instances as are live stay live.
  * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
  * O(trace + accesses log accesses) time, O(trace) memory. */
+#include "guards.h"
 #include "parts.h"
 
 #include "base/map.h"
@@ -548,6 +549,18 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
     return EBB_OK;
 }
 
+/* Do accesses alone tell where in the iteration the program is? */
+static bool is_without_clock(const struct builder *b, const struct ebb_model *model)
+{
+    const struct ebb_event *begin = &b->trace.events[b->first];
+    if (begin->kind == EBB_EVENT_MARK && begin->mark == EBB_MARK_ITERATION)
+        return begin->size_bytes == EBB_ITERATION_BY_ACCESSES;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].clock)
+            return false;
+    return true;
+}
+
 enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size_t period,
                                  struct ebb_model *model, struct ebb_error *error)
 {
@@ -572,6 +585,8 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
         status = set_lifetimes(&b);
     if (!status)
         status = fill_model(&b, &made);
+    if (!status && made.has_accesses && is_without_clock(&b, &made))
+        status = ebb__model_guard(&made, b.units);
     if (!status && b.units)
         status = ebb__model_divide(&made, b.units);
     if (!status)

@@ -147,7 +147,9 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
         return EBB_OK;
     }
     size_t count = symbols->events.count;
-    if (count >= 3) /* marks: what the program says needs no evidence */
+    /* Marks: what the program says needs no evidence, and what was found by accesses had it. */
+    bool found = stream->events.items[index].size_bytes == EBB_ITERATION_BY_ACCESSES;
+    if (count >= (found ? 2 : 3))
         stream->current[kind] = (struct ebb_repetition){
             .kind = kind, .last_symbol = count, .period_symbols = 1, .found_at_symbol = 2};
     return EBB_OK;
@@ -208,7 +210,8 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
 
 static uint64_t access_symbol(const struct ebb_event *event)
 {
-    return event->block << 2 | event->access;
+    uint64_t unit = event->flags & EBB_EVENT_PART ? event->size_bytes / EBB_PART_BYTES + 1 : 0;
+    return (event->block << 24 ^ unit) << 2 | event->access;
 }
 
 /* What the FREE at `index` takes off the load. */

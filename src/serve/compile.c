@@ -196,7 +196,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     uint32_t allocs = 0;
     for (uint32_t tick = 0; tick < model->tick_count; tick++)
         allocs += model->events[tick].clock && model->events[tick].kind == EBB_EVENT_ALLOC;
-    if (allocs == 0)
+    if (compiler->clock_count == 0)
         return EBB_ERR_ARGUMENT;
     struct ebb_script head = {
         .magic = EBB_SCRIPT_MAGIC,
@@ -218,7 +218,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     head.uses_offset = round_up(head.allocs_offset + head.alloc_count * sizeof(uint32_t));
     uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof(uint32_t);
     char *memory = calloc(1, most);
-    struct order_key *order = calloc(allocs, sizeof *order);
+    struct order_key *order = calloc(allocs + 1, sizeof *order);
     if (!memory || !order) {
         free(memory);
         free(order);
@@ -275,10 +275,18 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     return EBB_OK;
 }
 
+static bool has_clock_allocs(const struct ebb_model *model)
+{
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].clock && model->events[tick].kind != EBB_EVENT_ACCESS)
+            return true;
+    return false;
+}
+
 enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct ebb_plan *plan,
                                     const struct ebb_places *places, struct ebb_script **script)
 {
-    if (ebb__model_announced(model))
+    if (ebb__model_announced(model) && has_clock_allocs(model))
         return EBB_ERR_ARGUMENT;
     struct compiler compiler = {.model = model};
     position_vec uses = {0};

@@ -6,6 +6,7 @@
 #include "engine/protocol.h"
 #include "engine/script.h"
 #include "machine/machine.h"
+#include "model/recurrence.h"
 #include "model/watch.h"
 #include "serve/cache.h"
 #include "serve/serve.h"
@@ -50,9 +51,11 @@ struct process {
     uint64_t allocs;      /* so far */
     uint64_t allocs_lost; /* allocations since the stream left the template */
     bool playing;
-    size_t settled_pattern;   /* the repetition that was looked at last, and */
-    size_t settled_period;    /* its clock events */
-    uint64_t next_attempt_ns; /* do not try to plan before */
+    struct ebb_recurrence *recurrence; /* NULL: not looked for */
+    bool guarded;                      /* the plan sent last has accesses for a clock */
+    size_t settled_pattern;            /* the repetition that was looked at last, and */
+    size_t settled_period;             /* its clock events */
+    uint64_t next_attempt_ns;          /* do not try to plan before */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;
     bool has_key;               /* it may have a profile */

@@ -222,6 +222,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         free(process->script_before);
         process->script_before = process->script;
         process->script = script;
+        process->guarded = script->alloc_count == 0;
     }
     if (sent) {
         serve->plans += !plan.reactive;
@@ -264,7 +265,9 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
 {
     uint64_t touched = 0, all = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
-        all += model->blocks[i].size_bytes;
+        const struct ebb_model_block *block = &model->blocks[i];
+        bool later_part = block->part_count && block->part_first;
+        all += later_part ? 0 : block->part_count ? block->allocated_bytes : block->size_bytes;
         touched += model->blocks[i].access_count ? model->blocks[i].size_bytes : 0;
     }
     return touched * 2 >= all || seen_of_newest(process).iterations >= PATIENCE_ITERATIONS;
@@ -297,7 +300,7 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
             bool reactive = ebb__plan_policy_reactive(serve->options.policy);
             process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
             process->allocs_lost = 0;
-            if (!reactive)
+            if (!reactive && !process->guarded) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
         }
         process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
@@ -312,7 +315,7 @@ void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
     if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON)
         process->playing = true;
     else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF)
-        process->playing = false;
+        process->playing = false, process->allocs_lost = process->guarded ? UINT32_MAX : 0;
     else if (event->kind == EBB_EVENT_ALLOC) {
         process->allocs++;
         process->allocs_lost = process->playing ? 0 : process->allocs_lost + 1;

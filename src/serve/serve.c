@@ -170,9 +170,12 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     close(ring_descriptor);
     struct process *process = ring ? calloc(1, sizeof *process) : NULL;
     if (!process || ebb__watch_create(&process->watch) != EBB_OK ||
+        ebb__recurrence_create(&process->recurrence) != EBB_OK ||
         !ebb_vec_push(&serve->processes, process)) {
-        if (process)
+        if (process) {
             ebb__watch_destroy(process->watch);
+            ebb__recurrence_destroy(process->recurrence);
+        }
         free(process);
         if (ring)
             munmap(ring, bytes);
@@ -260,6 +263,21 @@ static void stop_watching(struct ebb_serve *serve, struct process *process, cons
     process->watch = NULL;
 }
 
+static enum ebb_status watch_event(struct process *process, const struct ebb_event *event)
+{
+    bool begins = process->guarded && event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_LAP;
+    enum ebb_status status = EBB_OK;
+    if (!begins && !process->playing)
+        status = ebb__recurrence_push(process->recurrence, event, &begins);
+    if (!status && begins)
+        status = ebb__watch_push(process->watch,
+                                 &(struct ebb_event){.time_ns = event->time_ns,
+                                                     .size_bytes = EBB_ITERATION_BY_ACCESSES,
+                                                     .kind = EBB_EVENT_MARK,
+                                                     .mark = EBB_MARK_ITERATION});
+    return status ? status : ebb__watch_push(process->watch, event);
+}
+
 static void drain(struct ebb_serve *serve, struct process *process)
 {
     struct ebb_event events[BATCH_EVENTS];
@@ -269,8 +287,7 @@ static void drain(struct ebb_serve *serve, struct process *process)
         record_events(serve, process, events, count);
         for (size_t i = 0; i < count; i++) {
             ebb__serve_note_event(serve, process, &events[i]);
-            enum ebb_status pushed =
-                process->watch ? ebb__watch_push(process->watch, &events[i]) : EBB_OK;
+            enum ebb_status pushed = process->watch ? watch_event(process, &events[i]) : EBB_OK;
             if (pushed != EBB_OK)
                 stop_watching(serve, process,
                               pushed == EBB_ERR_FORMAT ? "its events are none" : "out of memory");
@@ -379,6 +396,7 @@ void ebb__serve_destroy(struct ebb_serve *serve)
             close(process->channel);
         munmap(process->ring, process->ring_bytes);
         ebb__watch_destroy(process->watch);
+        ebb__recurrence_destroy(process->recurrence);
         ebb__profile_fini(&process->recalled);
         ebb__profile_fini(&process->learnt);
         free(process->script);

@@ -22,7 +22,8 @@ enum ebb_access_kind { EBB_ACCESS_UNKNOWN = 0, EBB_ACCESS_READ = 1, EBB_ACCESS_W
 
 enum ebb_mark {
     EBB_MARK_NONE = 0,
-    EBB_MARK_ITERATION = 1, /* the program (or an importer) says that an iteration begins */
+    EBB_MARK_ITERATION = 1, /* the program (or an importer) says that an iteration begins; value 1:
+                               it was found by accesses, and allocations are no clock */
     EBB_MARK_LAYER = 2,     /* layer number in size_bytes */
     EBB_MARK_PHASE = 3,     /* phase number in size_bytes (forward, backward, update, evaluate) */
     EBB_MARK_TRACE_ON = 4,  /* from here accesses are observed */
@@ -33,6 +34,8 @@ enum ebb_mark {
     EBB_MARK_LAP = 9,       /* the engine passed the template's start; value = lap number */
     EBB_MARK_COUNT
 };
+
+#define EBB_ITERATION_BY_ACCESSES 1u /* the value of such a mark */
 
 /* Bits of ebb_event.flags. */
 #define EBB_EVENT_DEMAND 1u /* ACCESS: the block was absent although a plan was in force */

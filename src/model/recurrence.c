@@ -1,0 +1,189 @@
+/* Problem: find the period of a sequence of uses that repeats only nearly.
+ * Method: a unit that is used k times in an iteration recurs, every k-th time, after about as many
+ * uses, among which each unit is as often as before and at about the same places: a way back over what
+ * was used on the way forth is another half, not another iteration. For the unit just used and small k, compare
+ * the two stretches that end here: lengths first, then counts. The first pair that agrees names it.
+ * Where it fails: programs that use nothing rarely (k too large), or whose iterations differ by more
+ * than a fifth.
+ * O(1) a use where lengths differ, else O(uses of an iteration); O(uses) memory, since tracing began. */
+#include "recurrence.h"
+
+#include "base/map.h"
+#include "base/vec.h"
+
+#include <string.h>
+
+enum {
+    MOST_TOUCHES = 6,    /* of that unit in an iteration; arbitrary */
+    FEWEST_USES = 16,    /* in an iteration; arbitrary */
+    A_MOMENT = 6,        /* uses; arbitrary */
+    PLACES = 16,         /* in an iteration that are told apart; arbitrary */
+    USES_AN_ALLOC = 10,  /* programs that allocate more often are known by that */
+    FORGET_AT = 1 << 21, /* uses; then all over again */
+};
+
+struct ebb_recurrence {
+    struct ebb_map units;     /* block and unit -> id */
+    EBB_VEC(uint32_t) ids;    /* of each use */
+    EBB_VEC(size_t) before;   /* each use's: the one before of the same unit, + 1; 0: none */
+    EBB_VEC(size_t) newest;   /* id -> its last use + 1 */
+    EBB_VEC(uint32_t) counts; /* id, place -> uses */
+    EBB_VEC(size_t) allocs;   /* ALLOCs before each use */
+    size_t alloc_count, next_test;
+    bool found;
+    uint32_t id; /* of the unit that iterations are told by */
+    unsigned touches, touched;
+    size_t length, begun; /* uses of an iteration; the use that the last one began with */
+};
+
+enum ebb_status ebb__recurrence_create(struct ebb_recurrence **recurrence)
+{
+    *recurrence = calloc(1, sizeof **recurrence);
+    return *recurrence ? EBB_OK : EBB_ERR_MEMORY;
+}
+
+static void forget(struct ebb_recurrence *recurrence)
+{
+    ebb__map_fini(&recurrence->units);
+    ebb_vec_free(&recurrence->ids);
+    ebb_vec_free(&recurrence->before);
+    ebb_vec_free(&recurrence->newest);
+    ebb_vec_free(&recurrence->counts);
+    ebb_vec_free(&recurrence->allocs);
+    memset(recurrence, 0, sizeof *recurrence);
+}
+
+void ebb__recurrence_destroy(struct ebb_recurrence *recurrence)
+{
+    if (recurrence)
+        forget(recurrence);
+    free(recurrence);
+}
+
+/* Append the use; *id: its unit's. *again: it was used a moment ago, and this says nothing new. */
+static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *event, uint32_t *id,
+                   bool *again)
+{
+    uint64_t unit = event->flags & EBB_EVENT_PART && event->size_bytes
+                        ? (event->size_bytes - 1) / EBB_PART_BYTES
+                        : 0;
+    uint64_t key = event->block << 24 ^ unit, known;
+    if (!ebb__map_get(&recurrence->units, key, &known)) {
+        known = recurrence->newest.count;
+        if (!ebb__map_put(&recurrence->units, key, known) ||
+            !ebb_vec_push(&recurrence->newest, 0) ||
+            !ebb_vec_reserve(&recurrence->counts, (known + 1) * PLACES))
+            return false;
+        recurrence->counts.count = (known + 1) * PLACES;
+    }
+    *id = (uint32_t)known;
+    size_t before = recurrence->newest.items[*id];
+    *again = before && recurrence->ids.count - before < A_MOMENT;
+    if (*again)
+        return true;
+    recurrence->newest.items[*id] = recurrence->ids.count + 1;
+    return ebb_vec_push(&recurrence->ids, *id) && ebb_vec_push(&recurrence->before, before) &&
+           ebb_vec_push(&recurrence->allocs, recurrence->alloc_count);
+}
+
+static bool about_equal(size_t a, size_t b)
+{
+    size_t least = a < b ? a : b, most = a < b ? b : a;
+    return (most - least) * 10 <= most;
+}
+
+/* Strike a use of a unit out at or beside `place`; false: there is none. */
+static bool strike(uint32_t *counts, size_t place)
+{
+    size_t from = place ? place - 1 : 0, to = place + 1 < PLACES ? place + 1 : place;
+    for (size_t at = from; at <= to; at++)
+        if (counts[at]) {
+            counts[at]--;
+            return true;
+        }
+    return false;
+}
+
+/* Do uses [first, middle) and [middle, last) hold the same units, each about as often and at the same
+ * places, and most of all units that there are? */
+static bool alike(struct ebb_recurrence *recurrence, size_t first, size_t middle, size_t last)
+{
+    size_t shared = 0, units = 0, *newest = recurrence->newest.items;
+    uint32_t *counts = recurrence->counts.items;
+    memset(counts, 0, recurrence->counts.count * sizeof *counts);
+    for (size_t i = first; i < middle; i++)
+        counts[recurrence->ids.items[i] * PLACES + (i - first) * PLACES / (middle - first)]++;
+    for (size_t id = 0; id < recurrence->newest.count; id++)
+        units += newest[id] > first;
+    for (size_t i = middle; i < last; i++)
+        shared += strike(&counts[recurrence->ids.items[i] * PLACES],
+                         (i - middle) * PLACES / (last - middle));
+    size_t longer = middle - first > last - middle ? middle - first : last - middle;
+    return shared * 5 >= longer * 4 && units * 2 >= recurrence->newest.count;
+}
+
+static void look(struct ebb_recurrence *recurrence, uint32_t id)
+{
+    size_t now = recurrence->ids.count - 1, at = now, back[2 * MOST_TOUCHES + 1];
+    unsigned count = 0;
+    for (; count <= 2 * MOST_TOUCHES; count++) {
+        back[count] = at;
+        if (recurrence->before.items[at] == 0)
+            break;
+        at = recurrence->before.items[at] - 1;
+    }
+    for (unsigned k = 1; 2 * k <= MOST_TOUCHES * 2 && 2 * k < count + 1; k++) {
+        size_t middle = back[k], first = back[2 * k];
+        size_t allocs = recurrence->allocs.items[now] - recurrence->allocs.items[middle];
+        if (now - middle < FEWEST_USES || !about_equal(now - middle, middle - first) ||
+            allocs * USES_AN_ALLOC > now - middle)
+            continue;
+        recurrence->next_test = now + (now - middle) / 16;
+        if (!alike(recurrence, first, middle, now))
+            continue;
+        recurrence->found = true;
+        recurrence->id = id;
+        recurrence->touches = k;
+        recurrence->touched = 0;
+        recurrence->length = now - middle;
+        recurrence->begun = now;
+        return;
+    }
+}
+
+enum ebb_status ebb__recurrence_push(struct ebb_recurrence *recurrence,
+                                     const struct ebb_event *event, bool *begins)
+{
+    *begins = false;
+    recurrence->alloc_count += event->kind == EBB_EVENT_ALLOC;
+    bool turned = event->kind == EBB_EVENT_MARK &&
+                  (event->mark == EBB_MARK_TRACE_ON || event->mark == EBB_MARK_TRACE_OFF ||
+                   event->mark == EBB_MARK_LOST);
+    if (turned || recurrence->ids.count >= FORGET_AT)
+        forget(recurrence);
+    if (event->kind != EBB_EVENT_ACCESS || (event->flags & EBB_EVENT_DEMAND))
+        return EBB_OK;
+    uint32_t id;
+    bool again;
+    if (!append(recurrence, event, &id, &again))
+        return EBB_ERR_MEMORY;
+    if (again)
+        return EBB_OK;
+    size_t now = recurrence->ids.count - 1;
+    if (!recurrence->found) {
+        if (now >= recurrence->next_test)
+            look(recurrence, id);
+        *begins = recurrence->found;
+        return EBB_OK;
+    }
+    size_t length = now - recurrence->begun;
+    if (id == recurrence->id && ++recurrence->touched == recurrence->touches) {
+        recurrence->touched = 0;
+        recurrence->begun = now;
+        *begins = about_equal(length, recurrence->length);
+        recurrence->found = *begins;
+    } else if (length > 2 * recurrence->length) {
+        recurrence->found = false;
+    }
+    return EBB_OK;
+}

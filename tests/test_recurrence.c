@@ -1,0 +1,110 @@
+/* Iterations told by accesses alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "model/recurrence.h"
+#include "synthetic.h"
+
+static bool use(struct ebb_recurrence *recurrence, uint64_t unit)
+{
+    bool begins;
+    struct ebb_event event = {.block = 1 + unit % 3,
+                              .size_bytes = (unit + 1) * EBB_PART_BYTES,
+                              .kind = EBB_EVENT_ACCESS,
+                              .access = EBB_ACCESS_WRITE,
+                              .flags = EBB_EVENT_PART};
+    assert_int_equal(ebb__recurrence_push(recurrence, &event, &begins), EBB_OK);
+    return begins;
+}
+
+static void push_alloc(struct ebb_recurrence *recurrence)
+{
+    bool begins;
+    struct ebb_event event = {.block = 99, .size_bytes = 1 << 20, .kind = EBB_EVENT_ALLOC};
+    assert_int_equal(ebb__recurrence_push(recurrence, &event, &begins), EBB_OK);
+    assert_false(begins);
+}
+
+enum { UNITS = 120 };
+
+/* Forward, back, forward once more: three sweeps over the same units, two of them alike. Some uses
+ * change places with a neighbour, some are seen twice. Returns the place of an iteration's begin, -1: none. */
+static int sweep_thrice(struct ebb_recurrence *recurrence, uint64_t *random, unsigned noise)
+{
+    int begun = -1, place = 0;
+    for (unsigned sweep = 0; sweep < 3; sweep++)
+        for (unsigned i = 0; i < UNITS; i += 2) {
+            unsigned at = sweep == 1 ? UNITS - 2 - i : i;
+            bool swap = chance(random) % 100 < noise, twice = chance(random) % 100 < noise;
+            /* What is used in the first sweep only. */
+            unsigned extra = sweep == 0 && i % 10 == 0, uses = extra + (twice ? 3 : 2);
+            for (unsigned k = 0; k < uses; k++, place++)
+                if (use(recurrence, k < extra ? UNITS + i : at + ((k - extra + swap) & 1))) {
+                    assert_int_equal(begun, -1); /* one an iteration */
+                    begun = place;
+                }
+        }
+    return begun;
+}
+
+static void finds_the_whole_iteration(void **state)
+{
+    (void)state;
+    static const unsigned noises[] = {0, 3, 8};
+    for (unsigned n = 0; n < 3; n++) {
+        struct ebb_recurrence *recurrence;
+        uint64_t random = 7;
+        assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
+        unsigned found = 0;
+        int before = -1;
+        for (unsigned iteration = 0; iteration < 12; iteration++) {
+            int begun = sweep_thrice(recurrence, &random, noises[n]);
+            assert_true(iteration >= 2 || begun < 0);
+            if (begun >= 0 && before >= 0)
+                assert_in_range((unsigned)(begun + 3 * UNITS - before), 3 * UNITS - 60,
+                                3 * UNITS + 60);
+            found += begun >= 0;
+            before = begun;
+        }
+        assert_true(found >= 9);
+        ebb__recurrence_destroy(recurrence);
+    }
+}
+
+static void no_repetition_nothing_found(void **state)
+{
+    (void)state;
+    struct ebb_recurrence *recurrence;
+    uint64_t random = 3;
+    assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
+    for (unsigned i = 0; i < 20000; i++)
+        assert_false(use(recurrence, chance(&random) % UNITS));
+    ebb__recurrence_destroy(recurrence);
+}
+
+static void allocations_are_a_better_clock(void **state)
+{
+    (void)state;
+    struct ebb_recurrence *recurrence;
+    assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
+    for (unsigned iteration = 0; iteration < 8; iteration++)
+        for (unsigned i = 0; i < UNITS; i++) {
+            assert_false(use(recurrence, i));
+            if (i % 4 == 0)
+                push_alloc(recurrence);
+        }
+    ebb__recurrence_destroy(recurrence);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_whole_iteration),
+        cmocka_unit_test(no_repetition_nothing_found),
+        cmocka_unit_test(allocations_are_a_better_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
