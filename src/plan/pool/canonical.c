@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
+#include "plan/pool/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +34,6 @@
 #define NOISE 0.5        /* on the keys of a ranking, later; arbitrary */
 #define MEMORY_BITS 18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
 #define CLOCK_NODES 0x3ff /* look at the clock every so many nodes */
-
-typedef int32_t height_t; /* in units: what the inner loops add up must be narrow to be fast */
-#define HEIGHT_MAX INT32_MAX
 
 /* A run of sections, cut where the circle closes. */
 struct cut {
@@ -48,21 +46,22 @@ struct state {
 
 struct search {
     uint32_t count, sections;
-    height_t limit;
-    height_t *size;
+    ebb_height limit;
+    ebb_height *size;
     struct cut *cuts;
     uint32_t *neighbours, *neighbours_from; /* of i: [from[i], from[i + 1]) */
     uint32_t *twin;                         /* the one before it among its equals, or itself */
     uint64_t *salt;
     uint32_t *rank;
-    height_t *floor;  /* of an unplaced buffer: the highest top below it; of a placed one: offset */
-    height_t *raised; /* scratch: floor with what the canonical order adds */
+    ebb_height
+        *floor; /* of an unplaced buffer: the highest top below it; of a placed one: offset */
+    ebb_height *raised; /* scratch: floor with what the canonical order adds */
     bool *placed;
     uint32_t *crossing; /* unplaced buffers that live in section s and in the next */
-    height_t *above;    /* scratch, one a section */
+    ebb_height *above;  /* scratch, one a section */
     struct trail {
         uint32_t buffer;
-        height_t floor;
+        ebb_height floor;
     } * trail;
     size_t trail_count, trail_room;
     uint32_t *stack; /* buffers in the order in which they were placed */
@@ -75,15 +74,6 @@ struct search {
     uint64_t nodes, nodes_limit, deadline_ns;
     bool stopped, no_memory;
 };
-
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 31;
-    x *= 0x7fb5d329728ea185ull;
-    x ^= x >> 27;
-    x *= 0x81dadef4bc2dd44dull;
-    return x ^ x >> 33;
-}
 
 /* ---- placing and taking back ----------------------------------------------------------------- */
 
@@ -103,7 +93,7 @@ static void crossing_change(struct search *search, uint32_t buffer, uint32_t by)
 
 static bool place(struct search *search, uint32_t buffer)
 {
-    height_t top = search->floor[buffer] + search->size[buffer];
+    ebb_height top = search->floor[buffer] + search->size[buffer];
     uint32_t from = search->neighbours_from[buffer], to = search->neighbours_from[buffer + 1];
     if (search->trail_count + (to - from) > search->trail_room) {
         size_t room = 2 * (search->trail_count + (to - from)) + 1024;
@@ -144,7 +134,8 @@ static void take_back(struct search *search, uint32_t stack_count, size_t trail_
 
 /* ---- a node's bounds ------------------------------------------------------------------------- */
 
-static bool passed_over(const struct search *search, uint32_t buffer, height_t level, uint32_t rank)
+static bool passed_over(const struct search *search, uint32_t buffer, ebb_height level,
+                        uint32_t rank)
 {
     return search->floor[buffer] < level ||
            (search->floor[buffer] == level && search->rank[buffer] < rank);
@@ -152,7 +143,7 @@ static bool passed_over(const struct search *search, uint32_t buffer, height_t l
 
 /* Floors as the canonical order raises them; false where one can no longer rest on anything. */
 static bool floors_raise(struct search *search, const uint32_t *list, uint32_t count,
-                         height_t level, uint32_t rank)
+                         ebb_height level, uint32_t rank)
 {
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -166,12 +157,12 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
         uint32_t b = list[i];
         if (!passed_over(search, b, level, rank))
             continue;
-        height_t least = HEIGHT_MAX;
+        ebb_height least = EBB_HEIGHT_MAX;
         for (uint32_t k = search->neighbours_from[b]; k < search->neighbours_from[b + 1]; k++) {
             uint32_t other = search->neighbours[k];
             if (search->placed[other])
                 continue;
-            height_t top = search->raised[other] + search->size[other];
+            ebb_height top = search->raised[other] + search->size[other];
             if (top < least)
                 least = top;
             if (least <= search->raised[b])
@@ -185,62 +176,39 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
     return true;
 }
 
-/* Longest-first insertion: the lists are short and nearly sorted from node to node. */
-static void sort_by_raised(const struct search *search, uint32_t *list, uint32_t count)
-{
-    for (uint32_t i = 1; i < count; i++) {
-        uint32_t b = list[i], k = i;
-        height_t key = search->raised[b];
-        for (; k && search->raised[list[k - 1]] < key; k--)
-            list[k] = list[k - 1];
-        list[k] = b;
-    }
-}
-
-static bool sections_hold(height_t *above, uint32_t first, uint32_t last, height_t size,
-                          height_t room)
-{
-    int over = 0;
-    for (uint32_t s = first; s < last; s++) {
-        above[s] += size;
-        over |= above[s] > room;
-    }
-    return !over;
-}
-
 /* What lies above each floor must fit under the limit, in every section. Sorts the list. */
 static bool floors_hold(struct search *search, uint32_t *list, uint32_t count)
 {
-    sort_by_raised(search, list, count);
+    ebb__search_sort(search->raised, list, count);
     memset(search->above, 0, search->sections * sizeof *search->above);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
         const struct cut *cut = &search->cuts[b];
-        height_t room = search->limit - search->raised[b];
-        if (!sections_hold(search->above, cut->first, cut->last, search->size[b], room) ||
-            !sections_hold(search->above, 0, cut->more, search->size[b], room))
+        ebb_height room = search->limit - search->raised[b];
+        if (!ebb__search_stack(search->above, cut->first, cut->last, search->size[b], room) ||
+            !ebb__search_stack(search->above, 0, cut->more, search->size[b], room))
             return false;
     }
     return true;
 }
 
 static struct state state_of(const struct search *search, const uint32_t *list, uint32_t count,
-                             height_t level, uint32_t rank)
+                             ebb_height level, uint32_t rank)
 {
     struct state state = {count, count};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
         uint64_t value = (uint64_t)search->floor[b] * 2 + passed_over(search, b, level, rank);
-        uint64_t hash = mix(search->salt[b] + value);
+        uint64_t hash = ebb__search_mix(search->salt[b] + value);
         state.low += hash;
-        state.high += mix(hash ^ search->salt[b]);
+        state.high += ebb__search_mix(hash ^ search->salt[b]);
     }
     return state;
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-static bool solve(struct search *search, uint32_t *list, uint32_t count, height_t level,
+static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                   uint32_t rank);
 
 static uint32_t *arena_take(struct search *search, uint32_t count)
@@ -282,7 +250,7 @@ static uint32_t part_take(struct search *search, uint32_t *list, uint32_t count,
 
 /* Parts that have no section in common, one after the other: what one needs is nothing to another,
  * so the first that fails decides. */
-static bool solve_parts(struct search *search, uint32_t *list, uint32_t count, height_t level,
+static bool solve_parts(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                         uint32_t rank)
 {
     bool solved = true;
@@ -319,7 +287,7 @@ static bool solve_rest(struct search *search, const uint32_t *list, uint32_t cou
     for (uint32_t i = 0; i < count; i++)
         if (list[i] != chosen)
             rest[left++] = list[i];
-    height_t level = search->floor[chosen];
+    ebb_height level = search->floor[chosen];
     uint32_t rank = search->rank[chosen];
     bool solved = divides(search, chosen) ? solve_parts(search, rest, left, level, rank)
                                           : solve(search, rest, left, level, rank);
@@ -329,12 +297,12 @@ static bool solve_rest(struct search *search, const uint32_t *list, uint32_t cou
 
 /* Candidates in the order in which they are tried: lowest floor first, then by rank. */
 static uint32_t candidates_find(const struct search *search, const uint32_t *list, uint32_t count,
-                                height_t level, uint32_t rank, uint32_t *found)
+                                ebb_height level, uint32_t rank, uint32_t *found)
 {
-    height_t least_top = HEIGHT_MAX;
+    ebb_height least_top = EBB_HEIGHT_MAX;
     uint32_t chosen = 0;
     for (uint32_t i = 0; i < count; i++) {
-        height_t top = search->floor[list[i]] + search->size[list[i]];
+        ebb_height top = search->floor[list[i]] + search->size[list[i]];
         if (top < least_top)
             least_top = top;
     }
@@ -365,7 +333,7 @@ static bool out_of_time(struct search *search)
     return search->stopped || search->no_memory;
 }
 
-static bool solve(struct search *search, uint32_t *list, uint32_t count, height_t level,
+static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                   uint32_t rank)
 {
     if (count == 0)
@@ -435,7 +403,7 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
 {
     size_t ranking = turn_index % RANKINGS;
     bool plain = turn_index < PLAIN_LAPS * RANKINGS;
-    uint64_t chance = mix(turn_index + 1);
+    uint64_t chance = ebb__search_mix(turn_index + 1);
     double noise = plain ? 0 : NOISE;
     for (uint32_t i = 0; i < search->count; i++) {
         const struct ebb_pool_buffer *item = &problem->buffers[i];
@@ -448,13 +416,14 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
         for (int k = 0; k < 3; k++)
             ranked[i].key[k] =
                 keys[rankings[ranking][k]] *
-                (1 + noise * ((double)(mix(chance + 3 * i + (unsigned)k) >> 11) * 0x1p-53));
+                (1 +
+                 noise * ((double)(ebb__search_mix(chance + 3 * i + (unsigned)k) >> 11) * 0x1p-53));
     }
     qsort(ranked, search->count, sizeof *ranked, ranked_compare);
     for (uint32_t i = 0; i < search->count; i++) {
         search->rank[ranked[i].buffer] = i;
         search->salt[ranked[i].buffer] =
-            mix(((plain ? ranking : turn_index) << 32) + ranked[i].buffer + 1);
+            ebb__search_mix(((plain ? ranking : turn_index) << 32) + ranked[i].buffer + 1);
     }
 }
 
@@ -474,10 +443,10 @@ static bool turn(struct search *search, uint64_t nodes)
 
 /* A turn that ends without a packing got somewhere: what it had placed at its deepest is dense, so
  * with the rest on top, lowest floor first, it is a packing that is too high, but often by little.
- * Returns its height; HEIGHT_MAX where that would not fit. */
-static height_t complete(struct search *search)
+ * Returns its height; EBB_HEIGHT_MAX where that would not fit. */
+static ebb_height complete(struct search *search)
 {
-    height_t height = 0;
+    ebb_height height = 0;
     take_back(search, 0, 0);
     for (uint32_t i = 0; i < search->count; i++) {
         uint32_t chosen = UINT32_MAX;
@@ -489,9 +458,9 @@ static height_t complete(struct search *search)
                  (search->floor[b] == search->floor[chosen] &&
                   search->rank[b] < search->rank[chosen])))
                 chosen = b;
-        height_t top = search->floor[chosen] + search->size[chosen];
-        if (top > HEIGHT_MAX / 2 || !place(search, chosen))
-            return HEIGHT_MAX;
+        ebb_height top = search->floor[chosen] + search->size[chosen];
+        if (top > EBB_HEIGHT_MAX / 2 || !place(search, chosen))
+            return EBB_HEIGHT_MAX;
         height = top > height ? top : height;
     }
     return height;
@@ -570,7 +539,7 @@ static bool search_init(struct search *search, const struct ebb_pool_problem *pr
     for (uint32_t i = 0; i < problem->count; i++) {
         struct ebb_pool_run run = sections->runs[i];
         uint32_t over = run.last > sections->count ? run.last - sections->count : 0;
-        search->size[i] = (height_t)((problem->buffers[i].size_bytes + unit - 1) / unit);
+        search->size[i] = (ebb_height)((problem->buffers[i].size_bytes + unit - 1) / unit);
         search->cuts[i] = (struct cut){run.first, run.last - over, over};
         search->twin[i] = i;
         crossing_change(search, i, 1);
@@ -588,10 +557,10 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
     struct ranked *ranked = malloc(problem->count * sizeof *ranked);
     enum ebb_status status = EBB_ERR_MEMORY;
     if (search_init(&search, problem, sections, unit) && ranked) {
-        search.limit = (height_t)limit;
+        search.limit = (ebb_height)limit;
         search.deadline_ns = deadline_ns;
         bool found = false;
-        height_t lowest = HEIGHT_MAX;
+        ebb_height lowest = EBB_HEIGHT_MAX;
         uint64_t nodes = FIRST_NODES;
         for (uint64_t i = 0;; i++, (*turns)++) {
             if (i && i % RANKINGS == 0)
@@ -599,7 +568,7 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
                     (uint64_t)((double)nodes * (*turns < PLAIN_LAPS * RANKINGS ? 2 : LAP_GROWS));
             rank_all(&search, problem, sections, *turns, ranked);
             found = turn(&search, nodes);
-            height_t height = found ? search.limit : complete(&search);
+            ebb_height height = found ? search.limit : complete(&search);
             if (height < lowest) {
                 lowest = height;
                 for (uint32_t b = 0; b < problem->count; b++)
@@ -611,7 +580,7 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
         *verdict = found            ? EBB_POOL_FOUND
                    : search.stopped ? EBB_POOL_TIME_OUT
                                     : EBB_POOL_IMPOSSIBLE;
-        if (!found && lowest == HEIGHT_MAX)
+        if (!found && lowest == EBB_HEIGHT_MAX)
             memset(offsets, 0xff, problem->count * sizeof *offsets);
         if (!search.no_memory)
             status = EBB_OK;

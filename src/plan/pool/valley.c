@@ -43,15 +43,6 @@ struct choice {
     ebb_height raised; /* EBB_HEIGHT_MAX: there is no room for that */
 };
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 31;
-    x *= 0x7fb5d329728ea185ull;
-    x ^= x >> 27;
-    x *= 0x81dadef4bc2dd44dull;
-    return x ^ x >> 33;
-}
-
 /* ---- what a node looks at -------------------------------------------------------------------- */
 
 static uint32_t section_at(const struct ebb_valley_search *search, struct part part, uint32_t step)
@@ -230,29 +221,6 @@ static bool section_choose(const struct ebb_valley_search *search, struct part p
     return best >= 0;
 }
 
-/* Longest-first insertion: the lists are short and nearly sorted from node to node. */
-static void sort_by_floor(const struct ebb_valley_search *search, uint32_t *list, uint32_t count)
-{
-    for (uint32_t i = 1; i < count; i++) {
-        uint32_t b = list[i], k = i;
-        ebb_height key = search->floor[b];
-        for (; k && search->floor[list[k - 1]] < key; k--)
-            list[k] = list[k - 1];
-        list[k] = b;
-    }
-}
-
-static bool sections_hold(ebb_height *above, uint32_t first, uint32_t last, ebb_height size,
-                          ebb_height room)
-{
-    int over = 0;
-    for (uint32_t s = first; s < last; s++) {
-        above[s] += size;
-        over |= above[s] > room;
-    }
-    return !over;
-}
-
 static uint32_t length_of(const struct ebb_pool_cut *cut)
 {
     return cut->last - cut->first + cut->more;
@@ -286,7 +254,7 @@ static bool sweep_holds(struct ebb_valley_search *search, const uint32_t *list, 
 /* What lies above each floor must fit under the limit, in every section. Sorts the list. */
 static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32_t count)
 {
-    sort_by_floor(search, list, count);
+    ebb__search_sort(search->floor, list, count);
     memset(search->above, 0, search->sections * sizeof *search->above);
     for (uint32_t i = 0, next; i < count; i = next) {
         ebb_height floor = search->floor[list[i]], room = search->limit - floor;
@@ -301,8 +269,8 @@ static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32
         for (uint32_t k = i; k < next; k++) {
             const struct ebb_pool_cut *cut = &search->cuts[list[k]];
             ebb_height size = search->size[list[k]];
-            if (!sections_hold(search->above, cut->first, cut->last, size, room) ||
-                !sections_hold(search->above, 0, cut->more, size, room))
+            if (!ebb__search_stack(search->above, cut->first, cut->last, size, room) ||
+                !ebb__search_stack(search->above, 0, cut->more, size, room))
                 return false;
         }
     }
@@ -314,15 +282,15 @@ static struct ebb_valley_state state_of(const struct ebb_valley_search *search, 
 {
     struct ebb_valley_state state = {count, part.length};
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t hash = mix((uint64_t)list[i] + 1);
+        uint64_t hash = ebb__search_mix((uint64_t)list[i] + 1);
         state.low += hash;
-        state.high += mix(hash + 1);
+        state.high += ebb__search_mix(hash + 1);
     }
     for (uint32_t step = 0; step < part.length; step++) {
         uint32_t s = section_at(search, part, step);
-        uint64_t hash = mix(((uint64_t)(s + 1) << 32) + (uint32_t)search->sky[s]);
+        uint64_t hash = ebb__search_mix(((uint64_t)(s + 1) << 32) + (uint32_t)search->sky[s]);
         state.low += hash;
-        state.high += mix(hash + 1);
+        state.high += ebb__search_mix(hash + 1);
     }
     return state;
 }
@@ -330,7 +298,8 @@ static struct ebb_valley_state state_of(const struct ebb_valley_search *search, 
 static struct ebb_valley_state *slot_of(const struct ebb_valley_search *search,
                                         struct ebb_valley_state state)
 {
-    return &search->memory[mix(state.low) & (((uint64_t)1 << EBB_VALLEY_MEMORY_BITS) - 1)];
+    return &search->memory[ebb__search_mix(state.low) &
+                           (((uint64_t)1 << EBB_VALLEY_MEMORY_BITS) - 1)];
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #define EBB_PLAN_POOL_VALLEY_H
 
 #include "plan/pool/pool.h"
+#include "plan/pool/search.h"
 #include "plan/pool/sections.h"
 
 #include <stdbool.h>
@@ -12,9 +13,6 @@
 
 #define EBB_VALLEY_MEMORY_BITS                                                                     \
     18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
-
-typedef int32_t ebb_height; /* in units: what the inner loops add up must be narrow to be fast */
-#define EBB_HEIGHT_MAX INT32_MAX
 
 /* A level stretch of the skyline with higher walls, or nothing, on both sides. */
 struct ebb_valley {
