@@ -53,13 +53,15 @@ def ebb(args, *arguments):
 
 def record(args):
     os.makedirs(args.record, exist_ok=True)
+    # Left to itself, PyTorch 1.13's two thread pools get in each other's way.
+    env = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), **os.environ}
     for model, (batch, size) in MODELS.items():
         path = os.path.join(args.record, f"{model}.ebbt")
         if not os.path.exists(path):
             print(f"recording {model} ...", file=sys.stderr)
             subprocess.run([args.ebb, "record", "-o", path + ".part", "--", "/usr/bin/python3", TRAIN,
                             "--model", model, "--batch", str(batch), "--size", str(size),
-                            "--iterations", "9"], stdout=subprocess.DEVNULL, check=True)
+                            "--iterations", "9"], stdout=subprocess.DEVNULL, env=env, check=True)
             os.rename(path + ".part", path)
         yield model, path
 

@@ -12,7 +12,7 @@ import unittest
 import launching
 from launching import EBB, MIB, SOURCE, compile_c
 
-ARGS = ["--iterations", "8", "--layers", "12", "--persistent", "8M", "--work", "6"]
+ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--work", "6"]
 
 STRAYS = """
 import os, time
