@@ -24,22 +24,26 @@ enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t a
     return EBB_HOST_DEPOT;
 }
 
-bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
+uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
+                           uint64_t entries[EBB_HOST_PAGEMAP_MOST])
 {
     if (ebb__host.pagemap < 0)
         ebb__host.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (ebb__host.pagemap < 0)
-        return false;
-    uint64_t entries[512];
+    uint64_t pages = bytes / EBB_PAGE_BYTES;
+    if (pages > EBB_HOST_PAGEMAP_MOST)
+        pages = EBB_HOST_PAGEMAP_MOST;
+    off_t offset = (off_t)(address / EBB_PAGE_BYTES * sizeof entries[0]);
+    ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
+    return got > 0 ? (uint64_t)got / sizeof entries[0] : 0;
+}
+
+bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
+{
+    uint64_t entries[EBB_HOST_PAGEMAP_MOST];
     for (uint64_t at = 0; at < bytes;) {
-        uint64_t pages = (bytes - at) / EBB_PAGE_BYTES;
-        if (pages > 512)
-            pages = 512;
-        off_t offset = (off_t)((address + at) / EBB_PAGE_BYTES * sizeof entries[0]);
-        ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
-        if (got < (ssize_t)sizeof entries[0])
+        uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
+        if (pages == 0)
             return false;
-        pages = (uint64_t)got / sizeof entries[0];
         for (uint64_t i = 0; i < pages; i++) /* present, or swapped out */
             there[at / EBB_PAGE_BYTES + i] = entries[i] >> 62 != 0;
         at += pages * EBB_PAGE_BYTES;

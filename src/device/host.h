@@ -23,6 +23,12 @@ extern struct ebb_host ebb__host;
 enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_DEPOT };
 enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address);
 
+#define EBB_HOST_PAGEMAP_MOST 512
+
+/* What the kernel says of the pages of [address, + bytes), the first ones; how many, 0: nothing. */
+uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
+                           uint64_t entries[EBB_HOST_PAGEMAP_MOST]);
+
 /* True where the pages of [address, + bytes) are there, page by page into `there` (bytes / 4 KiB);
  * false: it cannot be told. */
 bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there);

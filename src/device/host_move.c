@@ -8,7 +8,6 @@
 #include "device/uffd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -91,20 +90,11 @@ static bool host_fill(void *state, uintptr_t address)
 static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
-    if (ebb__host.pagemap < 0)
-        ebb__host.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (ebb__host.pagemap < 0)
-        return;
-    uint64_t entries[512];
+    uint64_t entries[EBB_HOST_PAGEMAP_MOST];
     for (uint64_t at = 0; at < bytes;) {
-        uint64_t pages = (bytes - at) / EBB_PAGE_BYTES;
-        if (pages > 512)
-            pages = 512;
-        off_t offset = (off_t)((address + at) / EBB_PAGE_BYTES * sizeof entries[0]);
-        ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
-        if (got <= 0)
+        uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
+        if (pages == 0)
             return;
-        pages = (uint64_t)got / sizeof entries[0];
         /* An atomic OR with nothing: a write that loses no other thread's write. */
         for (uint64_t i = 0; i < pages; i++)
             if (entries[i] >> 63)
