@@ -117,6 +117,13 @@ uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_by
     return UINT32_MAX;
 }
 
+/* The last position passed. */
+static uint32_t position_now(const struct ebb_engine *engine)
+{
+    uint32_t clocks = engine->playing->script->clock_count;
+    return (engine->position + clocks - 1) % clocks;
+}
+
 uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block)
 {
     const struct ebb_script *script = engine->playing->script;
@@ -125,7 +132,7 @@ uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
     const uint32_t *uses = ebb__script_uses(script) + known->first_use;
     uint32_t clocks = script->clock_count;
-    uint32_t now = (engine->position + clocks - 1) % clocks; /* the last event seen */
+    uint32_t now = position_now(engine);
     uint32_t best = clocks;
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint32_t distance = (uses[i] + clocks - now) % clocks;
@@ -224,13 +231,6 @@ static bool is_over(const struct performance *playing, const struct ebb_script_a
     const uint32_t *passed = playing->woven.passed;
     return passed && absence->due_clock != EBB_SCRIPT_NONE &&
            absence->due_clock > absence->out_clock && passed[absence->due_clock];
-}
-
-/* The last position passed. */
-static uint32_t position_now(const struct ebb_engine *engine)
-{
-    uint32_t clocks = engine->playing->script->clock_count;
-    return (engine->position + clocks - 1) % clocks;
 }
 
 /* True where `position` lies in the cyclic interval [from, to]. */
@@ -342,6 +342,13 @@ static void learn_return(struct performance *playing, uint32_t absence, uint64_t
         move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
 }
 
+/* How long ago the last position was passed, in the script's time. */
+static uint64_t since_position_ns(const struct ebb_engine *engine)
+{
+    return ebb__timers_planned_ns(engine->playing, position_now(engine),
+                                  ebb__engine_progress_ns(engine) - engine->position_ns);
+}
+
 /* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
 static uint32_t absence_here(const struct ebb_engine *engine, const struct block *block, bool out)
@@ -351,8 +358,7 @@ static uint32_t absence_here(const struct ebb_engine *engine, const struct block
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     uint32_t here = position_now(engine);
-    uint64_t since_ns = ebb__timers_planned_ns(
-        playing, here, ebb__engine_progress_ns(engine) - engine->position_ns);
+    uint64_t since_ns = since_position_ns(engine);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
             continue;
@@ -374,9 +380,7 @@ void ebb__clock_missed(struct ebb_engine *engine, const struct block *block)
     uint32_t absence = absence_here(engine, block, true);
     if (absence == EBB_SCRIPT_NONE)
         return;
-    uint64_t since_ns =
-        ebb__timers_planned_ns(engine->playing, position_now(engine),
-                               ebb__engine_progress_ns(engine) - engine->position_ns);
+    uint64_t since_ns = since_position_ns(engine);
     const struct ebb_script_absence *planned =
         &ebb__script_absences(engine->playing->script)[absence];
     uint64_t latest_ns =

@@ -193,11 +193,6 @@ void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return (bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
-}
-
 static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
 {
     block->size_bytes = bytes;
@@ -242,7 +237,7 @@ static bool furnish(struct ebb_engine *engine, struct block *block)
 
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
-    uint64_t page_bytes = whole_pages(bytes);
+    uint64_t page_bytes = ebb__whole_pages(bytes);
     if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     pthread_mutex_lock(&engine->lock);
@@ -343,7 +338,7 @@ static void note_access(struct ebb_engine *engine, struct block *block, bool wri
             .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
             .flags = demand ? EBB_EVENT_DEMAND : 0,
         };
-        if (ebb__part_is_large(engine, whole_pages(head->size_bytes))) {
+        if (ebb__part_is_large(engine, ebb__whole_pages(head->size_bytes))) {
             /* One event for each unit of the part; where it was absent, one for all of it. */
             uint64_t first = block->address - head->address;
             event.flags |= EBB_EVENT_PART;
@@ -404,18 +399,27 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     }
 }
 
+/* The block that the thread may have to wait for; NULL: for none. */
+static struct block *look_at_fault(struct ebb_engine *engine, uintptr_t address, bool write)
+{
+    if (ebb__placed_owns(engine, address)) {
+        ebb__placed_fill(engine, address);
+        return NULL;
+    }
+    struct block *block = ebb__space_find(engine, address);
+    if (block)
+        fault_in_block(engine, block, address, write);
+    else
+        ebb__space_fill(engine, NULL, address);
+    return block;
+}
+
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
     if (ebb__clock_pause(engine))
         approach_budget(engine);
-    struct block *block = ebb__space_find(engine, address);
-    if (ebb__placed_owns(engine, address))
-        ebb__placed_fill(engine, address);
-    else if (block)
-        fault_in_block(engine, block, address, write);
-    else
-        ebb__space_fill(engine, NULL, address);
+    look_at_fault(engine, address, write);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -425,11 +429,7 @@ void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
     if (ebb__clock_pause(engine))
         approach_budget(engine);
     for (;;) {
-        struct block *block = ebb__space_find(engine, address);
-        if (block)
-            fault_in_block(engine, block, address, write);
-        else
-            ebb__space_fill(engine, NULL, address);
+        const struct block *block = look_at_fault(engine, address, write);
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
             break;
         pthread_cond_wait(&engine->changed, &engine->lock);

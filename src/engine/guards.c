@@ -77,7 +77,7 @@ void ebb__guards_touched(struct ebb_engine *engine, const struct block *block, b
             continue;
         engine->missed = 0;
         uint32_t before = engine->position;
-        while (i-- + 1)
+        for (uint32_t passed = 0; passed <= i; passed++)
             ebb__clock_pass(engine);
         if (engine->position <= before && !begin_lap(engine))
             ebb__clock_stop(engine);

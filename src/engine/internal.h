@@ -236,6 +236,10 @@ static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index
 {
     return &engine->blocks[index];
 }
+static inline uint64_t ebb__whole_pages(uint64_t bytes)
+{
+    return (bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+}
 /* Between its allocation and its free. */
 static inline bool ebb__block_is_live(const struct block *block)
 {

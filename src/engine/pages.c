@@ -301,7 +301,7 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
 {
     uint64_t given = 0;
     while (given < bytes) {
-        uint64_t rest = (bytes - given + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+        uint64_t rest = ebb__whole_pages(bytes - given);
         if (engine->depot_small_bytes) {
             if (rest > engine->depot_small_bytes)
                 rest = engine->depot_small_bytes;

@@ -200,7 +200,7 @@ struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t a
     const struct ebb_script_block *planned = &ebb__script_blocks(engine->playing->script)[known];
     if (!is_placed(planned))
         return NULL;
-    uint64_t page_bytes = (bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+    uint64_t page_bytes = ebb__whole_pages(bytes);
     uint64_t place = planned->place;
     struct block *block = NULL;
     if ((place & (alignment - 1)) == 0 && is_free(pool, place, page_bytes))
