@@ -2,6 +2,7 @@
 """Programs that are several processes, one after another or at once."""
 import json
 import os
+import signal
 import sys
 import time
 
@@ -31,16 +32,43 @@ class Processes(Launch):
 
     def test_two_at_once(self):
         """Both processes share one budget."""
-        path = os.path.join(self.folder, "summary.json")
         both = f"{cycle()} {' '.join(CYCLE_ARGS)} & {cycle()} {' '.join(CYCLE_ARGS)}; wait"
         plain = self.run_command(["sh", "-c", both])
-        result = self.run_ebb("sh", "-c", both,
-                              options=["--budget", "56M", "--summary-json", path])
-        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
-        with open(path, encoding="utf-8") as file:
-            summary = json.load(file)
-        os.unlink(path)
-        self.assertLessEqual(summary["peak_resident_bytes"], 56 * MIB)
+        parent = self.start("sh", "-c", both, options=self.options_of_56_mib())
+        out, err = parent.communicate(timeout=TIMEOUT)
+        self.assertEqual((0, plain.stdout), (parent.returncode, out), err)
+        self.expect_peak_of_56_mib()
+
+    def test_a_busy_parent(self):
+        """A process waits for pages of another one's until the parent has time to pass that on."""
+        child = ("import os, sys, time\n"
+                 "print('waiting', flush=True)\n"
+                 "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+                 "print(sum(bytearray(16 << 20)), flush=True)\n")
+        holder = ("import subprocess, sys\n"
+                  "blocks = [bytearray(8 << 20) for _ in range(8)]\n"
+                  "subprocess.run([sys.executable, '-c', *sys.argv[1:]], check=True)\n"
+                  "print(any(map(any, blocks)), flush=True)\n")
+        go = os.path.join(self.folder, "go")
+        parent = self.start(PYTHON, "-c", holder, child, go, options=self.options_of_56_mib())
+        self.expect_line(parent, b"waiting")
+        parent.send_signal(signal.SIGSTOP)
+        with open(go, "wb"):
+            time.sleep(1.5)
+        parent.send_signal(signal.SIGCONT)
+        out, err = parent.communicate(timeout=TIMEOUT)
+        os.unlink(go)
+        self.assertEqual((0, b"0\nFalse\n"), (parent.returncode, out), err)
+        self.expect_peak_of_56_mib()
+
+    def options_of_56_mib(self):
+        self.summary = os.path.join(self.folder, "summary.json")
+        return ["--budget", "56M", "--summary-json", self.summary]
+
+    def expect_peak_of_56_mib(self):
+        with open(self.summary, encoding="utf-8") as file:
+            self.assertLessEqual(json.load(file)["peak_resident_bytes"], 56 * MIB)
+        os.unlink(self.summary)
 
     def test_environment_wiped_on_the_way(self):
         """No budget there, but the right result."""

@@ -22,6 +22,7 @@ struct ebb_ledger {
     _Atomic uint32_t in_force;         /* held_bytes has been within the budget since */
     _Atomic uint64_t starving_bytes;   /* a process waits for pages that others hold */
     _Atomic uint32_t starving_process; /* which */
+    _Atomic uint64_t passed_on;        /* such requests that the parent has looked at */
 };
 
 static inline void ebb__ledger_raise(_Atomic uint64_t *peak, uint64_t value)

@@ -346,6 +346,7 @@ static void feed_starving(struct ebb_serve *serve)
     uint64_t bytes = atomic_exchange(&serve->ledger->starving_bytes, 0);
     if (bytes == 0)
         return;
+    atomic_fetch_add(&serve->ledger->passed_on, 1);
     int starving = (int)atomic_load(&serve->ledger->starving_process);
     struct process *richest = NULL;
     uint64_t most = 0;
