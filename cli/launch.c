@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,6 +223,8 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     struct ebb_launch_result result = {.exit_code = -1};
     sigset_t before;
     int signals = watch_signals(&before);
+    /* Fixed: what is freed of the windows of events goes back, whatever their sizes have been. */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
     uint64_t began = ebb__now_ns();
     pid_t program = -1;
     int why = start_program(launch, serve, &before, &program);

@@ -10,7 +10,7 @@ import unittest
 import launching
 from launching import EBB, cycle
 
-ITERATIONS = 1500
+ITERATIONS = 3000
 
 
 def anonymous_kib(pid):
@@ -28,8 +28,8 @@ def anonymous_kib(pid):
 class Long(launching.Launch):
     def test_resident_bytes_are_flat(self):
         path = os.path.join(self.folder, "summary.json")
-        program = [cycle(), "--iterations", str(ITERATIONS), "--layers", "12", "--block", "256K",
-                   "--persistent", "512K"]
+        program = [cycle(), "--iterations", str(ITERATIONS), "--layers", "12", "--block", "128K",
+                   "--persistent", "256K"]
         plain = subprocess.run(program, stdout=subprocess.PIPE, check=True).stdout
         parent = subprocess.Popen(
             [EBB, "run", "--no-cache", "--store", self.store, "--budget", "70%", "--summary-json",
