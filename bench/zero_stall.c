@@ -32,7 +32,7 @@ static enum ebb_status search(const struct ebb_plan_request *request, uint64_t s
     if (status)
         return status;
     uint64_t floor_bytes = swap.smallest_feasible_bytes, deadline_ns = swap.deadline_ns;
-    status = ebb__anneal_init(&anneal, &swap, request->model->time_ns, 0, error);
+    status = ebb__anneal_init(&anneal, &swap, request->model->time_ns, error);
     if (!status) {
         anneal.chance = EBB_ANNEAL_SEED ^ (seed << 32) ^ seed;
         ebb__anneal_start(&anneal);

@@ -152,7 +152,7 @@ static uint32_t ready_tick(const struct check *check, const struct ebb_absence *
                       check->model->tick_count);
 }
 
-/* Without a clock event the time since the use began must say that it is over. */
+/* Without a clock event what follows and the time since the use began must say that it is over. */
 static enum ebb_status within_check(struct check *check, uint32_t i)
 {
     const struct ebb_model *model = check->model;
@@ -165,7 +165,16 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     if (absence->guard_ticks == 0 || absence->guard_ticks >= length || to_clock >= length)
         return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
                          absence->block);
-    if (after_ns - model->time_ns[absence->from_tick] < EBB_WITHIN_NS)
+    uint32_t back = 0;
+    while (back < ticks && !model->events[(absence->from_tick + ticks - back) % ticks].clock)
+        back++;
+    uint64_t began_ns = model->time_ns[(absence->from_tick + ticks - back) % ticks];
+    uint64_t lasts_ns = unroll(check, model->time_ns[absence->from_tick], began_ns) - began_ns;
+    uint64_t over_ns = lasts_ns / EBB_WITHIN_DRIFT;
+    if (over_ns < EBB_WITHIN_NS)
+        over_ns = EBB_WITHIN_NS;
+    if (absence->guard_ticks < EBB_WITHIN_TICKS ||
+        after_ns - model->time_ns[absence->from_tick] < over_ns)
         return VIOLATION(check, "absence %u: block %u leaves while it may be in use", i,
                          absence->block);
     return EBB_OK;

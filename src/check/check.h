@@ -6,8 +6,8 @@
  *     accesses, or the last access and the FREE: then and only then it `drops`); no gap is taken
  *     twice, so that no two absences of one block overlap
  *   - the copy out starts at or after the first clock event behind from_tick and its guard (where it
- *     leaves within a stretch: at or after the event behind its guard, EBB_WITHIN_NS after
- *     from_tick), ends before the copy in starts, and that ends at or before to_tick
+ *     leaves within a stretch: at or after the event behind its guard, by which the use is over as
+ *     plan.h says), ends before the copy in starts, and that ends at or before to_tick
  *   - each copy takes its lane's time at least; where the plan declares stalls, less on the model
  *     clock by as much at most, because that clock stands meanwhile
  *   - at most one copy at a time on each lane

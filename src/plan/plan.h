@@ -19,9 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where no clock event says so, a use is taken to be over so long after it began at the earliest.
- * Arbitrary: an operation on a few MiB. Planners allow more the longer the stretch already lasts. */
+/* Where no clock event says so, a use is taken to be over when EBB_WITHIN_TICKS events have followed
+ * and the greater of EBB_WITHIN_NS and an EBB_WITHIN_DRIFT-th of the time from the last clock event
+ * to its beginning has passed: by so much may a predicted time be off. Arbitrary: an operation on a
+ * few MiB; an optimizer touches three or four blocks for each parameter. */
 #define EBB_WITHIN_NS 1000000u
+#define EBB_WITHIN_TICKS 8
+#define EBB_WITHIN_DRIFT 8
 
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
@@ -37,8 +41,8 @@ struct ebb_absence {
     uint64_t in_start_ns; /* 0 and unused where drops */
     uint64_t in_end_ns;
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
-    bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, EBB_WITHIN_NS
-                        after from_tick or later, although it is no clock event */
+    bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, although
+                        it is no clock event: the use is taken to be over (EBB_WITHIN_NS) */
     bool in_within;  /* the block may still be away at the last clock event before to_tick: the
                         program is not held there */
 };

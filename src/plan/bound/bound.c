@@ -36,6 +36,21 @@ static uint32_t *clocks_after(const struct ebb_model *model)
     return after;
 }
 
+/* For each tick the last clock event at or before it; the tick itself where the model has no clock. */
+static uint32_t *clocks_at(const struct ebb_model *model)
+{
+    uint32_t ticks = model->tick_count;
+    uint32_t *at = malloc(ticks * sizeof *at);
+    bool none = model->clock_count == 0;
+    uint32_t last = none ? 0 : ebb__model_clock_before(model, 0);
+    for (uint32_t t = 0; at && t < ticks; t++) {
+        if (none || model->events[t].clock)
+            last = t;
+        at[t] = last;
+    }
+    return at;
+}
+
 /* Add `bytes` (two's complement: also negative) at the ticks [first, first + count), cyclic. `load`
  * holds differences until load_sum(); *always is what is there at its start. */
 static void load_add(uint64_t *load, uint64_t *always, uint32_t ticks, uint32_t first,
@@ -69,22 +84,28 @@ static uint64_t lane_least_ns(const struct ebb_lane *lane, uint64_t bytes)
     return ns > CHECK_SLACK_NS ? ns - CHECK_SLACK_NS : 0;
 }
 
-/* When what is used at `from` may leave at the earliest: EBB_WITHIN_NS later, where the clock event
- * `ready` does not come before. */
-static uint32_t ready_first(const struct ebb_bound *bound, uint32_t from, uint32_t ready)
+static uint64_t since_ns(const struct ebb_bound *bound, uint32_t from, uint32_t tick)
+{
+    const uint64_t *time_ns = bound->model->time_ns;
+    return (time_ns[tick] + bound->lap_ns - time_ns[from]) % bound->lap_ns;
+}
+
+/* When what is used at `from` may leave at the earliest, if not at the clock event `ready`. */
+static uint32_t ready_first(const struct ebb_bound *bound, uint32_t began, uint32_t from,
+                            uint32_t ready)
 {
     const struct ebb_model *model = bound->model;
-    for (uint32_t tick = from; tick != ready; tick = (tick + 1) % model->tick_count) {
-        uint64_t since_ns = model->time_ns[tick] + bound->lap_ns - model->time_ns[from];
-        if (tick != from && since_ns % bound->lap_ns >= EBB_WITHIN_NS)
+    uint64_t over_ns = since_ns(bound, began, from) / EBB_WITHIN_DRIFT, passed = 0;
+    over_ns = over_ns > EBB_WITHIN_NS ? over_ns : EBB_WITHIN_NS;
+    for (uint32_t tick = from; tick != ready; tick = (tick + 1) % model->tick_count, passed++)
+        if (passed >= EBB_WITHIN_TICKS && since_ns(bound, from, tick) >= over_ns)
             return tick;
-    }
     return ready;
 }
 
 /* The gap as a plan may use it; false where none may. */
 static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source,
-                     const uint32_t *after, struct ebb_bound_gap *gap)
+                     const uint32_t *at, const uint32_t *after, struct ebb_bound_gap *gap)
 {
     const struct ebb_model *model = bound->model;
     const struct ebb_plan_request *request = bound->request;
@@ -103,7 +124,7 @@ static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source
                            : source->to_tick + ticks - source->from_tick;
     if (to_ready >= to_need)
         return false;
-    ready = ready_first(bound, source->from_tick, ready);
+    ready = ready_first(bound, at[source->from_tick], source->from_tick, ready);
     to_ready =
         ready > source->from_tick ? ready - source->from_tick : ready + ticks - source->from_tick;
     uint64_t bytes = ebb__plan_block_bytes(request, block);
@@ -137,12 +158,12 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     if (ticks == 0 || ebb__model_iteration_ns(model) == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "bound", "the model has no events or no time");
     bound->lap_ns = ebb__model_iteration_ns(model);
-    uint32_t *after = clocks_after(model);
+    uint32_t *at = clocks_at(model), *after = clocks_after(model);
     uint64_t *least = calloc(ticks, sizeof *least);
     bound->load = calloc(ticks, sizeof *bound->load);
     bound->gaps = malloc((model->gap_count + 1u) * sizeof *bound->gaps);
     enum ebb_status status = EBB_ERR_MEMORY;
-    if (!after || !least || !bound->load || !bound->gaps)
+    if (!at || !after || !least || !bound->load || !bound->gaps)
         goto out;
     uint64_t always = 0, least_always;
     for (uint32_t b = 0; b < model->block_count; b++) {
@@ -153,7 +174,7 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     }
     for (uint32_t i = 0; i < model->gap_count; i++) {
         struct ebb_bound_gap gap;
-        if (!gap_make(bound, &model->gaps[i], after, &gap))
+        if (!gap_make(bound, &model->gaps[i], at, after, &gap))
             continue;
         if (stalls || gap.need_ns - gap.ready_ns >= gap.out_ns + gap.in_ns)
             bound->gaps[bound->gap_count++] = gap;
@@ -173,6 +194,7 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     load_sum(bound->load, always, ticks);
     status = EBB_OK;
 out:
+    free(at);
     free(after);
     free(least);
     return status ? ebb__fail(error, status, "bound", "out of memory") : EBB_OK;

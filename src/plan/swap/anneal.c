@@ -56,12 +56,11 @@ static void orders_make(struct ebb_anneal *anneal)
 }
 
 enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal, const struct ebb_swap *swap,
-                                 const uint64_t *time_ns, uint64_t margin_ns,
-                                 struct ebb_error *error)
+                                 const uint64_t *time_ns, struct ebb_error *error)
 {
     *anneal = (struct ebb_anneal){
         .swap = swap, .time_ns = time_ns, .chance = EBB_ANNEAL_SEED, .best_peak_bytes = UINT64_MAX};
-    enum ebb_status status = ebb__measure_init(&anneal->measure, swap, time_ns, margin_ns, error);
+    enum ebb_status status = ebb__measure_init(&anneal->measure, swap, time_ns, error);
     if (status)
         return status;
     size_t items = swap->gap_count + 1u;

@@ -30,10 +30,10 @@ struct ebb_anneal {
     uint64_t moves;
 };
 
-/* `margin_ns`: copies in are done so long before they are due. EBB_ERR_MEMORY. */
+/* `time_ns`: of the ticks, tick_count + 1. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal,
                                                const struct ebb_swap *swap, const uint64_t *time_ns,
-                                               uint64_t margin_ns, struct ebb_error *error);
+                                               struct ebb_error *error);
 void ebb__anneal_fini(struct ebb_anneal *anneal);
 
 /* Begin with what is taken in the swap. */

@@ -148,13 +148,12 @@ enum anneal_way {
 
 /* To a choice that has a peak of `target_bytes` on the timeline, if it can be found until
  * `deadline_ns`: then it is taken. *peak_bytes is what was reached. */
-static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, uint64_t margin_ns,
-                              uint64_t target_bytes, uint64_t deadline_ns, enum anneal_way way,
-                              uint64_t *peak_bytes)
+static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, uint64_t target_bytes,
+                              uint64_t deadline_ns, enum anneal_way way, uint64_t *peak_bytes)
 {
     struct ebb_swap *swap = &search->swap;
     struct ebb_anneal anneal;
-    enum ebb_status status = ebb__anneal_init(&anneal, swap, time_ns, margin_ns, search->error);
+    enum ebb_status status = ebb__anneal_init(&anneal, swap, time_ns, search->error);
     if (status)
         return status;
     ebb__anneal_start(&anneal);
@@ -210,7 +209,7 @@ static enum ebb_status search_without_stall(struct search *search)
             if (met)
                 ebb__swap_trigger_late(swap);
             if (!met && i == last) {
-                status = anneal(search, swap->model->time_ns, 0, target,
+                status = anneal(search, swap->model->time_ns, target,
                                 slice_end(swap->deadline_ns, scale_count - s), ANNEAL_ANEW, &peak);
                 met = !status && peak <= target;
             }
@@ -299,7 +298,7 @@ static enum ebb_status search_stretched(struct search *search, uint64_t deadline
         stretch(search, share - even, even);
         uint64_t end_ns = now_ns + slice_ns < deadline_ns ? now_ns + slice_ns : deadline_ns;
         enum ebb_status status =
-            anneal(search, search->stretched_ns, 0, budget, end_ns, ANNEAL_GO_ON, &peak);
+            anneal(search, search->stretched_ns, budget, end_ns, ANNEAL_GO_ON, &peak);
         bool better = false;
         uint64_t before_ns = search->best.outcome.iteration_ns - swap->lap_ns;
         if (!status && peak <= budget)
@@ -483,12 +482,12 @@ static enum ebb_status search_lowest(struct search *search, struct ebb_plan_requ
 {
     struct ebb_swap *swap = &search->swap;
     uint32_t scale_count = scales_of(swap);
-    enum ebb_status status = EBB_OK;
-    for (uint32_t s = 0; s < scale_count && !status; s++) {
+    for (uint32_t s = 0; s < scale_count; s++) {
         uint64_t peak;
         swap->lane_scale = lane_scales[s];
-        status = anneal(search, swap->model->time_ns, 0, swap->smallest_feasible_bytes,
-                        slice_end(swap->deadline_ns, scale_count - s), ANNEAL_LOWEST, &peak);
+        enum ebb_status status =
+            anneal(search, swap->model->time_ns, swap->smallest_feasible_bytes,
+                   slice_end(swap->deadline_ns, scale_count - s), ANNEAL_LOWEST, &peak);
         struct ebb_swap_outcome outcome;
         if (!status)
             status = ebb__swap_evaluate(swap, &outcome, search->error);

@@ -118,7 +118,7 @@ static bool ranks_make(struct ebb_measure *measure)
 }
 
 static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
-                       const uint64_t *time_ns, uint64_t margin_ns)
+                       const uint64_t *time_ns)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
@@ -129,7 +129,7 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
         end_ns += end <= gap->ready_tick ? measure->lap_ns : 0;
         measure->items[i] = (struct ebb_measure_item){
             .ready_ns = ready_ns,
-            .due_ns = end_ns - (gap->drops ? 0 : (int64_t)margin_ns),
+            .due_ns = end_ns,
             .out_ns = (int64_t)((double)gap->out_ns / swap->lane_scale),
             .in_ns = (int64_t)((double)gap->in_ns / swap->lane_scale),
             .bytes = (int64_t)gap->bytes,
@@ -142,8 +142,7 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
 }
 
 enum ebb_status ebb__measure_init(struct ebb_measure *measure, const struct ebb_swap *swap,
-                                  const uint64_t *time_ns, uint64_t margin_ns,
-                                  struct ebb_error *error)
+                                  const uint64_t *time_ns, struct ebb_error *error)
 {
     size_t items = swap->gap_count + 1u, steps = swap->cell_count + 2u;
     *measure = (struct ebb_measure){.lap_ns = (int64_t)time_ns[swap->cell_count],
@@ -164,7 +163,7 @@ enum ebb_status ebb__measure_init(struct ebb_measure *measure, const struct ebb_
                 measure->bucket && measure->by_ready && measure->by_due && measure->ready_rank &&
                 measure->due_rank && measure->outs && measure->ins && measure->useful;
     if (good) {
-        items_make(measure, swap, time_ns, margin_ns);
+        items_make(measure, swap, time_ns);
         steps_make(measure, swap, time_ns);
         buckets_make(measure);
         watched_make(measure);

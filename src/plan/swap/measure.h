@@ -54,12 +54,10 @@ struct ebb_measured {
     int64_t peak_bytes; /* at the watched steps; at least the target; INT64_MAX: cannot be */
 };
 
-/* `time_ns`: of the ticks, tick_count + 1. `margin_ns`: copies in are done so long before they are
- * due. Nothing is taken. EBB_ERR_MEMORY. */
+/* `time_ns`: of the ticks, tick_count + 1. Nothing is taken. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__measure_init(struct ebb_measure *measure,
                                                 const struct ebb_swap *swap,
-                                                const uint64_t *time_ns, uint64_t margin_ns,
-                                                struct ebb_error *error);
+                                                const uint64_t *time_ns, struct ebb_error *error);
 void ebb__measure_fini(struct ebb_measure *measure);
 
 /* Take the item, or take it no longer. O(taken). */

@@ -5,12 +5,6 @@
 
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
-/* Within a stretch: so many other blocks are touched before a use counts as over, and this part of the
- * time since the last clock event is how far off a predicted time may be. Arbitrary: an optimizer
- * touches three or four blocks for each parameter. */
-#define WITHIN_TICKS 8
-#define WITHIN_DRIFT 8
-
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes)
 {
@@ -64,7 +58,7 @@ static uint64_t cyclic_ns(const struct ebb_swap *swap, uint32_t from, uint32_t t
 /* The safe margin at `tick`, in a stretch that began with the clock event `start`. */
 static uint64_t within_margin_ns(const struct ebb_swap *swap, uint32_t start, uint32_t tick)
 {
-    uint64_t drift_ns = cyclic_ns(swap, start, tick) / WITHIN_DRIFT;
+    uint64_t drift_ns = cyclic_ns(swap, start, tick) / EBB_WITHIN_DRIFT;
     return drift_ns > EBB_WITHIN_NS ? drift_ns : EBB_WITHIN_NS;
 }
 
@@ -76,7 +70,7 @@ static uint32_t ready_within(const struct ebb_swap *swap, uint32_t from, uint32_
     uint32_t cells = swap->cell_count, length = ebb__swap_ticks_between(swap, from, ready);
     uint32_t start = swap->model->events[from].clock ? from : before[from];
     uint64_t margin_ns = within_margin_ns(swap, start, from);
-    for (uint32_t step = WITHIN_TICKS; step < length; step++) {
+    for (uint32_t step = EBB_WITHIN_TICKS; step < length; step++) {
         uint32_t tick = (uint32_t)(((uint64_t)from + step) % cells);
         if (cyclic_ns(swap, from, tick) >= margin_ns)
             return tick;
@@ -137,7 +131,6 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
         .from_tick = source->from_tick,
         .to_tick = source->to_tick,
         .ready_tick = ready,
-        .due_tick = due,
         .drops = source->ends_in_free,
         .guard_ticks = guard_ticks,
         .out_within = guard_ticks > 0,

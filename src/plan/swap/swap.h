@@ -19,7 +19,6 @@ struct ebb_swap_gap {
     uint32_t to_tick;
     uint32_t guard_ticks; /* events after from_tick that pass first */
     uint32_t ready_tick;  /* the first clock event after these: leaving may start */
-    uint32_t due_tick;    /* the operation of to_tick begins */
     bool drops;
     bool out_within; /* ready_tick is no clock event, but from_tick + guard_ticks */
 
