@@ -132,7 +132,7 @@ static void look(struct ebb_recurrence *recurrence, uint32_t id)
             break;
         at = recurrence->before.items[at] - 1;
     }
-    for (unsigned k = 1; 2 * k <= MOST_TOUCHES * 2 && 2 * k < count + 1; k++) {
+    for (unsigned k = 1; k <= MOST_TOUCHES && 2 * k <= count; k++) {
         size_t middle = back[k], first = back[2 * k];
         size_t allocs = recurrence->allocs.items[now] - recurrence->allocs.items[middle];
         if (now - middle < FEWEST_USES || !about_equal(now - middle, middle - first) ||

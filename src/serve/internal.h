@@ -106,6 +106,12 @@ struct ebb_serve {
 
 void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...) EBB_PRINTF(2, 3);
 bool ebb__serve_send(struct process *process, const struct ebb_message *message, int descriptor);
+/* A message of a number only; that the process has gone is seen elsewhere. */
+void ebb__serve_tell(struct process *process, enum ebb_message_kind kind, uint64_t value);
+/* learn.c: the most that the process takes without Ebb, as far as seen. */
+uint64_t ebb__serve_unmanaged_peak(const struct process *process);
+/* The repetition that has now been found is the one that is planned. */
+void ebb__serve_settle(struct process *process);
 /* learn.c: plan `model` and send the plan; true where it was sent, or where the policy knows none and
  * this is what it predicts. first_serial: see struct ebb_script. */
 bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,

@@ -23,11 +23,6 @@
 #define MUCH_MORE_BYTES ((uint64_t)16 << 20)
 #define RETRY_NS ((uint64_t)100000000)
 
-static void send_plain(struct process *process, enum ebb_message_kind kind, uint64_t value)
-{
-    ebb__serve_send(process, &(struct ebb_message){.kind = kind, .value = value}, -1);
-}
-
 static void *probe(void *argument)
 {
     struct ebb_serve *serve = argument;
@@ -62,7 +57,7 @@ void ebb__serve_end_probe(struct ebb_serve *serve)
         serve->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
 }
 
-static uint64_t unmanaged_peak(const struct process *process)
+uint64_t ebb__serve_unmanaged_peak(const struct process *process)
 {
     const struct ebb_counters *counters = &process->ring->counters;
     return atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
@@ -72,7 +67,8 @@ static uint64_t unmanaged_peak(const struct process *process)
 static uint64_t whole_budget(const struct ebb_serve *serve, const struct process *process)
 {
     if (serve->options.budget_fraction > 0 && !serve->budget_set)
-        return (uint64_t)(serve->options.budget_fraction * (double)unmanaged_peak(process));
+        return (uint64_t)(serve->options.budget_fraction *
+                          (double)ebb__serve_unmanaged_peak(process));
     return atomic_load(&serve->ledger->budget_bytes);
 }
 
@@ -112,12 +108,12 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
         return;
     serve->budget_set = true;
     serve->share_of = process;
-    serve->share_of_bytes = unmanaged_peak(process);
+    serve->share_of_bytes = ebb__serve_unmanaged_peak(process);
     atomic_store(&serve->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
     for (size_t i = 0; i < serve->processes.count; i++)
         if (serve->processes.items[i]->channel >= 0)
-            send_plain(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
+            ebb__serve_tell(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
 }
 
 /* A share was meant of all that the program takes. Where that turns out to be a little more, the
@@ -125,7 +121,7 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
  * they are known. */
 static void follow_peak(struct ebb_serve *serve, struct process *process)
 {
-    uint64_t peak = unmanaged_peak(process), known = serve->share_of_bytes;
+    uint64_t peak = ebb__serve_unmanaged_peak(process), known = serve->share_of_bytes;
     if (serve->options.budget_fraction <= 0 || !serve->budget_set || serve->budget_presumed ||
         serve->share_of != process || peak <= known)
         return;
@@ -232,10 +228,10 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         serve->predicted_iteration_ns = plan.iteration_ns;
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
-        if (!plan.reactive)
-            ebb__replan_begin(serve, process);
         if (plan.reactive)
             process->reactive_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+        else
+            ebb__replan_begin(serve, process);
     }
     ebb__places_fini(&places);
     ebb__plan_fini(&plan);
@@ -273,13 +269,18 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     return touched * 2 >= all || seen_of_newest(process).iterations >= PATIENCE_ITERATIONS;
 }
 
+void ebb__serve_settle(struct process *process)
+{
+    process->settled_pattern = ebb__watch_patterns(process->watch);
+    process->settled_period = ebb__watch_period_clock_events(process->watch);
+}
+
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
 {
     uint64_t now = ebb__now_ns();
     if (now < process->next_attempt_ns || !ebb__watch_found(process->watch))
         return;
-    process->settled_pattern = ebb__watch_patterns(process->watch);
-    process->settled_period = ebb__watch_period_clock_events(process->watch);
+    ebb__serve_settle(process);
     struct ebb_model model;
     if (ebb__watch_model(process->watch, &model, NULL, NULL) != EBB_OK) {
         process->next_attempt_ns = now + RETRY_NS / 10;
@@ -289,14 +290,14 @@ static void try_to_plan(struct ebb_serve *serve, struct process *process)
         /* Two iterations with accesses are in the trace; now their true times. */
         if (seen_of_newest(process).traced >= 2 && model.has_accesses &&
             is_worth_planning(process, &model)) {
-            send_plain(process, EBB_MESSAGE_TRACE, 0);
+            ebb__serve_tell(process, EBB_MESSAGE_TRACE, 0);
             process->state = LEARNER_DONE;
         }
         process->next_attempt_ns = now + RETRY_NS / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
         ebb__serve_end_probe(serve);
         if (ebb__serve_plan(serve, process, &model, 0)) {
-            send_plain(process, EBB_MESSAGE_TRACE, 0);
+            ebb__serve_tell(process, EBB_MESSAGE_TRACE, 0);
             bool reactive = ebb__plan_policy_reactive(serve->options.policy);
             process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
             process->allocs_lost = 0;
@@ -324,7 +325,7 @@ void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
 
 void ebb__serve_trace(struct process *process)
 {
-    send_plain(process, EBB_MESSAGE_TRACE, 1);
+    ebb__serve_tell(process, EBB_MESSAGE_TRACE, 1);
     process->state = LEARNER_TRACING;
     process->allocs_lost = 0;
     process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
@@ -338,8 +339,7 @@ static bool found_longer(struct process *process)
     if (pattern == process->settled_pattern || period == 0)
         return false;
     bool longer = period > process->settled_period;
-    process->settled_pattern = pattern;
-    process->settled_period = period;
+    ebb__serve_settle(process);
     return longer;
 }
 
@@ -358,7 +358,7 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
     } else if (found_longer(process)) {
         /* What was planned or recorded is a part of it, and would go on matching by chance. */
         if (process->state == LEARNER_PLANNED)
-            send_plain(process, EBB_MESSAGE_SCRIPT, 0);
+            ebb__serve_tell(process, EBB_MESSAGE_SCRIPT, 0);
         ebb__profile_fini(&process->learnt);
         ebb__serve_trace(process);
     } else if (process->state == LEARNER_PLANNED) {

@@ -87,11 +87,6 @@ static void recall_lanes(struct ebb_serve *serve, const struct process *process)
     serve->probed = true;
 }
 
-static void send_forget(struct process *process)
-{
-    ebb__serve_send(process, &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT}, -1);
-}
-
 static void drop(struct ebb_serve *serve, struct process *process)
 {
     if (serve->budget_presumed == process) {
@@ -104,7 +99,7 @@ static void drop(struct ebb_serve *serve, struct process *process)
     process->cache = EBB_CACHE_DROPPED;
     ebb__profile_fini(&process->recalled);
     ebb__cache_remove(serve->options.cache, process->key);
-    send_forget(process);
+    ebb__serve_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__serve_trace(process);
 }
 
@@ -115,8 +110,7 @@ static void confirm(struct ebb_serve *serve, struct process *process)
     process->cache = EBB_CACHE_USED;
     process->learnt = process->recalled;
     memset(&process->recalled, 0, sizeof process->recalled);
-    process->settled_pattern = ebb__watch_patterns(process->watch);
-    process->settled_period = ebb__watch_period_clock_events(process->watch);
+    ebb__serve_settle(process);
     process->state = LEARNER_PLANNED;
 }
 
@@ -176,11 +170,8 @@ static bool names_hold(const struct process *process, const struct ebb_model *mo
 
 static bool exceeds_peak(const struct process *process)
 {
-    const struct ebb_counters *counters = &process->ring->counters;
     uint64_t known = process->recalled.unmanaged_peak_bytes;
-    uint64_t seen =
-        atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
-    return seen > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
+    return ebb__serve_unmanaged_peak(process) > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
 }
 
 /* So many allocations, two iterations' and more, and it does not play: the program does something
@@ -276,21 +267,18 @@ void ebb__recall_save(struct ebb_serve *serve)
 {
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
-        const struct ebb_counters *counters = &process->ring->counters;
         struct ebb_profile *learnt = &process->learnt;
         if (process->state == LEARNER_RECALLED && process->watch)
             ebb__recall_judge(serve, process);
         if (!process->has_key || !learnt->iteration_count || !serve->probed ||
             !was_planned(process))
             continue;
-        uint64_t peak =
-            atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
-        uint64_t known = learnt->unmanaged_peak_bytes;
+        uint64_t peak = ebb__serve_unmanaged_peak(process), known = learnt->unmanaged_peak_bytes;
         bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
         if (!process->learnt_anew && same_peak)
             continue;
         learnt->unmanaged_peak_bytes = peak;
-        learnt->small_bytes = atomic_load(&counters->small_bytes);
+        learnt->small_bytes = atomic_load(&process->ring->counters.small_bytes);
         learnt->store_id = ebb__profile_store_id(serve->options.store);
         learnt->machine = serve->machine;
         if (ebb__cache_store(serve->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES,

@@ -146,6 +146,11 @@ bool ebb__serve_send(struct process *process, const struct ebb_message *message,
     return ebb__message_send(process->channel, message, &descriptor, descriptor >= 0, MSG_DONTWAIT);
 }
 
+void ebb__serve_tell(struct process *process, enum ebb_message_kind kind, uint64_t value)
+{
+    ebb__serve_send(process, &(struct ebb_message){.kind = kind, .value = value}, -1);
+}
+
 static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
 {
     struct stat status;
@@ -359,8 +364,7 @@ static void feed_starving(struct ebb_serve *serve)
         }
     }
     if (richest)
-        ebb__serve_send(richest, &(struct ebb_message){.kind = EBB_MESSAGE_SHRINK, .value = bytes},
-                        -1);
+        ebb__serve_tell(richest, EBB_MESSAGE_SHRINK, bytes);
 }
 
 int ebb__serve_step(struct ebb_serve *serve)
