@@ -23,13 +23,15 @@ NOBODY = 65534
 
 
 class Fallbacks(Launch):
-    def expect(self, refused, *program, budget_mib, device=None, code=0, same=True, before=()):
+    def expect(self, refused, *program, budget_mib, device=None, code=0, same=True, before=(),
+               options=()):
         """The program's result within the budget, by the device that is left."""
         plain = self.run_command(program)
         summary = os.path.join(self.folder, "summary.json")
         env = {**self.env, "EBB_REFUSE": refused}
         result = self.run_command(
-            [*before, *self.options("--budget", f"{budget_mib}M", "--summary-json", summary),
+            [*before, *self.options(*options, "--budget", f"{budget_mib}M", "--summary-json",
+                                     summary),
              "--", *program], env=env)
         with open(summary, encoding="utf-8") as file:
             figures = json.load(file)
@@ -58,6 +60,7 @@ class Fallbacks(Launch):
             with self.subTest(refused):
                 self.expect(refused, cycle(), *CYCLE_ARGS, "--iterations", "4", "--threads", "2",
                             "--fork", "--realloc", "--io", "--foreign", "--odd", "4",
+                            options=["-q"],  # two threads may do together what no plan fits
                             budget_mib=64)
 
     def test_copying_device_forks(self):

@@ -179,9 +179,9 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
 
 /* Others are given PATIENCE_NS to let go of what a starving process needs: since the parent passed
  * the request on, and since they last did. A parent that plans passes nothing on meanwhile. */
-#define PATIENCE_NS ((uint64_t)500000000)
+#define PATIENCE_NS ((uint64_t)1000000000)
 #define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)5000000000)
+#define ALONE_NS ((uint64_t)10000000000)
 
 bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes)
 {
