@@ -653,8 +653,12 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     const struct ebb_event *events = stream->events.items;
     size_t starts[TIMING_LIMIT], count = 0, symbol = 0, ticks = own->last - own->first;
     struct ebb_window window;
+    /* Only where the ticks are the window's events, one by one. */
     if (ticks != model->tick_count)
         return EBB_OK;
+    for (size_t i = 0; i < ticks; i++)
+        if (model->time_ns[i] != events[own->first + i].time_ns - events[own->first].time_ns)
+            return EBB_OK;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
         bool alike = window.last - window.first == ticks;
         for (size_t i = 0; alike && i < ticks; i++) {
