@@ -534,7 +534,7 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
 {
     struct ebb_plan_request part = *request;
     struct ebb_plan second = *plan;
-    bool matters;
+    bool matters = false;
     enum ebb_status status = within_matters(request, &matters, error);
     if (matters)
         part.time_limit_ns /= 2;
