@@ -187,7 +187,8 @@ static void begin(struct reactive *sim)
             instances = ((uint64_t)source->alloc_tick + source->span_ticks) / model->tick_count;
         struct block *block = &sim->blocks[i];
         block->bytes = (source->size_bytes + page - 1) / page * page;
-        block->movable = source->span_ticks <= model->tick_count && source->size_bytes > 0 &&
+        block->movable = source->access_count > 0 && source->span_ticks <= model->tick_count &&
+                         source->size_bytes > 0 &&
                          source->size_bytes >= sim->request->smallest_block_bytes;
         block->place = instances ? UNTOUCHED : DEAD;
         block->newer = block->older = NONE;
