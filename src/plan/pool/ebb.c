@@ -12,6 +12,8 @@
 #define EXACT_COUNT 4000          /* more buffers do not fit its memory, nor its time */
 #define FIRST_SLICE_NS 100000000u /* arbitrary: most that can be had is had at once */
 #define CLOSE_ENOUGH 2000         /* heights closer than a 2000th are not told apart */
+#define NEAR 8192       /* so little above the bound is often had where the bound is not */
+#define NEAR_PATIENCE 4 /* and is worth so much more time than what lies between */
 
 static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_ns,
                            uint64_t turns[2], uint64_t *scratch, enum ebb_pool_verdict *verdict)
@@ -43,7 +45,11 @@ static enum ebb_status bisect(struct ebb_pool_job *job, uint64_t *scratch)
     enum ebb_status status = EBB_OK;
     while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job)) {
         status = ask(job, job->bound, slice_ns, turns, scratch, &verdict);
-        uint64_t refused = job->bound;
+        uint64_t refused = job->bound, near = job->bound + job->bound / NEAR;
+        if (!status && near > refused && job->height > near && !ebb__pool_time_is_up(job)) {
+            status = ask(job, near, NEAR_PATIENCE * slice_ns, turns, scratch, &verdict);
+            refused = near;
+        }
         while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job) &&
                job->height > refused + job->bound / CLOSE_ENOUGH + 1) {
             uint64_t height = refused + (job->height - refused) / 2;
