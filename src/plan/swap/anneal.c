@@ -120,17 +120,17 @@ static void best_restore(struct ebb_anneal *anneal)
 void ebb__anneal_start(struct ebb_anneal *anneal)
 {
     for (uint32_t i = 0; i < anneal->measure.item_count; i++)
-        if (anneal->measure.items[i].taken != anneal->swap->gaps[i].taken)
-            ebb__measure_turn_over(&anneal->measure, i);
+        anneal->measure.items[i].taken = anneal->swap->gaps[i].taken;
     /* What would be wanted before it is gone is let go, which only gives the others time. */
     for (bool late = true; late;) {
         late = false;
+        ebb__measure_retake(&anneal->measure);
         ebb__measure_schedule(&anneal->measure);
         for (uint32_t i = 0; i < anneal->measure.item_count; i++) {
-            const struct ebb_measure_item *item = &anneal->measure.items[i];
+            struct ebb_measure_item *item = &anneal->measure.items[i];
             if (!item->taken || item->start_ns >= item->end_ns)
                 continue;
-            ebb__measure_turn_over(&anneal->measure, i);
+            item->taken = false;
             late = true;
         }
     }

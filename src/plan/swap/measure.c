@@ -155,13 +155,15 @@ enum ebb_status ebb__measure_init(struct ebb_measure *measure, const struct ebb_
     measure->by_ready = malloc(items * sizeof *measure->by_ready);
     measure->by_due = malloc(items * sizeof *measure->by_due);
     measure->ready_rank = malloc(items * sizeof *measure->ready_rank);
+    measure->ranked = malloc(items * sizeof *measure->ranked);
     measure->due_rank = malloc(items * sizeof *measure->due_rank);
     measure->outs = malloc(2 * items * sizeof *measure->outs);
     measure->ins = malloc(2 * items * sizeof *measure->ins);
     measure->useful = malloc(items * sizeof *measure->useful);
     bool good = measure->items && measure->steps && measure->watched && measure->is_watched &&
                 measure->bucket && measure->by_ready && measure->by_due && measure->ready_rank &&
-                measure->due_rank && measure->outs && measure->ins && measure->useful;
+                measure->ranked && measure->due_rank && measure->outs && measure->ins &&
+                measure->useful;
     if (good) {
         items_make(measure, swap, time_ns);
         steps_make(measure, swap, time_ns);
@@ -186,6 +188,7 @@ void ebb__measure_fini(struct ebb_measure *measure)
     free(measure->by_due);
     free(measure->ready_rank);
     free(measure->due_rank);
+    free(measure->ranked);
     free(measure->outs);
     free(measure->ins);
     free(measure->useful);
@@ -221,6 +224,23 @@ void ebb__measure_turn_over(struct ebb_measure *measure, uint32_t index)
         list_insert(measure->by_due, measure->taken_count++, measure->due_rank, index);
     }
     item->taken = !item->taken;
+}
+
+/* The taken items by rank, from what stands at each rank. */
+static void list_make(struct ebb_measure *measure, uint32_t *list, const uint32_t *rank)
+{
+    for (uint32_t i = 0; i < measure->item_count; i++)
+        measure->ranked[rank[i]] = i;
+    measure->taken_count = 0;
+    for (uint32_t place = 0; place < measure->item_count; place++)
+        if (measure->items[measure->ranked[place]].taken)
+            list[measure->taken_count++] = measure->ranked[place];
+}
+
+void ebb__measure_retake(struct ebb_measure *measure)
+{
+    list_make(measure, measure->by_ready, measure->ready_rank);
+    list_make(measure, measure->by_due, measure->due_rank);
 }
 
 /* Both lanes, two turns each: the second begins with what the first leaves across the lap's end, and

@@ -47,6 +47,7 @@ struct ebb_measure {
     int bucket_shift;
     struct ebb_measure_instant *outs, *ins; /* ends and starts in order */
     uint32_t *due_rank, *ready_rank;        /* by item: its place among all */
+    uint32_t *ranked;                       /* scratch: the items by one of them */
 };
 
 struct ebb_measured {
@@ -62,6 +63,8 @@ void ebb__measure_fini(struct ebb_measure *measure);
 
 /* Take the item, or take it no longer. O(taken). */
 void ebb__measure_turn_over(struct ebb_measure *measure, uint32_t item);
+/* As well for many at once, whose `taken` the caller has set. O(items). */
+void ebb__measure_retake(struct ebb_measure *measure);
 
 /* Set end_ns and start_ns of what is taken. */
 void ebb__measure_schedule(struct ebb_measure *measure);
