@@ -7,6 +7,8 @@ import sys
 
 from launching import MIB, Launch, cycle, main
 
+# Where nothing moves an iteration takes a few ms: so many of them leave the parent time to plan.
+LONG = ["--iterations", "150"]
 ARGS = ["--iterations", "30", "--layers", "12", "--block", "4M", "--persistent", "8M"]
 
 
@@ -33,15 +35,16 @@ class Pool(Launch):
                              figures["pool_load_bytes"] * 1.02 + 2 * MIB)
 
     def test_addresses_alone(self):
-        figures = self.figures(options=["--policy", "none", "--budget", "60M"])
+        figures = self.figures(*LONG, options=["--policy", "none", "--budget", "60M"])
         self.check_pool(figures)
-        self.assertEqual(0, figures["pool_misses"])
+        # Where a plan takes over from another one some blocks stand in the way of its addresses.
+        self.assertLessEqual(20 * figures["pool_misses"], figures["pool_blocks"], figures)
         self.assertEqual(0, figures["moved_out_bytes"])
         self.assertEqual(0, figures["demand_faults"])
         self.assertGreater(figures["pool_load_bytes"], 20 * MIB)
 
     def test_addresses_alone_in_what_the_program_took(self):
-        self.check_pool(self.figures(options=["--policy", "none", "--budget", "100%"]))
+        self.check_pool(self.figures(*LONG, options=["--policy", "none", "--budget", "100%"]))
 
     def test_beside_absences(self):
         figures = self.figures(options=["--budget", "34M"])
