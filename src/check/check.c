@@ -8,7 +8,7 @@
 
 /* An absence on an unrolled clock that begins with its ready event's iteration. */
 struct span {
-    uint64_t out_start, out_end, in_start, in_end, need;
+    uint64_t ready, out_start, out_end, in_start, in_end, need;
 };
 
 struct interval {
@@ -17,15 +17,22 @@ struct interval {
 };
 
 /* A change of the resident bytes. At one instant copies out end first, then the program's events
- * happen in their order, then copies in start. */
-enum change_class { OUT_ENDS, EVENT_HAPPENS, IN_STARTS };
+ * happen in their order, then copies in start; but where a plan waits, with the clock standing, a copy
+ * out ends right before the event that it was ready at, and a copy in starts before the use. */
+enum change_class { OUT_ENDS, IN_STARTS, EVENT_HAPPENS };
+#define FIRST 0
+#define LAST UINT64_MAX
 
 struct change {
     uint64_t time_ns;
-    uint32_t order; /* the tick, or the absence: among equals */
-    uint8_t class;  /* enum change_class */
+    uint64_t order; /* among equals: FIRST, order_at() or LAST */
     int64_t bytes;
 };
+
+static uint64_t order_at(uint32_t tick, enum change_class class)
+{
+    return (uint64_t)tick * 4 + class;
+}
 
 struct check {
     const struct ebb_check_request *request;
@@ -187,6 +194,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     struct span *span = &check->spans[i];
     uint32_t ready = ready_tick(check, absence);
     uint64_t ready_ns = model->time_ns[ready];
+    span->ready = ready_ns;
     if (absence->out_start_ns > check->turn_ns || absence->out_end_ns > check->turn_ns ||
         absence->in_start_ns > check->turn_ns || absence->in_end_ns > check->turn_ns)
         return VIOLATION(check, "absence %u: a time outside the iteration", i);
@@ -210,6 +218,10 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
         return VIOLATION(check, "absence %u: the copy out ends after its gap", i);
     if (!absence->drops) {
         span->in_start = unroll(check, absence->in_start_ns, span->out_end);
+        /* In a gap of a whole turn that instant may come twice: the copy is not made too early. */
+        uint64_t later_ns = span->in_start + check->turn_ns;
+        if (later_ns <= span->need && unroll(check, absence->in_end_ns, later_ns) <= span->need)
+            span->in_start = later_ns;
         if (span->in_start > span->need)
             return VIOLATION(check, "absence %u: the copy in starts before the copy out ends", i);
         span->in_end = unroll(check, absence->in_end_ns, span->in_start);
@@ -264,8 +276,6 @@ static int change_compare(const void *left, const void *right)
     const struct change *a = left, *b = right;
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns ? -1 : 1;
-    if (a->class != b->class)
-        return a->class < b->class ? -1 : 1;
     return (a->order > b->order) - (a->order < b->order);
 }
 
@@ -297,10 +307,13 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
         }
         if (back_turn > out_turn)
             resident -= bytes * (int64_t)(back_turn - out_turn);
-        changes[(*count)++] = (struct change){span->out_end % check->turn_ns, i, OUT_ENDS, -bytes};
+        uint64_t ends =
+            span->out_end > span->ready ? FIRST : order_at(ready_tick(check, absence), OUT_ENDS);
+        changes[(*count)++] = (struct change){span->out_end % check->turn_ns, ends, -bytes};
+        uint64_t starts =
+            span->in_start < span->need ? LAST : order_at(absence->to_tick, IN_STARTS);
         if (!absence->drops)
-            changes[(*count)++] =
-                (struct change){span->in_start % check->turn_ns, i, IN_STARTS, bytes};
+            changes[(*count)++] = (struct change){span->in_start % check->turn_ns, starts, bytes};
     }
     for (uint32_t t = 0; t < model->tick_count; t++) {
         const struct ebb_model_event *event = &model->events[t];
@@ -310,7 +323,7 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
             continue;
         int64_t bytes = (int64_t)bytes_of(check, event->block);
         changes[(*count)++] =
-            (struct change){model->time_ns[t], t, EVENT_HAPPENS, alloc ? bytes : -bytes};
+            (struct change){model->time_ns[t], order_at(t, EVENT_HAPPENS), alloc ? bytes : -bytes};
     }
     return resident;
 }
