@@ -12,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No program waits here for the plan; a search that finds one without a stall ends before. */
+#define TIME_LIMIT_NS ((uint64_t)1000000000)
+
 struct options {
     const char *file, *policy, *machine, *store, *plan_path;
     const char *budget; /* NULL with zero_stall */
     uint64_t smallest_block_bytes;
-    uint64_t time_limit_ns; /* 0: the planner's own */
+    uint64_t time_limit_ns; /* 0: TIME_LIMIT_NS, or the planner's own */
     bool json, zero_stall;
 };
 
@@ -34,7 +37,7 @@ static void print_help(void)
           "                      pcie5, optane, cxl, nvme, or a JSON file\n"
           "  --store DIR         the directory that `host` measures (default: .)\n"
           "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
-          "  --time-limit S      seconds that planning may take (ebb: 0.2, 1.7 for --zero-stall)\n"
+          "  --time-limit S      seconds that planning may take (ebb: 1, 1.7 for --zero-stall)\n"
           "  -o PLAN             write the plan as JSON\n"
           "  --json              one JSON object on stdout\n",
           stdout);
@@ -238,6 +241,8 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
                                        .page_bytes = page_bytes,
                                        .smallest_block_bytes = options->smallest_block_bytes,
                                        .time_limit_ns = options->time_limit_ns};
+    if (!request.time_limit_ns && !options->zero_stall)
+        request.time_limit_ns = TIME_LIMIT_NS;
     struct ebb_plan plan;
     struct bounds bounds = {0};
     enum ebb_status status =
