@@ -279,6 +279,19 @@ static int change_compare(const void *left, const void *right)
     return (a->order > b->order) - (a->order < b->order);
 }
 
+struct instant {
+    uint64_t turn, time_ns, order;
+};
+
+/* Beside the event at `tick`, which may be at a turn's very end. */
+static struct instant instant_at(const struct check *check, uint64_t unrolled_ns, uint32_t tick,
+                                 enum change_class class)
+{
+    uint64_t time_ns = check->model->time_ns[tick];
+    return (struct instant){(unrolled_ns - time_ns) / check->turn_ns, time_ns,
+                            order_at(tick, class)};
+}
+
 /* Resident bytes just before tick 0, and every change after it. */
 static int64_t changes_list(struct check *check, struct change *changes, uint32_t *count)
 {
@@ -299,21 +312,24 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
         const struct ebb_absence *absence = &check->plan->absences[i];
         const struct span *span = &check->spans[i];
         int64_t bytes = (int64_t)bytes_of(check, absence->block);
-        uint64_t out_turn = span->out_end / check->turn_ns;
-        uint64_t back_turn = span->in_start / check->turn_ns;
+        uint32_t ready = ready_tick(check, absence), to = absence->to_tick;
+        struct instant out = {span->out_end / check->turn_ns, span->out_end % check->turn_ns,
+                              FIRST};
+        if (span->out_end == span->ready)
+            out = instant_at(check, span->ready, ready, OUT_ENDS);
+        struct instant back = {span->in_start / check->turn_ns, span->in_start % check->turn_ns,
+                               LAST};
         if (absence->drops) {
-            back_turn = absence->to_tick <= ready_tick(check, absence) ? 1 : 0;
-            check->dropped[absence->to_tick] = true;
+            back.turn = to <= ready ? 1 : 0;
+            check->dropped[to] = true;
+        } else if (span->in_start == span->need) {
+            back = instant_at(check, span->need, to, IN_STARTS);
         }
-        if (back_turn > out_turn)
-            resident -= bytes * (int64_t)(back_turn - out_turn);
-        uint64_t ends =
-            span->out_end > span->ready ? FIRST : order_at(ready_tick(check, absence), OUT_ENDS);
-        changes[(*count)++] = (struct change){span->out_end % check->turn_ns, ends, -bytes};
-        uint64_t starts =
-            span->in_start < span->need ? LAST : order_at(absence->to_tick, IN_STARTS);
+        if (back.turn > out.turn)
+            resident -= bytes * (int64_t)(back.turn - out.turn);
+        changes[(*count)++] = (struct change){out.time_ns, out.order, -bytes};
         if (!absence->drops)
-            changes[(*count)++] = (struct change){span->in_start % check->turn_ns, starts, bytes};
+            changes[(*count)++] = (struct change){back.time_ns, back.order, bytes};
     }
     for (uint32_t t = 0; t < model->tick_count; t++) {
         const struct ebb_model_event *event = &model->events[t];
