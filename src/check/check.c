@@ -313,10 +313,10 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
         const struct span *span = &check->spans[i];
         int64_t bytes = (int64_t)bytes_of(check, absence->block);
         uint32_t ready = ready_tick(check, absence), to = absence->to_tick;
-        struct instant out = {span->out_end / check->turn_ns, span->out_end % check->turn_ns,
-                              FIRST};
-        if (span->out_end == span->ready)
-            out = instant_at(check, span->ready, ready, OUT_ENDS);
+        struct instant out = instant_at(check, span->ready, ready, OUT_ENDS);
+        if (span->out_end > span->ready) /* at a turn's end: before what still happens then */
+            out = (struct instant){(span->out_end - 1) / check->turn_ns,
+                                   (span->out_end - 1) % check->turn_ns + 1, FIRST};
         struct instant back = {span->in_start / check->turn_ns, span->in_start % check->turn_ns,
                                LAST};
         if (absence->drops) {
