@@ -147,12 +147,13 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
     if (try_attach(engine, block, bytes, false))
         return true;
     uint64_t began = ebb__now_ns();
+    struct asking asking = {0};
     bool got = false;
     while (!(got = try_attach(engine, block, bytes, false))) {
         if (block && block->placed)
             bytes = ebb__placed_lacking(engine, block);
         if (!ebb__mover_make_room(engine, bytes)) {
-            if (ebb__mover_ask_others(engine, bytes))
+            if (ebb__mover_ask_others(engine, bytes, &asking))
                 continue;
             got = try_attach(engine, block, bytes, true);
             break;
@@ -162,7 +163,6 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
         until.tv_sec++;
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
-    engine->asking.since_ns = 0;
     ebb__engine_stalled(engine, ebb__now_ns() - began);
     return got;
 }
@@ -202,6 +202,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->touch = ++engine->touches;
     block->evicted_at = block->needed_at = 0;
     block->fault_ns = 0;
+    block->asking.since_ns = 0;
     block->pinned_until = 0;
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;

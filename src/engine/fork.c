@@ -64,7 +64,6 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->counters = &ring->counters;
     engine->config.process_id = (uint32_t)getpid();
     engine->owed_bytes = 0;
-    engine->asking.since_ns = 0;
     engine->forked = true;
     engine->frozen = false;
     engine->playing = NULL;

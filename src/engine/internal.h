@@ -34,6 +34,13 @@ struct link {
 };
 
 /* An allocation, or a part of a large one (parts.c). */
+/* A wait for pages that other processes hold. */
+struct asking {
+    uint64_t since_ns;  /* 0: none */
+    uint64_t passed_on; /* the ledger's, at first */
+    bool is_heard;      /* by the parent, since_ns ago */
+};
+
 struct block {
     uintptr_t address;
     uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
@@ -46,6 +53,7 @@ struct block {
     uint64_t store_offset;
     uint64_t hash[2];      /* of the bytes in the store, where has_copy and hashed */
     uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
+    struct asking asking;  /* of other processes, for its room */
     uint64_t pinned_until; /* event number: could not be moved, do not try before */
     uint64_t chunk_bytes;  /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
@@ -155,14 +163,6 @@ struct history {
     uint32_t block;
 };
 
-/* A wait for pages that other processes hold. */
-struct asking {
-    uint64_t since_ns; /* 0: none; then since when nothing has come of it */
-    uint64_t others_bytes;
-    uint64_t passed_on; /* ledger's, at first */
-    bool is_heard;      /* by the parent */
-};
-
 struct ebb_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* some block changed state, or pages came free */
@@ -215,7 +215,6 @@ struct ebb_engine {
     uint64_t pause_faults;   /* faults in it, while accesses are observed */
     uint64_t touches;        /* uses seen so far */
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
-    struct asking asking;
     bool trace;
     uint32_t *open_blocks;
     uint32_t open_count, open_capacity;
@@ -375,8 +374,8 @@ void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
 EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
 void ebb__mover_stop(struct ebb_engine *engine);
 /* No block of this process can leave: ask for what other processes of the run hold, wait a little;
- * false: it is of no use to wait longer. Releases the lock. */
-bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes);
+ * false: it is of no use to wait longer. Releases the lock. *asking: zero before the first call. */
+bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, struct asking *asking);
 /* Let victims leave until `bytes` more will be available; false: nothing can leave. */
 bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes);
 

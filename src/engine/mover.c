@@ -177,32 +177,28 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
     return coming_free > 0;
 }
 
-/* Others are given PATIENCE_NS to let go of what a starving process needs: since the parent passed
- * the request on, and since they last did. A parent that plans passes nothing on meanwhile. */
-#define PATIENCE_NS ((uint64_t)1000000000)
+/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
+ * passed the request on: while it plans it passes nothing on. */
+#define PATIENCE_NS ((uint64_t)500000000)
 #define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)10000000000)
+#define ALONE_NS ((uint64_t)5000000000)
 
-bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes)
+bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, struct asking *asking)
 {
     struct ebb_ledger *ledger = engine->ledger;
-    struct asking *asking = &engine->asking;
-    uint64_t held = atomic_load(&ledger->held_bytes);
     uint64_t own = atomic_load(&engine->counters->held_bytes), now = ebb__now_ns();
-    if (held <= own || now < engine->alone_until_ns || atomic_load(&engine->ring->parent_gone))
-        return false;
-    uint64_t others = held - own, passed_on = atomic_load(&ledger->passed_on);
+    uint64_t passed_on = atomic_load(&ledger->passed_on);
     if (asking->since_ns == 0)
-        *asking = (struct asking){.since_ns = now, .others_bytes = others, .passed_on = passed_on};
-    bool is_heard = passed_on != asking->passed_on;
-    if (others < asking->others_bytes || (is_heard && !asking->is_heard)) {
+        *asking = (struct asking){.since_ns = now, .passed_on = passed_on};
+    if (atomic_load(&ledger->held_bytes) <= own || now < engine->alone_until_ns ||
+        atomic_load(&engine->ring->parent_gone))
+        return false;
+    if (passed_on != asking->passed_on && !asking->is_heard) {
         asking->since_ns = now;
-        asking->others_bytes = others;
-        asking->is_heard = is_heard;
+        asking->is_heard = true;
     }
     if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
         engine->alone_until_ns = now + ALONE_NS;
-        asking->since_ns = 0;
         return false;
     }
     atomic_store(&ledger->starving_process, engine->config.process_id);
@@ -218,7 +214,7 @@ static bool take_pages(struct ebb_engine *engine, struct block *block)
     if (ebb__pages_take(engine, target, block->page_bytes))
         return true;
     if (!block->urgent || ebb__mover_make_room(engine, block->page_bytes) ||
-        ebb__mover_ask_others(engine, block->page_bytes))
+        ebb__mover_ask_others(engine, block->page_bytes, &block->asking))
         return false;
     return ebb__pages_force(engine, target, block->page_bytes);
 }

@@ -294,7 +294,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
 {
     ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
     block->in_queued = false;
-    engine->asking.since_ns = 0;
+    block->asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
         block->urgent = false;
