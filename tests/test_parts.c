@@ -119,6 +119,37 @@ static void one_piece_where_there_is_room(void **state)
     rig_close(rig);
 }
 
+/* A block that was freed with some of its parts away leaves nothing behind that another block, of the
+ * size of a part, could be taken for. */
+static void freed_parts_are_no_blocks(void **state)
+{
+    (void)state;
+    enum { UNITS = 20, COUNT = 6 };
+    struct rig *rig = open_rig(20 * MIB, false, false);
+    struct item items[COUNT];
+    for (uint64_t round = 0; round < 4; round++) {
+        struct large large = make_large(rig, UNITS * EBB_HUGE_BYTES);
+        assert_in_range(parts_of(rig, &large), 2, UNITS);
+        for (uint64_t i = 0; i < 2 * UNITS; i++) { /* every other one stays */
+            uint64_t unit = i < UNITS ? i : i / 2 * 2 + round % 2 - UNITS;
+            struct item item = {large.bytes + unit * EBB_HUGE_BYTES, EBB_HUGE_BYTES, 0};
+            put(rig, &item, i);
+        }
+        ebb__engine_settle(rig->engine);
+        drop_large(rig, &large);
+        for (uint64_t i = 0; i < COUNT; i++)
+            items[i] = make(rig, EBB_HUGE_BYTES, round * COUNT + i);
+        for (uint64_t i = 0; i < COUNT; i++) {
+            assert_int_equal(ebb__engine_usable_bytes(rig->engine, items[i].bytes), EBB_HUGE_BYTES);
+            drop(rig, &items[i]);
+            for (uint64_t other = i + 1; other < COUNT; other++)
+                check(rig, &items[other]);
+        }
+        assert_all_gone(rig);
+    }
+    rig_close(rig);
+}
+
 /* What the trace says of a walk over some units: each once an operation, by where it ends. */
 static void trace_names_units(void **state)
 {
@@ -472,6 +503,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_piece_where_there_is_room),
+        cmocka_unit_test(freed_parts_are_no_blocks),
         cmocka_unit_test(trace_names_units),
         cmocka_unit_test(far_below_one_block),
         cmocka_unit_test(callocs_are_zero),

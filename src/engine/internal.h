@@ -292,6 +292,8 @@ struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address);
 bool ebb__part_is_large(const struct ebb_engine *engine, uint64_t page_bytes);
 /* The part behind part `index` of the same block; NO_BLOCK: it was the last. */
 uint32_t ebb__part_next(const struct ebb_engine *engine, uint32_t index);
+/* Is it all of a block, not a part of one, nor what is left of one? */
+bool ebb__part_is_whole(const struct ebb_engine *engine, const struct block *block);
 /* Into parts of one unit, as far as they are at rest. No effect on a block that is not large. */
 void ebb__part_split(struct ebb_engine *engine, struct block *head);
 /* What can be one becomes one; true: the block is in one part. */

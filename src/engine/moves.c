@@ -390,11 +390,11 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
         ebb__move_drop_copy(engine, block);
         if (block->placed) {
             ebb__space_give(engine, block);
-        } else if (block->inherited) {
+        } else if (!block->inherited && ebb__part_is_whole(engine, block)) {
+            ebb__pages_keep_spare(engine, block);
+        } else { /* of a part nothing is kept: what began there would be no block of its own */
             give_pages(engine, block, block->address);
             ebb__space_give(engine, block);
-        } else {
-            ebb__pages_keep_spare(engine, block);
         }
         break;
     case BLOCK_PARKED:

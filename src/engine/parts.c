@@ -21,6 +21,12 @@ uint32_t ebb__part_next(const struct ebb_engine *engine, uint32_t index)
     return next < block->head + head->run_units ? next : NO_BLOCK;
 }
 
+bool ebb__part_is_whole(const struct ebb_engine *engine, const struct block *block)
+{
+    return block->head == ebb__block_index(engine, block) && block->parts == 1 &&
+           block->units == block->run_units;
+}
+
 /* Nobody is about to move it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
