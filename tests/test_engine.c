@@ -672,6 +672,54 @@ static void script_plays(void **state)
     free(script);
 }
 
+/* In an operation the program uses, again and again, what the template knows to be used in another one
+ * only. That does not make it the first to leave. */
+static void uses_beside_the_script(void **state)
+{
+    (void)state;
+    enum { KNOWN = 6, OTHERS = 3, ROUNDS = 50 };
+    const uint64_t bytes = (uint64_t)1 << 20;
+    struct maker maker = {0};
+    uint32_t others[OTHERS], known[KNOWN];
+    for (unsigned i = 0; i < OTHERS; i++)
+        others[i] = make_persistent(&maker, bytes);
+    for (unsigned i = 0; i < KNOWN; i++)
+        known[i] = make_persistent(&maker, bytes);
+    uint32_t first = make_block(&maker, 12288), second = make_block(&maker, 20480);
+    make_event(&maker, 0, EBB_EVENT_ALLOC, first, EBB_ACCESS_UNKNOWN);
+    for (unsigned i = 0; i < OTHERS; i++)
+        make_event(&maker, 1000000 * i, EBB_EVENT_ACCESS, others[i], EBB_ACCESS_READ);
+    make_event(&maker, 5000000, EBB_EVENT_FREE, first, EBB_ACCESS_UNKNOWN);
+    make_event(&maker, 6000000, EBB_EVENT_ALLOC, second, EBB_ACCESS_UNKNOWN);
+    for (unsigned i = 0; i < KNOWN; i++)
+        make_event(&maker, 7000000 + 1000000 * i, EBB_EVENT_ACCESS, known[i], EBB_ACCESS_READ);
+    make_event(&maker, 19000000, EBB_EVENT_FREE, second, EBB_ACCESS_UNKNOWN);
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct program program;
+    program_init(&program, rig, make_model(&maker, 20000000));
+    struct ebb_script *script = script_for(&program.model, program.model.peak_bytes);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    program_lap(&program, rig, false, UINT32_MAX);
+    program_lap(&program, rig, false, UINT32_MAX);
+    assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
+
+    struct item *items = program.items;
+    items[first] = make(rig, 12288, 1);
+    atomic_store(&rig->ledger.budget_bytes, (KNOWN + OTHERS - 1) * bytes);
+    drop(rig, &items[first]);
+    items[second] = make(rig, 20480, 2);
+    for (unsigned i = 0; i < ROUNDS * OTHERS; i++)
+        check(rig, &items[others[i % OTHERS]]);
+    assert_in_range(atomic_load(&rig->counters->demand_faults), 1, 2 * (KNOWN + OTHERS));
+    drop(rig, &items[second]);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    program_lap(&program, rig, false, UINT32_MAX);
+    assert_within_budget(rig);
+    program_fini(&program);
+    rig_close(rig);
+    free(script);
+}
+
 /* A script of an earlier run, put in force before the program's iterations begin. The initialisation
  * allocates exactly what an iteration does: only serials tell them apart. */
 static void script_from_before(void **state)
@@ -897,6 +945,7 @@ int main(void)
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_plays),
+        cmocka_unit_test(uses_beside_the_script),
         cmocka_unit_test(script_from_before),
         cmocka_unit_test(script_of_other_blocks),
         cmocka_unit_test(malformed_scripts),

@@ -621,6 +621,7 @@ void ebb__clock_start(struct ebb_engine *engine, struct performance *playing, ui
     engine->playing = playing;
     engine->position = (position + 1) % script->clock_count;
     engine->position_ns = ebb__engine_progress_ns(engine);
+    engine->position_touches = engine->touches;
     playing->timer_count = 0;
     atomic_fetch_add(&engine->counters->resyncs, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_ON, position);

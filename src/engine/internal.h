@@ -226,6 +226,7 @@ struct ebb_engine {
     struct performance *playing; /* NULL: reactive */
     uint32_t position;           /* next clock event expected */
     uint64_t position_ns;        /* when the last one was seen, on the program's own clock */
+    uint64_t position_touches;   /* uses seen by then */
     uint64_t stalled_ns;         /* that the program has waited for the engine in all */
     int held;                    /* it waits at a clock event now */
     uint64_t missed;             /* faults on absent parts since, where accesses are the clock */

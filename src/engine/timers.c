@@ -48,6 +48,7 @@ void ebb__timers_pace(struct ebb_engine *engine, struct performance *playing, ui
     /* Threads that wait at the same time may have waited longer than time has gone by. */
     uint64_t took_ns = now_ns > engine->position_ns ? now_ns - engine->position_ns : 0;
     engine->position_ns = now_ns;
+    engine->position_touches = engine->touches;
     if (playing->woven.passed)
         return; /* what comes next is another event each time */
     uint64_t *known = &playing->stretch_ns[before];

@@ -1,7 +1,7 @@
 /* Which block leaves when room is needed that no plan has made.
  *
  * By the template, where the live stream is known in it: the block whose next use is farthest away
- * (Belady's choice). Elsewhere: the one that was used longest ago, as far as uses are seen.
+ * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one that was used longest ago, as far as uses are seen.
  *
  * What the operation in progress has used leaves only where nothing else can, the earliest touched
  * first: a program that walks over more than the budget without allocating must still get through.
@@ -25,6 +25,8 @@ static uint64_t farness(const struct ebb_engine *engine, const struct block *blo
     uint64_t age = engine->event_number - block->last_use;
     if (!engine->playing)
         return block->open ? 0 : age;
+    if (block->touch > engine->position_touches)
+        return 0; /* whatever the template says: operations may differ in what they use */
     uint32_t distance = ebb__clock_distance(engine, block);
     uint32_t whole = engine->playing->script->clock_count;
     if (distance != UINT32_MAX)
