@@ -40,28 +40,35 @@ bool ebb__model_announced(const struct ebb_model *model)
     return false;
 }
 
-/* For each tick the first clock event after it; the next event of any kind where the model has no
- * clock (programs that allocate once). NULL: no memory, the slow way is taken. */
-static uint32_t *clocks_after(const struct ebb_model *model)
+uint32_t *ebb__model_clocks_after(const struct ebb_model *model)
 {
     uint32_t count = model->tick_count;
     uint32_t *after = malloc(count * sizeof *after);
-    if (!after)
-        return NULL;
-    if (model->clock_count == 0) {
-        for (uint32_t tick = 0; tick < count; tick++)
-            after[tick] = (tick + 1) % count;
-        return after;
-    }
-    uint32_t next = ebb__model_clock_after(model, count - 1);
-    for (uint32_t tick = count; tick-- > 0;) {
+    bool none = model->clock_count == 0;
+    uint32_t next = none ? 0 : ebb__model_clock_after(model, count - 1);
+    for (uint32_t tick = count; after && tick-- > 0;) {
         after[tick] = next;
-        if (model->events[tick].clock)
+        if (none || model->events[tick].clock)
             next = tick;
     }
     return after;
 }
 
+uint32_t *ebb__model_clocks_before(const struct ebb_model *model)
+{
+    uint32_t count = model->tick_count;
+    uint32_t *before = malloc(count * sizeof *before);
+    bool none = model->clock_count == 0;
+    uint32_t last = none ? count - 1 : ebb__model_clock_before(model, 0);
+    for (uint32_t tick = 0; before && tick < count; tick++) {
+        before[tick] = last;
+        if (none || model->events[tick].clock)
+            last = tick;
+    }
+    return before;
+}
+
+/* `after`: the model's clocks, or NULL: the slow way is taken. */
 static uint32_t use_over(const struct ebb_model *model, const uint32_t *after, uint32_t tick)
 {
     if (after)
@@ -97,7 +104,7 @@ static uint32_t write_gaps(const struct ebb_model *model, struct ebb_gap *gaps)
     if (!model->has_accesses)
         return 0;
     uint32_t written = 0, count = model->tick_count;
-    uint32_t *after = clocks_after(model);
+    uint32_t *after = ebb__model_clocks_after(model);
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         const struct ebb_model_access *access = &model->accesses[block->first_access];

@@ -111,6 +111,11 @@ uint32_t ebb__model_clock_after(const struct ebb_model *model, uint32_t tick);
 /* The last clock event at a tick < `tick`, cyclic likewise. */
 uint32_t ebb__model_clock_before(const struct ebb_model *model, uint32_t tick);
 
+/* Both for every tick, O(ticks). Where the model has no clock (programs that allocate once) each event
+ * is one. uint32_t[tick_count], the caller frees it; NULL: out of memory. */
+uint32_t *ebb__model_clocks_after(const struct ebb_model *model);
+uint32_t *ebb__model_clocks_before(const struct ebb_model *model);
+
 /* Do accesses belong to the clock? Then the runtime announces them, and every iteration of it is traced,
  * whatever marks say. O(ticks). */
 bool ebb__model_announced(const struct ebb_model *model);

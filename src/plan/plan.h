@@ -84,6 +84,15 @@ static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *requ
     return (block->size_bytes + page - 1) / page * page;
 }
 
+/* When the use at `from` is over: the first tick at which it surely is (EBB_WITHIN_NS), `ready` where
+ * that is none before it, which is the first clock event after `from`. `before`: of
+ * ebb__model_clocks_before(). O(distance). */
+uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,
+                            uint32_t ready);
+/* The last tick behind the clock event `due`, the last one before `to`, at which what is used at `to`
+ * must be back, lest it is used earlier than predicted; `due` where there is none. O(distance). */
+uint32_t ebb__plan_use_near(const struct ebb_model *model, uint32_t due, uint32_t to);
+
 /* The names of the policies, in the order in which they are listed; NULL from the last one on. */
 const char *ebb__plan_policy_name(size_t index);
 bool ebb__plan_policy_known(const char *policy);

@@ -21,36 +21,6 @@
 #define CHECK_SLACK_NS 2  /* src/check rounds in a copy's favour */
 #define GAIN_LEAST 0.0005 /* a round that gains less is the last */
 
-/* For each tick the first clock event behind it (any event where the model has no clock). */
-static uint32_t *clocks_after(const struct ebb_model *model)
-{
-    uint32_t ticks = model->tick_count;
-    uint32_t *after = malloc(ticks * sizeof *after);
-    bool none = model->clock_count == 0;
-    uint32_t next = none ? 0 : ebb__model_clock_after(model, ticks - 1);
-    for (uint32_t t = ticks; after && t-- > 0;) {
-        after[t] = next;
-        if (none || model->events[t].clock)
-            next = t;
-    }
-    return after;
-}
-
-/* For each tick the last clock event at or before it; the tick itself where the model has no clock. */
-static uint32_t *clocks_at(const struct ebb_model *model)
-{
-    uint32_t ticks = model->tick_count;
-    uint32_t *at = malloc(ticks * sizeof *at);
-    bool none = model->clock_count == 0;
-    uint32_t last = none ? 0 : ebb__model_clock_before(model, 0);
-    for (uint32_t t = 0; at && t < ticks; t++) {
-        if (none || model->events[t].clock)
-            last = t;
-        at[t] = last;
-    }
-    return at;
-}
-
 /* Add `bytes` (two's complement: also negative) at the ticks [first, first + count), cyclic. `load`
  * holds differences until load_sum(); *always is what is there at its start. */
 static void load_add(uint64_t *load, uint64_t *always, uint32_t ticks, uint32_t first,
@@ -84,28 +54,9 @@ static uint64_t lane_least_ns(const struct ebb_lane *lane, uint64_t bytes)
     return ns > CHECK_SLACK_NS ? ns - CHECK_SLACK_NS : 0;
 }
 
-static uint64_t since_ns(const struct ebb_bound *bound, uint32_t from, uint32_t tick)
-{
-    const uint64_t *time_ns = bound->model->time_ns;
-    return (time_ns[tick] + bound->lap_ns - time_ns[from]) % bound->lap_ns;
-}
-
-/* When what is used at `from` may leave at the earliest, if not at the clock event `ready`. */
-static uint32_t ready_first(const struct ebb_bound *bound, uint32_t began, uint32_t from,
-                            uint32_t ready)
-{
-    const struct ebb_model *model = bound->model;
-    uint64_t over_ns = since_ns(bound, began, from) / EBB_WITHIN_DRIFT, passed = 0;
-    over_ns = over_ns > EBB_WITHIN_NS ? over_ns : EBB_WITHIN_NS;
-    for (uint32_t tick = from; tick != ready; tick = (tick + 1) % model->tick_count, passed++)
-        if (passed >= EBB_WITHIN_TICKS && since_ns(bound, from, tick) >= over_ns)
-            return tick;
-    return ready;
-}
-
 /* The gap as a plan may use it; false where none may. */
 static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source,
-                     const uint32_t *at, const uint32_t *after, struct ebb_bound_gap *gap)
+                     const uint32_t *before, const uint32_t *after, struct ebb_bound_gap *gap)
 {
     const struct ebb_model *model = bound->model;
     const struct ebb_plan_request *request = bound->request;
@@ -124,7 +75,7 @@ static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source
                            : source->to_tick + ticks - source->from_tick;
     if (to_ready >= to_need)
         return false;
-    ready = ready_first(bound, at[source->from_tick], source->from_tick, ready);
+    ready = ebb__plan_use_over(model, before, source->from_tick, ready);
     to_ready =
         ready > source->from_tick ? ready - source->from_tick : ready + ticks - source->from_tick;
     uint64_t bytes = ebb__plan_block_bytes(request, block);
@@ -158,12 +109,12 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     if (ticks == 0 || ebb__model_iteration_ns(model) == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "bound", "the model has no events or no time");
     bound->lap_ns = ebb__model_iteration_ns(model);
-    uint32_t *at = clocks_at(model), *after = clocks_after(model);
+    uint32_t *before = ebb__model_clocks_before(model), *after = ebb__model_clocks_after(model);
     uint64_t *least = calloc(ticks, sizeof *least);
     bound->load = calloc(ticks, sizeof *bound->load);
     bound->gaps = malloc((model->gap_count + 1u) * sizeof *bound->gaps);
     enum ebb_status status = EBB_ERR_MEMORY;
-    if (!at || !after || !least || !bound->load || !bound->gaps)
+    if (!before || !after || !least || !bound->load || !bound->gaps)
         goto out;
     uint64_t always = 0, least_always;
     for (uint32_t b = 0; b < model->block_count; b++) {
@@ -174,7 +125,7 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     }
     for (uint32_t i = 0; i < model->gap_count; i++) {
         struct ebb_bound_gap gap;
-        if (!gap_make(bound, &model->gaps[i], at, after, &gap))
+        if (!gap_make(bound, &model->gaps[i], before, after, &gap))
             continue;
         if (stalls || gap.need_ns - gap.ready_ns >= gap.out_ns + gap.in_ns)
             bound->gaps[bound->gap_count++] = gap;
@@ -194,7 +145,7 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
     load_sum(bound->load, always, ticks);
     status = EBB_OK;
 out:
-    free(at);
+    free(before);
     free(after);
     free(least);
     return status ? ebb__fail(error, status, "bound", "out of memory") : EBB_OK;

@@ -49,49 +49,6 @@ uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uin
     return to > from ? to - from : to + swap->cell_count - from;
 }
 
-static uint64_t cyclic_ns(const struct ebb_swap *swap, uint32_t from, uint32_t to)
-{
-    const uint64_t *time_ns = swap->model->time_ns;
-    return (time_ns[to] + swap->lap_ns - time_ns[from]) % swap->lap_ns;
-}
-
-/* The safe margin at `tick`, in a stretch that began with the clock event `start`. */
-static uint64_t within_margin_ns(const struct ebb_swap *swap, uint32_t start, uint32_t tick)
-{
-    uint64_t drift_ns = cyclic_ns(swap, start, tick) / EBB_WITHIN_DRIFT;
-    return drift_ns > EBB_WITHIN_NS ? drift_ns : EBB_WITHIN_NS;
-}
-
-/* The first tick before the clock event `ready` at which the use at `from` is surely over; `ready`
- * where there is none. */
-static uint32_t ready_within(const struct ebb_swap *swap, uint32_t from, uint32_t ready,
-                             const uint32_t *before)
-{
-    uint32_t cells = swap->cell_count, length = ebb__swap_ticks_between(swap, from, ready);
-    uint32_t start = swap->model->events[from].clock ? from : before[from];
-    uint64_t margin_ns = within_margin_ns(swap, start, from);
-    for (uint32_t step = EBB_WITHIN_TICKS; step < length; step++) {
-        uint32_t tick = (uint32_t)(((uint64_t)from + step) % cells);
-        if (cyclic_ns(swap, from, tick) >= margin_ns)
-            return tick;
-    }
-    return ready;
-}
-
-/* The last tick behind the clock event `due` at which what is used at `to` must be back, lest it is
- * used earlier than predicted; `due` where there is none. */
-static uint32_t due_within(const struct ebb_swap *swap, uint32_t to, uint32_t due)
-{
-    uint32_t cells = swap->cell_count, length = ebb__swap_ticks_between(swap, due, to);
-    uint64_t margin_ns = within_margin_ns(swap, due, to);
-    for (uint32_t step = 1; step < length; step++) {
-        uint32_t tick = (to + cells - step) % cells;
-        if (cyclic_ns(swap, tick, to) >= margin_ns)
-            return tick;
-    }
-    return due;
-}
-
 static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const uint32_t *after,
                     const uint32_t *before)
 {
@@ -116,8 +73,8 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     uint32_t guard_ticks = 0;
     if (swap->within) {
         uint32_t whole_due = due;
-        ready = ready_within(swap, source->from_tick, ready, before);
-        due = source->ends_in_free ? due : due_within(swap, source->to_tick, due);
+        ready = ebb__plan_use_over(model, before, source->from_tick, ready);
+        due = source->ends_in_free ? due : ebb__plan_use_near(model, due, source->to_tick);
         to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
         uint32_t clock = to_ready;
         to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
@@ -185,25 +142,10 @@ static enum ebb_status orders_make(struct ebb_swap *swap)
 static enum ebb_status gaps_collect(struct ebb_swap *swap)
 {
     const struct ebb_model *model = swap->model;
-    uint32_t cells = swap->cell_count;
-    uint32_t *after = malloc(cells * sizeof *after), *before = malloc(cells * sizeof *before);
+    uint32_t *after = ebb__model_clocks_after(model), *before = ebb__model_clocks_before(model);
     enum ebb_status status = after && before ? EBB_OK : EBB_ERR_MEMORY;
     if (status)
         goto out;
-    /* A model without a clock (a program that allocates once): every event is one. */
-    bool none = model->clock_count == 0;
-    uint32_t last = none ? cells - 1 : ebb__model_clock_before(model, 0);
-    uint32_t next = none ? 0 : ebb__model_clock_after(model, cells - 1);
-    for (uint32_t t = 0; t < cells; t++) {
-        before[t] = last;
-        if (none || model->events[t].clock)
-            last = t;
-    }
-    for (uint32_t t = cells; t-- > 0;) {
-        after[t] = next;
-        if (none || model->events[t].clock)
-            next = t;
-    }
     for (uint32_t i = 0; i < model->gap_count; i++)
         gap_add(swap, &model->gaps[i], after, before);
     status = orders_make(swap);

@@ -1,0 +1,47 @@
+/* Within a stretch without clock events: when a use is over, and when the next one is near. The rule
+ * is in one place for those who plan and for the bound on what they can reach; src/check has its own. */
+#include "plan/plan.h"
+
+static uint32_t ticks_between(const struct ebb_model *model, uint32_t from, uint32_t to)
+{
+    return to > from ? to - from : to + model->tick_count - from;
+}
+
+static uint64_t ns_between(const struct ebb_model *model, uint32_t from, uint32_t to)
+{
+    uint64_t lap_ns = ebb__model_iteration_ns(model);
+    return (model->time_ns[to] + lap_ns - model->time_ns[from]) % lap_ns;
+}
+
+/* By how much a time predicted for `tick` may be off, in a stretch that began with the clock event
+ * `start`. */
+static uint64_t margin_ns(const struct ebb_model *model, uint32_t start, uint32_t tick)
+{
+    uint64_t drift_ns = ns_between(model, start, tick) / EBB_WITHIN_DRIFT;
+    return drift_ns > EBB_WITHIN_NS ? drift_ns : EBB_WITHIN_NS;
+}
+
+uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,
+                            uint32_t ready)
+{
+    uint32_t length = ticks_between(model, from, ready);
+    uint64_t safe_ns = margin_ns(model, model->events[from].clock ? from : before[from], from);
+    for (uint32_t step = EBB_WITHIN_TICKS; step < length; step++) {
+        uint32_t tick = (uint32_t)(((uint64_t)from + step) % model->tick_count);
+        if (ns_between(model, from, tick) >= safe_ns)
+            return tick;
+    }
+    return ready;
+}
+
+uint32_t ebb__plan_use_near(const struct ebb_model *model, uint32_t due, uint32_t to)
+{
+    uint32_t length = ticks_between(model, due, to);
+    uint64_t safe_ns = margin_ns(model, due, to);
+    for (uint32_t step = 1; step < length; step++) {
+        uint32_t tick = (to + model->tick_count - step) % model->tick_count;
+        if (ns_between(model, tick, to) >= safe_ns)
+            return tick;
+    }
+    return due;
+}
