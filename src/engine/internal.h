@@ -379,7 +379,8 @@ void ebb__mover_stop(struct ebb_engine *engine);
 /* No block of this process can leave: ask for what other processes of the run hold, wait a little;
  * false: it is of no use to wait longer. Releases the lock. *asking: zero before the first call. */
 bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, struct asking *asking);
-/* Let victims leave until `bytes` more will be available; false: nothing can leave. */
+/* Let victims leave until `bytes` will be available; false: nothing is on its way out, waiting is of no use
+ * (there may be enough, but not as it is wanted: then it can be forced). */
 bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes);
 
 /* timers.c */

@@ -163,8 +163,6 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
     /* What is on its way out counts; what is still lacking must be evicted. */
     uint64_t available = ebb__pages_available(engine);
     uint64_t coming_free = engine->out_pending_bytes;
-    if (available >= bytes)
-        return true;
     if (engine->store_failed)
         return coming_free > 0;
     while (available + coming_free < bytes) {
