@@ -233,12 +233,6 @@ static bool is_over(const struct performance *playing, const struct ebb_script_a
            absence->due_clock > absence->out_clock && passed[absence->due_clock];
 }
 
-/* True where `position` lies in the cyclic interval [from, to]. */
-static bool is_between(uint32_t position, uint32_t from, uint32_t to)
-{
-    return from <= to ? position >= from && position <= to : position >= from || position <= to;
-}
-
 static void leave(struct ebb_engine *engine, const struct performance *playing, uint32_t absence)
 {
     if (is_over(playing, &ebb__script_absences(playing->script)[absence]))
@@ -266,7 +260,7 @@ void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in)
     uint32_t from = in ? playing->in_clock[absence] : planned->out_clock;
     uint32_t to = in ? planned->due_clock : playing->in_clock[absence];
     if (!playing->woven.passed && to != EBB_SCRIPT_NONE &&
-        !is_between(position_now(engine), from, to))
+        !ebb__script_is_between(position_now(engine), from, to))
         return;
     if (in)
         come_back(engine, playing, absence);
@@ -363,7 +357,7 @@ static uint32_t absence_here(const struct ebb_engine *engine, const struct block
         if (absences[i].block != block->script_block)
             continue;
         bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
-                      is_between(here, playing->in_clock[i], absences[i].due_clock);
+                      ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock);
         bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         if (begun && ending && here == playing->in_clock[i]) /* both: the nearer of the two */
             begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];

@@ -100,6 +100,12 @@ static inline const uint32_t *ebb__script_allocs(const struct ebb_script *script
     return (const uint32_t *)((const char *)script + script->allocs_offset);
 }
 
+/* True where the clock position lies in the cyclic interval [from, to]. */
+static inline bool ebb__script_is_between(uint32_t position, uint32_t from, uint32_t to)
+{
+    return from <= to ? position >= from && position <= to : position >= from || position <= to;
+}
+
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
 

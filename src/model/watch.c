@@ -96,6 +96,14 @@ static size_t known_count(const struct ebb_watch *watch)
     return watch->pattern_count < KNOWN_PATTERNS ? watch->pattern_count : KNOWN_PATTERNS;
 }
 
+/* The known template than which `age` others are newer; *pattern: its number. */
+static const struct ebb_template *known_of_age(const struct ebb_watch *watch, size_t age,
+                                               uint32_t *pattern)
+{
+    *pattern = (uint32_t)(watch->pattern_count - 1 - age);
+    return &watch->known[*pattern % KNOWN_PATTERNS];
+}
+
 /* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
  * one that the program comes back to: then the template is what it was. */
 static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
@@ -152,11 +160,13 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         return;
     struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
     uint32_t pattern = (uint32_t)watch->pattern_count;
-    for (size_t i = 0; i < known_count(watch) && pattern == watch->pattern_count; i++) {
-        uint32_t one = (uint32_t)(watch->pattern_count - 1 - i);
-        if (is_known(watch, &watch->known[one % KNOWN_PATTERNS], repetition)) {
-            pattern = one;
-            template = watch->known[one % KNOWN_PATTERNS];
+    for (size_t age = 0; age < known_count(watch); age++) {
+        uint32_t number;
+        const struct ebb_template *known = known_of_age(watch, age, &number);
+        if (is_known(watch, known, repetition)) {
+            pattern = number;
+            template = *known;
+            break;
         }
     }
     adopt(watch, &template, pattern, repetition->first_symbol,
@@ -195,12 +205,12 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
         covered <= 5 * watch->window_events)
         return EBB_OK;
     uint32_t pattern = (uint32_t)watch->pattern_count;
-    for (size_t i = 0; i < known_count(watch); i++) {
-        uint32_t one = (uint32_t)(watch->pattern_count - 1 - i);
-        const struct ebb_template *known = &watch->known[one % KNOWN_PATTERNS];
+    for (size_t age = 0; age < known_count(watch); age++) {
+        uint32_t number;
+        const struct ebb_template *known = known_of_age(watch, age, &number);
         if (known->landmark_bytes == made.landmark_bytes &&
             is_about(made.period_symbols, known->period_symbols)) {
-            pattern = one;
+            pattern = number;
             break;
         }
     }

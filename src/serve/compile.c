@@ -122,12 +122,6 @@ static uint32_t position_at(const struct compiler *compiler, uint64_t ns, uint64
     return position;
 }
 
-/* True where `position` lies in the cyclic interval [from, to]. */
-static bool between(uint32_t position, uint32_t from, uint32_t to)
-{
-    return from <= to ? position >= from && position <= to : position >= from || position <= to;
-}
-
 /* Time of `tick` since the clock position before it. */
 static uint64_t since_clock(const struct compiler *compiler, uint32_t tick, uint32_t position)
 {
@@ -157,7 +151,7 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
     compiled.due_clock = compiler->clock_before[absence->to_tick];
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
     /* Not before it has begun to leave, not after it is due. */
-    if (!between(compiled.in_clock, compiled.out_clock, compiled.due_clock)) {
+    if (!ebb__script_is_between(compiled.in_clock, compiled.out_clock, compiled.due_clock)) {
         compiled.in_clock = compiled.out_clock;
         compiled.in_delay_ns = compiled.out_delay_ns;
     }

@@ -313,11 +313,12 @@ void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
                            const struct ebb_event *event)
 {
     (void)serve;
-    if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON)
+    if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {
         process->playing = true;
-    else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF)
-        process->playing = false, process->allocs_lost = process->guarded ? UINT32_MAX : 0;
-    else if (event->kind == EBB_EVENT_ALLOC) {
+    } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF) {
+        process->playing = false;
+        process->allocs_lost = process->guarded ? UINT32_MAX : 0;
+    } else if (event->kind == EBB_EVENT_ALLOC) {
         process->allocs++;
         process->allocs_lost = process->playing ? 0 : process->allocs_lost + 1;
     }
