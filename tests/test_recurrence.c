@@ -99,12 +99,47 @@ static void allocations_are_a_better_clock(void **state)
     ebb__recurrence_destroy(recurrence);
 }
 
+static bool push_block(struct ebb_recurrence *recurrence, enum ebb_event_kind kind, uint64_t block)
+{
+    bool begins;
+    struct ebb_event event = {.block = block, .size_bytes = 1 << 19, .kind = (uint8_t)kind};
+    assert_int_equal(ebb__recurrence_push(recurrence, &event, &begins), EBB_OK);
+    return begins;
+}
+
+/* Each iteration begins with a batch of blocks of its own, more than may pass for allocating once at
+ * first. */
+static void batches_come_and_go(void **state)
+{
+    (void)state;
+    enum { BATCH = 24, ITERATIONS = 16 };
+    struct ebb_recurrence *recurrence;
+    assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
+    unsigned found = 0, early = 0;
+    for (unsigned iteration = 0; iteration < ITERATIONS; iteration++) {
+        uint64_t first = 100 + (uint64_t)iteration * BATCH;
+        for (uint64_t i = 0; i < BATCH; i++) {
+            if (iteration > 0)
+                push_block(recurrence, EBB_EVENT_FREE, first - BATCH + i);
+            push_block(recurrence, EBB_EVENT_ALLOC, first + i);
+            found += push_block(recurrence, EBB_EVENT_ACCESS, first + i);
+        }
+        for (unsigned i = 0; i < UNITS; i++)
+            found += use(recurrence, i);
+        early += iteration < 3 ? found : 0;
+    }
+    assert_int_equal(early, 0);
+    assert_in_range(found, 8, ITERATIONS);
+    ebb__recurrence_destroy(recurrence);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_whole_iteration),
         cmocka_unit_test(no_repetition_nothing_found),
         cmocka_unit_test(allocations_are_a_better_clock),
+        cmocka_unit_test(batches_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -484,8 +484,16 @@ static bool match(struct ebb_engine *engine, enum ebb_event_kind kind, struct bl
     struct performance *playing = engine->playing;
     uint32_t clocks = playing->script->clock_count;
     *passed = 0;
-    if (ebb__guards_play(engine)) /* what was there in all iterations must not go */
-        return kind == EBB_EVENT_ALLOC || block->script_block == EBB_SCRIPT_NONE;
+    if (ebb__guards_play(engine)) {
+        uint32_t known = block->script_block;
+        if (kind == EBB_EVENT_ALLOC || known == EBB_SCRIPT_NONE)
+            return true;
+        for (uint32_t i = 0; i < clocks; i++)
+            if (event_at(playing, i)->block == known)
+                return false; /* what the clock stands on must not go */
+        ebb__clock_unbind(engine, playing, block);
+        return true;
+    }
     if (kind == EBB_EVENT_FREE) {
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)

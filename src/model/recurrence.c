@@ -14,11 +14,14 @@
 #include <string.h>
 
 enum {
-    MOST_TOUCHES = 6,    /* of that unit in an iteration; arbitrary */
-    FEWEST_USES = 16,    /* in an iteration; arbitrary */
-    A_MOMENT = 6,        /* uses; arbitrary */
-    PLACES = 16,         /* in an iteration that are told apart; arbitrary */
-    USES_AN_ALLOC = 10,  /* programs that allocate more often are known by that */
+    MOST_TOUCHES = 6, /* of that unit in an iteration; arbitrary */
+    FEWEST_USES = 16, /* in an iteration; arbitrary */
+    A_MOMENT = 6,     /* uses; arbitrary */
+    PLACES = 16,      /* in an iteration that are told apart; arbitrary */
+    USES_AN_ALLOC =
+        10, /* programs that allocate more often are known by that: more or less exact */
+    LATE_USES_AN_ALLOC = 5, /* where it has not been, after so many iterations: */
+    LATE = 4,
     FORGET_AT = 1 << 21, /* uses; then all over again */
 };
 
@@ -27,6 +30,7 @@ struct ebb_recurrence {
     EBB_VEC(uint32_t) ids;    /* of each use */
     EBB_VEC(size_t) before;   /* each use's: the one before of the same unit, + 1; 0: none */
     EBB_VEC(size_t) newest;   /* id -> its last use + 1 */
+    EBB_VEC(size_t) oldest;   /* id -> its first use; SIZE_MAX: its block is freed */
     EBB_VEC(uint32_t) counts; /* id, place -> uses */
     EBB_VEC(size_t) allocs;   /* ALLOCs before each use */
     size_t alloc_count, next_test;
@@ -48,6 +52,7 @@ static void forget(struct ebb_recurrence *recurrence)
     ebb_vec_free(&recurrence->ids);
     ebb_vec_free(&recurrence->before);
     ebb_vec_free(&recurrence->newest);
+    ebb_vec_free(&recurrence->oldest);
     ebb_vec_free(&recurrence->counts);
     ebb_vec_free(&recurrence->allocs);
     memset(recurrence, 0, sizeof *recurrence);
@@ -60,6 +65,19 @@ void ebb__recurrence_destroy(struct ebb_recurrence *recurrence)
     free(recurrence);
 }
 
+static uint64_t key_of(uint64_t block, uint64_t unit)
+{
+    return block << 24 ^ unit;
+}
+
+/* What is freed is not among the units that there are any more. */
+static void note_free(struct ebb_recurrence *recurrence, uint64_t block)
+{
+    uint64_t id;
+    for (uint64_t unit = 0; ebb__map_get(&recurrence->units, key_of(block, unit), &id); unit++)
+        recurrence->oldest.items[id] = SIZE_MAX;
+}
+
 /* Append the use; *id: its unit's. *again: it was used a moment ago, and this says nothing new. */
 static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *event, uint32_t *id,
                    bool *again)
@@ -67,11 +85,12 @@ static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *ev
     uint64_t unit = event->flags & EBB_EVENT_PART && event->size_bytes
                         ? (event->size_bytes - 1) / EBB_PART_BYTES
                         : 0;
-    uint64_t key = event->block << 24 ^ unit, known;
+    uint64_t key = key_of(event->block, unit), known;
     if (!ebb__map_get(&recurrence->units, key, &known)) {
         known = recurrence->newest.count;
         if (!ebb__map_put(&recurrence->units, key, known) ||
             !ebb_vec_push(&recurrence->newest, 0) ||
+            !ebb_vec_push(&recurrence->oldest, recurrence->ids.count) ||
             !ebb_vec_reserve(&recurrence->counts, (known + 1) * PLACES))
             return false;
         recurrence->counts.count = (known + 1) * PLACES;
@@ -105,21 +124,31 @@ static bool strike(uint32_t *counts, size_t place)
 }
 
 /* Do uses [first, middle) and [middle, last) hold the same units, each about as often and at the same
- * places, and most of all units that there are? */
+ * places, and most of all units that there are? Blocks that came with one of the two and went (a batch
+ * of images) are left out of account, as long as they are not most of it. */
 static bool alike(struct ebb_recurrence *recurrence, size_t first, size_t middle, size_t last)
 {
-    size_t shared = 0, units = 0, *newest = recurrence->newest.items;
+    size_t shared = 0, units = 0, live = 0, lasting[2] = {0}, *newest = recurrence->newest.items;
+    const size_t *oldest = recurrence->oldest.items;
     uint32_t *counts = recurrence->counts.items;
     memset(counts, 0, recurrence->counts.count * sizeof *counts);
-    for (size_t i = first; i < middle; i++)
-        counts[recurrence->ids.items[i] * PLACES + (i - first) * PLACES / (middle - first)]++;
-    for (size_t id = 0; id < recurrence->newest.count; id++)
-        units += newest[id] > first;
-    for (size_t i = middle; i < last; i++)
-        shared += strike(&counts[recurrence->ids.items[i] * PLACES],
-                         (i - middle) * PLACES / (last - middle));
-    size_t longer = middle - first > last - middle ? middle - first : last - middle;
-    return shared * 5 >= longer * 4 && units * 2 >= recurrence->newest.count;
+    for (size_t i = first; i < middle; i++) {
+        uint32_t id = recurrence->ids.items[i];
+        lasting[0] += oldest[id] <= first;
+        counts[id * PLACES + (i - first) * PLACES / (middle - first)]++;
+    }
+    for (size_t id = 0; id < recurrence->newest.count; id++) {
+        live += oldest[id] != SIZE_MAX;
+        units += oldest[id] != SIZE_MAX && newest[id] > first;
+    }
+    for (size_t i = middle; i < last; i++) {
+        uint32_t id = recurrence->ids.items[i];
+        lasting[1] += oldest[id] <= first;
+        shared += oldest[id] <= first &&
+                  strike(&counts[id * PLACES], (i - middle) * PLACES / (last - middle));
+    }
+    size_t longer = lasting[0] > lasting[1] ? lasting[0] : lasting[1];
+    return shared * 5 >= longer * 4 && longer * 2 >= last - middle && units * 2 >= live;
 }
 
 static void look(struct ebb_recurrence *recurrence, uint32_t id)
@@ -135,8 +164,9 @@ static void look(struct ebb_recurrence *recurrence, uint32_t id)
     for (unsigned k = 1; k <= MOST_TOUCHES && 2 * k <= count; k++) {
         size_t middle = back[k], first = back[2 * k];
         size_t allocs = recurrence->allocs.items[now] - recurrence->allocs.items[middle];
+        bool late = now > LATE * (now - middle);
         if (now - middle < FEWEST_USES || !about_equal(now - middle, middle - first) ||
-            allocs * USES_AN_ALLOC > now - middle)
+            allocs * (late ? LATE_USES_AN_ALLOC : USES_AN_ALLOC) > now - middle)
             continue;
         recurrence->next_test = now + (now - middle) / 16;
         if (!alike(recurrence, first, middle, now))
@@ -156,6 +186,8 @@ enum ebb_status ebb__recurrence_push(struct ebb_recurrence *recurrence,
 {
     *begins = false;
     recurrence->alloc_count += event->kind == EBB_EVENT_ALLOC;
+    if (event->kind == EBB_EVENT_FREE)
+        note_free(recurrence, event->block);
     bool turned = event->kind == EBB_EVENT_MARK &&
                   (event->mark == EBB_MARK_TRACE_ON || event->mark == EBB_MARK_TRACE_OFF ||
                    event->mark == EBB_MARK_LOST);
