@@ -4,9 +4,7 @@
 #define EBB_TESTS_ENGINE_PROGRAM_H
 
 #include "engine_rig.h"
-#include "machine/machine.h"
-#include "plan/plan.h"
-#include "serve/compile.h"
+#include "engine_script.h"
 
 struct program {
     struct ebb_model model;
@@ -80,24 +78,8 @@ static inline void program_fini(struct program *program)
 static inline struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
     const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .budget_bytes = budget_bytes,
-                                       .page_bytes = 4096,
-                                       .smallest_block_bytes = 4096,
-                                       .time_limit_ns = 200000000};
-    struct ebb_plan plan;
-    struct ebb_places places;
-    struct ebb_error error;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
-    assert_true(plan.feasible);
-    assert_true(plan.absence_count > 0 || budget_bytes >= model->peak_bytes);
-    assert_int_equal(ebb__place_blocks(&request, &plan, &places, &error), EBB_OK);
-    struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(model, &plan, &places, &script), EBB_OK);
-    ebb__places_fini(&places);
-    ebb__plan_fini(&plan);
-    return script;
+    struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 200000000);
+    return script_from(&request, true);
 }
 
 #endif

@@ -6,11 +6,9 @@
 #include <cmocka.h>
 
 #include "engine_rig.h"
-#include "machine/machine.h"
+#include "engine_script.h"
 #include "model/recurrence.h"
 #include "model/watch.h"
-#include "plan/plan.h"
-#include "serve/compile.h"
 
 #define PART_FROM ((uint64_t)4 << 20)
 #define MIB ((uint64_t)1 << 20)
@@ -328,21 +326,9 @@ static void watch_laps(struct rig *rig, struct ebb_watch *watch)
 static struct ebb_script *plan_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
     const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true};
-    struct ebb_error error;
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .budget_bytes = budget_bytes,
-                                       .page_bytes = 4096,
-                                       .smallest_block_bytes = 4096,
-                                       .time_limit_ns = 50000000,
-                                       .newest_only = true};
-    struct ebb_plan plan;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
-    assert_true(plan.feasible && plan.absence_count > 0);
-    struct ebb_script *script;
-    assert_int_equal(ebb__compile_script(model, &plan, NULL, &script), EBB_OK);
-    ebb__plan_fini(&plan);
-    return script;
+    struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 50000000);
+    request.newest_only = true;
+    return script_from(&request, false);
 }
 
 static struct ebb_script *learn(struct rig *rig)

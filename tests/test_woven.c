@@ -7,9 +7,7 @@
 #include <cmocka.h>
 
 #include "engine_rig.h"
-#include "machine/machine.h"
-#include "plan/plan.h"
-#include "serve/compile.h"
+#include "engine_script.h"
 #include "synthetic.h"
 
 #define LAYERS 16u
@@ -101,21 +99,9 @@ static void other_lap(struct program *p, struct rig *rig)
 static struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
     const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .budget_bytes = budget_bytes,
-                                       .page_bytes = 4096,
-                                       .smallest_block_bytes = 4096,
-                                       .time_limit_ns = 100000000};
-    struct ebb_plan plan;
-    struct ebb_error error;
-    struct ebb_script *script;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
-    assert_true(plan.feasible && plan.absence_count > 0);
-    assert_int_equal(ebb__compile_script(model, &plan, NULL, &script), EBB_OK);
-    ebb__plan_fini(&plan);
+    struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 100000000);
+    struct ebb_script *script = script_from(&request, false);
     assert_true(script->flags & EBB_SCRIPT_WOVEN);
-    assert_true(ebb__script_valid(script, script->bytes));
     return script;
 }
 
