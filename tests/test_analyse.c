@@ -558,6 +558,39 @@ static void test_watch_forgets(void **state)
     ebb_vec_free(&loop.events);
 }
 
+/* Of a program that goes on for very long the oldest iterations are only counted. */
+static void test_watch_counts_on(void **state)
+{
+    (void)state;
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    struct loop loop = {0};
+    enum { ROUNDS = 140000, BLOCKS_EACH = 3, PLANNED_FROM = 100 };
+    for (size_t i = 0; i < ROUNDS; i++) {
+        if (i == PLANNED_FROM)
+            emit_mark(&loop, EBB_MARK_PLAN_ON);
+        for (size_t k = 0; k < BLOCKS_EACH; k++)
+            emit(&loop, EBB_EVENT_FREE, make(&loop, (1 + k) << 20), 0);
+        push_new(watch, &loop, 0);
+        loop.events.count = 0;
+    }
+    const struct ebb_watch_iteration *iterations;
+    struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(watch);
+    size_t count = ebb__watch_iterations(watch, &iterations);
+    assert_in_range(count, ROUNDS - 2, ROUNDS);
+    assert_in_range(forgotten.iterations, 1, ROUNDS / 2);
+    assert_in_range(forgotten.first_planned, PLANNED_FROM - 1, PLANNED_FROM + 1);
+    assert_int_equal(forgotten.planned, forgotten.iterations - forgotten.first_planned);
+    for (size_t i = 0; i + 1 < count - forgotten.iterations; i++) {
+        assert_true(iterations[i].planned);
+        assert_int_equal(iterations[i].last_event, iterations[i + 1].first_event);
+    }
+    assert_in_range(iterations[0].first_event / (2 * BLOCKS_EACH), forgotten.iterations,
+                    forgotten.iterations + 2);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
 /* A short loop goes on until little of it is kept; then the program does something far longer. */
 static void test_watch_looks_far_again(void **state)
 {
@@ -733,6 +766,7 @@ int main(void)
         cmocka_unit_test(test_existing),
         cmocka_unit_test(test_empty_iteration),
         cmocka_unit_test(test_watch_forgets),
+        cmocka_unit_test(test_watch_counts_on),
         cmocka_unit_test(test_watch_looks_far_again),
         cmocka_unit_test(test_watch_random),
     };

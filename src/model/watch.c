@@ -24,6 +24,7 @@ enum {
     KNOWN_PATTERNS = 8,      /* training, evaluation, a last batch ...; arbitrary */
     LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
     MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
+    KEPT_ITERATIONS = 1 << 16,
 };
 
 struct ebb_watch {
@@ -39,7 +40,8 @@ struct ebb_watch {
     size_t next_symbol;                       /* where to look for the next iteration */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
     size_t next_look; /* number of symbols at which to look for a landmark again */
-    EBB_VEC(struct ebb_watch_iteration) iterations;
+    EBB_VEC(struct ebb_watch_iteration) iterations; /* behind those forgotten */
+    struct ebb_watch_forgotten forgotten;
 };
 
 enum ebb_status ebb__watch_create(struct ebb_watch **watch)
@@ -51,6 +53,7 @@ enum ebb_status ebb__watch_create(struct ebb_watch **watch)
         free(made);
         return EBB_ERR_MEMORY;
     }
+    made->forgotten.first_planned = SIZE_MAX;
     *watch = made;
     return EBB_OK;
 }
@@ -218,6 +221,19 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
     return EBB_OK;
 }
 
+static void forget_iterations(struct ebb_watch *watch)
+{
+    struct ebb_watch_forgotten *forgotten = &watch->forgotten;
+    struct ebb_watch_iteration *all = watch->iterations.items;
+    for (size_t i = 0; i < KEPT_ITERATIONS; i++) {
+        if (all[i].planned && forgotten->planned++ == 0)
+            forgotten->first_planned = forgotten->iterations + i;
+    }
+    forgotten->iterations += KEPT_ITERATIONS;
+    watch->iterations.count -= KEPT_ITERATIONS;
+    memmove(all, all + KEPT_ITERATIONS, watch->iterations.count * sizeof *all);
+}
+
 static enum ebb_status record_iterations(struct ebb_watch *watch)
 {
     const struct ebb_stream *stream = &watch->stream;
@@ -247,6 +263,8 @@ static enum ebb_status record_iterations(struct ebb_watch *watch)
         watch->period_clock_events = clocks;
         if (window.last - window.first > watch->window_events)
             watch->window_events = window.last - window.first;
+        if (watch->iterations.count == 2 * KEPT_ITERATIONS)
+            forget_iterations(watch);
         if (!ebb_vec_push(&watch->iterations, made))
             return EBB_ERR_MEMORY;
     }
@@ -402,7 +420,12 @@ size_t ebb__watch_iterations(const struct ebb_watch *watch,
 {
     if (iterations)
         *iterations = watch->iterations.items;
-    return watch->iterations.count;
+    return watch->forgotten.iterations + watch->iterations.count;
+}
+
+struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch)
+{
+    return watch->forgotten;
 }
 
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes)

@@ -56,10 +56,19 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * it comes back to has the number that it had. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
-/* The whole iterations since the start, also those before the repetition was recognised.
- * *iterations (may be NULL) is valid until the next push. */
+/* The oldest iterations, of which only this is known any more. */
+struct ebb_watch_forgotten {
+    size_t iterations;
+    size_t planned;       /* of these */
+    size_t first_planned; /* index; SIZE_MAX: none was */
+};
+
+/* The number of whole iterations since the start, also those before the repetition was recognised.
+ * *iterations (may be NULL) points to those that are kept, the newest 2^16 at least: the first of them is
+ * iteration ebb__watch_forgotten().iterations. Valid until the next push. */
 size_t ebb__watch_iterations(const struct ebb_watch *watch,
                              const struct ebb_watch_iteration **iterations);
+struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch);
 
 /* Is the block `serial` live at the newest event, and how large is it? */
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes);

@@ -56,19 +56,24 @@ static const struct process *busiest(const struct ebb_serve *serve)
     return best;
 }
 
+/* Of the iterations that are kept: medians and extremes; of all: their numbers. */
 static void iteration_figures(const struct process *process, struct ebb_serve_result *result)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations), planned = 0;
-    uint64_t *durations = calloc(count + 1, sizeof *durations);
-    uint64_t *faults = calloc(count + 1, sizeof *faults);
+    const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->watch);
+    size_t count = ebb__watch_iterations(process->watch, &iterations), taken = 0;
+    size_t kept = count - forgotten.iterations, planned = forgotten.planned;
+    uint64_t *durations = calloc(kept + 1, sizeof *durations);
+    uint64_t *faults = calloc(kept + 1, sizeof *faults);
     result->iterations = count;
-    size_t taken = 0;
-    for (size_t i = 0; i < count && durations && faults; i++) {
-        bool reactive = process->reactive_from >= 0 && (int64_t)i >= process->reactive_from &&
+    if (planned)
+        result->planned_from_iteration = (int64_t)forgotten.first_planned;
+    for (size_t i = 0; i < kept && durations && faults; i++) {
+        int64_t number = (int64_t)(forgotten.iterations + i);
+        bool reactive = process->reactive_from >= 0 && number >= process->reactive_from &&
                         !iterations[i].traced;
         if (iterations[i].planned && planned++ == 0)
-            result->planned_from_iteration = (int64_t)i;
+            result->planned_from_iteration = number;
         if (iterations[i].planned || reactive) {
             durations[taken] = iterations[i].duration_ns;
             faults[taken++] = iterations[i].demand_faults;

@@ -246,7 +246,8 @@ struct seen {
 static struct seen seen_of_newest(const struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t count = ebb__watch_iterations(process->watch, &iterations) -
+                   ebb__watch_forgotten(process->watch).iterations;
     size_t newest = ebb__watch_pattern(process->watch);
     struct seen seen = {0, 0};
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++)

@@ -209,10 +209,13 @@ void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t forgotten = ebb__watch_forgotten(process->watch).iterations;
     if (count < process->judged)
         process->judged = count; /* a longer repetition has taken their place */
+    if (process->judged < forgotten)
+        process->judged = forgotten;
     for (; process->judged < count; process->judged++) {
-        const struct ebb_watch_iteration *iteration = &iterations[process->judged];
+        const struct ebb_watch_iteration *iteration = &iterations[process->judged - forgotten];
         if (is_strayed(process, iteration) && ++process->strayed == MOST_STRAYED) {
             drop(serve, process);
             return;
@@ -238,7 +241,8 @@ void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
 void ebb__recall_learn(struct process *process, struct ebb_model *model)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t count = ebb__watch_iterations(process->watch, &iterations) -
+                   ebb__watch_forgotten(process->watch).iterations;
     size_t newest = ebb__watch_pattern(process->watch);
     uint64_t first_serial = UINT64_MAX;
     if (model->woven)
@@ -255,12 +259,15 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
 
 static bool was_planned(const struct process *process)
 {
+    if (!process->watch)
+        return false;
     const struct ebb_watch_iteration *iterations;
-    size_t count = process->watch ? ebb__watch_iterations(process->watch, &iterations) : 0;
-    for (size_t i = count; i-- > 0;)
-        if (iterations[i].planned)
-            return true;
-    return false;
+    const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->watch);
+    size_t kept = ebb__watch_iterations(process->watch, &iterations) - forgotten.iterations;
+    bool planned = forgotten.planned > 0;
+    for (size_t i = kept; i-- > 0 && !planned;)
+        planned = iterations[i].planned;
+    return planned;
 }
 
 void ebb__recall_save(struct ebb_serve *serve)

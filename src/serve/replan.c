@@ -96,7 +96,10 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
 {
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_iterations(process->watch, &iterations), taken = 0;
+    size_t forgotten = ebb__watch_forgotten(process->watch).iterations;
     size_t first = process->trial.first_iteration;
+    first = first > forgotten ? first - forgotten : 0;
+    count -= forgotten;
     uint64_t *durations = malloc((count - first + 1) * sizeof *durations);
     for (size_t i = first; durations && i < count; i++)
         if (iterations[i].planned)
@@ -138,7 +141,8 @@ static struct ebb_profile_iteration *refresh(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations);
+    size_t count = ebb__watch_iterations(process->watch, &iterations) -
+                   ebb__watch_forgotten(process->watch).iterations;
     struct ebb_profile_iteration *newest =
         learnt->iteration_count ? &learnt->iterations[learnt->iteration_count - 1] : NULL;
     if (!newest || !count || !iterations[count - 1].planned ||
