@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/map.h"
+#include "base/order.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "base/vec.h"
@@ -281,13 +282,26 @@ static void vectors(void **state)
     assert_int_equal(numbers.capacity, 0);
 }
 
+static void test_median(void **state)
+{
+    (void)state;
+    uint64_t values[] = {9, UINT64_MAX, 3, 7, UINT64_MAX - 4};
+    assert_int_equal(ebb__median_u64(values, 0), 0);
+    assert_int_equal(ebb__median_u64(values, 1), 9);
+    assert_int_equal(ebb__median_u64(values, 5), 9);
+    for (size_t i = 1; i < 5; i++)
+        assert_true(values[i - 1] < values[i]);
+    assert_int_equal(ebb__median_u64(values, 2), 5);
+    assert_int_equal(ebb__median_u64(values + 3, 2), UINT64_MAX - 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_in),    cmocka_unit_test(percentages_in),
         cmocka_unit_test(figures_out), cmocka_unit_test(map_against_brute_force),
         cmocka_unit_test(statuses),    cmocka_unit_test(errors),
-        cmocka_unit_test(vectors),
+        cmocka_unit_test(vectors),     cmocka_unit_test(test_median),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
  * run measures replaces these figures. */
 #include "base/clock.h"
 #include "base/lines.h"
+#include "base/order.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -106,12 +107,6 @@ static void *worker_run(void *argument)
     return NULL;
 }
 
-static int compare_ns(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* The median time of one small request; 0 or an errno. */
 static int small_requests(int file, bool writing, unsigned char *buffer, uint64_t *median_ns)
 {
@@ -123,8 +118,7 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
             return failed;
         times[i] = ebb__now_ns() - before;
     }
-    qsort(times, SMALL_REQUESTS, sizeof times[0], compare_ns);
-    *median_ns = times[SMALL_REQUESTS / 2];
+    *median_ns = ebb__median_u64(times, SMALL_REQUESTS);
     return 0;
 }
 

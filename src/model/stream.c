@@ -2,6 +2,7 @@
  * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
 #include "stream.h"
 
+#include "base/order.h"
 #include "landmark.h"
 #include "weave.h"
 
@@ -578,15 +579,10 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
 
 enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from; arbitrary */
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
+/* One of them in any case: the lower where there is no middle one. */
 static uint64_t median(uint64_t *values, size_t count)
 {
-    qsort(values, count, sizeof *values, by_value);
+    ebb__sort_u64(values, count);
     return values[(count - 1) / 2];
 }
 

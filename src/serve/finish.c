@@ -1,21 +1,8 @@
 /* What a run has come to: counters of all processes, and the iterations of the busiest one. */
+#include "base/order.h"
 #include "serve/internal.h"
 
 #include <stdlib.h>
-
-static int by_value(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
-static uint64_t median(uint64_t *values, size_t count)
-{
-    if (count == 0)
-        return 0;
-    qsort(values, count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
 
 static void add_counters(const struct process *process, struct ebb_serve_result *result)
 {
@@ -80,8 +67,8 @@ static void iteration_figures(const struct process *process, struct ebb_serve_re
         }
     }
     result->planned_iterations = planned;
-    result->iteration_median_ns = median(durations, taken);
-    result->demand_faults_planned_median = planned ? median(faults, taken) : 0;
+    result->iteration_median_ns = ebb__median_u64(durations, taken);
+    result->demand_faults_planned_median = planned ? ebb__median_u64(faults, taken) : 0;
     if (taken) {
         result->iteration_min_ns = durations[0];
         result->iteration_max_ns = durations[taken - 1];

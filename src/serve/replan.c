@@ -9,6 +9,7 @@
  * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
  * there is a last time, and a plan that turns out slower than the one before gives way to it for
  * good. */
+#include "base/order.h"
 #include "serve/internal.h"
 
 #include <stdlib.h>
@@ -85,12 +86,6 @@ static bool lanes_differ(const struct ebb_machine *a, const struct ebb_machine *
            differs(a->in.ns_per_byte, b->in.ns_per_byte, tolerance);
 }
 
-static int by_value(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 /* The planned iterations of this trial: how many, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
@@ -104,10 +99,8 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     for (size_t i = first; durations && i < count; i++)
         if (iterations[i].planned)
             durations[taken++] = iterations[i].duration_ns;
-    if (taken) {
-        qsort(durations, taken, sizeof *durations, by_value);
-        *median_ns = durations[taken / 2];
-    }
+    if (taken)
+        *median_ns = ebb__median_u64(durations, taken);
     free(durations);
     return taken;
 }

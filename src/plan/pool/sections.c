@@ -1,13 +1,9 @@
 #include "plan/pool/sections.h"
 
+#include "base/order.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-static int time_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
 
 static bool lives_always(const struct ebb_pool_problem *problem, const struct ebb_pool_buffer *item)
 {
@@ -42,7 +38,7 @@ static uint32_t times_collect(const struct ebb_pool_problem *problem, uint64_t *
         times[count++] = problem->buffers[i].lower;
         times[count++] = on_circle(problem, problem->buffers[i].upper);
     }
-    qsort(times, count, sizeof *times, time_compare);
+    ebb__sort_u64(times, count);
     for (uint32_t i = 0; i < count; i++)
         if (!kept || times[kept - 1] != times[i])
             times[kept++] = times[i];
