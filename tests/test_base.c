@@ -282,7 +282,7 @@ static void vectors(void **state)
     assert_int_equal(numbers.capacity, 0);
 }
 
-static void test_median(void **state)
+static void medians(void **state)
 {
     (void)state;
     uint64_t values[] = {9, UINT64_MAX, 3, 7, UINT64_MAX - 4};
@@ -301,7 +301,7 @@ int main(void)
         cmocka_unit_test(sizes_in),    cmocka_unit_test(percentages_in),
         cmocka_unit_test(figures_out), cmocka_unit_test(map_against_brute_force),
         cmocka_unit_test(statuses),    cmocka_unit_test(errors),
-        cmocka_unit_test(vectors),     cmocka_unit_test(test_median),
+        cmocka_unit_test(vectors),     cmocka_unit_test(medians),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
