@@ -130,6 +130,59 @@ static void test_found_and_modelled(void **state)
     }
 }
 
+/* While a block of `outer_bytes` lives `count` others come and go, their sizes, from `bytes` on, in an
+ * order of chance. */
+static void around(struct program *p, uint64_t outer_bytes, uint64_t bytes, size_t count)
+{
+    uint64_t sizes[BLOCKS], outer = ++p->serials;
+    event(p, EBB_EVENT_ALLOC, outer, outer_bytes);
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = bytes + i * 4096;
+    for (size_t i = count; i-- > 0;) {
+        size_t other = (size_t)(chance(&p->state) % (i + 1));
+        uint64_t size_bytes = sizes[other], block = ++p->serials;
+        sizes[other] = sizes[i];
+        event(p, EBB_EVENT_ALLOC, block, size_bytes);
+        event(p, EBB_EVENT_ACCESS, block, size_bytes);
+        event(p, EBB_EVENT_ACCESS, p->weights[i % WEIGHTS], EBB_MIB);
+        event(p, EBB_EVENT_FREE, block, size_bytes);
+    }
+    event(p, EBB_EVENT_FREE, outer, outer_bytes);
+}
+
+/* Four layers that are alike, in a row, in each iteration: once that is known they are not taken for it,
+ * at whichever moment it is looked for. */
+static void test_layers_are_no_iterations(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4, OF_A_LAYER = 24, AROUND = 30, ITERATIONS = 12 };
+    const uint32_t of_all = 1 + 2 * (1 + AROUND) + LAYERS * (1 + OF_A_LAYER);
+    const struct ebb_watch_iteration *iterations;
+    size_t pattern = 0, count;
+    struct program p;
+    begin(&p, 0, false);
+    for (size_t i = 0; i < ITERATIONS; i++) {
+        uint64_t batch = ++p.serials;
+        event(&p, EBB_EVENT_ALLOC, batch, BATCH_BYTES);
+        around(&p, 7 * EBB_MIB, EBB_MIB, AROUND);
+        for (size_t layer = 0; layer < LAYERS; layer++) {
+            around(&p, 5 * EBB_MIB, 2 * EBB_MIB, OF_A_LAYER);
+            assert_true(!pattern || ebb__watch_pattern(p.watch) == pattern);
+        }
+        around(&p, 8 * EBB_MIB, 3 * EBB_MIB, AROUND);
+        event(&p, EBB_EVENT_FREE, batch, BATCH_BYTES);
+        count = ebb__watch_iterations(p.watch, &iterations);
+        if (count && iterations[count - 1].alloc_count == of_all)
+            pattern = ebb__watch_pattern(p.watch);
+    }
+    assert_true(pattern > 0);
+    count = ebb__watch_iterations(p.watch, &iterations);
+    assert_true(count >= ITERATIONS / 2);
+    for (size_t i = count - ITERATIONS / 2; i < count; i++)
+        assert_int_equal(iterations[i].alloc_count, of_all);
+    end(&p);
+}
+
 /* A program in which nothing varies is left to the exact detection, wherever it stands. */
 static void test_fixed_order_has_no_landmark(void **state)
 {
@@ -275,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_and_modelled),
+        cmocka_unit_test(test_layers_are_no_iterations),
         cmocka_unit_test(test_fixed_order_has_no_landmark),
         cmocka_unit_test(test_nothing_in_noise),
         cmocka_unit_test(test_gaps_held_in_all),

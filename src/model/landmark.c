@@ -1,10 +1,12 @@
 /* Method: sort the newest symbols by size; a size whose last three occurrences are about equally
  * far apart is a candidate. Of the candidates those with the least load before them are looked at,
  * for there all threads are likely to have met, so that no thread's work straddles the cut. The two
- * windows between the occurrences are compared as multisets, by number and by bytes.
+ * windows between the occurrences are compared as multisets, by number and by bytes. A candidate that
+ * comes several times and then pauses, while a longer one goes on, is a part of the iteration (a layer).
  * Fails: where every size occurs more than once an iteration. */
 #include "landmark.h"
 
+#include "base/order.h"
 #include "base/vec.h"
 
 #include <stdlib.h>
@@ -25,8 +27,11 @@ struct place {
 
 struct candidate {
     uint64_t size_bytes;
-    size_t at[3];        /* the last three occurrences */
-    uint64_t load_bytes; /* before the newest */
+    size_t at[3];               /* the last three occurrences */
+    uint64_t load_bytes;        /* before the newest */
+    uint64_t alike;             /* similarity, in steps; 0: no landmark */
+    const struct place *places; /* all its occurrences */
+    size_t count;
 };
 
 static int by_size(const void *a, const void *b)
@@ -35,12 +40,6 @@ static int by_size(const void *a, const void *b)
     if (left->size_bytes != right->size_bytes)
         return left->size_bytes < right->size_bytes ? -1 : 1;
     return left->at < right->at ? -1 : left->at > right->at;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
 }
 
 static uint64_t load_before(const struct ebb_detector *detector, size_t at)
@@ -95,7 +94,9 @@ static size_t collect(const struct ebb_detector *detector, const struct place *p
             continue;
         struct candidate made = {
             .size_bytes = places[i].size_bytes,
-            .at = {places[next - 3].at, places[next - 2].at, places[next - 1].at}};
+            .at = {places[next - 3].at, places[next - 2].at, places[next - 1].at},
+            .places = &places[i],
+            .count = next - i};
         size_t older = made.at[1] - made.at[0], newer = made.at[2] - made.at[1];
         size_t apart = older > newer ? older - newer : newer - older;
         if (newer < LEAST_PERIOD || apart > ebb__landmark_tolerance(newer) ||
@@ -113,7 +114,7 @@ static void sorted_sizes(const struct ebb_detector *detector, size_t first, size
     uint64_t load;
     for (size_t i = first; i < last; i++)
         sizes[i - first] = ebb__detector_symbol(detector, i, &load);
-    qsort(sizes, last - first, sizeof *sizes, by_bytes);
+    ebb__sort_u64(sizes, last - first);
 }
 
 static uint64_t share(uint64_t part, uint64_t left, uint64_t right)
@@ -151,24 +152,59 @@ static uint64_t similarity(const struct ebb_detector *detector, const size_t at[
     return by_count < by_volume ? by_count : by_volume;
 }
 
+static size_t period_of(const struct candidate *candidate)
+{
+    return candidate->at[2] - candidate->at[1];
+}
+
+/* Does the candidate come again and again all through the last two periods of `longer`? */
+static bool goes_on(const struct candidate *candidate, const struct candidate *longer)
+{
+    size_t period = period_of(candidate), last = longer->at[0];
+    size_t most = period + ebb__landmark_tolerance(period);
+    for (size_t i = 0; i < candidate->count; i++) {
+        size_t at = candidate->places[i].at;
+        if (at < longer->at[0] || at > longer->at[2])
+            continue;
+        if (at - last > most)
+            return false;
+        last = at;
+    }
+    return longer->at[2] <= last + most;
+}
+
+static bool is_part_of_any(const struct candidate *candidate, const struct candidate *kept,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (kept[i].alike && period_of(&kept[i]) > 2 * period_of(candidate) &&
+            !goes_on(candidate, &kept[i]))
+            return true;
+    return false;
+}
+
 /* The candidate whose iterations are most alike; of those the shortest; of those the one with the
  * least load. */
-static bool choose(const struct ebb_detector *detector, const struct candidate *kept, size_t count,
+static bool choose(const struct ebb_detector *detector, struct candidate *kept, size_t count,
                    uint64_t *room, size_t most, struct ebb_landmark *landmark)
 {
     uint64_t best_alike = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t *at = kept[i].at;
-        if (!load_is_back(detector, at))
+        kept[i].alike = 0;
+        if (load_is_back(detector, kept[i].at))
+            kept[i].alike = similarity(detector, kept[i].at, room, room + most) / ALIKE_STEP;
+        if (kept[i].alike < ALIKE_ENOUGH / ALIKE_STEP)
+            kept[i].alike = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t period = period_of(&kept[i]);
+        if (!kept[i].alike || kept[i].alike < best_alike ||
+            (kept[i].alike == best_alike &&
+             period + ebb__landmark_tolerance(period) >= landmark->period_symbols) ||
+            is_part_of_any(&kept[i], kept, count))
             continue;
-        uint64_t alike = similarity(detector, at, room, room + most) / ALIKE_STEP;
-        size_t period = at[2] - at[1];
-        if (alike < ALIKE_ENOUGH / ALIKE_STEP || alike < best_alike ||
-            (alike == best_alike &&
-             period + ebb__landmark_tolerance(period) >= landmark->period_symbols))
-            continue;
-        best_alike = alike;
-        *landmark = (struct ebb_landmark){kept[i].size_bytes, period, at[0], at[2]};
+        best_alike = kept[i].alike;
+        *landmark = (struct ebb_landmark){kept[i].size_bytes, period, kept[i].at[0], kept[i].at[2]};
     }
     return best_alike > 0;
 }
