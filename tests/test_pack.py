@@ -14,7 +14,7 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/release/bin"), "ebb")
 DATA = os.environ.get("EBB_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 
-SECONDS_TO_PACK = "40" if os.environ.get("EBB_SANITIZE") else "5"
+SLOWNESS = 8 if os.environ.get("EBB_SANITIZE") else 1
 
 HEADER = "id,lower,upper,size\n"
 STAIRS = HEADER + "a,0,4,4\nb,2,7,4\nc,5,9,4\nd,8,11,6\n"  # load 10
@@ -27,7 +27,7 @@ def pack(text, *arguments):
         with open(os.path.join(folder, "x.csv"), "w", encoding="utf-8") as file:
             file.write(text)
         done = subprocess.run([EBB, "pack", "x.csv", *arguments], cwd=folder, text=True,
-                              capture_output=True, timeout=120, check=False)
+                              capture_output=True, timeout=60 * SLOWNESS, check=False)
         written = {}
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
@@ -93,7 +93,7 @@ class Planted(unittest.TestCase):
                                   str(buffers), "--seed", str(seed), "--even", "2"],
                                  capture_output=True, text=True, timeout=60, check=True)
             found = json.loads(pack(cut.stdout, "--json", "--time-limit",
-                                    SECONDS_TO_PACK)[1])
+                                    str(5 * SLOWNESS))[1])
             self.assertLessEqual(found["height_bytes"], 1.05 * (1 << 20), (buffers, seed))
 
 
@@ -244,7 +244,7 @@ class Data(unittest.TestCase):
             done = subprocess.run([EBB, "pack", os.path.join(DATA, "minimalloc",
                                                              f"{letter}.1048576.csv"),
                                    "--capacity", "1048576", "--time-limit", "60"],
-                                  capture_output=True, text=True, timeout=120, check=False)
+                                  capture_output=True, text=True, timeout=60 * SLOWNESS, check=False)
             self.assertEqual(done.returncode, 0, letter)
 
     def test_planned_vgg(self):

@@ -33,7 +33,6 @@ struct link {
     uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
 };
 
-/* An allocation, or a part of a large one (parts.c). */
 /* A wait for pages that other processes hold. */
 struct asking {
     uint64_t since_ns;  /* 0: none */
@@ -41,6 +40,7 @@ struct asking {
     bool is_heard;      /* by the parent, since_ns ago */
 };
 
+/* An allocation, or a part of a large one (parts.c). */
 struct block {
     uintptr_t address;
     uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
