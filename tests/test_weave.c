@@ -124,7 +124,7 @@ static void test_found_and_modelled(void **state)
         assert_true(model.peak_bytes <= all);
         assert_true(model.peak_bytes >= all - (skew + 1) * 2 * EBB_MIB);
         const struct ebb_watch_iteration *iterations;
-        assert_true(ebb__watch_iterations(p.watch, &iterations) >= 3);
+        assert_true(ebb__watch_kept(p.watch, &iterations) >= 3);
         ebb__model_fini(&model);
         end(&p);
     }
@@ -171,12 +171,12 @@ static void test_layers_are_no_iterations(void **state)
         }
         around(&p, 8 * EBB_MIB, 3 * EBB_MIB, AROUND);
         event(&p, EBB_EVENT_FREE, batch, BATCH_BYTES);
-        count = ebb__watch_iterations(p.watch, &iterations);
+        count = ebb__watch_kept(p.watch, &iterations);
         if (count && iterations[count - 1].alloc_count == of_all)
             pattern = ebb__watch_pattern(p.watch);
     }
     assert_true(pattern > 0);
-    count = ebb__watch_iterations(p.watch, &iterations);
+    count = ebb__watch_kept(p.watch, &iterations);
     assert_true(count >= ITERATIONS / 2);
     for (size_t i = count - ITERATIONS / 2; i < count; i++)
         assert_int_equal(iterations[i].alloc_count, of_all);

@@ -415,12 +415,15 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch)
     return watch->pattern_count;
 }
 
-size_t ebb__watch_iterations(const struct ebb_watch *watch,
-                             const struct ebb_watch_iteration **iterations)
+size_t ebb__watch_iterations(const struct ebb_watch *watch)
 {
-    if (iterations)
-        *iterations = watch->iterations.items;
     return watch->forgotten.iterations + watch->iterations.count;
+}
+
+size_t ebb__watch_kept(const struct ebb_watch *watch, const struct ebb_watch_iteration **iterations)
+{
+    *iterations = watch->iterations.items;
+    return watch->iterations.count;
 }
 
 struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch)

@@ -63,11 +63,12 @@ struct ebb_watch_forgotten {
     size_t first_planned; /* index; SIZE_MAX: none was */
 };
 
-/* The number of whole iterations since the start, also those before the repetition was recognised.
- * *iterations (may be NULL) points to those that are kept, the newest 2^16 at least: the first of them is
- * iteration ebb__watch_forgotten().iterations. Valid until the next push. */
-size_t ebb__watch_iterations(const struct ebb_watch *watch,
-                             const struct ebb_watch_iteration **iterations);
+/* The number of whole iterations since the start, also those before the repetition was recognised. */
+size_t ebb__watch_iterations(const struct ebb_watch *watch);
+/* How many of them are kept, the newest 2^16 at least; the first of *iterations is number
+ * ebb__watch_forgotten().iterations. Valid until the next push. */
+size_t ebb__watch_kept(const struct ebb_watch *watch,
+                       const struct ebb_watch_iteration **iterations);
 struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch);
 
 /* Is the block `serial` live at the newest event, and how large is it? */

@@ -48,11 +48,11 @@ static void iteration_figures(const struct process *process, struct ebb_serve_re
 {
     const struct ebb_watch_iteration *iterations;
     const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->watch);
-    size_t count = ebb__watch_iterations(process->watch, &iterations), taken = 0;
-    size_t kept = count - forgotten.iterations, planned = forgotten.planned;
+    size_t kept = ebb__watch_kept(process->watch, &iterations), taken = 0;
+    size_t planned = forgotten.planned;
     uint64_t *durations = calloc(kept + 1, sizeof *durations);
     uint64_t *faults = calloc(kept + 1, sizeof *faults);
-    result->iterations = count;
+    result->iterations = ebb__watch_iterations(process->watch);
     if (planned)
         result->planned_from_iteration = (int64_t)forgotten.first_planned;
     for (size_t i = 0; i < kept && durations && faults; i++) {

@@ -110,7 +110,7 @@ static void put_budget_in_force(struct ebb_serve *serve, struct process *process
     serve->share_of = process;
     serve->share_of_bytes = ebb__serve_unmanaged_peak(process);
     atomic_store(&serve->ledger->budget_bytes, budget);
-    process->budget_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+    process->budget_from = (int64_t)ebb__watch_iterations(process->watch);
     for (size_t i = 0; i < serve->processes.count; i++)
         if (serve->processes.items[i]->channel >= 0)
             ebb__serve_tell(serve->processes.items[i], EBB_MESSAGE_TRIM, 0);
@@ -229,7 +229,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         serve->period_events = model->tick_count;
         put_budget_in_force(serve, process, budget);
         if (plan.reactive)
-            process->reactive_from = (int64_t)ebb__watch_iterations(process->watch, NULL);
+            process->reactive_from = (int64_t)ebb__watch_iterations(process->watch);
         else
             ebb__replan_begin(serve, process);
     }
@@ -246,8 +246,7 @@ struct seen {
 static struct seen seen_of_newest(const struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations) -
-                   ebb__watch_forgotten(process->watch).iterations;
+    size_t count = ebb__watch_kept(process->watch, &iterations);
     size_t newest = ebb__watch_pattern(process->watch);
     struct seen seen = {0, 0};
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++)

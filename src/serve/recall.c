@@ -208,8 +208,8 @@ static bool is_strayed(const struct process *process, const struct ebb_watch_ite
 void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations);
     size_t forgotten = ebb__watch_forgotten(process->watch).iterations;
+    size_t count = forgotten + ebb__watch_kept(process->watch, &iterations);
     if (count < process->judged)
         process->judged = count; /* a longer repetition has taken their place */
     if (process->judged < forgotten)
@@ -241,8 +241,7 @@ void ebb__recall_judge(struct ebb_serve *serve, struct process *process)
 void ebb__recall_learn(struct process *process, struct ebb_model *model)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations) -
-                   ebb__watch_forgotten(process->watch).iterations;
+    size_t count = ebb__watch_kept(process->watch, &iterations);
     size_t newest = ebb__watch_pattern(process->watch);
     uint64_t first_serial = UINT64_MAX;
     if (model->woven)
@@ -262,12 +261,12 @@ static bool was_planned(const struct process *process)
     if (!process->watch)
         return false;
     const struct ebb_watch_iteration *iterations;
-    const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->watch);
-    size_t kept = ebb__watch_iterations(process->watch, &iterations) - forgotten.iterations;
-    bool planned = forgotten.planned > 0;
-    for (size_t i = kept; i-- > 0 && !planned;)
-        planned = iterations[i].planned;
-    return planned;
+    if (ebb__watch_forgotten(process->watch).planned > 0)
+        return true;
+    for (size_t i = ebb__watch_kept(process->watch, &iterations); i-- > 0;)
+        if (iterations[i].planned)
+            return true;
+    return false;
 }
 
 void ebb__recall_save(struct ebb_serve *serve)

@@ -47,7 +47,7 @@ void ebb__replan_begin(struct ebb_serve *serve, struct process *process)
     trial->machine = serve->machine;
     trial->predicted_stall_ns = serve->predicted_stall_ns;
     trial->first_iteration = trial->looked_at =
-        process->watch ? ebb__watch_iterations(process->watch, NULL) : 0;
+        process->watch ? ebb__watch_iterations(process->watch) : 0;
     trial->under_way = false;
 }
 
@@ -90,11 +90,10 @@ static bool lanes_differ(const struct ebb_machine *a, const struct ebb_machine *
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations), taken = 0;
+    size_t count = ebb__watch_kept(process->watch, &iterations), taken = 0;
     size_t forgotten = ebb__watch_forgotten(process->watch).iterations;
     size_t first = process->trial.first_iteration;
     first = first > forgotten ? first - forgotten : 0;
-    count -= forgotten;
     uint64_t *durations = malloc((count - first + 1) * sizeof *durations);
     for (size_t i = first; durations && i < count; i++)
         if (iterations[i].planned)
@@ -134,8 +133,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_iterations(process->watch, &iterations) -
-                   ebb__watch_forgotten(process->watch).iterations;
+    size_t count = ebb__watch_kept(process->watch, &iterations);
     struct ebb_profile_iteration *newest =
         learnt->iteration_count ? &learnt->iterations[learnt->iteration_count - 1] : NULL;
     if (!newest || !count || !iterations[count - 1].planned ||
@@ -174,7 +172,7 @@ static bool replan(struct ebb_serve *serve, struct process *process,
 void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
 {
     struct trial *trial = &process->trial;
-    size_t count = ebb__watch_iterations(process->watch, NULL);
+    size_t count = ebb__watch_iterations(process->watch);
     size_t wanted = (size_t)FIRST_WAIT_ITERATIONS << trial->replans;
     if (count < trial->first_iteration) /* a longer repetition has taken their place */
         ebb__replan_begin(serve, process);
