@@ -4,7 +4,8 @@
  *   read_error=E    reads likewise, once `good_reads` have been made
  *   short=1         transfers are cut to an eighth at most, every third is interrupted
  *   delay_us=N      each transfer takes so much longer
- *   flip=N          the N-th read brings one wrong byte
+ *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
+ *                   that is freed, or written, before it is looked at)
  *   clock=1         the time of day jumps to and fro, by a day at each look
  * A file of the store is one without a name. */
 #define _GNU_SOURCE
@@ -76,7 +77,8 @@ ssize_t pread64(int file, void *to, size_t bytes, off64_t at)
     if (!(bytes = judge(bytes, number, "read_error", "good_reads")))
         return -1;
     ssize_t got = syscall(SYS_pread64, file, to, bytes, at);
-    if (got > 4096 && (long)number == setting("flip"))
+    long first = setting("flip");
+    if (got > 0 && first && (long)number >= first)
         ((unsigned char *)to)[got / 2] ^= 4;
     return got;
 }
