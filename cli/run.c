@@ -25,6 +25,8 @@ static const char help[] =
     "                             several times, they are striped; memory or memory:NODE: a file\n"
     "                             in memory, on that NUMA node\n"
     "      --store-limit SIZE     most bytes there\n"
+    "      --compress WHEN        leave zeros out of what goes to the store: auto (default: where the\n"
+    "                             store is slower than 1 GB/s), on, off\n"
     "      --policy P             ebb (default), appobmem, autoswap[:vote,doa,aoa,wdoa,swdoa,bo],\n"
     "                             vdnn:all, vdnn:conv, fifo, lru, none\n"
     "      --record FILE          write a trace as well\n"
@@ -42,6 +44,7 @@ static const char help[] =
 enum {
     OPTION_STORE = 256,
     OPTION_LIMIT,
+    OPTION_COMPRESS,
     OPTION_POLICY,
     OPTION_RECORD,
     OPTION_SUMMARY,
@@ -87,6 +90,11 @@ static int set_option(struct run_options *run, int option, const char *value)
         if (ebb_size_parse(value, &serving->store_limit_bytes))
             return 0;
         ebb__command_usage("run", "--store-limit: '%s' is not a size", value);
+        return EBB_EXIT_OWN_FAILURE;
+    case OPTION_COMPRESS:
+        if (ebb__compress_parse(value, &serving->compress))
+            return 0;
+        ebb__command_usage("run", "--compress: '%s' is none of auto, on, off", value);
         return EBB_EXIT_OWN_FAILURE;
     case OPTION_THRESHOLD:
         if (ebb_size_parse(value, &serving->threshold_bytes) && serving->threshold_bytes >= 4096)
@@ -150,6 +158,7 @@ int ebb__cmd_run(int argc, char **argv)
         {"budget", required_argument, NULL, 'b'},
         {"store", required_argument, NULL, OPTION_STORE},
         {"store-limit", required_argument, NULL, OPTION_LIMIT},
+        {"compress", required_argument, NULL, OPTION_COMPRESS},
         {"policy", required_argument, NULL, OPTION_POLICY},
         {"record", required_argument, NULL, OPTION_RECORD},
         {"summary", required_argument, NULL, OPTION_SUMMARY},

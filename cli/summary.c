@@ -78,9 +78,12 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
             ebb_size_format(figures->moved_in_bytes, b, sizeof b),
             ebb_duration_format(figures->stall_ns, c, sizeof c),
             (unsigned long long)figures->demand_faults, (unsigned long long)figures->mismatches);
+    uint64_t written_bytes = figures->moved_out_bytes > figures->saved_bytes
+                                 ? figures->moved_out_bytes - figures->saved_bytes
+                                 : 0;
     fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
             ebb_size_format(figures->store_peak_bytes, a, sizeof a),
-            ebb_size_format(figures->moved_out_bytes, b, sizeof b),
+            ebb_size_format(written_bytes, b, sizeof b),
             ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d),
             ebb__device_name((enum ebb_device_kind)figures->device_kind));
     if (summary->setting_count) {
@@ -90,7 +93,7 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
         fprintf(out, " (--no-env leaves it)\n");
     }
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
-    double a_day = seconds > 0 ? (double)figures->moved_out_bytes / seconds * 86400 : 0;
+    double a_day = seconds > 0 ? (double)written_bytes / seconds * 86400 : 0;
     if (a_day > WEAR_BYTES_A_DAY)
         fprintf(out, "ebb: at this rate %s a day are written: an SSD may wear out\n",
                 ebb_size_format((uint64_t)a_day, a, sizeof a));
@@ -126,6 +129,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "predicted_stall_ns_per_iteration", figures->predicted_stall_ns);
     put(object, "predicted_iteration_ns", figures->predicted_iteration_ns);
     put(object, "moved_out_bytes", figures->moved_out_bytes);
+    put(object, "compressed_away_bytes", figures->saved_bytes);
     put(object, "moved_in_bytes", figures->moved_in_bytes);
     put(object, "dropped_clean_bytes", figures->dropped_bytes);
     put(object, "stall_ns", figures->stall_ns);

@@ -45,7 +45,8 @@ def make(args):
         def sequences():
             drawn = torch.randint(0, args.classes, (args.batch, args.size + 1))
             return drawn[:, :-1], drawn[:, 1:]
-        return NextToken(args.model, args.classes, args.size), sequences
+        model = NextToken(args.model, args.classes, args.size, args.width, args.layers)
+        return model, sequences
 
     def images():
         return (torch.randn(args.batch, 3, args.size, args.size),
@@ -59,6 +60,8 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="images or sequences in a mini-batch")
     parser.add_argument("--size", type=int, default=224, help="height and width of an image, length of a sequence")
     parser.add_argument("--classes", type=int, default=1000, help="number of classes or tokens")
+    parser.add_argument("--width", type=int, default=256, help="of gpt and lstm")
+    parser.add_argument("--layers", type=int, default=6, help="of gpt")
     parser.add_argument("--iterations", type=int, default=8, help="training iterations")
     parser.add_argument("--seed", type=int, default=1, help="seed of weights and data")
     parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")

@@ -54,7 +54,8 @@ static struct ebb_profile make_profile(uint64_t seed, unsigned iterations)
     struct ebb_profile profile = {.unmanaged_peak_bytes = 1000 + seed,
                                   .small_bytes = 10,
                                   .store_id = ebb__profile_store_id("/var/tmp"),
-                                  .machine = {"host", {0.5, 1000}, {0.75, 2000}, true}};
+                                  .machine = {"host", {0.5, 1000}, {0.75, 2000}, true},
+                                  .compressed = seed % 2 == 0};
     for (unsigned i = 0; i < iterations; i++) {
         struct ebb_model model = i % 2 ? make_training(6, (uint64_t)64 << 20, 900000000, seed + i)
                                        : make_random(seed + i, 200, (uint64_t)1 << 20, 1000);
@@ -115,6 +116,7 @@ static void comes_back(void **state)
         assert_memory_equal(&read.machine.out, &profile.machine.out, sizeof read.machine.out);
         assert_memory_equal(&read.machine.in, &profile.machine.in, sizeof read.machine.in);
         assert_true(read.machine.duplex);
+        assert_int_equal(read.compressed, profile.compressed);
         assert_int_equal(read.iteration_count, profile.iteration_count);
         for (uint32_t i = 0; i < read.iteration_count; i++) {
             assert_int_equal(read.iterations[i].first_serial, profile.iterations[i].first_serial);

@@ -94,6 +94,14 @@ class Faults(Launch):
     def test_slow_disk(self):
         self.expect_within("delay_us=4000")
 
+    def test_slow_disk_has_less_to_carry(self):
+        arguments = [*CYCLE_ARGS, "--zeros"]
+        self.plain = self.run_command([cycle(), *arguments]).stdout
+        for probe in (1, 0):
+            _, figures = self.expect_same(f"delay_us=20000,probe={probe}",
+                                          program=[cycle(), *arguments])
+            self.assertEqual(probe, int(figures["compressed_away_bytes"] > 0))
+
     def test_clock_that_jumps(self):
         figures = self.expect_within("clock=1")
         self.assertLess(figures["elapsed_ns"], launching.TIMEOUT * 10**9)

@@ -11,6 +11,7 @@ BUDGET = 26 * MIB
 
 class Stores(Launch):
     def run_cycle(self, *options, args=()):
+        """With a budget of BUDGET, or that of `options`."""
         program = [cycle(), *CYCLE_ARGS, *args]
         plain = self.run_command(program)
         summary = os.path.join(self.folder, "summary.json")
@@ -22,7 +23,8 @@ class Stores(Launch):
             figures = json.load(file)
         os.unlink(summary)
         self.assertGreater(figures["moved_out_bytes"], 0)
-        self.assertLessEqual(figures["peak_resident_bytes"], BUDGET)
+        self.assertFalse(figures["budget_exceeded"])
+        self.assertLessEqual(figures["peak_resident_bytes"], figures["budget_bytes"])
         self.assertEqual(0, figures["store_error"])
         return figures
 
@@ -49,6 +51,28 @@ class Stores(Launch):
             result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", *options, "--",
                                        *program])
             self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+
+    def test_zeros_are_left_out(self):
+        """In blocks, in the parts of large ones, on several disks, and before a child reads them."""
+        for options, args in (([], ["--realloc"]), (["--verify"], ["--io"]),
+                              (["--store", "memory", "--store", self.store], []),
+                              (["--budget", "400M"], ["--layers", "6", "--block", "90M", "--iterations", "4"])):
+            figures = self.run_cycle("--compress", "on", *options, args=["--zeros", *args])
+            self.assertGreater(figures["compressed_away_bytes"], figures["moved_out_bytes"] / 3)
+            self.assertLess(figures["compressed_away_bytes"], figures["moved_out_bytes"])
+        program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6", "--zeros"]
+        plain = self.run_command(program)
+        result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", "--compress", "on",
+                                   "--", *program])
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+
+    def test_nothing_is_left_out(self):
+        """Where that was not wanted, or there are no zeros."""
+        off = self.run_cycle("--compress", "off", args=["--zeros"])
+        dense = self.run_cycle("--compress", "on")
+        self.assertEqual([0, 0], [f["compressed_away_bytes"] for f in (off, dense)])
+        result = self.run_command([EBB, "run", "--compress", "some", "--", "true"])
+        self.assertEqual(125, result.returncode)
 
     def test_bad_places(self):
         started = os.path.join(self.folder, "started")

@@ -53,6 +53,7 @@ static struct {
     struct ebb_ledger *ledger;
     uint64_t store_limit_bytes;
     bool trace;
+    atomic_bool compress; /* what goes to the store */
     struct ebb_device device;
     _Atomic(struct ebb_engine *) engine;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
@@ -211,6 +212,9 @@ static enum ebb_status open_store(void *context, struct ebb_store *store, struct
         status == EBB_OK ? ebb__store_descriptors(store, descriptors, EBB_STORE_MOST_PLACES) : 0;
     for (size_t i = 0; i < count; i++)
         ebb__shim_protect(descriptors[i]);
+    if (status == EBB_OK && settings.flags & EBB_PROTOCOL_FLAG_COMPRESS &&
+        ebb__store_compress(store, &shim.compress, &shim.ring->counters.saved_bytes) != EBB_OK)
+        warn(NULL, "what goes to the store is not compressed: address space is lacking");
     return status;
 }
 
@@ -245,6 +249,8 @@ static bool serve_message(struct ebb_engine *engine)
         ebb__engine_set_trace(engine, message.value != 0);
     else if (message.kind == EBB_MESSAGE_SHRINK)
         ebb__engine_shrink(engine, message.value);
+    else if (message.kind == EBB_MESSAGE_COMPRESS)
+        atomic_store(&shim.compress, true);
     else if (message.kind == EBB_MESSAGE_TRIM)
         ebb__engine_trim(engine);
     ebb__message_close(came, count);

@@ -15,9 +15,10 @@
 
 #define EBB_PROTOCOL_VERSION 1
 #define EBB_PROTOCOL_ENV "EBB_RUN"
-#define EBB_PROTOCOL_FLAG_QUIET 1u  /* no warnings of the shim's own on stderr */
-#define EBB_PROTOCOL_FLAG_RECORD 2u /* record only: never move anything out */
-#define EBB_PROTOCOL_FLAG_VERIFY 4u /* check what comes back against what left */
+#define EBB_PROTOCOL_FLAG_QUIET 1u    /* no warnings of the shim's own on stderr */
+#define EBB_PROTOCOL_FLAG_RECORD 2u   /* record only: never move anything out */
+#define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check what comes back against what left */
+#define EBB_PROTOCOL_FLAG_COMPRESS 8u /* leave zeros out on the way out, when told to */
 
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: socket, ring */
@@ -27,7 +28,8 @@ enum ebb_message_kind {
     EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: 1 on, 0 off */
     EBB_MESSAGE_TRIM = 5,    /* parent -> process; the ledger's budget has changed */
     EBB_MESSAGE_SHRINK = 7,  /* parent -> process; give value bytes back, another process starves */
-    EBB_MESSAGE_WARN = 6,    /* process -> parent; text: for the person who runs the program */
+    EBB_MESSAGE_COMPRESS = 8, /* parent -> process; from now on */
+    EBB_MESSAGE_WARN = 6,     /* process -> parent; text: for the person who runs the program */
 };
 
 struct ebb_message {

@@ -9,6 +9,7 @@ static void add_counters(const struct process *process, struct ebb_serve_result 
     const struct ebb_counters *counters = &process->ring->counters;
     result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
     result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
+    result->saved_bytes += atomic_load(&counters->saved_bytes);
     result->dropped_bytes += atomic_load(&counters->dropped_bytes);
     result->stall_ns += atomic_load(&counters->stall_ns);
     result->demand_faults += atomic_load(&counters->demand_faults);

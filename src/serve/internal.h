@@ -83,8 +83,9 @@ struct ebb_serve {
     int main_process_id;
     bool main_said_hello;
     struct ebb_machine machine;
-    bool probed;  /* machine is known */
-    bool probing; /* prober runs, or has ended and was not joined yet */
+    bool probed;     /* machine is known */
+    bool compressed; /* its lanes are those of a store that leaves zeros out */
+    bool probing;    /* prober runs, or has ended and was not joined yet */
     pthread_t prober;
     enum ebb_status probe_status;
     struct ebb_error probe_error;
@@ -146,6 +147,8 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
 void ebb__serve_begin_probe(struct ebb_serve *serve);
 /* Wait for it to end, if it was begun. */
 void ebb__serve_end_probe(struct ebb_serve *serve);
+/* serve->machine is what the lanes are; compressed: by leaving zeros out, which the processes do then. */
+void ebb__serve_lanes_known(struct ebb_serve *serve, bool compressed);
 void ebb__serve_note_event(struct ebb_serve *serve, struct process *process,
                            const struct ebb_event *event);
 

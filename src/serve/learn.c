@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,9 @@
 #define MUCH_MORE_SHARE 4
 #define MUCH_MORE_BYTES ((uint64_t)16 << 20)
 #define RETRY_NS ((uint64_t)100000000)
+/* A lane out that is slower, 1 GB/s, gains by what compression leaves out more than two processors at
+ * work lose by it (docs/host-engine.md, "Compression"). */
+#define COMPRESS_FROM_NS_PER_BYTE 1.0
 
 static void *probe(void *argument)
 {
@@ -29,6 +33,27 @@ static void *probe(void *argument)
     serve->probe_status =
         ebb__machine_probe(serve->options.store, PROBE_BYTES, &serve->machine, &serve->probe_error);
     return NULL;
+}
+
+bool ebb__compress_parse(const char *word, enum ebb_compress *compress)
+{
+    static const char *const words[] = {"auto", "on", "off"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *compress = (enum ebb_compress)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void ebb__serve_lanes_known(struct ebb_serve *serve, bool compressed)
+{
+    serve->probed = true;
+    serve->compressed = compressed;
+    for (size_t i = 0; compressed && i < serve->processes.count; i++)
+        if (serve->processes.items[i]->channel >= 0)
+            ebb__serve_tell(serve->processes.items[i], EBB_MESSAGE_COMPRESS, 0);
 }
 
 void ebb__serve_begin_probe(struct ebb_serve *serve)
@@ -47,14 +72,16 @@ void ebb__serve_end_probe(struct ebb_serve *serve)
     else if (!serve->options.record)
         probe(serve);
     serve->probing = false;
-    serve->probed = true;
-    if (serve->probe_status == EBB_OK)
-        return;
-    struct ebb_error error;
-    ebb__serve_warn(serve, "%s: %s: assuming the lanes of an NVMe drive", serve->probe_error.what,
-                    serve->probe_error.why);
-    if (ebb__machine_named("nvme", &serve->machine, &error) != EBB_OK)
-        serve->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
+    if (serve->probe_status != EBB_OK) {
+        struct ebb_error error;
+        ebb__serve_warn(serve, "%s: %s: assuming the lanes of an NVMe drive",
+                        serve->probe_error.what, serve->probe_error.why);
+        if (ebb__machine_named("nvme", &serve->machine, &error) != EBB_OK)
+            serve->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
+    }
+    bool slow = serve->machine.out.ns_per_byte > COMPRESS_FROM_NS_PER_BYTE;
+    ebb__serve_lanes_known(serve, serve->options.compress == EBB_COMPRESS_ON ||
+                                      (serve->options.compress == EBB_COMPRESS_AUTO && slow));
 }
 
 uint64_t ebb__serve_unmanaged_peak(const struct process *process)

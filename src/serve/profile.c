@@ -149,7 +149,8 @@ enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct eb
     memcpy(out, profile->machine.name,
            strnlen(profile->machine.name, sizeof profile->machine.name - 1));
     out = put_lane(out + sizeof profile->machine.name, &profile->machine.out);
-    out = put8(put_lane(out, &profile->machine.in), profile->machine.duplex);
+    out = put8(put_lane(out, &profile->machine.in),
+               (uint8_t)(profile->machine.duplex | profile->compressed << 1));
     out = put32(out, profile->iteration_count);
     for (uint32_t i = 0; i < profile->iteration_count; i++)
         out = put_iteration(out, &profile->iterations[i]);
@@ -386,12 +387,13 @@ enum ebb_status ebb__profile_decode_body(const uint8_t *bytes, size_t size, cons
     memcpy(read.machine.name, take(&cursor, sizeof read.machine.name), sizeof read.machine.name);
     bool lanes = take_lane(&cursor, &read.machine.out);
     lanes &= take_lane(&cursor, &read.machine.in);
-    uint8_t duplex = take8(&cursor);
+    uint8_t flags = take8(&cursor);
     uint32_t count = take32(&cursor);
-    read.machine.duplex = duplex;
+    read.machine.duplex = flags & 1;
+    read.compressed = flags & 2;
     if (cursor.short_of)
         why = "it ends too early";
-    else if (!lanes || duplex > 1 || read.machine.name[sizeof read.machine.name - 1])
+    else if (!lanes || flags > 3 || read.machine.name[sizeof read.machine.name - 1])
         why = "impossible lanes";
     else if (count > EBB_PROFILE_ITERATIONS || read.unmanaged_peak_bytes > MOST_BYTES ||
              read.small_bytes > MOST_BYTES)

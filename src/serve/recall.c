@@ -76,15 +76,17 @@ void ebb__recall_find(struct ebb_serve *serve, struct process *process, int pare
         process->state = LEARNER_RECALLED;
 }
 
-/* The lanes are known if they are those of this store. */
+/* The lanes are known if they are those of this store, used as they were. */
 static void recall_lanes(struct ebb_serve *serve, const struct process *process)
 {
     if (serve->probed || serve->probing)
         return;
-    if (process->recalled.store_id != ebb__profile_store_id(serve->options.store))
+    const struct ebb_profile *recalled = &process->recalled;
+    if (recalled->store_id != ebb__profile_store_id(serve->options.store) ||
+        serve->options.compress == (recalled->compressed ? EBB_COMPRESS_OFF : EBB_COMPRESS_ON))
         return;
-    serve->machine = process->recalled.machine;
-    serve->probed = true;
+    serve->machine = recalled->machine;
+    ebb__serve_lanes_known(serve, recalled->compressed);
 }
 
 static void drop(struct ebb_serve *serve, struct process *process)
@@ -287,6 +289,7 @@ void ebb__recall_save(struct ebb_serve *serve)
         learnt->small_bytes = atomic_load(&process->ring->counters.small_bytes);
         learnt->store_id = ebb__profile_store_id(serve->options.store);
         learnt->machine = serve->machine;
+        learnt->compressed = serve->compressed;
         if (ebb__cache_store(serve->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES,
                              NULL) != EBB_OK)
             continue; /* the next run learns for itself */

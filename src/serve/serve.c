@@ -64,7 +64,8 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
     if (fstat(serve->hello_pair[1], &status) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
     unsigned flags = (serve->options.record ? EBB_PROTOCOL_FLAG_RECORD : 0) |
-                     (serve->options.verify ? EBB_PROTOCOL_FLAG_VERIFY : 0);
+                     (serve->options.verify ? EBB_PROTOCOL_FLAG_VERIFY : 0) |
+                     (serve->options.compress != EBB_COMPRESS_OFF ? EBB_PROTOCOL_FLAG_COMPRESS : 0);
     int length = snprintf(serve->environment, sizeof serve->environment,
                           EBB_PROTOCOL_ENV "=1:%d:%llu:%s:%llu:%u:%s", serve->hello_pair[1],
                           (unsigned long long)status.st_ino, name,
@@ -200,6 +201,8 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
                                           .value = process->state == LEARNER_TRACING,
                                           .limit_bytes = serve->options.store_limit_bytes},
                     serve->ledger_descriptor);
+    if (serve->options.compress == EBB_COMPRESS_ON || serve->compressed)
+        ebb__serve_tell(process, EBB_MESSAGE_COMPRESS, 0);
     ebb__recall_plan(serve, process);
 }
 

@@ -20,9 +20,19 @@
 /* Requests of at least so many bytes become managed blocks. */
 #define EBB_SERVE_THRESHOLD_BYTES ((uint64_t)128 << 10)
 
+/* Are zeros left out of what goes to the store? */
+enum ebb_compress {
+    EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
+    EBB_COMPRESS_ON,
+    EBB_COMPRESS_OFF,
+};
+/* "auto", "on", "off"; false: another word, *compress is as it was. */
+bool ebb__compress_parse(const char *word, enum ebb_compress *compress);
+
 struct ebb_serve_options {
-    bool record;             /* record only: no budget, nothing moves */
-    bool verify;             /* check absent bytes by a hash */
+    bool record; /* record only: no budget, nothing moves */
+    bool verify; /* check absent bytes by a hash */
+    enum ebb_compress compress;
     const char *record_path; /* NULL: no trace file */
     const char *command;     /* for the trace's header */
     const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
@@ -62,6 +72,7 @@ struct ebb_serve_result {
     uint64_t predicted_peak_bytes, predicted_stall_ns;
     uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
     uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
+    uint64_t saved_bytes; /* of those moved out: zeros that were not written */
     uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
     uint64_t demand_faults_planned_median;
     /* Blocks at planned addresses: most of their bytes as asked for, most pages held for them;

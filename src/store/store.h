@@ -7,7 +7,7 @@
 #define EBB_STORE_STORE_H
 
 #include "base/status.h"
-
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +32,16 @@ struct ebb_store {
  * EBB_ERR_IO, EBB_ERR_ARGUMENT, EBB_ERR_LIMIT. */
 EBB_NODISCARD enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes,
                                               struct ebb_store *store, struct ebb_error *error);
+/* Put another before *store, which expects that a read begins where a write did or a multiple of 2 MiB
+ * behind, and ends so or where the write ended. It leaves out words of zeros in what is
+ * written while *wanted, and brings them back in what is read; *saved_bytes: what did not have to be
+ * written. Both the caller's, for as
+ * long as the store is used. EBB_ERR_MEMORY, EBB_ERR_LIMIT: *store is as it was. */
+EBB_NODISCARD enum ebb_status ebb__store_compress(struct ebb_store *store,
+                                                  const atomic_bool *wanted,
+                                                  _Atomic uint64_t *saved_bytes);
+/* The store that it stands before; `store` itself where that is none of these. */
+const struct ebb_store *ebb__store_under(const struct ebb_store *store);
 /* The descriptors behind it, for the shim that must keep the program from closing them. */
 size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most);
 

@@ -107,6 +107,7 @@ enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes, struct
 
 size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most)
 {
+    store = ebb__store_under(store);
     if (store->ops != &striped_ops) {
         int descriptor = ebb__store_file_descriptor(store);
         if (descriptor >= 0 && most > 0)

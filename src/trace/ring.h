@@ -35,6 +35,7 @@ struct ebb_counters {
      * both ways were. */
     _Atomic uint64_t out_lane_bytes, in_lane_bytes;
     _Atomic uint64_t out_busy_ns, in_busy_ns, both_busy_ns;
+    _Atomic uint64_t saved_bytes;   /* of those written: zeros that were left out */
     _Atomic uint64_t dropped_bytes; /* left without a write: an unchanged copy was there */
     _Atomic uint64_t stall_ns;      /* the program waited for a transfer or for room */
     _Atomic uint64_t demand_faults; /* learning excluded */

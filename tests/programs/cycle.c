@@ -38,12 +38,13 @@ static const char usage[] =
     "  --odd N             each N-th iteration is different: forward only, other sizes (0: none)\n"
     "  --static            allocate all activations once, before the first iteration\n"
     "  --corrupt N         change one byte behind the program's back in iteration N: exit code 1\n"
+    "  --zeros             half of the words are zero, as what a rectifier gives\n"
     "  --time              seconds of each iteration on stderr\n";
 
 struct options {
     unsigned iterations, layers, threads, work_ms, odd, corrupt;
     size_t block_bytes, persistent_bytes;
-    bool fork, grow, io, foreign, once, time;
+    bool fork, grow, io, foreign, once, zeros, time;
 };
 
 static struct options options = {
@@ -76,7 +77,8 @@ static uint64_t seed_of(unsigned iteration, unsigned thread, unsigned layer, uns
 
 static uint64_t word_at(uint64_t seed, size_t index)
 {
-    return seed + index * STEP;
+    uint64_t word = seed + index * STEP;
+    return options.zeros && word >> 63 ? 0 : word;
 }
 
 /* The last size % 8 bytes are the first bytes of the word that would stand there. */
@@ -547,6 +549,8 @@ static void parse(int argc, char **argv)
                 options.foreign = true;
             else if (strcmp(name, "--static") == 0)
                 options.once = true;
+            else if (strcmp(name, "--zeros") == 0)
+                options.zeros = true;
             else if (strcmp(name, "--time") == 0)
                 options.time = true;
             else {

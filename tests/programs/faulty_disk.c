@@ -6,6 +6,7 @@
  *   delay_us=N      each transfer takes so much longer
  *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
  *                   that is freed, or written, before it is looked at)
+ *   probe=1         the files by which Ebb measures the disk are of the store, too
  *   clock=1         the time of day jumps to and fro, by a day at each look
  * A file of the store is one without a name. */
 #define _GNU_SOURCE
@@ -38,8 +39,8 @@ static long setting(const char *name)
 static int of_the_store(int file)
 {
     struct stat status;
-    return file >= 600 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-           status.st_nlink == 0;
+    return (file >= 600 || setting("probe")) && fstat(file, &status) == 0 &&
+           S_ISREG(status.st_mode) && status.st_nlink == 0;
 }
 
 /* What becomes of a transfer: its length, or 0 with errno. */

@@ -1,0 +1,192 @@
+/* A store before another that leaves out words of zeros (zvc.h), so that a slow disk has less to
+ * carry. A slot stays as large as it is without: lanes gain, not space.
+ *
+ * What is written is cut into frames of one unit (2 MiB), from the begin of the block or part on; each
+ * is compressed by itself or written as it is, and a table knows how many pages it took. Parts are
+ * split at units only, and joined ones give up what the store has of them: whatever is read begins
+ * where a frame does. A child of a fork has the table as it was, like the slots that it may read. */
+#include "store/store.h"
+
+#include "store/zvc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define FRAME_BYTES ((uint64_t)2 << 20)
+#define PAGE_BYTES ((uint64_t)4096)
+/* A frame is compressed where it becomes smaller by an eighth. Arbitrary. */
+#define WORTHWHILE_BYTES(bytes) ((bytes) - (bytes) / 8)
+#define MOST_TABLE_BYTES ((uint64_t)4 << 40) /* of store; frames beyond are not compressed */
+
+struct compressed {
+    struct ebb_store under;
+    const atomic_bool *wanted;
+    _Atomic uint64_t *saved_bytes;
+    /* By page of the store: how many pages the compressed frame that begins there took; 0: it is as it
+     * was. Entries of frames in different transfers are different ones. */
+    uint16_t *pages;
+    uint64_t page_count;
+};
+
+/* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
+#define MOST_STORES 16
+static struct compressed stores[MOST_STORES];
+static unsigned store_count;
+
+/* One for each transfer that can be under way, address space until it is used. */
+#define MOST_BUFFERS 64
+#define BUFFER_BYTES (FRAME_BYTES + PAGE_BYTES)
+static unsigned char *buffers;
+static atomic_bool taken[MOST_BUFFERS];
+
+/* Index of a buffer; -1: all are taken. */
+static int take_buffer(void)
+{
+    for (int i = 0; i < MOST_BUFFERS; i++)
+        if (!atomic_exchange(&taken[i], true))
+            return i;
+    return -1;
+}
+
+static unsigned char *buffer_at(int index)
+{
+    return buffers + (size_t)index * BUFFER_BYTES;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pages of the compressed frame at `offset`; 0: it is as it was. */
+static uint16_t pages_at(const struct compressed *compressed, uint64_t offset)
+{
+    uint64_t page = offset / PAGE_BYTES;
+    return page < compressed->page_count ? compressed->pages[page] : 0;
+}
+
+static void note_pages(struct compressed *compressed, uint64_t offset, uint64_t pages)
+{
+    uint64_t page = offset / PAGE_BYTES;
+    if (page < compressed->page_count && compressed->pages[page] != pages)
+        compressed->pages[page] = (uint16_t)pages;
+}
+
+/* Where the frames that begin at `done` and are to be transferred as they are end; a frame that is not
+ * ends the run. */
+static uint64_t plain_run(const struct compressed *compressed, uint64_t offset, uint64_t bytes,
+                          uint64_t done)
+{
+    while (done < bytes && pages_at(compressed, offset + done) == 0)
+        done += least(FRAME_BYTES, bytes - done);
+    return done;
+}
+
+/* One frame; 0 or an errno. */
+static int write_frame(struct compressed *compressed, const char *from, uint64_t bytes,
+                       uint64_t offset, unsigned char *buffer)
+{
+    const struct ebb_store *under = &compressed->under;
+    uint64_t pages = 0;
+    if (offset / PAGE_BYTES < compressed->page_count) {
+        size_t size = ebb__zvc_compress(from, bytes, buffer, WORTHWHILE_BYTES(bytes));
+        pages = (size + PAGE_BYTES - 1) / PAGE_BYTES;
+        memset(buffer + size, 0, pages * PAGE_BYTES - size);
+    }
+    note_pages(compressed, offset, pages);
+    if (pages == 0)
+        return under->ops->write(under->state, from, bytes, offset);
+    atomic_fetch_add(compressed->saved_bytes, bytes - pages * PAGE_BYTES);
+    return under->ops->write(under->state, buffer, pages * PAGE_BYTES, offset);
+}
+
+static int compressed_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
+{
+    struct compressed *compressed = state;
+    int buffer = atomic_load(compressed->wanted) ? take_buffer() : -1;
+    int why = 0;
+    if (buffer < 0) {
+        for (uint64_t done = 0; done < bytes; done += FRAME_BYTES)
+            note_pages(compressed, offset + done, 0);
+        return compressed->under.ops->write(compressed->under.state, from, bytes, offset);
+    }
+    for (uint64_t done = 0; done < bytes && !why; done += FRAME_BYTES)
+        why = write_frame(compressed, (const char *)from + done, least(FRAME_BYTES, bytes - done),
+                          offset + done, buffer_at(buffer));
+    atomic_store(&taken[buffer], false);
+    return why;
+}
+
+static int read_frame(struct compressed *compressed, char *to, uint64_t bytes, uint64_t offset)
+{
+    const struct ebb_store *under = &compressed->under;
+    uint64_t stored = pages_at(compressed, offset) * PAGE_BYTES;
+    int buffer = take_buffer();
+    if (buffer < 0)
+        return ENOMEM;
+    int why = under->ops->read(under->state, buffer_at(buffer), stored, offset);
+    if (!why && !ebb__zvc_restore(buffer_at(buffer), stored, to, bytes))
+        why = EILSEQ;
+    atomic_store(&taken[buffer], false);
+    return why;
+}
+
+static int compressed_read(void *state, void *to, uint64_t bytes, uint64_t offset)
+{
+    struct compressed *compressed = state;
+    const struct ebb_store *under = &compressed->under;
+    int why = 0;
+    for (uint64_t done = 0; done < bytes && !why;) {
+        uint64_t end = plain_run(compressed, offset, bytes, done);
+        if (end > done) {
+            why = under->ops->read(under->state, (char *)to + done, end - done, offset + done);
+            done = end;
+        } else {
+            uint64_t frame = least(FRAME_BYTES, bytes - done);
+            why = read_frame(compressed, (char *)to + done, frame, offset + done);
+            done += frame;
+        }
+    }
+    return why;
+}
+
+static void compressed_close(void *state)
+{
+    struct compressed *compressed = state;
+    compressed->under.ops->close(compressed->under.state);
+    munmap(compressed->pages, compressed->page_count * sizeof compressed->pages[0]);
+}
+
+static const struct ebb_store_ops compressed_ops = {compressed_write, compressed_read,
+                                                    compressed_close};
+
+static void *address_space(uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *wanted,
+                                    _Atomic uint64_t *saved_bytes)
+{
+    if (store_count == MOST_STORES)
+        return EBB_ERR_LIMIT;
+    if (!buffers)
+        buffers = address_space(MOST_BUFFERS * BUFFER_BYTES);
+    uint64_t pages = least(store->limit_bytes, MOST_TABLE_BYTES) / PAGE_BYTES;
+    uint16_t *table = buffers ? address_space(pages * sizeof *table) : NULL;
+    if (!table)
+        return EBB_ERR_MEMORY;
+    struct compressed *compressed = &stores[store_count++];
+    *compressed = (struct compressed){*store, wanted, saved_bytes, table, pages};
+    *store = (struct ebb_store){&compressed_ops, compressed, store->limit_bytes};
+    return EBB_OK;
+}
+
+const struct ebb_store *ebb__store_under(const struct ebb_store *store)
+{
+    return store->ops == &compressed_ops ? &((const struct compressed *)store->state)->under
+                                         : store;
+}
