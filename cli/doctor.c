@@ -168,7 +168,8 @@ static void check_store(struct report *report, const char *given)
             error.what, error.why);
         return;
     }
-    int descriptor = ebb__store_file_descriptor(&store);
+    int descriptor = -1;
+    store.ops->descriptors(store.state, &descriptor, 1);
     bool direct = (fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
     bool in_memory = ebb__directory_in_memory(report->store);
     struct statfs status = {0};

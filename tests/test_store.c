@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,15 @@ static void make_directory(char directory[64])
     assert_non_null(mkdtemp(directory));
 }
 
+static size_t descriptors_of(const struct ebb_store *store)
+{
+    int descriptors[2] = {-1, -1};
+    size_t count = store->ops->descriptors(store->state, descriptors, 2);
+    assert_int_equal(count > 0, descriptors[0] >= 0);
+    assert_int_equal(store->ops->descriptors(store->state, descriptors, 0), 0);
+    return count;
+}
+
 static unsigned char *buffer_of(size_t bytes)
 {
     void *buffer = NULL;
@@ -166,7 +176,7 @@ static void file_keeps_bytes(void **state)
     struct ebb_error error;
     assert_int_equal(ebb__store_file_open(directory, 12345678, &store, &error), EBB_OK);
     assert_int_equal(store.limit_bytes, 12345678);
-    assert_true(ebb__store_file_descriptor(&store) >= 0);
+    assert_int_equal(descriptors_of(&store), 1);
     assert_int_equal(entries_in(directory), 0);
     size_t bytes = 3 << 20;
     unsigned char *from = buffer_of(bytes), *to = buffer_of(bytes);
@@ -192,9 +202,19 @@ static void file_keeps_bytes(void **state)
     free(to);
 }
 
+/* As a file on persistent memory would be. */
+static enum ebb_status open_mapped(const char *directory, uint64_t limit_bytes,
+                                   struct ebb_store *store, struct ebb_error *error)
+{
+    int descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(descriptor >= 0);
+    return ebb__store_mapped_open(descriptor, directory, limit_bytes, store, error);
+}
+
 static void file_system_full(void **state)
 {
-    (void)state;
+    enum ebb_status (*open_store)(const char *, uint64_t, struct ebb_store *, struct ebb_error *) =
+        *state ? open_mapped : ebb__store_file_open;
     char directory[64];
     make_directory(directory);
     if (geteuid() != 0 || mount("tmpfs", directory, "tmpfs", 0, "size=1m") != 0) {
@@ -204,7 +224,7 @@ static void file_system_full(void **state)
     }
     struct ebb_store store;
     struct ebb_error error;
-    enum ebb_status opened = ebb__store_file_open(directory, UINT64_MAX, &store, &error);
+    enum ebb_status opened = open_store(directory, UINT64_MAX, &store, &error);
     unsigned char *from = buffer_of(4 << 20), *to = buffer_of(1 << 19);
     memset(from, 0x5a, 4 << 20);
     int fits = -1, full = -1, back = -1;
@@ -223,6 +243,35 @@ static void file_system_full(void **state)
     assert_int_equal(back, 0);
     assert_memory_equal(from, to, 1 << 19);
     assert_int_equal(left, 0);
+    free(from);
+    free(to);
+}
+
+static void mapped_file(void **state)
+{
+    (void)state;
+    struct ebb_store store;
+    struct ebb_error error;
+    uint64_t limit = (uint64_t)9 << 20;
+    assert_int_equal(ebb__store_memory_open("memory", limit, &store, &error), EBB_OK);
+    assert_int_equal(store.limit_bytes, limit);
+    unsigned char *from = buffer_of(4 << 20), *to = buffer_of(4 << 20);
+    memset(from, 0x5a, 4 << 20);
+    assert_int_equal(store.ops->read(store.state, to, 4096, 0), EIO); /* nothing was written */
+    assert_int_equal(store.ops->write(store.state, from, 4 << 20, 5 << 20), 0);
+    assert_int_equal(store.ops->write(store.state, from, 4 << 20, (5 << 20) + 4096), ENOSPC);
+    assert_int_equal(store.ops->read(store.state, to, 4 << 20, 5 << 20), 0);
+    assert_memory_equal(from, to, 4 << 20);
+    assert_int_equal(store.ops->read(store.state, to, 4 << 20, 6 << 20), EIO);
+    int descriptor = -1;
+    struct stat status;
+    assert_int_equal(store.ops->descriptors(store.state, &descriptor, 1), 1);
+    assert_int_equal(fstat(descriptor, &status), 0);
+    assert_int_equal(status.st_size, limit);
+    store.ops->close(store.state);
+    store.ops->close(store.state); /* harmless */
+    assert_int_not_equal(store.ops->write(store.state, from, 4096, 0), 0);
+    assert_int_not_equal(store.ops->read(store.state, to, 4096, 0), 0);
     free(from);
     free(to);
 }
@@ -247,7 +296,7 @@ static void faulty_store(void **state)
     assert_int_equal(store.ops->read(store.state, back, 4096, 0), 0);
     assert_memory_equal(page, back, 4096);
     assert_int_equal(store.ops->read(store.state, back, 4096, 0), EIO);
-    assert_int_equal(ebb__store_file_descriptor(&store), -1);
+    assert_int_equal(descriptors_of(&store), 0);
 }
 
 /* Last: it uses up the places for files. */
@@ -314,7 +363,7 @@ static void striped_over_directories(void **state)
     assert_int_equal(ebb__store_open(places, 123 << 20, &store, &error), EBB_OK);
     assert_int_equal(store.limit_bytes, 123 << 20);
     int descriptors[EBB_STORE_MOST_PLACES];
-    assert_int_equal(ebb__store_descriptors(&store, descriptors, EBB_STORE_MOST_PLACES), 4);
+    assert_int_equal(store.ops->descriptors(store.state, descriptors, EBB_STORE_MOST_PLACES), 4);
     compare_with_memory(&store);
     for (int i = 0; i < 4; i++) { /* 32 MiB in stripes of 4 */
         struct stat status;
@@ -332,7 +381,7 @@ static void one_place_is_no_stripe(void **state)
     struct ebb_store store;
     struct ebb_error error;
     assert_int_equal(ebb__store_open("memory", UINT64_MAX, &store, &error), EBB_OK);
-    assert_true(ebb__store_file_descriptor(&store) >= 0);
+    assert_int_equal(descriptors_of(&store), 1);
     compare_with_memory(&store);
     store.ops->close(store.state);
     enum ebb_status bound = ebb__store_open("memory:0", UINT64_MAX, &store, &error);
@@ -358,10 +407,16 @@ static void one_place_is_no_stripe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extents_against_a_map),  cmocka_unit_test(extents_limit_and_full_table),
-        cmocka_unit_test(file_keeps_bytes),       cmocka_unit_test(file_system_full),
-        cmocka_unit_test(faulty_store),           cmocka_unit_test(striped_over_directories),
-        cmocka_unit_test(one_place_is_no_stripe), cmocka_unit_test(too_many_files),
+        cmocka_unit_test(extents_against_a_map),
+        cmocka_unit_test(extents_limit_and_full_table),
+        cmocka_unit_test(file_keeps_bytes),
+        cmocka_unit_test(file_system_full),
+        cmocka_unit_test_prestate(file_system_full, (void *)1),
+        cmocka_unit_test(mapped_file),
+        cmocka_unit_test(faulty_store),
+        cmocka_unit_test(striped_over_directories),
+        cmocka_unit_test(one_place_is_no_stripe),
+        cmocka_unit_test(too_many_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

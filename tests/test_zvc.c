@@ -103,10 +103,10 @@ static void divided_blocks_come_back(void **state)
     atomic_bool wanted = true;
     _Atomic uint64_t saved = 0;
     assert_int_equal(ebb__store_open("memory", UINT64_MAX, &store, &error), EBB_OK);
-    assert_ptr_equal(ebb__store_under(&store), &store);
-    int inner = ebb__store_file_descriptor(&store), descriptor = -1;
+    int inner = -1, descriptor = -2;
+    assert_int_equal(store.ops->descriptors(store.state, &inner, 1), 1);
     assert_int_equal(ebb__store_compress(&store, &wanted, &saved), EBB_OK);
-    assert_int_equal(ebb__store_descriptors(&store, &descriptor, 1), 1);
+    assert_int_equal(store.ops->descriptors(store.state, &descriptor, 1), 1);
     assert_int_equal(inner, descriptor);
     unsigned char *mirror = pages_of(SLOTS * slot_bytes), *back = pages_of(slot_bytes);
     uint64_t random = 3;

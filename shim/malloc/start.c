@@ -208,8 +208,9 @@ static enum ebb_status open_store(void *context, struct ebb_store *store, struct
     (void)context;
     enum ebb_status status = ebb__store_open(settings.places, shim.store_limit_bytes, store, error);
     int descriptors[EBB_STORE_MOST_PLACES];
-    size_t count =
-        status == EBB_OK ? ebb__store_descriptors(store, descriptors, EBB_STORE_MOST_PLACES) : 0;
+    size_t count = status == EBB_OK
+                       ? store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES)
+                       : 0;
     for (size_t i = 0; i < count; i++)
         ebb__shim_protect(descriptors[i]);
     if (status == EBB_OK && settings.flags & EBB_PROTOCOL_FLAG_COMPRESS &&

@@ -158,8 +158,14 @@ static void compressed_close(void *state)
     munmap(compressed->pages, compressed->page_count * sizeof compressed->pages[0]);
 }
 
+static size_t compressed_descriptors(void *state, int *descriptors, size_t most)
+{
+    const struct ebb_store *under = &((const struct compressed *)state)->under;
+    return under->ops->descriptors(under->state, descriptors, most);
+}
+
 static const struct ebb_store_ops compressed_ops = {compressed_write, compressed_read,
-                                                    compressed_close};
+                                                    compressed_close, compressed_descriptors};
 
 static void *address_space(uint64_t bytes)
 {
@@ -183,10 +189,4 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
     *compressed = (struct compressed){*store, wanted, saved_bytes, table, pages};
     *store = (struct ebb_store){&compressed_ops, compressed, store->limit_bytes};
     return EBB_OK;
-}
-
-const struct ebb_store *ebb__store_under(const struct ebb_store *store)
-{
-    return store->ops == &compressed_ops ? &((const struct compressed *)store->state)->under
-                                         : store;
 }

@@ -40,7 +40,14 @@ static void faulty_close(void *state)
     (void)state;
 }
 
-static const struct ebb_store_ops faulty_ops = {faulty_write, faulty_read, faulty_close};
+static size_t faulty_descriptors(void *state, int *descriptors, size_t most)
+{
+    (void)state, (void)descriptors, (void)most;
+    return 0;
+}
+
+static const struct ebb_store_ops faulty_ops = {faulty_write, faulty_read, faulty_close,
+                                                faulty_descriptors};
 
 void ebb__store_faulty_open(struct ebb_faulty_store *faulty, uint64_t limit_bytes,
                             struct ebb_store *store)

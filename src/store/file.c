@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Kept in place: the shim must not allocate. A process has one store of its own, on several
@@ -52,7 +53,14 @@ static void file_close(void *state)
     *descriptor = -1;
 }
 
-static const struct ebb_store_ops file_ops = {file_write, file_read, file_close};
+static size_t file_descriptors(void *state, int *found, size_t most)
+{
+    if (most > 0)
+        found[0] = *(const int *)state;
+    return most > 0;
+}
+
+static const struct ebb_store_ops file_ops = {file_write, file_read, file_close, file_descriptors};
 
 static int open_nameless(const char *directory)
 {
@@ -71,13 +79,32 @@ static int open_nameless(const char *directory)
     return descriptor;
 }
 
+/* Its pages are the medium: the file system says so of a file (DAX). */
+static bool is_on_persistent_memory(int descriptor)
+{
+    struct statx status;
+    return statx(descriptor, "", AT_EMPTY_PATH, STATX_TYPE, &status) == 0 &&
+           (status.stx_attributes & STATX_ATTR_DAX);
+}
+
 enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                      struct ebb_store *store, struct ebb_error *error)
 {
     int descriptor = open_nameless(directory);
     if (descriptor < 0)
         return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
-    return ebb__store_descriptor_open(descriptor, directory, limit_bytes, store, error);
+    return is_on_persistent_memory(descriptor)
+               ? ebb__store_mapped_open(descriptor, directory, limit_bytes, store, error)
+               : ebb__store_descriptor_open(descriptor, directory, limit_bytes, store, error);
+}
+
+int ebb__store_descriptor_high(int descriptor)
+{
+    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 701);
+    if (high < 0)
+        return descriptor;
+    close(descriptor);
+    return high;
 }
 
 enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, uint64_t limit_bytes,
@@ -87,11 +114,7 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
         close(descriptor);
         return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
     }
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 701);
-    if (high >= 0) {
-        close(descriptor);
-        descriptor = high;
-    }
+    descriptor = ebb__store_descriptor_high(descriptor);
     /* Past the page cache where the file system can; elsewhere (tmpfs) as it is. */
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)
@@ -100,9 +123,4 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
     *kept = descriptor;
     *store = (struct ebb_store){&file_ops, kept, limit_bytes};
     return EBB_OK;
-}
-
-int ebb__store_file_descriptor(const struct ebb_store *store)
-{
-    return store->ops == &file_ops ? *(const int *)store->state : -1;
 }

@@ -1,4 +1,4 @@
-/* A store in memory: an unnamed file without a disk, on one NUMA node if that is asked for.
+/* A store in memory: an unnamed file without a disk, mapped, on one NUMA node if that is asked for.
  *
  * For nodes that are slower or larger than the program's own (CXL memory shows as a node without
  * processors), and for tests that a disk would make wait. It counts as memory of the machine all the
@@ -62,5 +62,5 @@ enum ebb_status ebb__store_memory_open(const char *place, uint64_t limit_bytes,
         close(descriptor);
         return status;
     }
-    return ebb__store_descriptor_open(descriptor, place, limit_bytes, store, error);
+    return ebb__store_mapped_open(descriptor, place, limit_bytes, store, error);
 }

@@ -17,6 +17,8 @@ struct ebb_store_ops {
     int (*write)(void *store, const void *from, uint64_t bytes, uint64_t offset);
     int (*read)(void *store, void *to, uint64_t bytes, uint64_t offset);
     void (*close)(void *store);
+    /* The files behind it, up to `most`; returns how many. */
+    size_t (*descriptors)(void *store, int *descriptors, size_t most);
 };
 
 struct ebb_store {
@@ -40,13 +42,10 @@ EBB_NODISCARD enum ebb_status ebb__store_open(const char *places, uint64_t limit
 EBB_NODISCARD enum ebb_status ebb__store_compress(struct ebb_store *store,
                                                   const atomic_bool *wanted,
                                                   _Atomic uint64_t *saved_bytes);
-/* The store that it stands before; `store` itself where that is none of these. */
-const struct ebb_store *ebb__store_under(const struct ebb_store *store);
-/* The descriptors behind it, for the shim that must keep the program from closing them. */
-size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most);
 
 /* A file in `directory` that has no name from the start (O_TMPFILE, or created 0600 and unlinked
- * at once), read and written past the page cache where the file system can (O_DIRECT).
+ * at once), read and written past the page cache where the file system can (O_DIRECT), mapped where it
+ * is on persistent memory (DAX).
  * EBB_ERR_IO where the directory cannot be used. */
 EBB_NODISCARD enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                                    struct ebb_store *store,
@@ -55,13 +54,17 @@ EBB_NODISCARD enum ebb_status ebb__store_file_open(const char *directory, uint64
 EBB_NODISCARD enum ebb_status ebb__store_memory_open(const char *place, uint64_t limit_bytes,
                                                      struct ebb_store *store,
                                                      struct ebb_error *error);
-/* The file behind `descriptor`, which is the store's from here on. */
+/* The file behind `descriptor`, which is the store's from here on; mapped: it is memory, and mapped
+ * where address space allows. */
 EBB_NODISCARD enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place,
                                                          uint64_t limit_bytes,
                                                          struct ebb_store *store,
                                                          struct ebb_error *error);
-/* The descriptor of a store that is one file; -1: it is none. */
-int ebb__store_file_descriptor(const struct ebb_store *store);
+EBB_NODISCARD enum ebb_status ebb__store_mapped_open(int descriptor, const char *place,
+                                                     uint64_t limit_bytes, struct ebb_store *store,
+                                                     struct ebb_error *error);
+/* The same file by a descriptor where programs seldom have theirs; `descriptor` is closed then. */
+int ebb__store_descriptor_high(int descriptor);
 
 /* For tests: memory of `bytes`, with faults that can be set. */
 struct ebb_faulty_store {

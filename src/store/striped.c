@@ -69,7 +69,19 @@ static void striped_close(void *state)
         striped->parts[i].ops->close(striped->parts[i].state);
 }
 
-static const struct ebb_store_ops striped_ops = {striped_write, striped_read, striped_close};
+static size_t striped_descriptors(void *state, int *descriptors, size_t most)
+{
+    const struct striped *striped = state;
+    size_t count = 0;
+    for (uint64_t i = 0; i < striped->count; i++) {
+        const struct ebb_store *part = &striped->parts[i];
+        count += part->ops->descriptors(part->state, descriptors + count, most - count);
+    }
+    return count;
+}
+
+static const struct ebb_store_ops striped_ops = {striped_write, striped_read, striped_close,
+                                                 striped_descriptors};
 
 static enum ebb_status open_place(const char *place, uint64_t limit_bytes, struct ebb_store *store,
                                   struct ebb_error *error)
@@ -103,20 +115,4 @@ enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes, struct
     striped_count++;
     *store = (struct ebb_store){&striped_ops, striped, limit_bytes};
     return EBB_OK;
-}
-
-size_t ebb__store_descriptors(const struct ebb_store *store, int *descriptors, size_t most)
-{
-    store = ebb__store_under(store);
-    if (store->ops != &striped_ops) {
-        int descriptor = ebb__store_file_descriptor(store);
-        if (descriptor >= 0 && most > 0)
-            descriptors[0] = descriptor;
-        return descriptor >= 0 && most > 0;
-    }
-    const struct striped *striped = store->state;
-    size_t count = 0;
-    for (uint64_t i = 0; i < striped->count; i++)
-        count += ebb__store_descriptors(&striped->parts[i], descriptors + count, most - count);
-    return count;
 }
