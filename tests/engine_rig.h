@@ -254,11 +254,12 @@ static inline void send_out(struct rig *rig, const struct item *item)
     pthread_mutex_unlock(&rig->engine->lock);
 }
 
-static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy)
+/* urgent: somebody waits for it; else it comes back by plan, ahead of its use. */
+static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
     pthread_mutex_lock(&rig->engine->lock);
     block_of(rig, item)->keep_copy = keep_copy;
-    ebb__move_queue_in(rig->engine, block_of(rig, item), true);
+    ebb__move_queue_in(rig->engine, block_of(rig, item), urgent);
     pthread_mutex_unlock(&rig->engine->lock);
 }
 

@@ -260,7 +260,7 @@ static void free_in_every_state(void **state)
         send_out(rig, &leaving);
         wait_for_state(rig, &leaving, BLOCK_LEAVING);
         send_out(rig, &queued);
-        call_in(rig, &coming, false);
+        call_in(rig, &coming, false, true);
         wait_for_state(rig, &coming, BLOCK_COMING);
         drop(rig, &queued);
         drop(rig, &leaving);
@@ -296,6 +296,78 @@ static void access_cancels_leaving(void **state)
     assert_int_equal(atomic_load(&rig->counters->moved_in_bytes), 0);
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 0);
     assert_int_equal(rig->engine->out_pending_bytes, 0);
+    rig_close(rig);
+}
+
+/* What comes back ahead of its use has taken the room that the program needs first. */
+static void early_returns_give_way(void **state)
+{
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        struct rig *rig = rig_make((uint64_t)20 << 20, false, kept);
+        struct item away = make(rig, 8 << 20, 1);
+        send_away(rig, &away);
+        struct item pinned = make(rig, 10 << 20, 2);
+        pthread_mutex_lock(&rig->engine->lock);
+        ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
+        pthread_mutex_unlock(&rig->engine->lock);
+        for (uint64_t round = 0; round < 4; round++) {
+            rig->faulty.delay_us = 50000;
+            call_in(rig, &away, kept, false);
+            wait_for_state(rig, &away, BLOCK_COMING);
+            nap_us((long)round * 25000);
+            struct item needed = make(rig, 8 << 20, 3 + round);
+            assert_within_budget(rig);
+            check(rig, &needed);
+            rig->faulty.delay_us = 0;
+            drop(rig, &needed);
+            call_in(rig, &away, kept, false); /* it may have been there, and made to leave */
+            wait_for_state(rig, &away, BLOCK_RESIDENT);
+            check(rig, &away);
+            send_away(rig, &away);
+        }
+        pthread_mutex_lock(&rig->engine->lock);
+        ebb__fake_pin(&rig->device, 0, 0, false);
+        pthread_mutex_unlock(&rig->engine->lock);
+        check(rig, &away);
+        check(rig, &pinned);
+        ebb__engine_settle(rig->engine);
+        assert_int_equal(rig->engine->out_pending_bytes, 0);
+        assert_within_budget(rig);
+        rig_close(rig);
+    }
+}
+
+/* It is freed while it turns back, and used while it does. */
+static void early_returns_are_used_or_freed(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)20 << 20, false);
+    struct item pinned = make(rig, 10 << 20, 2);
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
+    pthread_mutex_unlock(&rig->engine->lock);
+    for (uint64_t round = 0; round < 6; round++) {
+        struct item away = make(rig, 8 << 20, round);
+        send_away(rig, &away);
+        send_out(rig, &pinned); /* it is known then that it cannot leave */
+        ebb__engine_settle(rig->engine);
+        rig->faulty.delay_us = 30000;
+        call_in(rig, &away, false, false);
+        wait_for_state(rig, &away, BLOCK_COMING);
+        pthread_mutex_lock(&rig->engine->lock);
+        bool room = ebb__mover_make_room(rig->engine, 8 << 20);
+        bool given_up = block_of(rig, &away)->given_up;
+        pthread_mutex_unlock(&rig->engine->lock);
+        assert_true(room && given_up);
+        if (round % 2)
+            check(rig, &away);
+        drop(rig, &away);
+        rig->faulty.delay_us = 0;
+        ebb__engine_settle(rig->engine);
+        assert_int_equal(rig->engine->out_pending_bytes, 0);
+    }
+    assert_within_budget(rig);
     rig_close(rig);
 }
 
@@ -339,21 +411,21 @@ static void unchanged_copies_leave_free(void **state)
     send_away(rig, &item);
     uint64_t written = atomic_load(&rig->counters->moved_out_bytes);
     for (uint64_t round = 1; round <= 3; round++) {
-        call_in(rig, &item, true);
+        call_in(rig, &item, true, true);
         wait_for_state(rig, &item, BLOCK_RESIDENT);
         check(rig, &item);
         send_away(rig, &item);
         assert_int_equal(atomic_load(&rig->counters->dropped_bytes), round * (5 << 20));
         assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), written);
     }
-    call_in(rig, &item, true);
+    call_in(rig, &item, true, true);
     wait_for_state(rig, &item, BLOCK_RESIDENT);
     put(rig, &item, 2); /* modified: it has to be written again */
     send_away(rig, &item);
     assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
-    call_in(rig, &item, false);
+    call_in(rig, &item, false, true);
     drop(rig, &item);
     ebb__engine_settle(rig->engine);
     assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
@@ -932,6 +1004,8 @@ int main(void)
         cmocka_unit_test(free_in_every_state),
         cmocka_unit_test(late_faults_leave_no_page),
         cmocka_unit_test(access_cancels_leaving),
+        cmocka_unit_test(early_returns_give_way),
+        cmocka_unit_test(early_returns_are_used_or_freed),
         cmocka_unit_test(pinned_stays),
         cmocka_unit_test(unchanged_copies_leave_free),
         cmocka_unit_test(writes_that_fail),

@@ -397,6 +397,20 @@ void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint6
     move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
 }
 
+void ebb__clock_early(struct ebb_engine *engine, const struct block *block)
+{
+    struct performance *playing = engine->playing;
+    if (!playing || block->script_block == EBB_SCRIPT_NONE)
+        return;
+    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    for (uint32_t i = 0; i < playing->script->absence_count; i++)
+        if (absences[i].block == block->script_block && absences[i].due_clock != EBB_SCRIPT_NONE &&
+            ebb__script_is_between(position_now(engine), playing->in_clock[i],
+                                   absences[i].due_clock))
+            move_earlier(playing, i,
+                         earlier_by(playing, i, playing->in_clock[i], playing->in_delay_ns[i]) / 2);
+}
+
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
  * the lock. False: the block is another, or the script is not followed any more. */
 static bool wait_for_block(struct ebb_engine *engine, const struct performance *playing,

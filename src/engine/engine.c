@@ -149,6 +149,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
     uint64_t began = ebb__now_ns();
     struct asking asking = {0};
     bool got = false;
+    engine->room_waits++;
     while (!(got = try_attach(engine, block, bytes, false))) {
         if (block && block->placed)
             bytes = ebb__placed_lacking(engine, block);
@@ -163,6 +164,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
         until.tv_sec++;
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
+    engine->room_waits--;
     ebb__engine_stalled(engine, ebb__now_ns() - began);
     return got;
 }
@@ -206,7 +208,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->pinned_until = 0;
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
-    block->open = block->urgent = block->cancelled = block->keep_copy = false;
+    block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
     block->has_copy = block->hashed = block->shared_copy = false;
     block->out_queued = block->in_queued = block->inherited = false;
     atomic_fetch_add(&engine->counters->allocations, 1);

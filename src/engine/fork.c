@@ -68,6 +68,7 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->frozen = false;
     engine->playing = NULL;
     engine->held = 0;
+    engine->room_waits = 0;
     engine->script_count = 0;
     /* The depot stayed with the parent, the arena came along. */
     engine->depot_huge_bytes = engine->depot_small_bytes = 0;

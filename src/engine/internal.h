@@ -73,7 +73,8 @@ struct block {
     bool out_queued; /* on the out queue (resident or parked) */
     bool in_queued;  /* on the in queue (away or bare) */
     bool urgent;     /* somebody waits for it */
-    bool cancelled;  /* leaving, but wanted again */
+    bool cancelled;  /* leaving, but wanted again; or its transfer is to end for another reason */
+    bool given_up;   /* coming, but what it has taken is needed first for something else */
     bool has_copy;   /* store_offset holds its bytes as of the last write out */
     bool hashed;
     bool keep_copy;   /* do not give the store's copy up when it comes back */
@@ -199,7 +200,8 @@ struct ebb_engine {
     bool store_open, store_failed, store_opening;
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
-    uint64_t out_pending_bytes;       /* queued or leaving: pages that will come free */
+    uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
+    unsigned room_waits;              /* threads of the program that wait for room */
     pthread_t workers[16];
     unsigned worker_count;
     bool stopping;
@@ -369,6 +371,8 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block); /* -> 
 void ebb__move_finish_out(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_in(struct ebb_engine *engine, struct block *block); /* -> COMING */
 void ebb__move_finish_in(struct ebb_engine *engine, struct block *block);
+/* COMING, nobody waits for it: its pages will come free, it goes back to where it came from. */
+void ebb__move_give_up(struct ebb_engine *engine, struct block *block);
 void ebb__move_discard(struct ebb_engine *engine, struct block *block); /* freed by the program */
 void ebb__move_touch(struct ebb_engine *engine, struct block *block);   /* used now */
 void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
@@ -445,6 +449,9 @@ void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in);
 void ebb__clock_missed(struct ebb_engine *engine, const struct block *block);
 /* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
 void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns);
+/* `block` was coming back when its room was needed first: it comes later in the next iteration, not before
+ * the script says, if it was moved earlier. */
+void ebb__clock_early(struct ebb_engine *engine, const struct block *block);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

@@ -158,6 +158,18 @@ static void *out_worker(void *argument)
     return NULL;
 }
 
+/* A block that comes back by plan, and nobody waits for; NULL: none. */
+static struct block *early_comer(struct ebb_engine *engine)
+{
+    for (uint32_t i = 1; i <= engine->block_count; i++) {
+        struct block *block = &engine->blocks[i];
+        if (block->state == BLOCK_COMING && !block->cancelled && !block->urgent &&
+            block->fault_ns == 0)
+            return block;
+    }
+    return NULL;
+}
+
 bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
 {
     /* What is on its way out counts; what is still lacking must be evicted. */
@@ -171,6 +183,12 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
             break;
         coming_free += victim->page_bytes;
         ebb__move_evict(engine, victim);
+    }
+    struct block *comer;
+    while (available + coming_free < bytes && (comer = early_comer(engine))) {
+        coming_free += comer->page_bytes;
+        ebb__clock_early(engine, comer);
+        ebb__move_give_up(engine, comer);
     }
     return coming_free > 0;
 }
@@ -225,7 +243,8 @@ static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
     if (index == NO_BLOCK)
         return NULL;
     struct block *block = &engine->blocks[index];
-    if (take_pages(engine, block))
+    /* The program's own need for room comes before what it may need soon. */
+    if ((block->urgent || engine->room_waits == 0) && take_pages(engine, block))
         return block;
     *until = ebb__now_ns() + 2000000; /* pages come free without a signal too */
     return NULL;

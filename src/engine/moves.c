@@ -333,10 +333,35 @@ static void read_failed(struct ebb_engine *engine, struct block *block)
         engine->config.lost(engine->config.context, message);
 }
 
-void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
+void ebb__move_give_up(struct ebb_engine *engine, struct block *block)
 {
+    block->given_up = block->cancelled = true;
+    engine->out_pending_bytes += block->page_bytes;
+}
+
+/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
+ * been sent for, and is sent for again. */
+static void end_early(struct ebb_engine *engine, struct block *block)
+{
+    if (block->given_up)
+        engine->out_pending_bytes -= block->page_bytes;
+    block->given_up = false;
     if (block->state == BLOCK_DYING) {
         bury(engine, block);
+        return;
+    }
+    give_pages(engine, block, ebb__staging(engine, block));
+    block->state = BLOCK_AWAY;
+    block->cancelled = false;
+    ebb__move_queue_in(engine, block, block->urgent || block->fault_ns);
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+}
+
+void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
+{
+    if (block->state == BLOCK_DYING || block->given_up) {
+        end_early(engine, block);
         return;
     }
     if (block->transfer_error) {
@@ -352,8 +377,8 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         hash_staging(engine, block, hash);
         pthread_mutex_lock(&engine->lock);
         engine->transfers--;
-        if (block->state == BLOCK_DYING) {
-            bury(engine, block);
+        if (block->state == BLOCK_DYING || block->given_up) {
+            end_early(engine, block);
             return;
         }
         if (engine->config.verify && block->hashed &&
