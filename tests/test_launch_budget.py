@@ -19,6 +19,23 @@ SUMMARY_KEYS = """schema exit_status elapsed_ns budget_bytes peak_resident_bytes
     processes""".split()
 
 
+# In each layer something repeats a few times, as in a DenseNet: that is not the iteration.
+LAYERS = """
+for iteration in range(30):
+    kept = []
+    for layer in range(14):
+        for i in range(10):
+            scratch = bytearray(262144)
+            scratch[::4096] = b"x" * 64
+            del scratch
+        kept.append(bytearray(2500000 + 40000 * layer))
+        kept[-1][::4096] = b"y" * len(kept[-1][::4096])
+    while kept:
+        assert kept[-1][4096] == 121
+        kept.pop()
+"""
+
+
 class Summary(Launch):
     def check_text(self, text):
         lines = text.decode().splitlines()
@@ -160,6 +177,18 @@ class Budgets(Launch):
         self.assertGreater(summary["planned_from_iteration"], 0)
         self.assertGreater(summary["period_events"], 24)
         self.assertTrue(26 <= summary["iterations"] <= 31, summary["iterations"])
+
+    def test_layers_are_no_iterations(self):
+        summary = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(PYTHON, "-c", LAYERS, options=[
+            "--budget", "70%", "--summary-json", summary])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assert_quiet(result)
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        self.assertEqual(0, figures["mismatches"])
+        self.assertIn(figures["iterations"], (28, 29, 30))
+        self.assertGreater(figures["planned_iterations"], 0)
 
     def test_impossible(self):
         """One operation needs more: it runs on, and says so."""

@@ -405,6 +405,12 @@ size_t ebb__watch_period_clock_events(const struct ebb_watch *watch)
     return watch->period_clock_events;
 }
 
+size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
+{
+    bool by_allocs = watch->found && watch->template.kind == EBB_SYMBOL_ALLOC;
+    return by_allocs ? watch->template.period_symbols : 0;
+}
+
 size_t ebb__watch_pattern(const struct ebb_watch *watch)
 {
     return watch->found ? (size_t)watch->pattern + 1 : 0;

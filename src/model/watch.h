@@ -50,6 +50,8 @@ bool ebb__watch_found(const struct ebb_watch *watch);
 bool ebb__watch_in_period(const struct ebb_watch *watch);
 /* ALLOC and FREE events in an iteration; 0 where none is found. */
 size_t ebb__watch_period_clock_events(const struct ebb_watch *watch);
+/* Allocations in it, by which it is recognised; 0 where it is not by these. */
+size_t ebb__watch_period_allocs(const struct ebb_watch *watch);
 /* Which repetition: grows by one with each new one; 0 before the first is found. */
 size_t ebb__watch_patterns(const struct ebb_watch *watch);
 /* The one that the program is in, or was last: 1 is the first one; 0 before that is found. One that

@@ -19,6 +19,8 @@
 #define PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
 #define PROBE_BYTES ((uint64_t)256 << 20)
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
+/* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
+#define EVIDENT_ALLOCATIONS 32u
 /* A peak that exceeds the known one by more than a fourth and this much is another one; arbitrary. */
 #define MUCH_MORE_SHARE 4
 #define MUCH_MORE_BYTES ((uint64_t)16 << 20)
@@ -267,6 +269,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
 
 struct seen {
     size_t iterations, traced;
+    size_t in_a_row; /* the newest, without anything between them */
 };
 
 /* Of the repetition now taken for the iteration. */
@@ -275,15 +278,19 @@ static struct seen seen_of_newest(const struct process *process)
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_kept(process->watch, &iterations);
     size_t newest = ebb__watch_pattern(process->watch);
-    struct seen seen = {0, 0};
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++)
+    struct seen seen = {0};
+    bool in_a_row = true;
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++) {
         seen.traced += iterations[i].traced;
+        seen.in_a_row += in_a_row;
+        in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
+    }
     return seen;
 }
 
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
- * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on is
- * what the program does, whatever it touches. */
+ * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on, with
+ * nothing between, is what the program does, whatever it touches. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0;
@@ -293,7 +300,10 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
         all += later_part ? 0 : block->part_count ? block->allocated_bytes : block->size_bytes;
         touched += model->blocks[i].access_count ? model->blocks[i].size_bytes : 0;
     }
-    return touched * 2 >= all || seen_of_newest(process).iterations >= PATIENCE_ITERATIONS;
+    size_t in_a_row = seen_of_newest(process).in_a_row;
+    size_t allocs = ebb__watch_period_allocs(process->watch);
+    bool evident = allocs == 0 || in_a_row * allocs >= EVIDENT_ALLOCATIONS;
+    return (touched * 2 >= all && evident) || in_a_row >= PATIENCE_ITERATIONS;
 }
 
 void ebb__serve_settle(struct process *process)
