@@ -258,6 +258,26 @@ static void waiting_lowers_the_bar(void **state)
     }
 }
 
+/* Lanes are as assumed, but there is less time between uses than while they were observed. */
+static void a_faster_pace_is_planned_for(void **state)
+{
+    (void)state;
+    for (unsigned waits = 0; waits < 2; waits++) {
+        struct stage *stage = open_stage();
+        uint64_t predicted = stage->serve.predicted_iteration_ns;
+        for (unsigned i = 0; i < 12; i++) {
+            lap(stage, false, 0.5);
+            move(stage, 40 * MIB, 0.5, 0.5);
+            atomic_fetch_add(&stage->process.ring->counters.stall_ns,
+                             waits * (stage->serve.predicted_stall_ns * 2 + 5 * STEP_NS));
+            step(stage);
+        }
+        assert_int_equal(stage->scripts, 1 + waits);
+        assert_int_equal(waits, stage->serve.predicted_iteration_ns < predicted * 2 / 3);
+        close_stage(stage);
+    }
+}
+
 static void off_the_plan_nothing_is_judged(void **state)
 {
     (void)state;
@@ -327,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_plan_that_is_slower_gives_way),
         cmocka_unit_test(it_settles),
         cmocka_unit_test(waiting_lowers_the_bar),
+        cmocka_unit_test(a_faster_pace_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
         cmocka_unit_test(lanes_from_counts),
         cmocka_unit_test(intervals_are_the_shorter_ones),

@@ -33,6 +33,7 @@ struct trial {
     struct ebb_machine machine_before; /* that the plan before assumed */
     struct lane_counts counts;         /* when it began */
     uint64_t predicted_stall_ns;       /* an iteration */
+    uint64_t predicted_work_ns;        /* the rest of it */
     size_t first_iteration;            /* of the watch, that counts */
     size_t looked_at;                  /* iterations then */
     bool under_way;                    /* the first whole iteration is over */

@@ -4,7 +4,8 @@
  * iterations are timed while accesses are observed. Once a plan plays, both are known better: the
  * engine counts what its lanes move and how long they are busy, and untraced iterations pass. Where
  * the lanes differ markedly from what was assumed, or the program waits markedly longer than was
- * predicted, the same iteration is planned again with what was measured.
+ * predicted and the lanes or its own pace differ, the same iteration is planned again with what was
+ * measured.
  *
  * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
  * there is a last time, and a plan that turns out slower than the one before gives way to it for
@@ -46,6 +47,7 @@ void ebb__replan_begin(struct ebb_serve *serve, struct process *process)
     trial->counts = count_lanes(process);
     trial->machine = serve->machine;
     trial->predicted_stall_ns = serve->predicted_stall_ns;
+    trial->predicted_work_ns = serve->predicted_iteration_ns - serve->predicted_stall_ns;
     trial->first_iteration = trial->looked_at =
         process->watch ? ebb__watch_iterations(process->watch) : 0;
     trial->under_way = false;
@@ -197,6 +199,10 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
     uint64_t stall_ns = (now.stall_ns - trial->counts.stall_ns) / (planned ? planned : 1);
     bool waits = (double)stall_ns > (double)trial->predicted_stall_ns * STALL_FACTOR +
                                         (double)median_ns * STALL_TOLERANCE;
+    /* What the plan took for the time between uses was that of observed iterations. */
+    bool faster = planned && (double)(median_ns - (stall_ns < median_ns ? stall_ns : median_ns)) *
+                                     (1 + LANE_TOLERANCE) <
+                                 (double)trial->predicted_work_ns;
     bool slower = planned && trial->before_ns && process->script_before &&
                   (double)median_ns > (double)trial->before_ns * SLOWER;
     bool enough = planned >= wanted / 2;
@@ -213,7 +219,8 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
         serve->machine = trial->machine_before;
     } else if (trial->replans == MOST_REPLANS) {
         trial->settled = true;
-    } else if (lanes_differ(&trial->machine, &measured, waits ? WORTHWHILE : LANE_TOLERANCE)) {
+    } else if ((waits && faster) ||
+               lanes_differ(&trial->machine, &measured, waits ? WORTHWHILE : LANE_TOLERANCE)) {
         struct ebb_machine assumed = trial->machine;
         trial->replans++;
         if (replan(serve, process, &measured)) {
