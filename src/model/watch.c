@@ -107,6 +107,19 @@ static const struct ebb_template *known_of_age(const struct ebb_watch *watch, si
     return &watch->known[*pattern % KNOWN_PATTERNS];
 }
 
+/* The first symbol of the kind behind what has been recorded, behind event `otherwise` where nothing has. */
+static size_t first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
+                               uint64_t otherwise)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[kind];
+    size_t count = watch->iterations.count, next = 0;
+    uint64_t recorded = count ? watch->iterations.items[count - 1].last_event : otherwise;
+    while (next < symbols->events.count &&
+           (int64_t)(watch->event_base + symbols->events.items[next] - recorded) < 0)
+        next++;
+    return next;
+}
+
 /* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
  * one that the program comes back to: then the template is what it was. */
 static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
@@ -117,15 +130,8 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     while (watch->iterations.count &&
            watch->iterations.items[watch->iterations.count - 1].last_event > begin)
         watch->iterations.count--;
-    uint64_t recorded = watch->iterations.count
-                            ? watch->iterations.items[watch->iterations.count - 1].last_event
-                            : watch->event_base;
-    size_t next = 0;
-    while (next < symbols->events.count &&
-           (int64_t)(watch->event_base + symbols->events.items[next] - recorded) < 0)
-        next++;
     watch->template = *template;
-    watch->next_symbol = next;
+    watch->next_symbol = first_unrecorded(watch, template->kind, watch->event_base);
     watch->window_events = window_events;
     watch->period_clock_events = 0;
     watch->pattern = pattern;
@@ -311,18 +317,8 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     watch->event_base = cut_serial - head;
     memset(watch->considered, 0, sizeof watch->considered);
     watch->next_look = 0;
-    /* Look on behind what has been recorded. */
-    if (watch->found) {
-        const struct ebb_symbols *symbols = &made.symbols[watch->template.kind];
-        uint64_t recorded = watch->iterations.count
-                                ? watch->iterations.items[watch->iterations.count - 1].last_event
-                                : cut_serial;
-        size_t at = 0;
-        while (at < symbols->events.count &&
-               (int64_t)(watch->event_base + symbols->events.items[at] - recorded) < 0)
-            at++;
-        watch->next_symbol = at;
-    }
+    if (watch->found)
+        watch->next_symbol = first_unrecorded(watch, watch->template.kind, cut_serial);
     return EBB_OK;
 }
 

@@ -17,6 +17,8 @@
 #include <string.h>
 
 #define FIRST_WAIT_ITERATIONS 4u /* planned ones, before a plan is judged; doubles. Arbitrary */
+/* Its pace is known sooner than its lanes: an iteration tells it. */
+#define PACE_ITERATIONS 2u
 #define MOST_REPLANS 4u
 /* What a lane must have moved to be believed. */
 #define LEAST_LANE_BYTES ((uint64_t)64 << 20)
@@ -189,7 +191,9 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
         }
         return;
     }
-    if (count - trial->first_iteration < wanted)
+    size_t seen = count - trial->first_iteration;
+    bool early = seen == PACE_ITERATIONS && trial->replans == 0;
+    if (seen < wanted && !early)
         return;
     uint64_t median_ns = 0;
     size_t planned = judge_iterations(process, &median_ns);
@@ -206,6 +210,8 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
     bool slower = planned && trial->before_ns && process->script_before &&
                   (double)median_ns > (double)trial->before_ns * SLOWER;
     bool enough = planned >= wanted / 2;
+    if (early && !(waits && faster && enough))
+        return;
     uint64_t before_ns = trial->before_ns;
     ebb__replan_begin(serve, process);
     trial->under_way = true;

@@ -17,7 +17,9 @@
 #define PAGE_BYTES ((uint64_t)4096)
 /* A frame is compressed where it becomes smaller by an eighth. Arbitrary. */
 #define WORTHWHILE_BYTES(bytes) ((bytes) - (bytes) / 8)
-#define MOST_TABLE_BYTES ((uint64_t)4 << 40) /* of store; frames beyond are not compressed */
+/* Of store; frames beyond are not compressed. The table takes a 2,048th of it, as address space. */
+#define MOST_TABLE_BYTES ((uint64_t)4 << 40)
+#define LEAST_TABLE_BYTES ((uint64_t)1 << 30)
 
 struct compressed {
     struct ebb_store under;
@@ -155,7 +157,7 @@ static void compressed_close(void *state)
 {
     struct compressed *compressed = state;
     compressed->under.ops->close(compressed->under.state);
-    munmap(compressed->pages, compressed->page_count * sizeof compressed->pages[0]);
+    munmap(compressed->pages, (compressed->page_count + 1) * sizeof compressed->pages[0]);
 }
 
 static size_t compressed_descriptors(void *state, int *descriptors, size_t most)
@@ -181,8 +183,13 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
         return EBB_ERR_LIMIT;
     if (!buffers)
         buffers = address_space(MOST_BUFFERS * BUFFER_BYTES);
-    uint64_t pages = least(store->limit_bytes, MOST_TABLE_BYTES) / PAGE_BYTES;
-    uint16_t *table = buffers ? address_space(pages * sizeof *table) : NULL;
+    uint16_t *table = NULL;
+    uint64_t reach = least(store->limit_bytes, MOST_TABLE_BYTES), pages = 0;
+    /* Less where address space is rationed. */
+    for (; buffers && !table && (!pages || reach >= LEAST_TABLE_BYTES); reach /= 2) {
+        pages = reach / PAGE_BYTES;
+        table = address_space((pages + 1) * sizeof *table);
+    }
     if (!table)
         return EBB_ERR_MEMORY;
     struct compressed *compressed = &stores[store_count++];
