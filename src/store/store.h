@@ -74,8 +74,8 @@ struct ebb_faulty_store {
     uint64_t good_writes;
     int read_errno;
     uint64_t good_reads;
-    unsigned delay_us;      /* of each transfer */
-    uint64_t writes, reads; /* transfers seen */
+    _Atomic unsigned delay_us; /* of each transfer; may be set while some are under way */
+    uint64_t writes, reads;    /* transfers seen */
 };
 void ebb__store_faulty_open(struct ebb_faulty_store *faulty, uint64_t limit_bytes,
                             struct ebb_store *store);
