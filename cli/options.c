@@ -41,6 +41,14 @@ static int take(const char *command, const struct ebb_option *option, void *valu
     return -1;
 }
 
+int ebb__option_word(const char *text, const char *const *words, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(text, words[i]) == 0)
+            return i;
+    return -1;
+}
+
 int ebb__options_parse(const char *command, const struct ebb_option *known, size_t count,
                        void (*print_help)(void), int argc, char **argv, void *values)
 {

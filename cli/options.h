@@ -34,6 +34,9 @@ struct ebb_option {
     size_t offset; /* into the command's struct */
 };
 
+/* Which of `words` it is; -1: none. For values that are one of a few words. */
+int ebb__option_word(const char *text, const char *const *words, int count);
+
 /* Read the options of `command`, at most 16, into the struct at `values`; what is not given there
  * keeps its value. -1: go on, the operands begin at argv[optind]; else the exit code: usage was
  * complained about, or `print_help` was called. */

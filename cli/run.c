@@ -1,6 +1,7 @@
 /* `ebb run`: run a program within a memory budget. */
 #include "command.h"
 #include "launch.h"
+#include "options.h"
 #include "store_dir.h"
 #include "summary.h"
 
@@ -68,7 +69,9 @@ struct run_options {
 /* Returns 0, or the exit code to end with. */
 static int set_option(struct run_options *run, int option, const char *value)
 {
+    static const char *const compress_words[] = {"auto", "on", "off"}; /* enum ebb_compress */
     struct ebb_serve_options *serving = &run->serving;
+    int word;
     switch (option) {
     case 'b':
         if (ebb_percent_parse(value, &serving->budget_fraction))
@@ -92,8 +95,11 @@ static int set_option(struct run_options *run, int option, const char *value)
         ebb__command_usage("run", "--store-limit: '%s' is not a size", value);
         return EBB_EXIT_OWN_FAILURE;
     case OPTION_COMPRESS:
-        if (ebb__compress_parse(value, &serving->compress))
+        word = ebb__option_word(value, compress_words, 3);
+        if (word >= 0) {
+            serving->compress = (enum ebb_compress)word;
             return 0;
+        }
         ebb__command_usage("run", "--compress: '%s' is none of auto, on, off", value);
         return EBB_EXIT_OWN_FAILURE;
     case OPTION_THRESHOLD:

@@ -1,10 +1,11 @@
 #include "summary.h"
 
+#include "options.h"
+
 #include "base/size.h"
 #include "device/support.h"
 
 #include <jansson.h>
-#include <string.h>
 #include <sys/wait.h>
 
 /* Writing this much a day is more than a usual drive is rated for (one drive write a day, 1 TB). */
@@ -13,13 +14,10 @@
 bool ebb__summary_when(const char *text, enum ebb_summary_when *when)
 {
     static const char *const names[] = {"never", "auto", "always"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *when = (enum ebb_summary_when)i;
-            return true;
-        }
-    }
-    return false;
+    int found = ebb__option_word(text, names, 3);
+    if (found >= 0)
+        *when = (enum ebb_summary_when)found;
+    return found >= 0;
 }
 
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary)

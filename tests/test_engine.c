@@ -299,6 +299,21 @@ static void access_cancels_leaving(void **state)
     rig_close(rig);
 }
 
+/* The pages of `item` cannot be moved, until unpin(). */
+static void pin(struct rig *rig, const struct item *item)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__fake_pin(&rig->device, (uintptr_t)item->bytes, item->size, true);
+    pthread_mutex_unlock(&rig->engine->lock);
+}
+
+static void unpin(struct rig *rig)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    ebb__fake_pin(&rig->device, 0, 0, false);
+    pthread_mutex_unlock(&rig->engine->lock);
+}
+
 /* What comes back ahead of its use has taken the room that the program needs first. */
 static void early_returns_give_way(void **state)
 {
@@ -308,9 +323,7 @@ static void early_returns_give_way(void **state)
         struct item away = make(rig, 8 << 20, 1);
         send_away(rig, &away);
         struct item pinned = make(rig, 10 << 20, 2);
-        pthread_mutex_lock(&rig->engine->lock);
-        ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
-        pthread_mutex_unlock(&rig->engine->lock);
+        pin(rig, &pinned);
         for (uint64_t round = 0; round < 4; round++) {
             rig->faulty.delay_us = 50000;
             call_in(rig, &away, kept, false);
@@ -326,9 +339,7 @@ static void early_returns_give_way(void **state)
             check(rig, &away);
             send_away(rig, &away);
         }
-        pthread_mutex_lock(&rig->engine->lock);
-        ebb__fake_pin(&rig->device, 0, 0, false);
-        pthread_mutex_unlock(&rig->engine->lock);
+        unpin(rig);
         check(rig, &away);
         check(rig, &pinned);
         ebb__engine_settle(rig->engine);
@@ -344,9 +355,7 @@ static void early_returns_are_used_or_freed(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)20 << 20, false);
     struct item pinned = make(rig, 10 << 20, 2);
-    pthread_mutex_lock(&rig->engine->lock);
-    ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
-    pthread_mutex_unlock(&rig->engine->lock);
+    pin(rig, &pinned);
     for (uint64_t round = 0; round < 6; round++) {
         struct item away = make(rig, 8 << 20, round);
         send_away(rig, &away);
@@ -376,9 +385,7 @@ static void pinned_stays(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)4 << 20, false);
     struct item pinned = make(rig, 1 << 20, 1);
-    pthread_mutex_lock(&rig->engine->lock);
-    ebb__fake_pin(&rig->device, (uintptr_t)pinned.bytes, pinned.size, true);
-    pthread_mutex_unlock(&rig->engine->lock);
+    pin(rig, &pinned);
     send_out(rig, &pinned);
     ebb__engine_settle(rig->engine);
     assert_int_equal(state_of(rig, &pinned), BLOCK_RESIDENT);
@@ -395,9 +402,7 @@ static void pinned_stays(void **state)
     }
     assert_within_budget(rig);
     check(rig, &pinned);
-    pthread_mutex_lock(&rig->engine->lock);
-    ebb__fake_pin(&rig->device, 0, 0, false);
-    pthread_mutex_unlock(&rig->engine->lock);
+    unpin(rig);
     send_away(rig, &pinned);
     check(rig, &pinned);
     rig_close(rig);

@@ -7,6 +7,7 @@
 
 #include "store/extents.h"
 #include "store/store.h"
+#include "synthetic.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,12 +21,6 @@
 #include <unistd.h>
 
 #define SPACE 512
-
-static uint64_t chance(uint64_t *state)
-{
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return *state;
-}
 
 static void extents_against_a_map(void **state)
 {

@@ -8,6 +8,7 @@
 
 #include "store/store.h"
 #include "store/zvc.h"
+#include "synthetic.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -18,12 +19,6 @@
 
 #define UNIT ((size_t)2 << 20)
 #define PAGE ((size_t)4096)
-
-static uint64_t chance(uint64_t *state)
-{
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return *state;
-}
 
 /* Of 16 words `zeros` are none on average, in runs of up to `run`. */
 static void fill(void *memory, size_t bytes, unsigned zeros, unsigned run, uint64_t *state)

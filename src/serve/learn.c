@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,18 +34,6 @@ static void *probe(void *argument)
     serve->probe_status =
         ebb__machine_probe(serve->options.store, PROBE_BYTES, &serve->machine, &serve->probe_error);
     return NULL;
-}
-
-bool ebb__compress_parse(const char *word, enum ebb_compress *compress)
-{
-    static const char *const words[] = {"auto", "on", "off"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(word, words[i]) == 0) {
-            *compress = (enum ebb_compress)i;
-            return true;
-        }
-    }
-    return false;
 }
 
 void ebb__serve_lanes_known(struct ebb_serve *serve, bool compressed)
@@ -268,7 +255,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
 }
 
 struct seen {
-    size_t iterations, traced;
+    size_t traced;
     size_t in_a_row; /* the newest, without anything between them */
 };
 
@@ -280,7 +267,7 @@ static struct seen seen_of_newest(const struct process *process)
     size_t newest = ebb__watch_pattern(process->watch);
     struct seen seen = {0};
     bool in_a_row = true;
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest; seen.iterations++) {
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
         seen.traced += iterations[i].traced;
         seen.in_a_row += in_a_row;
         in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;

@@ -204,9 +204,9 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
     bool waits = (double)stall_ns > (double)trial->predicted_stall_ns * STALL_FACTOR +
                                         (double)median_ns * STALL_TOLERANCE;
     /* What the plan took for the time between uses was that of observed iterations. */
-    bool faster = planned && (double)(median_ns - (stall_ns < median_ns ? stall_ns : median_ns)) *
-                                     (1 + LANE_TOLERANCE) <
-                                 (double)trial->predicted_work_ns;
+    uint64_t work_ns = median_ns > stall_ns ? median_ns - stall_ns : 0;
+    bool faster =
+        planned && (double)work_ns * (1 + LANE_TOLERANCE) < (double)trial->predicted_work_ns;
     bool slower = planned && trial->before_ns && process->script_before &&
                   (double)median_ns > (double)trial->before_ns * SLOWER;
     bool enough = planned >= wanted / 2;

@@ -26,8 +26,6 @@ enum ebb_compress {
     EBB_COMPRESS_ON,
     EBB_COMPRESS_OFF,
 };
-/* "auto", "on", "off"; false: another word, *compress is as it was. */
-bool ebb__compress_parse(const char *word, enum ebb_compress *compress);
 
 struct ebb_serve_options {
     bool record; /* record only: no budget, nothing moves */

@@ -183,13 +183,15 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
         return EBB_ERR_LIMIT;
     if (!buffers)
         buffers = address_space(MOST_BUFFERS * BUFFER_BYTES);
+    if (!buffers)
+        return EBB_ERR_MEMORY;
     uint16_t *table = NULL;
-    uint64_t reach = least(store->limit_bytes, MOST_TABLE_BYTES), pages = 0;
-    /* Less where address space is rationed. */
-    for (; buffers && !table && (!pages || reach >= LEAST_TABLE_BYTES); reach /= 2) {
+    uint64_t reach = least(store->limit_bytes, MOST_TABLE_BYTES), pages;
+    do { /* less where address space is rationed */
         pages = reach / PAGE_BYTES;
         table = address_space((pages + 1) * sizeof *table);
-    }
+        reach /= 2;
+    } while (!table && reach >= LEAST_TABLE_BYTES);
     if (!table)
         return EBB_ERR_MEMORY;
     struct compressed *compressed = &stores[store_count++];
