@@ -3,13 +3,42 @@
 does something else."""
 import json
 import os
+import shutil
 import sys
 
-from launching import MIB, Launch, cycle, main
+from launching import EBB, MIB, Launch, compile_c, cycle, main
 
 # Where nothing moves an iteration takes a few ms: so many of them leave the parent time to plan.
 LONG = ["--iterations", "150"]
 ARGS = ["--iterations", "30", "--layers", "12", "--block", "4M", "--persistent", "8M"]
+
+
+# From its 150th iteration on this program holds 8 MiB more in small blocks.
+GROWING = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void)
+{
+    char *weights = calloc(8, 1 << 20), *layers[12];
+    for (int i = 0; i < 300; i++) {
+        for (int k = 0; k < 12; k++) {
+            size_t bytes = ((size_t)3 << 20) + (size_t)k * 65536;
+            layers[k] = malloc(bytes);
+            memset(layers[k], i + k, bytes);
+            usleep(1000);
+        }
+        for (int k = 12; k-- > 0; free(layers[k]))
+            if (layers[k][1 << 20] != (char)(i + k))
+                return 1;
+        for (int k = 0; i == 150 && k < 8192; k++)
+            weights[k] = *(char *)memset(malloc(1024), k, 1024);
+        memset(weights, i, 8 << 20);
+    }
+    puts("as it should be");
+}
+"""
 
 
 class Pool(Launch):
@@ -56,6 +85,26 @@ class Pool(Launch):
         figures = self.figures("--odd", "7", "--fork", "--realloc", options=["--budget", "40M"])
         self.assertGreater(figures["pool_blocks"], 0)
         self.assertGreater(figures["mismatches"], 0)
+
+    def test_with_less_room_than_was_planned_for(self):
+        path = os.path.join(self.folder, "summary.json")
+        for run in range(2):
+            result = self.run_command([EBB, "run", "--store", self.store, "--budget", "36M",
+                                       "--summary-json", path, "--",
+                                       compile_c("growing", GROWING)])
+            self.assertEqual((0, b"as it should be\n"), (result.returncode, result.stdout))
+            with open(path, encoding="utf-8") as file:
+                figures = json.load(file)
+            os.unlink(path)
+            self.assertLessEqual(figures["peak_resident_bytes"], figures["budget_bytes"])
+            self.assertFalse(figures["budget_exceeded"])
+            self.assertGreater(figures["planned_iterations"], 100)
+            if run == 0:
+                self.assertGreater(figures["replans"], 0)
+                self.assertLess(figures["pool_misses"], figures["pool_blocks"])
+            else:  # it knows from the beginning how much small blocks will take
+                self.assertEqual("used", figures["plan_cache"])
+        shutil.rmtree(os.path.join(self.cache, "ebb"))
 
     def test_with_threads(self):
         self.figures("--threads", "3", options=["--budget", "120M"])

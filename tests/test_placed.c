@@ -257,6 +257,37 @@ static void divergence_keeps_the_budget(void **state)
     }
 }
 
+/* Small blocks have come to hold what the plan counts on: what is allocated from then on can make way,
+ * and the budget holds. Once there is room again addresses are the planned ones again. */
+static void less_room_leaves_the_pool_alone(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(70);
+    struct rig *rig = stage.rig;
+    uint64_t small = (uint64_t)6 << 20, placed[4];
+    atomic_store(&rig->ledger.budget_bytes, stage.script->peak_bytes + ((uint64_t)2 << 20));
+    while (!atomic_load(&rig->ledger.in_force)) {
+        program_lap(&stage.program, rig, true, UINT32_MAX);
+        ebb__engine_settle(rig->engine);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        if (i == 1)
+            assert_true(ebb__engine_hold(rig->engine, small));
+        if (i == 3)
+            ebb__engine_unhold(rig->engine, small);
+        uint64_t before = atomic_load(&rig->counters->pool_blocks);
+        for (unsigned lap = 0; lap < 2; lap++)
+            program_lap(&stage.program, rig, true, UINT32_MAX);
+        placed[i] = atomic_load(&rig->counters->pool_blocks) - before;
+        assert_within_budget(rig);
+    }
+    assert_true(placed[0] > 0);
+    assert_int_equal(placed[1], 0);
+    assert_int_equal(placed[2], 0);
+    assert_int_equal(placed[3], placed[0]);
+    stage_close(&stage);
+}
+
 /* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. */
 static void tracing_leaves_the_pool_alone(void **state)
 {
@@ -512,6 +543,7 @@ int main(void)
         cmocka_unit_test(late_free_takes_no_address),
         cmocka_unit_test(alignments_are_kept),
         cmocka_unit_test(divergence_keeps_the_budget),
+        cmocka_unit_test(less_room_leaves_the_pool_alone),
         cmocka_unit_test(tracing_leaves_the_pool_alone),
         cmocka_unit_test(malformed_places),
         cmocka_unit_test(stray_pages_make_way),

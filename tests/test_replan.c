@@ -278,6 +278,33 @@ static void a_faster_pace_is_planned_for(void **state)
     }
 }
 
+/* Small blocks hold more than when it was planned: there is less to plan with, until it is enough. */
+static void room_that_is_gone_is_planned_for(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    const struct process *process = &stage->process;
+    uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
+    assert_true(process->script->peak_bytes <= budget);
+    uint64_t small = budget - process->script->peak_bytes + MIB;
+    atomic_store(&process->ring->counters.small_bytes, small);
+    laps(stage, 1, 0.5, 1);
+    assert_int_equal(stage->scripts, 1); /* it may pass */
+    laps(stage, 2, 0.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    assert_true(process->script->peak_bytes <= budget - small - MIB);
+    assert_int_equal(process->small_bytes, small);
+    laps(stage, 20, 0.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    /* What goes on growing is not planned for each time. */
+    for (unsigned i = 0; i < 60; i++) {
+        atomic_fetch_add(&process->ring->counters.small_bytes, MIB / 8);
+        laps(stage, 1, 0.5, 1);
+    }
+    assert_in_range(stage->scripts, 3, 6);
+    close_stage(stage);
+}
+
 static void off_the_plan_nothing_is_judged(void **state)
 {
     (void)state;
@@ -348,6 +375,7 @@ int main(void)
         cmocka_unit_test(it_settles),
         cmocka_unit_test(waiting_lowers_the_bar),
         cmocka_unit_test(a_faster_pace_is_planned_for),
+        cmocka_unit_test(room_that_is_gone_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
         cmocka_unit_test(lanes_from_counts),
         cmocka_unit_test(intervals_are_the_shorter_ones),

@@ -9,7 +9,8 @@
  *
  * Two blocks may share a page table entry, so none of these moves alone: they are watched by no
  * trace and are nobody's victim until they are freed. That is bounded by the plan, which counts
- * whole units. An address that is still taken, because the program departs from the plan, is no
+ * whole units, and while small blocks and other processes leave less room than it was made for,
+ * nothing is put there. An address that is still taken, because the program departs from the plan, is no
  * error: the block gets units of its own as it would without a plan. So does everything while no
  * script is played. */
 #include "engine/internal.h"
@@ -189,6 +190,20 @@ static uint32_t distance(const struct ebb_engine *engine, uint32_t unit)
 
 /* --- blocks --- */
 
+/* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
+ * They may hold more than when it was made; then what lay in the pool could not make way. */
+static bool plan_fits(const struct ebb_engine *engine)
+{
+    const struct ebb_ledger *ledger = engine->ledger;
+    uint64_t budget = atomic_load_explicit(&ledger->budget_bytes, memory_order_relaxed);
+    uint64_t all = atomic_load_explicit(&ledger->held_bytes, memory_order_relaxed);
+    uint64_t own = atomic_load_explicit(&engine->counters->held_bytes, memory_order_relaxed);
+    uint64_t beside = (all > own ? all - own : 0) +
+                      atomic_load_explicit(&engine->counters->small_bytes, memory_order_relaxed);
+    uint64_t peak = engine->playing->script->peak_bytes;
+    return beside <= budget && peak <= budget - beside;
+}
+
 struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t alignment)
 {
     struct pool *pool = &engine->pool;
@@ -198,7 +213,7 @@ struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t a
     if (known == EBB_SCRIPT_NONE)
         return NULL;
     const struct ebb_script_block *planned = &ebb__script_blocks(engine->playing->script)[known];
-    if (!is_placed(planned))
+    if (!is_placed(planned) || !plan_fits(engine))
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
     uint64_t place = planned->place;

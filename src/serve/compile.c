@@ -196,6 +196,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         .magic = EBB_SCRIPT_MAGIC,
         .iteration_ns = ebb__model_iteration_ns(model) ? ebb__model_iteration_ns(model) : 1,
         .pool_bytes = places ? places->pool_bytes : 0,
+        .peak_bytes = places ? places->peak_bytes : plan->peak_bytes,
         .clock_count = compiler->clock_count,
         .block_count = model->block_count,
         .absence_count = plan->absence_count,

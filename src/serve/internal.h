@@ -40,6 +40,8 @@ struct trial {
     bool settled;                      /* it stays, whatever comes */
     uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
     unsigned replans;
+    unsigned cramped; /* iterations in a row for which the plan needed more than its share */
+    unsigned room_replans;
 };
 
 struct process {
@@ -54,9 +56,12 @@ struct process {
     bool playing;
     struct ebb_recurrence *recurrence; /* NULL: not looked for */
     bool guarded;                      /* the plan sent last has accesses for a clock */
-    size_t settled_pattern;            /* the repetition that was looked at last, and */
-    size_t settled_period;             /* its clock events */
-    uint64_t next_attempt_ns;          /* do not try to plan before */
+    uint64_t planned_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
+    uint64_t margin_bytes;    /* of its share, left free because that has shrunk before */
+    uint64_t small_bytes;     /* most that small blocks held while a plan was in force */
+    size_t settled_pattern;   /* the repetition that was looked at last, and */
+    size_t settled_period;    /* its clock events */
+    uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;
     bool has_key;               /* it may have a profile */
@@ -112,6 +117,10 @@ bool ebb__serve_send(struct process *process, const struct ebb_message *message,
 void ebb__serve_tell(struct process *process, enum ebb_message_kind kind, uint64_t value);
 /* learn.c: the most that the process takes without Ebb, as far as seen. */
 uint64_t ebb__serve_unmanaged_peak(const struct process *process);
+/* The part of the budget that the process's blocks may fill: not what the others hold, nor what its own
+ * small blocks do, which never leave. */
+uint64_t ebb__serve_share(const struct ebb_serve *serve, const struct process *process,
+                          uint64_t budget);
 /* The repetition that has now been found is the one that is planned. */
 void ebb__serve_settle(struct process *process);
 /* learn.c: plan `model` and send the plan; true where it was sent, or where the policy knows none and

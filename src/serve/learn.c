@@ -88,10 +88,8 @@ static uint64_t whole_budget(const struct ebb_serve *serve, const struct process
     return atomic_load(&serve->ledger->budget_bytes);
 }
 
-/* The part of it that this process's blocks may fill: not what the others hold, nor what its own
- * small blocks do, which never leave. */
-static uint64_t share_of(const struct ebb_serve *serve, const struct process *process,
-                         uint64_t budget)
+uint64_t ebb__serve_share(const struct ebb_serve *serve, const struct process *process,
+                          uint64_t budget)
 {
     if (budget == UINT64_MAX)
         return budget;
@@ -195,10 +193,10 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
     uint64_t budget = whole_budget(serve, process);
-    uint64_t share = share_of(serve, process, budget);
+    uint64_t share = ebb__serve_share(serve, process, budget);
     /* What another order of events may need is left free; but not to the plan's ruin. */
     uint64_t slack = model->slack_bytes + model->slack_bytes / 2;
-    slack = slack < share / 6 ? slack : share / 6;
+    slack = slack + process->margin_bytes < share / 6 ? slack + process->margin_bytes : share / 6;
     if (budget != UINT64_MAX)
         share -= slack;
     struct ebb_plan_request request = {
@@ -235,6 +233,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         process->script_before = process->script;
         process->script = script;
         process->guarded = script->alloc_count == 0;
+        process->planned_bytes = plan.feasible && budget != UINT64_MAX ? places.peak_bytes : 0;
     }
     if (sent) {
         serve->plans += !plan.reactive;

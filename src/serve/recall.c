@@ -286,7 +286,8 @@ void ebb__recall_save(struct ebb_serve *serve)
         if (!process->learnt_anew && same_peak)
             continue;
         learnt->unmanaged_peak_bytes = peak;
-        learnt->small_bytes = atomic_load(&process->ring->counters.small_bytes);
+        if (process->small_bytes)
+            learnt->small_bytes = process->small_bytes;
         learnt->store_id = ebb__profile_store_id(serve->options.store);
         learnt->machine = serve->machine;
         learnt->compressed = serve->compressed;

@@ -7,6 +7,8 @@
  * predicted and the lanes or its own pace differ, the same iteration is planned again with what was
  * measured.
  *
+ * And it is planned again where the room that the plan was made for is not there any more.
+ *
  * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
  * there is a last time, and a plan that turns out slower than the one before gives way to it for
  * good. */
@@ -29,6 +31,9 @@
 /* With inputs that differ by less a planner finds the same again. */
 #define WORTHWHILE 0.05
 #define SLOWER 1.03
+/* Iterations in a row for which the room that a plan was made for is not there; arbitrary. */
+#define CRAMPED_ITERATIONS 2u
+#define MOST_ROOM_REPLANS 6u
 
 static struct lane_counts count_lanes(const struct process *process)
 {
@@ -173,6 +178,28 @@ static bool replan(struct ebb_serve *serve, struct process *process,
     return true;
 }
 
+/* Small blocks, or other processes, have come to hold what the plan counts on: the engine leaves its
+ * addresses alone meanwhile. Plan for less: what is lacking, and each time twice the margin. */
+static bool find_room(struct ebb_serve *serve, struct process *process)
+{
+    struct trial *trial = &process->trial;
+    uint64_t budget = atomic_load(&serve->ledger->budget_bytes);
+    uint64_t share = ebb__serve_share(serve, process, budget);
+    trial->cramped = process->planned_bytes > share ? trial->cramped + 1 : 0;
+    if (trial->cramped < CRAMPED_ITERATIONS || trial->room_replans == MOST_ROOM_REPLANS)
+        return false;
+    trial->cramped = 0;
+    uint64_t lacking = process->planned_bytes - share;
+    process->margin_bytes =
+        lacking > 2 * process->margin_bytes ? lacking : 2 * process->margin_bytes;
+    struct ebb_machine machine = serve->machine;
+    if (!replan(serve, process, &machine))
+        return false;
+    trial->room_replans++;
+    trial->before_ns = 0; /* the plan before is none to go back to */
+    return true;
+}
+
 void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
 {
     struct trial *trial = &process->trial;
@@ -180,9 +207,13 @@ void ebb__replan_consider(struct ebb_serve *serve, struct process *process)
     size_t wanted = (size_t)FIRST_WAIT_ITERATIONS << trial->replans;
     if (count < trial->first_iteration) /* a longer repetition has taken their place */
         ebb__replan_begin(serve, process);
-    if (trial->settled || !process->playing || count == trial->looked_at)
+    if (!process->playing || count == trial->looked_at)
         return;
     trial->looked_at = count;
+    uint64_t small = atomic_load(&process->ring->counters.small_bytes);
+    process->small_bytes = small > process->small_bytes ? small : process->small_bytes;
+    if (find_room(serve, process) || trial->settled)
+        return;
     if (!trial->under_way) {
         /* The iteration in which it came, and the first whole one, are not what follows. */
         if (count > trial->first_iteration + 1) {
