@@ -70,6 +70,7 @@ struct process {
     struct ebb_profile recalled; /* of an earlier run, while RECALLED */
     struct ebb_profile learnt;   /* what is known to be so, for the next run */
     bool learnt_anew;            /* it differs from what lies in the cache */
+    uint64_t recalled_at;        /* allocations that had been made when its plans were sent */
     size_t judged;               /* iterations looked at while RECALLED */
     struct trial trial;
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */

@@ -189,16 +189,29 @@ static void tell_infeasible(struct ebb_serve *serve, const struct ebb_plan_reque
                     (double)serve->smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
+/* A plan for the request's budget without `slack_bytes`, or for all of it where that is too little. */
+static enum ebb_status make_plan(const struct ebb_serve *serve, struct ebb_plan_request *request,
+                                 uint64_t slack_bytes, struct ebb_plan *plan,
+                                 struct ebb_error *error)
+{
+    request->budget_bytes -= slack_bytes;
+    enum ebb_status made = ebb__plan_make(serve->options.policy, request, plan, error);
+    if (made != EBB_OK || plan->feasible || slack_bytes == 0)
+        return made;
+    ebb__plan_fini(plan);
+    request->budget_bytes += slack_bytes;
+    return ebb__plan_make(serve->options.policy, request, plan, error);
+}
+
 bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
     uint64_t budget = whole_budget(serve, process);
     uint64_t share = ebb__serve_share(serve, process, budget);
-    /* What another order of events may need is left free; but not to the plan's ruin. */
-    uint64_t slack = model->slack_bytes + model->slack_bytes / 2;
-    slack = slack + process->margin_bytes < share / 6 ? slack + process->margin_bytes : share / 6;
-    if (budget != UINT64_MAX)
-        share -= slack;
+    /* What another order of events may need is left free, and what was lacking before; but not to the
+     * plan's ruin. */
+    uint64_t slack = model->slack_bytes + model->slack_bytes / 2 + process->margin_bytes;
+    slack = budget == UINT64_MAX ? 0 : slack < share / 6 ? slack : share / 6;
     struct ebb_plan_request request = {
         .model = model,
         .machine = &serve->machine,
@@ -211,10 +224,11 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     struct ebb_plan plan;
     struct ebb_places places = {0};
     struct ebb_error error;
-    if (ebb__plan_make(serve->options.policy, &request, &plan, &error) != EBB_OK) {
+    if (make_plan(serve, &request, slack, &plan, &error) != EBB_OK) {
         ebb__serve_warn(serve, "no plan: %s", error.why);
         return false;
     }
+    share = request.budget_bytes;
     bool sent = false;
     struct ebb_script *script;
     if (!plan.feasible)

@@ -127,6 +127,7 @@ void ebb__recall_plan(struct ebb_serve *serve, struct process *process)
         const struct ebb_profile_iteration *iteration = &process->recalled.iterations[i];
         sent |= ebb__serve_plan(serve, process, &iteration->model, iteration->first_serial);
     }
+    process->recalled_at = atomic_load(&process->ring->counters.allocations);
     if (!sent)
         drop(serve, process);
 }
@@ -189,18 +190,20 @@ static bool has_missed(const struct process *process)
         begin = iteration->first_serial < begin ? iteration->first_serial : begin;
     }
     uint64_t patience = 2 * longest + 64;
+    begin = begin > process->recalled_at ? begin : process->recalled_at;
     return !process->playing && process->allocs > begin + patience &&
            process->allocs_lost > patience;
 }
 
-/* An iteration that is as long as one of the profile, behind the initialisation, and was not played
- * to its end. The first of them may be the one in which playing began. */
+/* An iteration that is as long as one of the profile, behind the initialisation and the sending of the
+ * plans, and was not played to its end. The first of them may be the one in which playing began. */
 static bool is_strayed(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
     const struct ebb_profile *profile = &process->recalled;
     for (uint32_t i = 0; i < profile->iteration_count; i++) {
         const struct ebb_profile_iteration *known = &profile->iterations[i];
         if (!iteration->planned && iteration->first_serial > known->first_serial &&
+            iteration->first_serial > process->recalled_at &&
             iteration->alloc_count * 2 > ebb__serve_count_allocs(&known->model))
             return true;
     }
