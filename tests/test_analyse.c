@@ -623,6 +623,61 @@ static void test_watch_looks_far_again(void **state)
     ebb_vec_free(&loop.events);
 }
 
+/* So many times: a mark, uses of as many blocks that were there before, and a few allocations. */
+static void emit_marked(struct loop *loop, size_t times, uint64_t mark, size_t uses, size_t allocs)
+{
+    for (size_t i = 0; i < times; i++) {
+        emit(loop, EBB_EVENT_MARK, 0, mark);
+        loop->events.items[loop->events.count - 1].mark = EBB_MARK_ITERATION;
+        for (size_t k = 0; k < uses; k++)
+            emit(loop, EBB_EVENT_ACCESS, 100000 + k, 4 << 20);
+        for (size_t k = 0; k < allocs; k++)
+            emit(loop, EBB_EVENT_FREE, make(loop, (20 + k) << 20), (20 + k) << 20);
+    }
+}
+
+/* Iterations told by accesses yield to those of a program that allocates often, whichever comes first;
+ * where it allocates rarely, and where the program itself said so, they stay. */
+static void test_watch_marked(void **state)
+{
+    (void)state;
+    for (unsigned first = 0; first < 2; first++) {
+        struct loop loop;
+        begin_loop(&loop);
+        struct ebb_watch *watch;
+        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        if (first == 0)
+            emit_marked(&loop, 4, EBB_ITERATION_BY_ACCESSES, 80, 1);
+        size_t pushed = push_new(watch, &loop, 0);
+        assert_int_equal(ebb__watch_patterns(watch), 1 - first);
+        for (size_t i = 0; i < 8; i++) {
+            iterate(&loop, i);
+            if (first == 0 || i > 2)
+                emit_marked(&loop, 1, EBB_ITERATION_BY_ACCESSES, 0, 0);
+            pushed = push_new(watch, &loop, pushed);
+        }
+        assert_int_equal(ebb__watch_patterns(watch), 2 - first);
+        assert_int_equal(ebb__watch_pattern(watch), 2 - first);
+        assert_int_equal(ebb__watch_period_clock_events(watch), CLOCK_EVENTS);
+        ebb__watch_destroy(watch);
+        ebb_vec_free(&loop.events);
+    }
+    for (unsigned said = 0; said < 2; said++) {
+        struct loop loop;
+        begin_loop(&loop);
+        struct ebb_watch *watch;
+        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        emit_marked(&loop, 40, said ? 0 : EBB_ITERATION_BY_ACCESSES, said ? 10 : 100, 12);
+        push_new(watch, &loop, 0);
+        /* What is said counts from the third mark on. */
+        assert_int_equal(ebb__watch_patterns(watch), 1 + said);
+        assert_int_equal(ebb__watch_pattern(watch), 1 + said);
+        assert_int_equal(ebb__watch_iterations(watch), 39);
+        ebb__watch_destroy(watch);
+        ebb_vec_free(&loop.events);
+    }
+}
+
 /* Random events: no crash, no hang, no contradiction. */
 static void test_watch_random(void **state)
 {
@@ -769,6 +824,7 @@ int main(void)
         cmocka_unit_test(test_watch_forgets),
         cmocka_unit_test(test_watch_counts_on),
         cmocka_unit_test(test_watch_looks_far_again),
+        cmocka_unit_test(test_watch_marked),
         cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

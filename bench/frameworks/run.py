@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Wider frameworks under `ebb run`: the same losses, the budget kept, planned and not reactive.
 
-    bench/frameworks/run.py --venv DIR [--budget 60%] [--only NAME ...] [--small] [-o out.json]
+    bench/frameworks/run.py --venv DIR [--budget 60%] [--only NAME ...] [--small] [--pairs 1]
+        [-o out.json]
 
 Makes a virtual environment in DIR if there is none (current PyTorch, torchvision, TensorFlow, JAX,
-transformers, lightning from the package index; some 8 GiB), runs each program alone, with the
-settings that Ebb makes in force, and then under Ebb, and prints a table:
+transformers, lightning from the package index; some 8 GiB), runs each program alone under each of
+--allocators, tuned (bench/paired.py), and with the settings that Ebb makes in force; the fastest is A.
+B is the program under Ebb. Runs are interleaved A B A B ..., and a table is printed:
 
   losses      equal to the last digit, or DIFFER (TensorFlow with several inter-op threads differs from
               itself: there `ends` says that it completed)
-  ratio       median planned iteration over the median of the same iterations alone
+  ratio       median of B's iterations over that of A's, each from the second half of its run: the
+              median of the pairs, and the least and the greatest
   resident    most resident, of the budget
   planned     iterations in which a plan was in force, of all
   faults      demand faults in the median planned iteration
@@ -29,7 +32,10 @@ import venv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-MIB = 1 << 20
+sys.path.insert(0, os.path.dirname(HERE))
+
+from paired import MIB, allocators  # noqa: E402  pylint: disable=wrong-import-position
+
 PACKAGES = "torch torchvision tensorflow-cpu jax transformers lightning accelerate numpy".split()
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -62,13 +68,34 @@ def make_environment(folder):
     return python
 
 
+class Failed(Exception):
+    """The program did not end as it should."""
+
+
 def measure(command, env, timeout):
-    """Exit code, the lines with losses, seconds of each training iteration."""
+    """The lines with losses, seconds of each training iteration, what it says."""
     done = subprocess.run(command, env=env, timeout=timeout, check=False, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     losses = re.findall(r"^((?:evaluation )?iteration \d+ loss \S+)", done.stdout, re.M)
     seconds = [float(s) for s in re.findall(r"^iteration .* seconds (\S+)", done.stdout, re.M)]
-    return done, losses, seconds
+    if done.returncode or not losses:
+        raise Failed(f"exit code {done.returncode}: {done.stderr[-300:]}")
+    return losses, seconds, done.stderr[-500:]
+
+
+def pace(seconds):
+    """Behind the learning, with Ebb and without."""
+    return statistics.median(seconds[-max(3, len(seconds) // 2):])
+
+
+def measure_ebb(command, env, args):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "summary.json")
+        losses, seconds, messages = measure(
+            [args.ebb, "run", "--no-cache", "--budget", args.budget, "--summary-json", path, "--",
+             *command], env, args.timeout)
+        with open(path, encoding="utf-8") as file:
+            return losses, seconds, messages, json.load(file)
 
 
 def run_one(name, args, python):
@@ -76,34 +103,33 @@ def run_one(name, args, python):
     command = [python, os.path.join(HERE, program), *given.split(),
                *(small.split() if args.small else []), "--iterations", str(args.iterations)]
     env = dict(os.environ, OMP_NUM_THREADS="2", **SETTINGS)
-    plain, losses, seconds = measure(command, env, args.timeout)
-    if plain.returncode or not losses:
-        return {"name": name, "error": "fails without Ebb: " + plain.stderr[-300:]}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "summary.json")
-        under, ours, ours_seconds = measure(
-            [args.ebb, "run", "--no-cache", "--budget", args.budget, "--summary-json", path, "--",
-             *command], env, args.timeout)
-        try:
-            with open(path, encoding="utf-8") as file:
-                summary = json.load(file)
-        except (OSError, ValueError):
-            summary = {}
-    if under.returncode:
-        return {"name": name, "error": f"exit code {under.returncode}: {under.stderr[-300:]}"}
-    first = summary["planned_from_iteration"]
-    kept = (not summary["budget_exceeded"] and
-            summary["peak_resident_bytes"] <= summary["budget_bytes"])
-    same = ours == losses
-    tail = max(3, len(seconds) // 2)  # behind the learning, in both
-    return {"name": name, "same": same, "repeats": repeats, "kept": kept, "planned_from": first,
-            "good": kept and len(ours) == len(losses) and (same or not repeats),
-            "ratio": statistics.median(ours_seconds[-tail:]) / statistics.median(seconds[-tail:]),
-            "seconds": seconds, "ours_seconds": ours_seconds, "messages": under.stderr[-500:],
-            **{key: summary[key] for key in
-               ("budget_bytes", "peak_resident_bytes", "unmanaged_peak_bytes", "iterations",
-                "planned_iterations", "demand_faults_planned_median", "mismatches",
-                "moved_in_bytes")}}
+    alone = {}
+    for allocator, settings in allocators().items():
+        if allocator in args.allocators:
+            alone[allocator] = measure(command, {**env, **settings}, args.timeout)
+    best = min(alone, key=lambda allocator: pace(alone[allocator][1]))
+    tuned = {**env, **allocators()[best]}
+    plain, ours = [alone[best]], []
+    for pair in range(args.pairs):
+        ours.append(measure_ebb(command, env, args))
+        if pair + 1 < args.pairs:
+            plain.append(measure(command, tuned, args.timeout))
+    losses = plain[0][0]
+    summaries = [summary for *_, summary in ours]
+    kept = all(not summary["budget_exceeded"] and
+               summary["peak_resident_bytes"] <= summary["budget_bytes"] for summary in summaries)
+    same = all(run[0] == losses for run in ours)
+    whole = all(len(run[0]) == len(losses) for run in ours)
+    return {"name": name, "same": same, "repeats": repeats, "kept": kept,
+            "good": kept and whole and (same or not repeats),
+            "allocator": best, "allocators": {name: pace(run[1]) for name, run in alone.items()},
+            "ratios": [pace(b[1]) / pace(a[1]) for a, b in zip(plain, ours)],
+            "seconds": [run[1] for run in plain], "ours_seconds": [run[1] for run in ours],
+            "messages": ours[-1][2], **{
+                key: statistics.median_low([summary[key] for summary in summaries])
+                for key in ("budget_bytes", "peak_resident_bytes", "unmanaged_peak_bytes",
+                            "iterations", "planned_iterations", "planned_from_iteration",
+                            "demand_faults_planned_median", "mismatches", "moved_in_bytes")}}
 
 
 def show(row):
@@ -111,7 +137,9 @@ def show(row):
         print(f"{row['name']:18} {row['error']}", flush=True)
         return
     losses = "equal" if row["same"] else "DIFFER" if row["repeats"] else "ends"
-    print(f"{row['name']:18} {losses:7} {row['ratio']:5.2f}  "
+    ratios = row["ratios"]
+    print(f"{row['name']:18} {losses:7} {statistics.median(ratios):5.2f} "
+          f"({min(ratios):.2f}-{max(ratios):.2f}) of {row['allocator']:9} "
           f"{row['peak_resident_bytes'] / MIB:7.1f} of {row['budget_bytes'] / MIB:7.1f}"
           f"{'' if row['kept'] else ' EXCEEDED'}  "
           f"{row['planned_iterations']:4} of {row['iterations']:4}  "
@@ -126,15 +154,21 @@ def main():
     parser.add_argument("--only", nargs="*", choices=sorted(PROGRAMS), default=None)
     parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--iterations", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=1)
+    parser.add_argument("--allocators", default="jemalloc,glibc",
+                        type=lambda text: text.split(","))
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one run")
     parser.add_argument("-o", "--output", help="the figures as JSON")
     args = parser.parse_args()
     python = make_environment(os.path.abspath(args.venv))
-    print(f"{'':18} losses  ratio   resident, MiB          planned       faults  left")
+    print(f"{'':18} losses  ratio                          resident, MiB          planned       "
+          "faults  left")
     rows = []
     for name in args.only or PROGRAMS:
         try:
             row = run_one(name, args, python)
+        except Failed as failed:
+            row = {"name": name, "error": str(failed)}
         except subprocess.TimeoutExpired:
             row = {"name": name, "error": f"no end within {args.timeout} s"}
         rows.append(row)

@@ -4,6 +4,10 @@
  * or when it covers more than two iterations of the one before: what repeats within an iteration
  * cannot last that long. Iterations recorded before the new one began are kept.
  *
+ * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over the
+ * weights while they are initialised looks like iterations, too, and training, which allocates, comes
+ * after it. Which of the two tells iterations depends on how often the program allocates.
+ *
  * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
  * repetition is in force, so that a strictly periodic program does not pay for it. */
 #include "watch.h"
@@ -25,6 +29,7 @@ enum {
     LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
     MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
     KEPT_ITERATIONS = 1 << 16,
+    EVENTS_AN_ALLOC = 5, /* in iterations by accesses; who allocates more often is known by that */
 };
 
 struct ebb_watch {
@@ -141,6 +146,28 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     watch->found = true;
 }
 
+static bool marks_by_accesses(const struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
+    return marks->events.count &&
+           stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes ==
+               EBB_ITERATION_BY_ACCESSES;
+}
+
+/* Do marks tell iterations, rather than allocations of which there are so many in one? */
+static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
+{
+    return !marks_by_accesses(watch) || allocs * EVENTS_AN_ALLOC <= window_events;
+}
+
+static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    return ebb__stream_coverage(&watch->stream, repetition) /
+           (symbols / repetition->period_symbols);
+}
+
 /* Judge the repetition that is in force, if it is new. */
 static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
@@ -148,7 +175,12 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol)
         return;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
-    if (marked && kind != EBB_SYMBOL_MARK)
+    if (marked && kind != EBB_SYMBOL_MARK &&
+        (kind != EBB_SYMBOL_ALLOC ||
+         marks_prevail(watch, repetition->period_symbols, watch->window_events)))
+        return;
+    if (kind == EBB_SYMBOL_MARK && watch->found && watch->template.kind == EBB_SYMBOL_ALLOC &&
+        !marks_prevail(watch, watch->template.period_symbols, window_of(watch, repetition)))
         return;
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     if (kind != EBB_SYMBOL_MARK) {
@@ -178,9 +210,7 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
             break;
         }
     }
-    adopt(watch, &template, pattern, repetition->first_symbol,
-          ebb__stream_coverage(&watch->stream, repetition) /
-              ((repetition->last_symbol - repetition->first_symbol) / repetition->period_symbols));
+    adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
 }
 
 /* Nothing repeats exactly: does it otherwise? Not where exact iterations have been seen within what
@@ -190,15 +220,17 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
     const struct ebb_stream *stream = &watch->stream;
     const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
     size_t count = symbols->events.count, pause = count / 8;
+    bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
     if (count < watch->next_look || stream->current[EBB_SYMBOL_ALLOC].period_symbols ||
-        (watch->found && watch->template.kind == EBB_SYMBOL_MARK))
+        (marked && !marks_by_accesses(watch)))
         return EBB_OK;
     pause = pause < LEAST_PAUSE ? LEAST_PAUSE : pause > MOST_PAUSE ? MOST_PAUSE : pause;
     watch->next_look = count + pause;
     struct ebb_landmark landmark;
     bool found;
     enum ebb_status status = ebb__landmark_find(symbols->detector, &landmark, &found);
-    if (status || !found)
+    if (status || !found ||
+        (marked && marks_prevail(watch, landmark.period_symbols, watch->window_events)))
         return status;
     const struct ebb_template made = {.kind = EBB_SYMBOL_ALLOC,
                                       .period_symbols = landmark.period_symbols,
