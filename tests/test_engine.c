@@ -996,10 +996,58 @@ static void threads_share_a_tiny_budget(void **state)
     rig_close(rig);
 }
 
+static _Atomic uint64_t fresh_bytes;
+static const struct ebb_device_ops *counted_ops;
+
+static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64_t bytes)
+{
+    fresh_bytes += bytes;
+    return counted_ops->fresh(device, target, bytes);
+}
+
+/* Many small blocks, a few large ones, and again: units are split and pieced together, but once the
+ * budget is full no page is made any more; what is pieced is split first. */
+static void pages_are_not_exchanged(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)16 << 20, false);
+    struct ebb_device_ops ops = *rig->engine->device.ops;
+    counted_ops = rig->engine->device.ops;
+    ops.fresh = count_fresh;
+    rig->engine->device.ops = &ops;
+    uint64_t made = 0, pieced[8] = {0};
+    for (uint64_t lap = 0; lap < 8; lap++) {
+        struct item small[13], large[3];
+        for (uint64_t i = 0; i < 13; i++)
+            small[i] = make(rig, (uint64_t)1 << 20, 100 * lap + i);
+        for (uint64_t i = 0; i < 13; i++) {
+            check(rig, &small[i]);
+            drop(rig, &small[i]);
+        }
+        for (uint64_t i = 0; i < 3; i++)
+            large[i] = make(rig, (uint64_t)4 << 20, 100 * lap + i + 50);
+        for (uint64_t unit = 0; unit < ARENA_BYTES / EBB_HUGE_BYTES; unit++)
+            pieced[lap] += rig->engine->pieced[unit];
+        for (uint64_t i = 0; i < 3; i++) {
+            check(rig, &large[i]);
+            drop(rig, &large[i]);
+        }
+        if (lap == 1)
+            made = fresh_bytes;
+    }
+    assert_int_equal(fresh_bytes, made);
+    assert_true(pieced[7] > 0);
+    assert_int_equal(pieced[7], pieced[1]);
+    assert_within_budget(rig);
+    rig->engine->device.ops = counted_ops;
+    rig_close(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_reused),
+        cmocka_unit_test(pages_are_not_exchanged),
         cmocka_unit_test(callocs_are_zero),
         cmocka_unit_test(foreign_pointers),
         cmocka_unit_test(budget_holds_and_bytes_survive),

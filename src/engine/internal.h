@@ -187,6 +187,8 @@ struct ebb_engine {
 
     /* pages.c */
     uint64_t depot_huge_bytes, depot_small_bytes;
+    uint8_t *pieced,
+        *pieced_depot; /* by unit of the arena (or staging), of the depot: see pages.c */
     struct list spare_buckets[SPARE_BUCKETS];
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
@@ -273,6 +275,10 @@ void ebb__list_push_front(struct ebb_engine *engine, struct list *list, uint32_t
 void ebb__list_push_back(struct ebb_engine *engine, struct list *list, uint32_t index,
                          size_t member);
 void ebb__list_remove(struct ebb_engine *engine, struct list *list, uint32_t index, size_t member);
+
+/* pages.c, what space.c needs of it */
+EBB_NODISCARD bool ebb__pages_init(struct ebb_engine *engine);
+void ebb__pages_fini(struct ebb_engine *engine);
 
 /* space.c: address space and the block table */
 EBB_NODISCARD bool ebb__space_init(struct ebb_engine *engine);

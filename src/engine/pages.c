@@ -5,8 +5,15 @@
  * that size takes address and pages without a system call), or to the depot: two stacks, one of
  * huge pages, one of small ones. Stacks, because what is pushed and popped at one end is always
  * one contiguous run: one move call a block, whatever came before. A block takes huge pages for
- * its whole 2 MiB units and small ones for the rest. */
+ * its whole 2 MiB units and small ones for the rest.
+ *
+ * How much of either is wanted varies within an iteration. A unit is split where small pages are
+ * lacking; where units are lacking, small pages are *pieced* together to one, which serves as well, if
+ * its addresses take longer to translate, and is the first to be split again. So no page is given to
+ * the system only to have another one made. */
 #include "engine/internal.h"
+
+#include <sys/mman.h>
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
@@ -48,6 +55,32 @@ enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t targ
     return result;
 }
 
+bool ebb__pages_init(struct ebb_engine *engine)
+{
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    engine->pieced = ebb__engine_memory(layout->arena.bytes / EBB_HUGE_BYTES);
+    engine->pieced_depot = ebb__engine_memory(layout->depot_huge.bytes / EBB_HUGE_BYTES);
+    return engine->pieced && engine->pieced_depot;
+}
+
+void ebb__pages_fini(struct ebb_engine *engine)
+{
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    munmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    munmap(engine->pieced_depot, layout->depot_huge.bytes / EBB_HUGE_BYTES);
+}
+
+/* Is the unit at `address` pieced? A hint: pages of the arena may come to be small otherwise, too. */
+static uint8_t *pieced(const struct ebb_engine *engine, uintptr_t address)
+{
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    if (address - layout->depot_huge.base < layout->depot_huge.bytes)
+        return &engine->pieced_depot[(address - layout->depot_huge.base) / EBB_HUGE_BYTES];
+    bool staged = address - layout->staging.base < layout->staging.bytes;
+    uintptr_t base = staged ? layout->staging.base : layout->arena.base;
+    return &engine->pieced[(address - base) / EBB_HUGE_BYTES];
+}
+
 static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, uintptr_t source,
                                    uint64_t bytes)
 {
@@ -66,10 +99,19 @@ static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, 
     return EBB_DEVICE_OK;
 }
 
+/* Whole units, between the depot and a block, or within the depot. */
+static enum ebb_device_result move_units(struct ebb_engine *engine, uintptr_t target,
+                                         uintptr_t source, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
+        *pieced(engine, target + at) = *pieced(engine, source + at);
+    return move(engine, target, source, bytes);
+}
+
 void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
-    if (huge_bytes && move(engine, huge_top(engine), source, huge_bytes) == EBB_DEVICE_OK)
+    if (huge_bytes && move_units(engine, huge_top(engine), source, huge_bytes) == EBB_DEVICE_OK)
         engine->depot_huge_bytes += huge_bytes;
     if (small_bytes &&
         move(engine, small_top(engine), source + huge_bytes, small_bytes) == EBB_DEVICE_OK)
@@ -206,6 +248,35 @@ static bool strip(struct ebb_engine *engine, uint64_t bytes)
     return strip_block(engine, index);
 }
 
+/* 2 MiB of small pages of the depot become a unit of it. */
+static bool piece_unit(struct ebb_engine *engine)
+{
+    uintptr_t target = huge_top(engine), source = small_top(engine) - EBB_HUGE_BYTES;
+    if (move(engine, target, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+        return false;
+    *pieced(engine, target) = 1;
+    engine->depot_small_bytes -= EBB_HUGE_BYTES;
+    engine->depot_huge_bytes += EBB_HUGE_BYTES;
+    return true;
+}
+
+/* A unit of the depot becomes small pages: a pieced one, where there is one. What has been split
+ * otherwise is never whole again. */
+static bool split_unit(struct ebb_engine *engine)
+{
+    uintptr_t top = huge_top(engine) - EBB_HUGE_BYTES, chosen = top;
+    while (chosen > engine->device.layout.depot_huge.base && !*pieced(engine, chosen))
+        chosen -= EBB_HUGE_BYTES;
+    if (!*pieced(engine, chosen))
+        chosen = top;
+    if (move(engine, small_top(engine), chosen, EBB_HUGE_BYTES) != EBB_DEVICE_OK ||
+        (chosen != top && move_units(engine, chosen, top, EBB_HUGE_BYTES) != EBB_DEVICE_OK))
+        return false;
+    engine->depot_huge_bytes -= EBB_HUGE_BYTES;
+    engine->depot_small_bytes += EBB_HUGE_BYTES;
+    return true;
+}
+
 static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
@@ -214,10 +285,15 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
         if (strip(engine, lacking))
             continue;
         if (make(engine, huge_top(engine), lacking, false)) {
+            for (uint64_t at = 0; at < lacking; at += EBB_HUGE_BYTES)
+                *pieced(engine, huge_top(engine) + at) = 0;
             engine->depot_huge_bytes += lacking;
+        } else if (engine->depot_small_bytes >= small_wanted + EBB_HUGE_BYTES) {
+            if (!piece_unit(engine))
+                return false;
         } else if (engine->depot_small_bytes > small_wanted &&
                    engine->depot_small_bytes - small_wanted + unmade(engine) >= lacking) {
-            /* Small pages cannot be made huge: exchange them with the system. */
+            /* Too few for a unit: exchange them with the system. */
             uint64_t spare = engine->depot_small_bytes - small_wanted;
             release_small(engine, spare < lacking ? spare : lacking);
         } else if (force && make(engine, huge_top(engine), lacking, true)) {
@@ -239,12 +315,8 @@ static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t hu
         } else if (ebb__pages_strip_spare(engine)) {
             continue;
         } else if (engine->depot_huge_bytes >= huge_wanted + EBB_HUGE_BYTES) {
-            /* Last, since what has been split is never whole again. */
-            uintptr_t source = huge_top(engine) - EBB_HUGE_BYTES;
-            if (move(engine, small_top(engine), source, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+            if (!split_unit(engine))
                 return false;
-            engine->depot_huge_bytes -= EBB_HUGE_BYTES;
-            engine->depot_small_bytes += EBB_HUGE_BYTES;
         } else if (strip(engine, lacking)) {
             continue;
         } else if (force && make(engine, small_top(engine), lacking, true)) {
@@ -265,7 +337,7 @@ static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bo
         !gather_huge(engine, huge_bytes, small_bytes, force))
         return false;
     if (huge_bytes) {
-        if (move(engine, target, huge_top(engine) - huge_bytes, huge_bytes) != EBB_DEVICE_OK)
+        if (move_units(engine, target, huge_top(engine) - huge_bytes, huge_bytes) != EBB_DEVICE_OK)
             return false;
         engine->depot_huge_bytes -= huge_bytes;
     }

@@ -17,7 +17,7 @@ static uint32_t bucket_of(uint32_t units)
 bool ebb__space_init(struct ebb_engine *engine)
 {
     engine->units_total = engine->device.layout.arena.bytes / EBB_HUGE_BYTES;
-    if (!ebb__placed_init(engine)) /* takes its part of them */
+    if (!ebb__pages_init(engine) || !ebb__placed_init(engine)) /* takes its part of them */
         return false;
     engine->blocks = ebb__engine_memory(MOST_BLOCKS * sizeof *engine->blocks);
     engine->unit_block = ebb__engine_memory(engine->units_total * sizeof *engine->unit_block);
@@ -31,6 +31,7 @@ void ebb__space_fini(struct ebb_engine *engine)
     munmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
     munmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
     ebb__placed_fini(engine);
+    ebb__pages_fini(engine);
 }
 
 struct block *ebb__space_record(struct ebb_engine *engine, struct list *list)
