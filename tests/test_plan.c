@@ -196,6 +196,45 @@ static void generous_lanes_never_stall(void **state)
     ebb__model_fini(&model);
 }
 
+/* Where lanes have time for everything, only what must move does: without any one of its absences the
+ * plan would need more than the budget less what is left for jitter, or wait. */
+static void nothing_moves_for_nothing(void **state)
+{
+    (void)state;
+    uint32_t all = 0, needless = 0, found = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct ebb_model model = make_random(seed, 60, 1 << 20, 100000);
+        struct ebb_machine machine = machine_of(40, 10, true);
+        struct ebb_plan_request request = {.model = &model,
+                                           .machine = &machine,
+                                           .budget_bytes = model.peak_bytes * 7 / 10,
+                                           .page_bytes = 1,
+                                           .time_limit_ns = 200000000};
+        struct ebb_plan plan = make("ebb", &request);
+        struct ebb_absence *rest = must(calloc(plan.absence_count + 1u, sizeof *rest));
+        for (uint32_t i = 0; plan.feasible && plan.stall_ns == 0 && i < plan.absence_count; i++) {
+            memcpy(rest, plan.absences, i * sizeof *rest);
+            memcpy(rest + i, plan.absences + i + 1, (plan.absence_count - i - 1) * sizeof *rest);
+            struct ebb_sim_request without = {&model,
+                                              &machine,
+                                              rest,
+                                              plan.absence_count - 1,
+                                              request.budget_bytes - request.budget_bytes / 50,
+                                              1};
+            struct ebb_sim_result result;
+            assert_int_equal(ebb__simulate(&without, NULL, &result, NULL), EBB_OK);
+            needless += result.feasible && result.iteration_ns <= plan.iteration_ns;
+            all++;
+        }
+        found += plan.feasible && plan.stall_ns == 0;
+        free(rest);
+        ebb__plan_fini(&plan);
+        ebb__model_fini(&model);
+    }
+    assert_true(found > 10 && all > 50);
+    assert_true(needless * 20 <= all); /* the greedy's schedule is not the simulator's */
+}
+
 static void tight_lanes_as_fast_as_fifo(void **state)
 {
     (void)state;
@@ -296,6 +335,7 @@ int main(void)
         cmocka_unit_test(brute_force_agrees),
         cmocka_unit_test(smallest_budget_without_a_stall),
         cmocka_unit_test(generous_lanes_never_stall),
+        cmocka_unit_test(nothing_moves_for_nothing),
         cmocka_unit_test(tight_lanes_as_fast_as_fifo),
         cmocka_unit_test(copies_are_kept_where_only_read),
         cmocka_unit_test(small_blocks_stay),

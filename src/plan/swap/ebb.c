@@ -9,7 +9,8 @@
  * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of the
  * best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks for a
  * choice that still fits; what it finds stalls less, and so on. (4) What time is left turns over one
- * gap at a time, then two. All of this first for absences that begin and end with clock events, and
+ * gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays; every copy costs
+ * the program something, if only the processor's time. All of this first for absences that begin and end with clock events, and
  * where they do not keep the budget, or stall, for such that need not. For the smallest budget without a stall: (1) without a margin, the target
  * being whatever was reached.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
@@ -54,6 +55,8 @@ struct search {
     uint64_t *tick_stall_ns; /* tick_count: where the plan judged last waits */
     uint64_t *best_stall_ns; /* likewise, the best */
     uint64_t *stretched_ns;  /* tick_count + 1: a timeline with stalls */
+    uint64_t target_bytes;   /* that the best keeps: the budget, or less for jitter */
+    bool lean;               /* what proved useless has been dropped from it */
     struct ebb_error *error;
 };
 
@@ -204,6 +207,7 @@ static enum ebb_status search_without_stall(struct search *search)
             swap->lane_scale = lane_scales[s];
             take_none(swap);
             bool met = ebb__greedy_take(&search->greedy, target, tries[i].margin);
+            search->lean = met;
             if (met)
                 ebb__greedy_drop(&search->greedy, target, tries[i].margin);
             if (met)
@@ -216,6 +220,7 @@ static enum ebb_status search_without_stall(struct search *search)
             if (!met)
                 break;
             status = judge(search, NULL);
+            search->target_bytes = target;
             if (time_is_up(search) && search->best.any)
                 break;
         }
@@ -393,12 +398,65 @@ static enum ebb_status refine(struct search *search)
     return status;
 }
 
+/* Without the absences uses[0, count) of the best; they stay out where that is better, as long as the
+ * peak stays within the target. */
+static enum ebb_status try_without(struct search *search, const struct use *uses, uint32_t count)
+{
+    struct ebb_swap *swap = &search->swap;
+    struct ebb_swap_outcome outcome;
+    for (uint32_t i = 0; i < count; i++)
+        swap->gaps[uses[i].gap].taken = false;
+    enum ebb_status status = ebb__swap_evaluate(swap, &outcome, search->error);
+    if (!status && outcome.peak_bytes <= search->target_bytes &&
+        ebb__swap_better(swap, &outcome, &search->best.outcome)) {
+        best_note(search, &outcome);
+        return EBB_OK;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        swap->gaps[uses[i].gap].taken = true;
+    return status;
+}
+
+/* Do without what covers least for its lane time: many at once, then fewer, down to one by one. */
+static enum ebb_status prune(struct search *search)
+{
+    struct ebb_swap *swap = &search->swap;
+    struct use *uses = search->uses;
+    if (!search->best.any || !search->best.outcome.feasible ||
+        (search->lean && is_free_of_stalls(search)))
+        return EBB_OK;
+    if (search->best.outcome.peak_bytes > search->target_bytes)
+        search->target_bytes = swap->request->budget_bytes;
+    ebb__greedy_merits(&search->greedy, search->target_bytes);
+    best_restore(search);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < swap->gap_count; i++)
+        if (swap->gaps[i].taken)
+            uses[count++] = (struct use){-search->greedy.benefit[i], i};
+    qsort(uses, count, sizeof *uses, use_compare);
+    enum ebb_status status = EBB_OK;
+    for (uint32_t chunk = count / 2 + 1; chunk > 0 && !status; chunk /= 2) {
+        uint32_t left = 0;
+        for (uint32_t i = 0; i < count && !status; i += chunk) {
+            uint32_t some = count - i < chunk ? count - i : chunk;
+            if (!time_is_up(search))
+                status = try_without(search, &uses[i], some);
+            for (uint32_t k = i; k < i + some; k++)
+                if (swap->gaps[uses[k].gap].taken)
+                    uses[left++] = uses[k];
+        }
+        count = left;
+    }
+    return status;
+}
+
 static enum ebb_status search_run(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     bool possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
     uint64_t deadline_ns = swap->deadline_ns, whole_ns = deadline_ns - swap->started_ns;
     enum ebb_status status = EBB_OK;
+    search->target_bytes = swap->request->budget_bytes;
     if (possible) {
         /* A part of the time only: what stalls a little must still be looked for. */
         swap->deadline_ns -= whole_ns / 5 * 3;
@@ -414,7 +472,7 @@ static enum ebb_status search_run(struct search *search)
     for (uint32_t s = 0; s < scales_of(swap) && !status; s++) {
         swap->lane_scale = lane_scales[s];
         status = search_stretched(
-            search, slice_end(deadline_ns - (small ? whole_ns / 4 : 0), scales_of(swap) - s));
+            search, slice_end(deadline_ns - whole_ns / (small ? 4 : 10), scales_of(swap) - s));
     }
     swap->lane_scale = 1;
     return status || !small ? status : refine(search);
@@ -468,6 +526,8 @@ static enum ebb_status plan_one(const struct ebb_plan_request *request, bool wit
     enum ebb_status status = search_init(&search, request, within);
     if (!status)
         status = search_run(&search);
+    if (!status)
+        status = prune(&search);
     if (!status) {
         best_restore(&search);
         status = ebb__swap_finish(&search.swap, plan, error);

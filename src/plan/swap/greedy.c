@@ -70,13 +70,13 @@ static double weight_between(const struct ebb_greedy *greedy, uint32_t first, ui
     return weight[cells] - weight[first] + weight[last - cells];
 }
 
-/* Take the gaps whose benefit is near the best; false where none has any. */
-static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
+/* Fill `benefit` for what is not taken; returns the best. */
+static double benefits_compute(struct ebb_greedy *greedy, uint64_t largest_bytes)
 {
-    struct ebb_swap *swap = greedy->swap;
+    const struct ebb_swap *swap = greedy->swap;
     double best = 0;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
-        struct ebb_swap_gap *gap = &swap->gaps[i];
+        const struct ebb_swap_gap *gap = &swap->gaps[i];
         greedy->benefit[i] = 0;
         if (gap->taken)
             continue;
@@ -90,6 +90,23 @@ static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
         greedy->benefit[i] = benefit;
         best = benefit > best ? benefit : best;
     }
+    return best;
+}
+
+void ebb__greedy_merits(struct ebb_greedy *greedy, uint64_t target_bytes)
+{
+    struct ebb_swap *swap = greedy->swap;
+    for (uint32_t i = 0; i < swap->gap_count; i++)
+        swap->gaps[i].taken = false;
+    ebb__swap_schedule(swap, 0);
+    benefits_compute(greedy, weights_compute(greedy, target_bytes));
+}
+
+/* Take the gaps whose benefit is near the best; false where none has any. */
+static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
+{
+    struct ebb_swap *swap = greedy->swap;
+    double best = benefits_compute(greedy, largest_bytes);
     if (!(best > 0))
         return false;
     /* A few at once while much is left: the schedule is stale after each. */
