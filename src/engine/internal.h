@@ -187,8 +187,8 @@ struct ebb_engine {
 
     /* pages.c */
     uint64_t depot_huge_bytes, depot_small_bytes;
-    uint8_t *pieced,
-        *pieced_depot; /* by unit of the arena (or staging), of the depot: see pages.c */
+    uint8_t *pieced; /* by unit of the arena, or of staging; and of the depot: */
+    uint8_t *pieced_depot;
     struct list spare_buckets[SPARE_BUCKETS];
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
