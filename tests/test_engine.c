@@ -244,6 +244,48 @@ static void late_faults_leave_no_page(void **state)
     rig_close(rig);
 }
 
+static void *allocate(void *argument)
+{
+    struct item *item = argument;
+    item->bytes = ebb__engine_alloc(((struct rig *)item->bytes)->engine, item->size, 64, false);
+    return NULL;
+}
+
+/* The same, but the fault is looked at while the next block of that address waits for its pages: only
+ * its allocation gives it some. */
+static void late_faults_give_no_pages(void **state)
+{
+    (void)state;
+    const size_t size = ((size_t)3 << 20) + 65536;
+    struct rig *rig = rig_open((uint64_t)5 << 20, false);
+    struct item other = make(rig, size, 1);
+    struct item item = {(unsigned char *)rig, size, 3};
+    uintptr_t address = rig->device.layout.arena.base + rig->engine->units_used * EBB_HUGE_BYTES;
+    rig->faulty.delay_us = 20000;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, allocate, &item), 0);
+    for (unsigned waits = 0, i = 0; waits == 0; i++) {
+        assert_true(i < PATIENCE_MS);
+        nap_us(1000);
+        pthread_mutex_lock(&rig->engine->lock);
+        waits = rig->engine->room_waits;
+        pthread_mutex_unlock(&rig->engine->lock);
+    }
+    ebb__engine_fault(rig->engine, address + EBB_HUGE_BYTES, true);
+    pthread_join(thread, NULL);
+    assert_int_equal((uintptr_t)item.bytes, address);
+    rig->faulty.delay_us = 0;
+    put(rig, &item, 3);
+    for (int i = 0; i < 4; i++) {
+        struct item next = make(rig, 4096, 1); /* begins another operation */
+        drop(rig, &next);
+        check(rig, i % 2 ? &item : &other);
+    }
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    assert_within_budget(rig);
+    rig_close(rig);
+}
+
 static void free_in_every_state(void **state)
 {
     (void)state;
@@ -1056,6 +1098,7 @@ int main(void)
         cmocka_unit_test(out_and_in),
         cmocka_unit_test(free_in_every_state),
         cmocka_unit_test(late_faults_leave_no_page),
+        cmocka_unit_test(late_faults_give_no_pages),
         cmocka_unit_test(access_cancels_leaving),
         cmocka_unit_test(early_returns_give_way),
         cmocka_unit_test(early_returns_are_used_or_freed),

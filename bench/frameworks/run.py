@@ -103,12 +103,12 @@ def run_one(name, args, python):
     command = [python, os.path.join(HERE, program), *given.split(),
                *(small.split() if args.small else []), "--iterations", str(args.iterations)]
     env = dict(os.environ, OMP_NUM_THREADS="2", **SETTINGS)
-    alone = {}
-    for allocator, settings in allocators().items():
+    alone, known = {}, allocators()
+    for allocator, settings in known.items():
         if allocator in args.allocators:
             alone[allocator] = measure(command, {**env, **settings}, args.timeout)
     best = min(alone, key=lambda allocator: pace(alone[allocator][1]))
-    tuned = {**env, **allocators()[best]}
+    tuned = {**env, **known[best]}
     plain, ours = [alone[best]], []
     for pair in range(args.pairs):
         ours.append(measure_ebb(command, env, args))

@@ -200,6 +200,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
 {
     block->size_bytes = bytes;
     block->serial = ++engine->next_serial;
+    block->unborn = true;
     block->last_use = engine->event_number + 1;
     block->touch = ++engine->touches;
     block->evicted_at = block->needed_at = 0;
@@ -274,6 +275,7 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
         pthread_mutex_unlock(&engine->lock);
         return NULL;
     }
+    block->unborn = false;
     void *pointer = (void *)block->address;
     pthread_mutex_unlock(&engine->lock);
     if (zeroed)
@@ -372,6 +374,10 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         ebb__guards_touched(engine, block, false);
         break;
     case BLOCK_BARE:
+        /* The program does not know its address yet: a fault that was reported before the block that
+         * was here was freed. */
+        if (engine->blocks[block->head].unborn)
+            break;
         note_access(engine, block, write, false);
         if (block->in_queued)
             break; /* a worker is on it: two must not give it pages */

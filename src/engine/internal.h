@@ -69,6 +69,7 @@ struct block {
     int transfer_error;
     uint8_t state;
     uint8_t store;   /* where its copy is: index into stores */
+    bool unborn;     /* head: its allocation is under way, and alone may give it pages */
     bool open;       /* touched since the last event; on the open list */
     bool out_queued; /* on the out queue (resident or parked) */
     bool in_queued;  /* on the in queue (away or bare) */

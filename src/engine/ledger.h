@@ -61,6 +61,16 @@ static inline void ebb__ledger_force(struct ebb_ledger *ledger, uint64_t bytes)
     ebb__ledger_note(ledger, held);
 }
 
+/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the others
+ * hold, nor its own small blocks, which never leave. */
+static inline uint64_t ebb__ledger_share(const struct ebb_ledger *ledger, uint64_t budget,
+                                         uint64_t own, uint64_t small)
+{
+    uint64_t held = atomic_load(&ledger->held_bytes);
+    uint64_t taken = (held > own ? held - own : 0) + small;
+    return budget > taken ? budget - taken : 0;
+}
+
 static inline void ebb__ledger_release(struct ebb_ledger *ledger, uint64_t bytes)
 {
     atomic_fetch_sub(&ledger->held_bytes, bytes);

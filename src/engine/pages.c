@@ -277,6 +277,18 @@ static bool split_unit(struct ebb_engine *engine)
     return true;
 }
 
+/* New units for the depot. */
+static bool make_units(struct ebb_engine *engine, uint64_t bytes, bool force)
+{
+    uintptr_t target = huge_top(engine);
+    if (!make(engine, target, bytes, force))
+        return false;
+    for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
+        *pieced(engine, target + at) = 0;
+    engine->depot_huge_bytes += bytes;
+    return true;
+}
+
 static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
@@ -284,11 +296,9 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
         uint64_t lacking = wanted - engine->depot_huge_bytes;
         if (strip(engine, lacking))
             continue;
-        if (make(engine, huge_top(engine), lacking, false)) {
-            for (uint64_t at = 0; at < lacking; at += EBB_HUGE_BYTES)
-                *pieced(engine, huge_top(engine) + at) = 0;
-            engine->depot_huge_bytes += lacking;
-        } else if (engine->depot_small_bytes >= small_wanted + EBB_HUGE_BYTES) {
+        if (make_units(engine, lacking, false))
+            break;
+        if (engine->depot_small_bytes >= small_wanted + EBB_HUGE_BYTES) {
             if (!piece_unit(engine))
                 return false;
         } else if (engine->depot_small_bytes > small_wanted &&
@@ -296,10 +306,8 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
             /* Too few for a unit: exchange them with the system. */
             uint64_t spare = engine->depot_small_bytes - small_wanted;
             release_small(engine, spare < lacking ? spare : lacking);
-        } else if (force && make(engine, huge_top(engine), lacking, true)) {
-            engine->depot_huge_bytes += lacking;
         } else {
-            return false;
+            return force && make_units(engine, lacking, true);
         }
     }
     return true;

@@ -194,14 +194,11 @@ static uint32_t distance(const struct ebb_engine *engine, uint32_t unit)
  * They may hold more than when it was made; then what lay in the pool could not make way. */
 static bool plan_fits(const struct ebb_engine *engine)
 {
-    const struct ebb_ledger *ledger = engine->ledger;
-    uint64_t budget = atomic_load_explicit(&ledger->budget_bytes, memory_order_relaxed);
-    uint64_t all = atomic_load_explicit(&ledger->held_bytes, memory_order_relaxed);
-    uint64_t own = atomic_load_explicit(&engine->counters->held_bytes, memory_order_relaxed);
-    uint64_t beside = (all > own ? all - own : 0) +
-                      atomic_load_explicit(&engine->counters->small_bytes, memory_order_relaxed);
-    uint64_t peak = engine->playing->script->peak_bytes;
-    return beside <= budget && peak <= budget - beside;
+    const struct ebb_counters *counters = engine->counters;
+    uint64_t share =
+        ebb__ledger_share(engine->ledger, atomic_load(&engine->ledger->budget_bytes),
+                          atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
+    return engine->playing->script->peak_bytes <= share;
 }
 
 struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t alignment)

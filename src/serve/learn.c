@@ -93,13 +93,11 @@ uint64_t ebb__serve_share(const struct ebb_serve *serve, const struct process *p
 {
     if (budget == UINT64_MAX)
         return budget;
-    uint64_t held = atomic_load(&serve->ledger->held_bytes);
     uint64_t own = atomic_load(&process->ring->counters.held_bytes);
     uint64_t small = atomic_load(&process->ring->counters.small_bytes);
     if (small < process->recalled.small_bytes)
         small = process->recalled.small_bytes;
-    uint64_t taken = (held > own ? held - own : 0) + small;
-    return budget > taken ? budget - taken : 0;
+    return ebb__ledger_share(serve->ledger, budget, own, small);
 }
 
 bool ebb__serve_send_script(struct process *process, const struct ebb_script *script)

@@ -192,8 +192,7 @@ static bool find_room(struct ebb_serve *serve, struct process *process)
     uint64_t lacking = process->planned_bytes - share;
     process->margin_bytes =
         lacking > 2 * process->margin_bytes ? lacking : 2 * process->margin_bytes;
-    struct ebb_machine machine = serve->machine;
-    if (!replan(serve, process, &machine))
+    if (!replan(serve, process, &serve->machine))
         return false;
     trial->room_replans++;
     trial->before_ns = 0; /* the plan before is none to go back to */
