@@ -8,6 +8,7 @@
 
 #include "engine/script.h"
 #include "machine/machine.h"
+#include "serve/compile.h"
 #include "serve/place.h"
 #include "serve/resident.h"
 #include "synthetic.h"
@@ -258,6 +259,10 @@ static void infeasible_plans_place_what_is_brief(void **state)
     assert_true(places.count > 0);
     for (uint32_t b = 0; b < model.block_count; b++)
         assert_true(places.offsets[b] == EBB_SCRIPT_NO_PLACE || model.blocks[b].span_ticks <= 16);
+    struct ebb_script *script;
+    assert_int_equal(ebb__compile_script(&model, &plan, &places, &script), EBB_OK);
+    assert_int_equal(script->peak_bytes, 0); /* the plan does not fit, but these may lie there */
+    free(script);
     ebb__places_fini(&places);
     ebb__plan_fini(&plan);
     ebb__model_fini(&model);

@@ -288,6 +288,57 @@ static void less_room_leaves_the_pool_alone(void **state)
     stage_close(&stage);
 }
 
+/* The next plan for the same iteration, here one without addresses, comes while much lies at those of
+ * the plan before: what that one has in the pool goes on until little is there. */
+static void the_next_plan_waits(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(70);
+    struct rig *rig = stage.rig;
+    struct ebb_engine *engine = rig->engine;
+    struct ebb_script *next = must(malloc(stage.script->bytes));
+    memcpy(next, stage.script, stage.script->bytes);
+    struct ebb_script_block *blocks =
+        (struct ebb_script_block *)(void *)((char *)next + next->blocks_offset);
+    for (uint32_t i = 0; i < next->block_count; i++)
+        blocks[i].place = EBB_SCRIPT_NO_PLACE;
+    next->pool_bytes = 0;
+    const struct ebb_model *model = &stage.program.model;
+    uint64_t placed = 0, most = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        if (!event->clock)
+            continue;
+        struct item *item = &stage.program.items[event->block];
+        uintptr_t planned = planned_address(&stage, tick);
+        if (event->kind == EBB_EVENT_FREE) {
+            check(rig, item);
+            drop(rig, item);
+            continue;
+        }
+        *item = make(rig, model->blocks[event->block].size_bytes, tick);
+        most = engine->pool.load_bytes > most ? engine->pool.load_bytes : most;
+        placed += planned && planned == (uintptr_t)item->bytes;
+        if (placed == 3 && planned)
+            assert_int_equal(ebb__engine_set_script(engine, next, next->bytes), EBB_OK);
+        if (placed < 3 || engine->pool.load_bytes * 2 > most) {
+            assert_non_null(engine->playing);
+            assert_true(!planned || planned == (uintptr_t)item->bytes);
+        }
+    }
+    assert_true(placed > 3);
+    uint64_t before = atomic_load(&rig->counters->pool_blocks);
+    uint64_t resyncs = atomic_load(&rig->counters->resyncs);
+    for (unsigned lap = 0; lap < 2; lap++)
+        program_lap(&stage.program, rig, false, UINT32_MAX);
+    assert_ptr_equal(engine->playing->script, next);
+    assert_true(atomic_load(&rig->counters->resyncs) <= resyncs + 1);
+    assert_true(atomic_load(&rig->counters->pool_blocks) <= before + 1);
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    stage_close(&stage);
+    free(next);
+}
+
 /* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. */
 static void tracing_leaves_the_pool_alone(void **state)
 {
@@ -544,6 +595,7 @@ int main(void)
         cmocka_unit_test(alignments_are_kept),
         cmocka_unit_test(divergence_keeps_the_budget),
         cmocka_unit_test(less_room_leaves_the_pool_alone),
+        cmocka_unit_test(the_next_plan_waits),
         cmocka_unit_test(tracing_leaves_the_pool_alone),
         cmocka_unit_test(malformed_places),
         cmocka_unit_test(stray_pages_make_way),

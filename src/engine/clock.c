@@ -288,6 +288,8 @@ void ebb__clock_pass(struct ebb_engine *engine)
         engine->laps++;
         ebb__engine_mark(engine, EBB_MARK_LAP, engine->laps);
     }
+    if (engine->awaited.script && engine->position == engine->awaited_at)
+        engine->awaited_due = true;
 }
 
 /* How much earlier than the script says an absence's return would start at `position`. */
@@ -464,6 +466,8 @@ void ebb__clock_stop(struct ebb_engine *engine)
     atomic_fetch_add(&engine->counters->mismatches, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_OFF, engine->position);
     engine->playing = NULL;
+    if (engine->awaited.script)
+        ebb__engine_take_over(engine);
 }
 
 uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes)
@@ -700,6 +704,8 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
                 wait_for_due(engine, playing, (first + i) % playing->script->clock_count);
         }
     }
+    if (engine->awaited_due)
+        ebb__engine_take_over(engine);
     if (!engine->playing && kind == EBB_EVENT_ALLOC && engine->script_count)
         look_for_script(engine);
 }

@@ -459,21 +459,15 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
     return true;
 }
 
-enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct ebb_script *script,
-                                       uint64_t bytes)
+/* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there are too
+ * many; what plays stops. */
+static struct performance *install(struct ebb_engine *engine, const struct performance *performance)
 {
-    struct performance performance = {0};
-    if (!ebb__script_valid(script, bytes))
-        return EBB_ERR_FORMAT;
-    if (!ebb__clock_prepare(engine, &performance, script))
-        return EBB_ERR_MEMORY;
-    pthread_mutex_lock(&engine->lock);
-    /* It replaces one of the same iteration, or the oldest once there are too many; what plays stops. */
     engine->playing = NULL;
     engine->script_sets++;
     uint32_t replaced = 0;
     while (replaced < engine->script_count &&
-           !same_template(engine->scripts[replaced].script, script))
+           !same_template(engine->scripts[replaced].script, performance->script))
         replaced++;
     if (replaced == engine->script_count && replaced == MAX_SCRIPTS)
         replaced = 0;
@@ -483,11 +477,63 @@ enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct e
                 (engine->script_count - replaced - 1) * sizeof engine->scripts[0]);
         engine->script_count--;
     }
-    engine->scripts[engine->script_count++] = performance;
-    if (script->alloc_count == 0) {
-        ebb__clock_start(engine, &engine->scripts[engine->script_count - 1],
-                         script->clock_count - 1);
-        ebb__guards_arm(engine);
+    engine->scripts[engine->script_count++] = *performance;
+    return &engine->scripts[engine->script_count - 1];
+}
+
+static void forget_awaited(struct ebb_engine *engine)
+{
+    if (engine->awaited.script)
+        munmap(engine->awaited.tables, engine->awaited.table_bytes);
+    engine->awaited.script = NULL;
+    engine->awaited_due = false;
+}
+
+void ebb__engine_take_over(struct ebb_engine *engine)
+{
+    struct performance awaited = engine->awaited;
+    bool plays = engine->playing != NULL;
+    uint32_t clocks = awaited.script->clock_count;
+    engine->awaited.script = NULL;
+    engine->awaited_due = false;
+    struct performance *installed = install(engine, &awaited);
+    if (plays)
+        ebb__clock_start(engine, installed, (engine->position + clocks - 1) % clocks);
+}
+
+/* What lies at planned addresses cannot make way for what the next plan puts elsewhere: it takes over
+ * from one of the same iteration where the least of that is there. */
+static bool defer(struct ebb_engine *engine, const struct performance *performance)
+{
+    const struct performance *playing = engine->playing;
+    if (!playing || playing->woven.passed || performance->script->alloc_count == 0 ||
+        !same_template(playing->script, performance->script))
+        return false;
+    engine->awaited = *performance;
+    engine->awaited_at = ebb__placed_least(playing->script);
+    if (engine->pool.load_bytes == 0)
+        ebb__engine_take_over(engine);
+    return true;
+}
+
+enum ebb_status ebb__engine_set_script(struct ebb_engine *engine, const struct ebb_script *script,
+                                       uint64_t bytes)
+{
+    struct performance performance = {0};
+    if (!ebb__script_valid(script, bytes))
+        return EBB_ERR_FORMAT;
+    if (!ebb__clock_prepare(engine, &performance, script))
+        return EBB_ERR_MEMORY;
+    pthread_mutex_lock(&engine->lock);
+    if (engine->awaited.script && !same_template(engine->awaited.script, script))
+        ebb__engine_take_over(engine);
+    forget_awaited(engine);
+    if (!defer(engine, &performance)) {
+        struct performance *installed = install(engine, &performance);
+        if (script->alloc_count == 0) {
+            ebb__clock_start(engine, installed, script->clock_count - 1);
+            ebb__guards_arm(engine);
+        }
     }
     pthread_mutex_unlock(&engine->lock);
     return EBB_OK;
@@ -500,6 +546,7 @@ void ebb__engine_forget_scripts(struct ebb_engine *engine)
         ebb__engine_mark(engine, EBB_MARK_PLAN_OFF, engine->position);
     engine->playing = NULL;
     engine->script_sets++;
+    forget_awaited(engine);
     while (engine->script_count) {
         struct performance *last = &engine->scripts[--engine->script_count];
         munmap(last->tables, last->table_bytes);

@@ -96,7 +96,8 @@ bool ebb__engine_pin(struct ebb_engine *engine, const void *pointer, uint64_t by
 void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
 
 /* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
- * soon as the live stream is found in it. EBB_ERR_FORMAT where it is not valid. */
+ * soon as the live stream is found in it; where one of the same iteration plays, when the least lies at
+ * the addresses of that one. EBB_ERR_FORMAT where it is not valid. */
 EBB_NODISCARD enum ebb_status ebb__engine_set_script(struct ebb_engine *engine,
                                                      const struct ebb_script *script,
                                                      uint64_t bytes);

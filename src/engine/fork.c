@@ -67,6 +67,8 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->forked = true;
     engine->frozen = false;
     engine->playing = NULL;
+    engine->awaited = (struct performance){0};
+    engine->awaited_due = false;
     engine->held = 0;
     engine->room_waits = 0;
     engine->script_count = 0;

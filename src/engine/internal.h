@@ -229,13 +229,16 @@ struct ebb_engine {
     uint32_t script_count;
     uint64_t script_sets;        /* times that `scripts` has changed */
     struct performance *playing; /* NULL: reactive */
-    uint32_t position;           /* next clock event expected */
-    uint64_t position_ns;        /* when the last one was seen, on the program's own clock */
-    uint64_t position_touches;   /* uses seen by then */
-    uint64_t stalled_ns;         /* that the program has waited for the engine in all */
-    int held;                    /* it waits at a clock event now */
-    uint64_t missed;             /* faults on absent parts since, where accesses are the clock */
-    uint64_t guards_began_ns;    /* when the first event was seen last, likewise */
+    struct performance awaited;  /* takes over from `playing` at awaited_at; no script: none */
+    uint32_t awaited_at;
+    bool awaited_due;
+    uint32_t position;         /* next clock event expected */
+    uint64_t position_ns;      /* when the last one was seen, on the program's own clock */
+    uint64_t position_touches; /* uses seen by then */
+    uint64_t stalled_ns;       /* that the program has waited for the engine in all */
+    int held;                  /* it waits at a clock event now */
+    uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
+    uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
     bool forked; /* pages may be shared with a child */
 };
@@ -245,6 +248,8 @@ void *ebb__engine_memory(size_t bytes);                /* zeroed, from the syste
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
+/* The awaited script is put in force, in the place of what plays. */
+void ebb__engine_take_over(struct ebb_engine *engine);
 static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)
 {
     return &engine->blocks[index];
@@ -324,6 +329,8 @@ struct block *ebb__placed_find(struct ebb_engine *engine, uintptr_t address);
 /* How many words of tables a script's placements take, and filling so many, zeroed. No lock. */
 size_t ebb__placed_table_words(const struct ebb_engine *engine, const struct ebb_script *script);
 void ebb__placed_prepare(struct performance *performance, uint32_t *words);
+/* The position in front of which the least lies at the addresses of `script`. */
+uint32_t ebb__placed_least(const struct ebb_script *script);
 /* The block that an allocation of `bytes`, now, is planned to be, at its planned address, in state
  * EMPTY, its pages still to be had; NULL: no plan, or the address is taken. */
 struct block *ebb__placed_take(struct ebb_engine *engine, size_t bytes, size_t alignment);

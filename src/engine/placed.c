@@ -166,6 +166,25 @@ void ebb__placed_prepare(struct performance *performance, uint32_t *words)
     first[0] = 0;
 }
 
+uint32_t ebb__placed_least(const struct ebb_script *script)
+{
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    int64_t load = 0, least = INT64_MAX;
+    uint32_t position = 0;
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        const struct ebb_script_block *block = &blocks[events[i].block];
+        if (is_placed(block))
+            load += events[i].kind == EBB_EVENT_ALLOC ? (int64_t)block->size_bytes
+                                                      : -(int64_t)block->size_bytes;
+        if (load < least) {
+            least = load;
+            position = (i + 1) % script->clock_count;
+        }
+    }
+    return position;
+}
+
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 static uint32_t distance(const struct ebb_engine *engine, uint32_t unit)
 {

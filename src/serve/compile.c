@@ -192,11 +192,12 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         allocs += model->events[tick].clock && model->events[tick].kind == EBB_EVENT_ALLOC;
     if (compiler->clock_count == 0)
         return EBB_ERR_ARGUMENT;
+    uint64_t peak_bytes = places ? places->peak_bytes : plan->peak_bytes;
     struct ebb_script head = {
         .magic = EBB_SCRIPT_MAGIC,
         .iteration_ns = ebb__model_iteration_ns(model) ? ebb__model_iteration_ns(model) : 1,
         .pool_bytes = places ? places->pool_bytes : 0,
-        .peak_bytes = places ? places->peak_bytes : plan->peak_bytes,
+        .peak_bytes = plan->feasible ? peak_bytes : 0,
         .clock_count = compiler->clock_count,
         .block_count = model->block_count,
         .absence_count = plan->absence_count,

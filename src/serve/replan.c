@@ -189,12 +189,13 @@ static bool find_room(struct ebb_serve *serve, struct process *process)
     if (trial->cramped < CRAMPED_ITERATIONS || trial->room_replans == MOST_ROOM_REPLANS)
         return false;
     trial->cramped = 0;
-    uint64_t lacking = process->planned_bytes - share;
-    process->margin_bytes =
-        lacking > 2 * process->margin_bytes ? lacking : 2 * process->margin_bytes;
-    if (!replan(serve, process, &serve->machine))
-        return false;
     trial->room_replans++;
+    uint64_t lacking = process->planned_bytes - share, before = process->margin_bytes;
+    process->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
+    if (!replan(serve, process, &serve->machine)) {
+        process->margin_bytes = before;
+        return false;
+    }
     trial->before_ns = 0; /* the plan before is none to go back to */
     return true;
 }
