@@ -133,12 +133,70 @@ static void announced_accesses_are_a_clock(void **state)
     ebb__model_fini(&seen);
 }
 
+static void push(events_vec *events, uint64_t *now, uint64_t ns, struct ebb_event event)
+{
+    event.time_ns = *now += ns;
+    assert_true(ebb_vec_push(events, event));
+}
+
+static void push_mark(events_vec *events, uint64_t *now, uint64_t ns, uint8_t mark, uint64_t value)
+{
+    push(events, now, ns, (struct ebb_event){0, 0, value, EBB_EVENT_MARK, 0, mark, 0, 0});
+}
+
+/* Observed iterations are ten times too slow, in the planned ones the program waits, two threads of it
+ * at the same time: what counts is how long it works. */
+static void waits_do_not_count(void **state)
+{
+    (void)state;
+    events_vec events = {0};
+    uint64_t now = 0;
+    push_mark(&events, &now, 0, EBB_MARK_TRACE_ON, 0);
+    for (uint64_t lap = 0; lap < 2 * LAPS; lap++) {
+        const uint64_t output = lap + 2, wait_ns = 1000 * (lap % 3);
+        bool traced = lap < LAPS;
+        uint64_t slow = traced ? 10 : 1;
+        if (lap == LAPS) {
+            push_mark(&events, &now, 0, EBB_MARK_TRACE_OFF, 0);
+            push_mark(&events, &now, 0, EBB_MARK_PLAN_ON, 0);
+        }
+        struct ebb_event alloc = {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0};
+        struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0};
+        struct ebb_event release = {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
+        push(&events, &now, 70 * slow, alloc);
+        if (traced)
+            push(&events, &now, 10, write);
+        else if (wait_ns)
+            push_mark(&events, &now, wait_ns, EBB_MARK_WAIT, wait_ns);
+        if (!traced && wait_ns)
+            push_mark(&events, &now, 0, EBB_MARK_WAIT, wait_ns / 2);
+        push(&events, &now, 100 * slow, release);
+    }
+    struct ebb_event_span span = {events.items, events.count};
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
+    assert_true(analysis.has_model);
+    const struct ebb_model *model = &analysis.model;
+    uint64_t alloc_ns = 0, free_ns = 0, turn_ns = ebb__model_iteration_ns(model);
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        if (model->events[tick].kind == EBB_EVENT_ALLOC)
+            alloc_ns = model->time_ns[tick];
+        else if (model->events[tick].kind == EBB_EVENT_FREE)
+            free_ns = model->time_ns[tick];
+    }
+    assert_int_equal(turn_ns, 170);
+    assert_int_equal((free_ns + turn_ns - alloc_ns) % turn_ns, 100);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&events);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lags_do_not_count),
         cmocka_unit_test(observed_everywhere_is_timed_alike),
         cmocka_unit_test(announced_accesses_are_a_clock),
+        cmocka_unit_test(waits_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,8 @@
  * `move` takes pages from any of them to any other; what is moved is the pages themselves.
  *
  * Implementations: host_move.c, host_copy.c and host_protect.c, of which host.c chooses, and fake.c
- * (plain memory and memcpy, for tests). All functions may be called from any thread, but the engine's lock serialises move,
- * fresh and release. */
+ * (plain memory and memcpy, for tests). All functions may be called from any thread, but the
+ * engine's lock serialises move, fresh and release. */
 #ifndef EBB_DEVICE_DEVICE_H
 #define EBB_DEVICE_DEVICE_H
 

@@ -2,9 +2,9 @@
  *
  * The engine's clock is the sequence of managed ALLOC and FREE events of one iteration (the
  * *template*); for a program that has none, a choice of its accesses: then every event is an ACCESS
- * to a persistent block or a part of one, and alloc_count is 0. Actions hang on clock positions: position p means "when clock event p has just
- * been seen". All arrays follow the header at the given byte offsets; every index is checked by
- * ebb__script_valid() before use. */
+ * to a persistent block or a part of one, and alloc_count is 0. Actions hang on clock positions:
+ * position p means "when clock event p has just been seen". All arrays follow the header at the
+ * given byte offsets; every index is checked by ebb__script_valid() before use. */
 #ifndef EBB_ENGINE_SCRIPT_H
 #define EBB_ENGINE_SCRIPT_H
 

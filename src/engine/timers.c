@@ -1,11 +1,11 @@
 /* Actions that hang on a time after a clock event, not on the event itself.
  *
  * Time here is the program's progress: it stands while the program waits for the engine, so that a
- * stall moves what comes after it and a block does not leave before a use that was held up. While the
- * program is held at a clock event nothing fires. The script's times come from iterations that were
- * observed, which makes them slow, perhaps on a busy machine: delays shrink and grow with the time that
- * the stretch behind their clock event really takes, as seen in the laps before. A heap, earliest first; the workers of the lane out
- * look at it whenever they look for work. */
+ * stall moves what comes after it and a block does not leave before a use that was held up. While
+ * the program is held at a clock event nothing fires. The script's times come from iterations that
+ * were observed, which makes them slow, perhaps on a busy machine: delays shrink and grow with the
+ * time that the stretch behind their clock event really takes, as seen in the laps before. A heap,
+ * earliest first; the workers of the lane out look at it whenever they look for work. */
 #include "engine/internal.h"
 
 uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine)
@@ -13,10 +13,15 @@ uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine)
     return ebb__now_ns() - engine->stalled_ns;
 }
 
+/* Waiting that is worth an event. Arbitrary. */
+#define LEAST_WAIT_NS ((uint64_t)20000)
+
 void ebb__engine_stalled(struct ebb_engine *engine, uint64_t ns)
 {
     engine->stalled_ns += ns;
     atomic_fetch_add(&engine->counters->stall_ns, ns);
+    if (ns >= LEAST_WAIT_NS && !engine->trace)
+        ebb__engine_mark(engine, EBB_MARK_WAIT, ns);
 }
 
 /* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */

@@ -1,7 +1,8 @@
 /* Which block leaves when room is needed that no plan has made.
  *
  * By the template, where the live stream is known in it: the block whose next use is farthest away
- * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one that was used longest ago, as far as uses are seen.
+ * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one
+ * that was used longest ago, as far as uses are seen.
  *
  * What the operation in progress has used leaves only where nothing else can, the earliest touched
  * first: a program that walks over more than the budget without allocating must still get through.

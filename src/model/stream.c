@@ -34,6 +34,7 @@ void ebb__stream_fini(struct ebb_stream *stream)
     ebb__map_fini(&stream->serials.sparse);
     ebb_vec_free(&stream->traced);
     ebb_vec_free(&stream->planned);
+    ebb_vec_free(&stream->waits);
     ebb_vec_free(&stream->lost);
     memset(stream, 0, sizeof *stream);
 }
@@ -175,6 +176,21 @@ static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_k
             (stretches)->items[(stretches)->count - 1].last = (event);                             \
     } while (0)
 
+/* Threads may wait at the same time: what of it lies before the last wait's end counts once. */
+static bool note_wait(struct ebb_stream *stream, size_t index, const struct ebb_event *event)
+{
+    const struct ebb_wait *last =
+        stream->waits.count ? &stream->waits.items[stream->waits.count - 1] : NULL;
+    uint64_t since_ns = event->time_ns;
+    struct ebb_wait wait = {.event = index};
+    if (last) {
+        since_ns -= stream->events.items[last->event].time_ns;
+        wait.sum_ns = last->sum_ns;
+    }
+    wait.sum_ns += event->size_bytes < since_ns ? event->size_bytes : since_ns;
+    return ebb_vec_push(&stream->waits, wait);
+}
+
 static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_event *event)
 {
     size_t index = stream->events.count - 1;
@@ -202,6 +218,9 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
         break;
     case EBB_MARK_LOST:
         ok = ebb_vec_push(&stream->lost, index);
+        break;
+    case EBB_MARK_WAIT:
+        ok = note_wait(stream, index, event);
         break;
     default:
         break;
@@ -577,6 +596,29 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
     return low;
 }
 
+/* How long the program has waited for the engine up to the event `index`. */
+static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
+{
+    size_t low = 0, high = stream->waits.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (stream->waits.items[middle].event <= index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? stream->waits.items[low - 1].sum_ns : 0;
+}
+
+/* From one event to another, without the time that the program waited: a planner adds its own. */
+static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
+{
+    const struct ebb_event *events = stream->events.items;
+    uint64_t ns = events[to].time_ns - events[from].time_ns;
+    uint64_t waited = waited_ns(stream, to) - waited_ns(stream, from);
+    return ns > waited ? ns - waited : 0;
+}
+
 enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from; arbitrary */
 
 /* One of them in any case: the lower where there is no middle one. */
@@ -635,7 +677,7 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
     }
     if (at < window->first || at >= window->last)
         return false;
-    *time_ns = stream->events.items[at].time_ns - stream->events.items[window->first].time_ns;
+    *time_ns = work_ns(stream, window->first, at);
     return true;
 }
 
@@ -700,7 +742,7 @@ static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_
     if (!clock_ns)
         return EBB_ERR_MEMORY;
     for (size_t i = 0; i < count; i++)
-        samples[i] = ebb__stream_window_ns(stream, &windows[i]);
+        samples[i] = work_ns(stream, windows[i].first, windows[i].last);
     uint64_t duration = median(samples, count), own_duration = ebb__model_iteration_ns(model);
     size_t own_first = ebb__stream_allocs_before(stream, own->first);
     size_t period = ebb__stream_allocs_before(stream, own->last) - own_first;

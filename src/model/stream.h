@@ -58,6 +58,11 @@ struct ebb_stretch {
     size_t first, last; /* events; last == SIZE_MAX: goes on */
 };
 
+struct ebb_wait {
+    size_t event;    /* the mark at its end */
+    uint64_t sum_ns; /* of all waits up to there */
+};
+
 struct ebb_stream_alloc {
     size_t event;
     size_t free_event; /* SIZE_MAX: not yet freed */
@@ -84,6 +89,7 @@ struct ebb_stream {
     struct ebb_serials serials; /* of all blocks allocated */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;
+    EBB_VEC(struct ebb_wait) waits;
     EBB_VEC(size_t) lost;
     bool has_trace_marks;
     size_t existing_blocks;  /* of a whole trace: they are older than it, see take() */

@@ -109,8 +109,8 @@ EBB_NODISCARD enum ebb_status ebb__plan_make(const char *policy,
 
 /* The plan for the smallest budget found at which `policy` stalls nothing; plan->budget_bytes says
  * which. Where plan->stall_ns is not 0 the policy stalls even with room for the whole load, for
- * which the plan then is. request->budget_bytes is not read. By the policy's own way where it has one, else by
- * ebb__plan_search_zero_stall() from the peak on. */
+ * which the plan then is. request->budget_bytes is not read. By the policy's own way where it has
+ * one, else by ebb__plan_search_zero_stall() from the peak on. */
 EBB_NODISCARD enum ebb_status ebb__plan_zero_stall(const char *policy,
                                                    const struct ebb_plan_request *request,
                                                    struct ebb_plan *plan, struct ebb_error *error);

@@ -6,11 +6,12 @@
 #include "plan/plan.h"
 #include "serve/place.h"
 
-/* Compile `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob of (*script)->bytes bytes, owned by the
- * caller. Ticks become positions among the clock events: leaving starts at the first one after the
- * use, coming back at the last one before its planned start and a delay, due is the last one before
- * the access. EBB_ERR_ARGUMENT where the model has no clock event, or accesses among them that a
- * runtime announces: the engine's clock is either allocations or accesses (src/engine/guards.c). EBB_ERR_MEMORY. */
+/* Compile `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob of
+ * (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events:
+ * leaving starts at the first one after the use, coming back at the last one before its planned
+ * start and a delay, due is the last one before the access. EBB_ERR_ARGUMENT where the model has no
+ * clock event, or accesses among them that a runtime announces: the engine's clock is either
+ * allocations or accesses (src/engine/guards.c). EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__compile_script(const struct ebb_model *model,
                                                   const struct ebb_plan *plan,
                                                   const struct ebb_places *places,

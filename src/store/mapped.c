@@ -2,9 +2,10 @@
  *
  * For what is memory already: files without a disk, also on a NUMA node of its own, and files on
  * persistent memory (DAX), whose pages are the medium. Copying so is twice as fast as pwrite() and
- * pread() (`bench_store memory` against `bench_store /dev/shm`). Room is made with fallocate() before it is written, so
- * that a full file system is an error and no signal; a medium that fails is a SIGBUS, as it is for
- * any memory. Pages count in the program's RSS once they have been used. */
+ * pread() (`bench_store memory` against `bench_store /dev/shm`). Room is made with fallocate()
+ * before it is written, so that a full file system is an error and no signal; a medium that fails
+ * is a SIGBUS, as it is for any memory. Pages count in the program's RSS once they have been used.
+ * */
 #include "store/store.h"
 
 #include <errno.h>

@@ -6,12 +6,13 @@
  * Method: (1) Without a stall: greedy, then annealing (greedy.c, anneal.c), then drop what proves
  * useless. First with a margin before copies in are due, so that jitter makes none late; with less
  * where that cannot be had. (2) Where that is not found: sweeps over the load, judged by the
- * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of the
- * best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks for a
- * choice that still fits; what it finds stalls less, and so on. (4) What time is left turns over one
- * gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays; every copy costs
- * the program something, if only the processor's time. All of this first for absences that begin and end with clock events, and
- * where they do not keep the budget, or stall, for such that need not. For the smallest budget without a stall: (1) without a margin, the target
+ * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of
+ * the best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks
+ * for a choice that still fits; what it finds stalls less, and so on. (4) What time is left turns
+ * over one gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays;
+ * every copy costs the program something, if only the processor's time. All of this first for
+ * absences that begin and end with clock events, and where they do not keep the budget, or stall,
+ * for such that need not. For the smallest budget without a stall: (1) without a margin, the target
  * being whatever was reached.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
  * Fails: nothing is proved; how far from the best a plan may be, src/plan/bound says.
@@ -427,6 +428,7 @@ static enum ebb_status prune(struct search *search)
         return EBB_OK;
     if (search->best.outcome.peak_bytes > search->target_bytes)
         search->target_bytes = swap->request->budget_bytes;
+    take_none(swap);
     ebb__greedy_merits(&search->greedy, search->target_bytes);
     best_restore(search);
     uint32_t count = 0;

@@ -95,10 +95,7 @@ static double benefits_compute(struct ebb_greedy *greedy, uint64_t largest_bytes
 
 void ebb__greedy_merits(struct ebb_greedy *greedy, uint64_t target_bytes)
 {
-    struct ebb_swap *swap = greedy->swap;
-    for (uint32_t i = 0; i < swap->gap_count; i++)
-        swap->gaps[i].taken = false;
-    ebb__swap_schedule(swap, 0);
+    ebb__swap_schedule(greedy->swap, 0);
     benefits_compute(greedy, weights_compute(greedy, target_bytes));
 }
 

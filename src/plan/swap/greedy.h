@@ -13,8 +13,8 @@ struct ebb_greedy {
     struct ebb_greedy_use *uses;
 };
 
-/* Into `benefit`: how much each gap would cover of what the load exceeds the target by, per lane time,
- * if nothing else were taken. What is taken is not any more afterwards. */
+/* Into `benefit`: how much each gap that is not taken would cover of what the load exceeds the target
+ * by, per lane time. */
 void ebb__greedy_merits(struct ebb_greedy *greedy, uint64_t target_bytes);
 
 EBB_NODISCARD enum ebb_status ebb__greedy_init(struct ebb_greedy *greedy, struct ebb_swap *swap,
