@@ -62,9 +62,9 @@ struct ebb_script {
     uint64_t first_serial; /* blocks with lower serials belong to the initialisation: they are not
                               looked for in the template; 0: unknown */
     uint64_t pool_bytes;   /* no placed block reaches beyond */
-    uint64_t
-        peak_bytes; /* most that its blocks hold at a time, units of the pool counted whole: with
-                              less room nothing is placed; 0: whatever lies in the pool may always */
+    /* Most that its blocks hold at a time, units of the pool counted whole: with less room nothing is
+     * placed. 0: whatever lies in the pool may always. */
+    uint64_t peak_bytes;
     uint32_t clock_count;
     uint32_t block_count;
     uint32_t use_count;
