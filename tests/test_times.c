@@ -164,12 +164,12 @@ static void waits_do_not_count(void **state)
         struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0};
         struct ebb_event release = {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
         push(&events, &now, 70 * slow, alloc);
-        if (traced)
+        if (traced) {
             push(&events, &now, 10, write);
-        else if (wait_ns)
+        } else if (wait_ns) {
             push_mark(&events, &now, wait_ns, EBB_MARK_WAIT, wait_ns);
-        if (!traced && wait_ns)
             push_mark(&events, &now, 0, EBB_MARK_WAIT, wait_ns / 2);
+        }
         push(&events, &now, 100 * slow, release);
     }
     struct ebb_event_span span = {events.items, events.count};

@@ -2,8 +2,8 @@
  * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
 #include "stream.h"
 
-#include "base/order.h"
 #include "landmark.h"
+#include "times.h"
 #include "weave.h"
 
 #include <string.h>
@@ -571,6 +571,11 @@ static bool touches(const struct ebb_stream *stream, const struct ebb_stretch *s
     return false;
 }
 
+bool ebb__stream_touches_trace(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    return touches(stream, stream->traced.items, stream->traced.count, window);
+}
+
 bool ebb__stream_touches_plan(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     return touches(stream, stream->planned.items, stream->planned.count, window);
@@ -594,175 +599,6 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
             high = middle;
     }
     return low;
-}
-
-/* How long the program has waited for the engine up to the event `index`. */
-static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
-{
-    size_t low = 0, high = stream->waits.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (stream->waits.items[middle].event <= index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? stream->waits.items[low - 1].sum_ns : 0;
-}
-
-/* From one event to another, without the time that the program waited: a planner adds its own. */
-static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
-{
-    const struct ebb_event *events = stream->events.items;
-    uint64_t ns = events[to].time_ns - events[from].time_ns;
-    uint64_t waited = waited_ns(stream, to) - waited_ns(stream, from);
-    return ns > waited ? ns - waited : 0;
-}
-
-enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from; arbitrary */
-
-/* One of them in any case: the lower where there is no middle one. */
-static uint64_t median(uint64_t *values, size_t count)
-{
-    ebb__sort_u64(values, count);
-    return values[(count - 1) / 2];
-}
-
-/* The newest iterations whose times can be trusted and whose allocations are those of `own`. */
-static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
-                             const struct ebb_window *own, bool planned, struct ebb_window *out)
-{
-    const struct ebb_rolling *sizes = stream->symbols[EBB_SYMBOL_ALLOC].rolling;
-    size_t own_first = ebb__stream_allocs_before(stream, own->first);
-    size_t own_last = ebb__stream_allocs_before(stream, own->last);
-    size_t symbol = 0, found = 0;
-    struct ebb_window window;
-    while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        if (touches(stream, stream->traced.items, stream->traced.count, &window) ||
-            ebb__stream_has_lost(stream, &window) ||
-            ebb__stream_touches_plan(stream, &window) != planned ||
-            window.last >= stream->events.count) /* its end is not known */
-            continue;
-        size_t first = ebb__stream_allocs_before(stream, window.first);
-        size_t last = ebb__stream_allocs_before(stream, window.last);
-        if (last - first != own_last - own_first ||
-            (last > first && ebb__rolling_range(sizes, first, last) !=
-                                 ebb__rolling_range(sizes, own_first, own_last)))
-            continue;
-        if (found == TIMING_LIMIT)
-            memmove(out, out + 1, (--found) * sizeof *out);
-        out[found++] = window;
-    }
-    return found;
-}
-
-/* When the model's clock event `event` happened in the iteration `window`, from its start. */
-static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *model,
-                       const struct ebb_model_event *event, size_t own_first, size_t period,
-                       const struct ebb_window *window, uint64_t *time_ns)
-{
-    const struct ebb_model_block *block = &model->blocks[event->block];
-    size_t rank;
-    if (!ebb__stream_find(stream, block->serial, &rank) || rank < own_first)
-        return false;
-    size_t instance = rank - own_first + ebb__stream_allocs_before(stream, window->first);
-    size_t at;
-    if (event->kind == EBB_EVENT_FREE) {
-        size_t back = (block->alloc_tick + block->span_ticks) / model->tick_count * period;
-        if (back > instance)
-            return false;
-        at = stream->allocs.items[instance - back].free_event;
-    } else {
-        at = stream->allocs.items[instance].event;
-    }
-    if (at < window->first || at >= window->last)
-        return false;
-    *time_ns = work_ns(stream, window->first, at);
-    return true;
-}
-
-/* Where every iteration was traced alike: intervals between successive events, each the median of the
- * iterations that agree with `own` event by event. Intervals, because an iteration that lags behind
- * from some event on would otherwise count twice. */
-static enum ebb_status retime_alike(const struct ebb_stream *stream,
-                                    const struct ebb_template *template,
-                                    const struct ebb_window *own, struct ebb_model *model)
-{
-    const struct ebb_event *events = stream->events.items;
-    size_t starts[TIMING_LIMIT], count = 0, symbol = 0, ticks = own->last - own->first;
-    struct ebb_window window;
-    /* Only where the ticks are the window's events, one by one. */
-    if (ticks != model->tick_count)
-        return EBB_OK;
-    for (size_t i = 0; i < ticks; i++)
-        if (model->time_ns[i] != events[own->first + i].time_ns - events[own->first].time_ns)
-            return EBB_OK;
-    while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        bool alike = window.last - window.first == ticks;
-        for (size_t i = 0; alike && i < ticks; i++) {
-            const struct ebb_event *a = &events[own->first + i], *b = &events[window.first + i];
-            alike = a->kind == b->kind && a->access == b->access && a->size_bytes == b->size_bytes;
-        }
-        if (!alike || ebb__stream_has_lost(stream, &window) ||
-            ebb__stream_touches_plan(stream, &window))
-            continue;
-        if (count == TIMING_LIMIT)
-            memmove(starts, starts + 1, (--count) * sizeof *starts);
-        starts[count++] = window.first;
-    }
-    if (count < 2)
-        return EBB_OK;
-    uint64_t now_ns = 0, samples[TIMING_LIMIT];
-    for (size_t i = 1; i <= ticks; i++) {
-        size_t known = 0;
-        for (size_t k = 0; k < count; k++)
-            if (starts[k] + i < stream->events.count)
-                samples[known++] =
-                    events[starts[k] + i].time_ns - events[starts[k] + i - 1].time_ns;
-        now_ns += median(samples, known);
-        model->time_ns[i] = now_ns;
-    }
-    return ebb__model_derive(model, NULL);
-}
-
-/* Give the model the median times of the untraced iterations, if there are any, else of those that
- * were traced alike. */
-static enum ebb_status retime(const struct ebb_stream *stream, const struct ebb_template *template,
-                              const struct ebb_window *own, struct ebb_model *model)
-{
-    struct ebb_window windows[TIMING_LIMIT];
-    uint64_t samples[TIMING_LIMIT];
-    size_t count = 0;
-    bool announced = ebb__model_announced(model);
-    for (int planned = 0; planned < 2 && count == 0 && !announced; planned++)
-        count = timing_windows(stream, template, own, planned, windows);
-    if (count == 0)
-        return retime_alike(stream, template, own, model);
-    uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
-    if (!clock_ns)
-        return EBB_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        samples[i] = work_ns(stream, windows[i].first, windows[i].last);
-    uint64_t duration = median(samples, count), own_duration = ebb__model_iteration_ns(model);
-    size_t own_first = ebb__stream_allocs_before(stream, own->first);
-    size_t period = ebb__stream_allocs_before(stream, own->last) - own_first;
-    size_t clock = 0;
-    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
-        const struct ebb_model_event *event = &model->events[tick];
-        if (!event->clock)
-            continue;
-        size_t known = 0;
-        for (size_t i = 0; i < count; i++)
-            known +=
-                clock_time(stream, model, event, own_first, period, &windows[i], &samples[known]);
-        double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
-        uint64_t time_ns = known ? median(samples, known) : (uint64_t)(share * (double)duration);
-        clock_ns[clock++] = time_ns < duration ? time_ns : duration;
-    }
-    clock_ns[clock] = duration;
-    ebb__model_retime(model, clock_ns);
-    free(clock_ns);
-    return EBB_OK;
 }
 
 enum {
@@ -824,7 +660,7 @@ enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
         ebb__model_build(trace, window->first, window->last - window->first, &made, error);
     if (status)
         return status;
-    if (retime(stream, template, window, &made) != EBB_OK) {
+    if (ebb__times_retime(stream, template, window, &made) != EBB_OK) {
         ebb__model_fini(&made);
         return ebb__fail(error, EBB_ERR_MEMORY, "iteration", "no memory for its times");
     }

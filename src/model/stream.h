@@ -137,6 +137,8 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
 
 /* Were accesses traced in all of it, with nothing lost? */
 bool ebb__stream_is_traced(const struct ebb_stream *stream, const struct ebb_window *window);
+/* In a part of it? */
+bool ebb__stream_touches_trace(const struct ebb_stream *stream, const struct ebb_window *window);
 /* Was a plan in force in all of it? In a part of it? */
 bool ebb__stream_is_planned(const struct ebb_stream *stream, const struct ebb_window *window);
 bool ebb__stream_touches_plan(const struct ebb_stream *stream, const struct ebb_window *window);

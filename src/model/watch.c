@@ -398,8 +398,8 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
         kind = EBB_SYMBOL_ACCESS;
         break;
     case EBB_EVENT_MARK:
-        if (event->mark == EBB_MARK_WAIT)
-            return EBB_OK;
+        if (event->mark != EBB_MARK_ITERATION)
+            return EBB_OK; /* no symbol */
         kind = EBB_SYMBOL_MARK;
         break;
     default:

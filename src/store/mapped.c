@@ -4,8 +4,8 @@
  * persistent memory (DAX), whose pages are the medium. Copying so is twice as fast as pwrite() and
  * pread() (`bench_store memory` against `bench_store /dev/shm`). Room is made with fallocate()
  * before it is written, so that a full file system is an error and no signal; a medium that fails
- * is a SIGBUS, as it is for any memory. Pages count in the program's RSS once they have been used.
- * */
+ * is a SIGBUS, as it is for any memory. Pages count in the program's RSS once they have
+ * been used. */
 #include "store/store.h"
 
 #include <errno.h>
