@@ -167,11 +167,11 @@ class Swap:
         return self
 
     def compressed_bytes(self):
-        """What zram holds in memory beside the cgroup's limit now."""
+        """The most that zram has held in memory, beside the cgroup's limit."""
         if self.kind != "zram":
             return 0
         return int(first_line(f"/sys/block/{os.path.basename(self.device)}/mm_stat",
-                              r"^\s*\d+\s+\d+\s+(\d+)", "0"))
+                              r"^\s*(?:\d+\s+){4}(\d+)", "0"))
 
     def __exit__(self, *_):
         if not self.device:

@@ -109,14 +109,16 @@ static void check_blocks(const struct ebb_model *model, const struct ebb_script 
                 wanted += !used[last_clock(model, t)];
                 used[last_clock(model, t)] = true;
             }
-        const uint32_t *uses = ebb__script_uses(script) + blocks[place].first_use;
+        const struct ebb_script_use *uses = ebb__script_uses(script) + blocks[place].first_use;
         bool *seen = must(calloc(model->clock_count, 1));
         uint32_t falls = 0;
         for (uint32_t u = 0; u < blocks[place].use_count; u++) {
-            assert_true(used[uses[u]]);
-            wanted -= !seen[uses[u]];
-            seen[uses[u]] = true;
-            falls += u > 0 && uses[u] <= uses[u - 1];
+            assert_true(used[uses[u].clock]);
+            wanted -= !seen[uses[u].clock];
+            seen[uses[u].clock] = true;
+            falls += u > 0 && (uses[u].clock < uses[u - 1].clock ||
+                               (uses[u].clock == uses[u - 1].clock &&
+                                uses[u].within_us <= uses[u - 1].within_us));
         }
         assert_int_equal(wanted, 0);
         /* In the order of time since its allocation, so ascending but for the iteration's end. */

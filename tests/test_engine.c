@@ -356,6 +356,20 @@ static void unpin(struct rig *rig)
     pthread_mutex_unlock(&rig->engine->lock);
 }
 
+/* As call_in(), unless it is there or on its way. */
+static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
+{
+    pthread_mutex_lock(&rig->engine->lock);
+    struct block *block = block_of(rig, item);
+    if (block->state == BLOCK_AWAY && !block->in_queued) {
+        block->keep_copy = keep_copy;
+        ebb__move_queue_in(rig->engine, block, false);
+    }
+    if (block->state == BLOCK_LEAVING)
+        block->cancelled = true;
+    pthread_mutex_unlock(&rig->engine->lock);
+}
+
 /* What comes back ahead of its use has taken the room that the program needs first. */
 static void early_returns_give_way(void **state)
 {
@@ -376,7 +390,7 @@ static void early_returns_give_way(void **state)
             check(rig, &needed);
             rig->faulty.delay_us = 0;
             drop(rig, &needed);
-            call_in(rig, &away, kept, false); /* it may have been there, and made to leave */
+            call_back(rig, &away, kept); /* it may have been there, and made to leave */
             wait_for_state(rig, &away, BLOCK_RESIDENT);
             check(rig, &away);
             send_away(rig, &away);

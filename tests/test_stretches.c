@@ -186,9 +186,10 @@ static void delays_are_compiled(void **state)
     ebb__model_fini(&model);
 }
 
-/* One iteration at `pace` percent of the model's times. */
-static void lap(struct rig *rig, const struct ebb_model *model, struct item *items, uint64_t *seeds,
-                unsigned pace)
+/* One iteration at `pace` percent of the model's times, with a pause of `pause_ms` in front of the use of
+ * the second weight. */
+static void lap_with_pause(struct rig *rig, const struct ebb_model *model, struct item *items,
+                           uint64_t *seeds, unsigned pace, unsigned pause_ms)
 {
     uint64_t began = ebb__now_ns();
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
@@ -197,6 +198,8 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
         struct item *item = &items[event->block];
         if (wanted > now)
             nap_us((long)((wanted - now) / 1000));
+        if (pause_ms && event->kind == EBB_EVENT_ACCESS && event->block == 1)
+            nap_us((long)pause_ms * 1000);
         if (event->kind == EBB_EVENT_ALLOC) {
             *item = make(rig, model->blocks[event->block].size_bytes, ++*seeds);
         } else if (event->kind == EBB_EVENT_FREE) {
@@ -207,6 +210,12 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
                 put(rig, item, ++*seeds);
         }
     }
+}
+
+static void lap(struct rig *rig, const struct ebb_model *model, struct item *items, uint64_t *seeds,
+                unsigned pace)
+{
+    lap_with_pause(rig, model, items, seeds, pace, 0);
 }
 
 /* At any pace every byte is right and the budget holds; and once the engine knows the pace there are
@@ -248,6 +257,64 @@ static void stretches_play(void **state)
     }
 }
 
+/* Which absences end in the stretch in which they began, a lap later. */
+static bool lasts_a_lap(const struct ebb_absence *absence)
+{
+    return absence->out_within && absence->in_within && absence->to_tick <= absence->from_tick;
+}
+
+/* Their return begins with the next lap's first event, whatever the plan says. */
+static struct ebb_script *compile_lap_long(const struct ebb_model *model, struct ebb_plan *plan)
+{
+    struct ebb_script *script;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        if (lasts_a_lap(&plan->absences[i]))
+            plan->absences[i].in_start_ns = model->time_ns[0];
+    assert_int_equal(ebb__compile_script(model, plan, NULL, &script), EBB_OK);
+    assert_true(ebb__script_valid(script, script->bytes));
+    return script;
+}
+
+/* What leaves within a stretch and is needed there again in the next lap stays away between: also
+ * where the program pauses, so that the time to leave has come before the use. */
+static void absences_last_a_lap(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_optimizer();
+    struct ebb_plan plan = plan_of(&model, "ebb", 50);
+    struct ebb_script *script = compile_lap_long(&model, &plan);
+    const struct ebb_script_absence *absences = ebb__script_absences(script);
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct item items[WEIGHTS + 2];
+    uint64_t seeds = 1;
+    for (uint32_t i = 0; i < WEIGHTS; i++)
+        items[i] = make(rig, WEIGHT_BYTES, ++seeds);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    for (unsigned i = 0; i < 6; i++) {
+        lap_with_pause(rig, &model, items, &seeds, 100, i == 4 ? 60 : 0);
+        nap_us(100000);
+        ebb__engine_settle(rig->engine);
+        uint32_t lasting = 0, away = 0;
+        for (uint32_t a = 0; a < plan.absence_count; a++) {
+            if (!lasts_a_lap(&plan.absences[a]))
+                continue;
+            assert_int_equal(absences[a].in_clock, 0);
+            if (i > 1 && rig->engine->playing->in_clock[a] != 0)
+                continue; /* was late: comes earlier, perhaps by now */
+            lasting++;
+            away += state_of(rig, &items[plan.absences[a].block]) == BLOCK_AWAY;
+        }
+        assert_true(lasting > 4);
+        if (i > 1)
+            assert_int_equal(away, lasting);
+    }
+    assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
+    rig_close(rig);
+    free(script);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +323,7 @@ int main(void)
         cmocka_unit_test(early_departures_are_rejected),
         cmocka_unit_test(delays_are_compiled),
         cmocka_unit_test(stretches_play),
+        cmocka_unit_test(absences_last_a_lap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

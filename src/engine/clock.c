@@ -18,6 +18,11 @@
  * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
 #define PAUSE_A_FAULT_NS ((uint64_t)300000)
 
+/* Within a shorter stretch no time is worth correcting, within a longer one it is off by so much at
+ * least. Arbitrary. */
+#define LONG_STRETCH_NS ((uint64_t)20000000)
+#define LEAST_DRIFT_NS ((uint64_t)5000000)
+
 static const struct ebb_script_event *event_at(const struct performance *playing, uint32_t position)
 {
     return &ebb__script_events(playing->script)[position];
@@ -31,7 +36,8 @@ bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *per
     size_t placed_words = ebb__placed_table_words(engine, script);
     size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words + placed_words;
     size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
-                   absences * (2 * sizeof(uint64_t) + 2 * sizeof *performance->timers) + 8;
+                   absences * (2 * sizeof(uint64_t) + 2 * sizeof *performance->timers) +
+                   script->block_count + 8;
     uint32_t *memory = ebb__engine_memory(bytes);
     if (!memory)
         return false;
@@ -60,6 +66,7 @@ bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *per
     ebb__woven_prepare(performance, woven_words ? memory : NULL);
     if (placed_words)
         ebb__placed_prepare(performance, memory + woven_words);
+    performance->changes = (uint8_t *)(memory + woven_words + placed_words);
     const struct ebb_script_absence *all = ebb__script_absences(script);
     for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
         performance->out_next[i] = performance->out_first[all[i].out_clock];
@@ -77,6 +84,13 @@ bool ebb__clock_prepare(const struct ebb_engine *engine, struct performance *per
         performance->due_first[all[i].due_clock] = i;
     }
     return true;
+}
+
+/* How far off the time within the stretch behind `position` may be. */
+static uint64_t drift_ns(const struct performance *playing, uint32_t position)
+{
+    uint64_t shift_ns = ebb__timers_most_shift_ns(playing, position);
+    return shift_ns > LEAST_DRIFT_NS ? shift_ns : LEAST_DRIFT_NS;
 }
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
@@ -124,22 +138,61 @@ static uint32_t position_now(const struct ebb_engine *engine)
     return (engine->position + clocks - 1) % clocks;
 }
 
-uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block)
+uint64_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block, bool *done)
 {
-    const struct ebb_script *script = engine->playing->script;
+    const struct performance *playing = engine->playing;
+    const struct ebb_script *script = playing->script;
+    *done = false;
     if (block->script_block == EBB_SCRIPT_NONE)
-        return UINT32_MAX;
+        return UINT64_MAX;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
-    const uint32_t *uses = ebb__script_uses(script) + known->first_use;
-    uint32_t clocks = script->clock_count;
-    uint32_t now = position_now(engine);
-    uint32_t best = clocks;
+    const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
+    uint32_t clocks = script->clock_count, now = position_now(engine);
+    uint64_t best = (uint64_t)clocks << 32;
+    uint64_t drift_us = drift_ns(playing, now) / 1000;
+    uint64_t since_us = playing->woven.passed ? 0 : ebb__timers_since_ns(engine) / 1000;
+    bool here = false, ahead = false;
     for (uint32_t i = 0; i < known->use_count; i++) {
-        uint32_t distance = (uses[i] + clocks - now) % clocks;
+        uint64_t distance = (uint64_t)((uses[i].clock + clocks - now) % clocks) << 32;
+        if (distance) {
+            distance += uses[i].within_us;
+        } else {
+            here = true;
+            if (uses[i].within_us + drift_us < since_us)
+                continue;
+            ahead = true;
+            if (uses[i].within_us > since_us + drift_us)
+                distance = uses[i].within_us - since_us;
+        }
         if (distance < best)
             best = distance;
     }
+    *done = here && !ahead;
     return best;
+}
+
+void ebb__clock_seen(struct ebb_engine *engine, const struct block *block)
+{
+    const struct performance *playing = engine->playing;
+    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
+        return;
+    uint32_t now = position_now(engine);
+    if (ebb__timers_stretch_ns(playing, now) < LONG_STRETCH_NS)
+        return;
+    const struct ebb_script *script = playing->script;
+    const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
+    const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
+    uint64_t since_ns = ebb__timers_since_ns(engine), nearest_ns = UINT64_MAX, least = UINT64_MAX;
+    for (uint32_t i = 0; i < known->use_count; i++) {
+        uint64_t use_ns = (uint64_t)uses[i].within_us * 1000;
+        uint64_t off = use_ns > since_ns ? use_ns - since_ns : since_ns - use_ns;
+        if (uses[i].clock == now && off < least) {
+            least = off;
+            nearest_ns = use_ns;
+        }
+    }
+    if (least != UINT64_MAX)
+        ebb__timers_set_since(engine, nearest_ns);
 }
 
 void ebb__clock_close_operation(struct ebb_engine *engine)
@@ -208,6 +261,12 @@ static void begin_return(struct ebb_engine *engine, struct block *block, bool ke
         ebb__move_queue_in(engine, block, urgent);
 }
 
+void ebb__clock_changed(struct ebb_engine *engine, const struct block *block)
+{
+    if (engine->playing && block->script_block != EBB_SCRIPT_NONE)
+        engine->playing->changes[block->script_block] = true;
+}
+
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
 static struct block *absent_block(struct ebb_engine *engine, const struct performance *playing,
                                   uint32_t absence)
@@ -240,14 +299,17 @@ static void leave(struct ebb_engine *engine, const struct performance *playing, 
     for (struct block *block = absent_block(engine, playing, absence); block;
          block = next_absent(engine, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            !block->out_queued && !block->placed && !engine->store_failed)
+            !block->out_queued && !block->placed && !engine->store_failed) {
+            block->left_at = engine->event_number + 1;
             ebb__move_queue_out(engine, block, false);
+        }
 }
 
 static void come_back(struct ebb_engine *engine, const struct performance *playing,
                       uint32_t absence)
 {
-    bool keep_copy = ebb__script_absences(playing->script)[absence].keep_copy;
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    bool keep_copy = planned->keep_copy && !playing->changes[planned->block];
     for (struct block *block = absent_block(engine, playing, absence); block;
          block = next_absent(engine, block))
         begin_return(engine, block, keep_copy, false);
@@ -257,10 +319,13 @@ void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in)
 {
     const struct performance *playing = engine->playing;
     const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t from = in ? playing->in_clock[absence] : planned->out_clock;
-    uint32_t to = in ? planned->due_clock : playing->in_clock[absence];
-    if (!playing->woven.passed && to != EBB_SCRIPT_NONE &&
-        !ebb__script_is_between(position_now(engine), from, to))
+    uint32_t in_clock = playing->in_clock[absence], now = position_now(engine);
+    uint64_t in_ns = playing->in_delay_ns[absence], out_ns = playing->out_delay_ns[absence];
+    bool is_past =
+        in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
+           : in_clock != EBB_SCRIPT_NONE &&
+                 !ebb__script_is_during(now, planned->out_clock, out_ns, in_clock, in_ns);
+    if (is_past && !playing->woven.passed)
         return;
     if (in)
         come_back(engine, playing, absence);
@@ -308,7 +373,8 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
 {
     const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
     uint32_t clocks = playing->script->clock_count, to = planned->in_clock;
-    for (uint32_t steps = 1; steps < clocks && to != planned->out_clock &&
+    bool lap_later = to == planned->out_clock && planned->in_delay_ns < planned->out_delay_ns;
+    for (uint32_t steps = 1; steps < clocks && (to != planned->out_clock || lap_later) &&
                              earlier_by(playing, absence, to, 0) < earlier_ns;
          steps++)
         to = (to + clocks - 1) % clocks;
@@ -321,7 +387,8 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
     playing->in_clock[absence] = to;
     uint64_t reach_ns = earlier_by(playing, absence, to, 0);
     playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
-    if (to == planned->out_clock && playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
+    if (to == planned->out_clock && !lap_later &&
+        playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
         playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
 }
 
@@ -338,13 +405,6 @@ static void learn_return(struct performance *playing, uint32_t absence, uint64_t
         move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
 }
 
-/* How long ago the last position was passed, in the script's time. */
-static uint64_t since_position_ns(const struct ebb_engine *engine)
-{
-    return ebb__timers_planned_ns(engine->playing, position_now(engine),
-                                  ebb__engine_progress_ns(engine) - engine->position_ns);
-}
-
 /* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
 static uint32_t absence_here(const struct ebb_engine *engine, const struct block *block, bool out)
@@ -354,14 +414,17 @@ static uint32_t absence_here(const struct ebb_engine *engine, const struct block
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     uint32_t here = position_now(engine);
-    uint64_t since_ns = since_position_ns(engine);
+    uint64_t since_ns = ebb__timers_since_ns(engine);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
             continue;
         bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
                       ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock);
         bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
-        if (begun && ending && here == playing->in_clock[i]) /* both: the nearer of the two */
+        bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
+        if (begun && ending && lap_later)
+            begun = block->left_at > engine->position_event;
+        else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
             begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
         if (out ? begun : ending && !begun)
             return i;
@@ -376,7 +439,7 @@ void ebb__clock_missed(struct ebb_engine *engine, const struct block *block)
     uint32_t absence = absence_here(engine, block, true);
     if (absence == EBB_SCRIPT_NONE)
         return;
-    uint64_t since_ns = since_position_ns(engine);
+    uint64_t since_ns = ebb__timers_since_ns(engine);
     const struct ebb_script_absence *planned =
         &ebb__script_absences(engine->playing->script)[absence];
     uint64_t latest_ns =
@@ -450,7 +513,6 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
         while (block && wait_for_block(engine, playing, block, &began))
             block = next_absent(engine, block);
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
-        ebb__engine_stalled(engine, late_ns);
         ebb__timers_hold(engine, false);
         if (engine->script_sets != sets)
             return;
@@ -642,6 +704,8 @@ void ebb__clock_start(struct ebb_engine *engine, struct performance *playing, ui
     engine->position = (position + 1) % script->clock_count;
     engine->position_ns = ebb__engine_progress_ns(engine);
     engine->position_touches = engine->touches;
+    engine->position_event = engine->event_number;
+    engine->lead_ns = 0;
     playing->timer_count = 0;
     atomic_fetch_add(&engine->counters->resyncs, 1);
     ebb__engine_mark(engine, EBB_MARK_PLAN_ON, position);

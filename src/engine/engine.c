@@ -203,7 +203,7 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->unborn = true;
     block->last_use = engine->event_number + 1;
     block->touch = ++engine->touches;
-    block->evicted_at = block->needed_at = 0;
+    block->left_at = block->evicted_at = block->needed_at = 0;
     block->fault_ns = 0;
     block->asking.since_ns = 0;
     block->pinned_until = 0;
@@ -363,8 +363,10 @@ static void note_access(struct ebb_engine *engine, struct block *block, bool wri
 static void fault_in_block(struct ebb_engine *engine, struct block *block, uintptr_t address,
                            bool write)
 {
-    if (block->fault_ns == 0)
+    if (block->fault_ns == 0) {
         ebb__clock_missed(engine, block);
+        ebb__clock_seen(engine, block);
+    }
     switch (block->state) {
     case BLOCK_PARKED: /* about to leave, or a guard, or observed */
         note_access(engine, block, write, block->out_queued);
@@ -384,7 +386,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
         if (ebb__pages_take(engine, block->address, block->page_bytes)) {
             block->state = BLOCK_RESIDENT;
         } else {
-            block->fault_ns = ebb__now_ns();
+            ebb__timers_fault(engine, block);
             ebb__move_queue_in(engine, block, true);
         }
         break;
@@ -393,7 +395,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     case BLOCK_COMING:
         if (block->fault_ns == 0) {
             note_access(engine, block, write, true);
-            block->fault_ns = ebb__now_ns();
+            ebb__timers_fault(engine, block);
             ebb__guards_touched(engine, block, true);
         }
         if (block->state == BLOCK_LEAVING) {

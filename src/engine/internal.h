@@ -48,6 +48,7 @@ struct block {
     uint64_t serial;
     uint64_t last_use;   /* event number of the last known use */
     uint64_t touch;      /* number of the touch that was its last one */
+    uint64_t left_at;    /* event number, + 1, when it was sent away by plan last */
     uint64_t evicted_at; /* event number of its last eviction without a plan */
     uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
@@ -122,6 +123,7 @@ struct performance {
     uint32_t *in_clock;           /* of each absence; moved earlier when it came late */
     uint64_t *in_delay_ns;        /* likewise */
     uint64_t *out_delay_ns;       /* moved later when it left too early */
+    uint8_t *changes;             /* of each script block: was thought to be only read, was not */
     uint64_t *stretch_ns;         /* by clock position: how long it took from there to the next */
     uint64_t took_ns, planned_ns; /* all stretches passed so far */
     struct timer *timers;         /* a heap, room for two of each absence */
@@ -235,8 +237,11 @@ struct ebb_engine {
     uint32_t position;         /* next clock event expected */
     uint64_t position_ns;      /* when the last one was seen, on the program's own clock */
     uint64_t position_touches; /* uses seen by then */
+    uint64_t position_event;   /* its event number */
+    int64_t lead_ns;           /* how much farther it has come since than the time says */
     uint64_t stalled_ns;       /* that the program has waited for the engine in all */
-    int held;                  /* it waits at a clock event now */
+    uint32_t held;             /* waits at a clock event or for an absent block, now */
+    uint64_t held_since_ns;    /* when the first of them began */
     uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
     uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
@@ -408,17 +413,26 @@ uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine);
 void ebb__engine_stalled(struct ebb_engine *engine, uint64_t ns);
 /* The clock passes `position` now. */
 void ebb__timers_pace(struct ebb_engine *engine, struct performance *playing, uint32_t position);
-/* What was planned to happen at the time that is now `ns` after `position`. */
-uint64_t ebb__timers_planned_ns(const struct performance *playing, uint32_t position, uint64_t ns);
-/* How much earlier or later than planned something may come to hang after `position`. */
+/* How long after the last position passed the program is now, in the script's time. */
+uint64_t ebb__timers_since_ns(const struct ebb_engine *engine);
+/* It is `ns` of the script's time after that position now, whatever the time says: what was done too
+ * early will be done again. */
+void ebb__timers_set_since(struct ebb_engine *engine, uint64_t ns);
+/* How long the stretch behind `position` is planned to take. */
+uint64_t ebb__timers_stretch_ns(const struct performance *playing, uint32_t position);
+/* How much earlier or later than planned something may come to hang after `position`, or happen. */
 uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position);
 /* Begin the absence, or with `in` end it, its delay after `position`, just passed; false: now. */
 bool ebb__timers_set(struct ebb_engine *engine, struct performance *playing, uint32_t position,
                      uint32_t absence, bool in);
 /* Do what is due. Returns when to look again (CLOCK_MONOTONIC), 0: when woken. */
 uint64_t ebb__timers_fire(struct ebb_engine *engine);
-/* The program is held at a clock event, or goes on. */
+/* The program is held, or goes on: what it has waited counts. */
 void ebb__timers_hold(struct ebb_engine *engine, bool hold);
+/* It waits for `block` from now on. */
+void ebb__timers_fault(struct ebb_engine *engine, struct block *block);
+/* If it has waited for `block` it goes on; how long it waited. */
+uint64_t ebb__timers_fault_over(struct ebb_engine *engine, struct block *block);
 
 /* victim.c */
 struct block *ebb__victim_choose(struct ebb_engine *engine);
@@ -448,6 +462,8 @@ void ebb__clock_act(struct ebb_engine *engine, struct performance *playing, uint
 /* `block` is what the script calls `script_block`. */
 void ebb__clock_bind(struct ebb_engine *engine, struct performance *playing, struct block *block,
                      uint32_t script_block);
+/* The store's copy of `block`, kept because it was to be only read, is not its bytes any more. */
+void ebb__clock_changed(struct ebb_engine *engine, const struct block *block);
 /* `block` ends: it is not meant any more. Its script_block must be known. */
 void ebb__clock_unbind(const struct ebb_engine *engine, struct performance *playing,
                        const struct block *block);
@@ -469,8 +485,12 @@ void ebb__clock_early(struct ebb_engine *engine, const struct block *block);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);
-/* Clock positions until `block` is used next; UINT32_MAX: unknown. */
-uint32_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block);
+/* How far away the next use of `block` is: clock positions * 2^32 + us, from then or within the present
+ * stretch; 0: now. UINT64_MAX: unknown. *done: it is used in the present stretch, and not any more. */
+uint64_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block,
+                             bool *done);
+/* The program uses `block` now: within a long stretch that tells how far in it the program is. */
+void ebb__clock_seen(struct ebb_engine *engine, const struct block *block);
 
 /* weave.c: templates whose events come in varying order */
 /* Words of memory that struct woven needs, and what is made of them. */

@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #define DEFAULT_WORKERS 2
+#define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
 static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
@@ -100,6 +101,13 @@ static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool 
     return block->chunks_in_flight == 0 && !has_chunks_left(block);
 }
 
+/* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
+ * so it does not wait for what leaves. */
+static bool gives_way(const struct ebb_engine *engine)
+{
+    return engine->held && engine->room_waits == 0 && engine->lane_transfers[false];
+}
+
 static void *out_worker(void *argument)
 {
     struct ebb_engine *engine = argument;
@@ -107,6 +115,10 @@ static void *out_worker(void *argument)
     while (!engine->stopping) {
         uint64_t timer_ns = ebb__timers_fire(engine);
         uint32_t current = engine->out_current;
+        if (gives_way(engine)) {
+            wait_until(&engine->out_work, &engine->lock, ebb__now_ns() + GIVE_WAY_NS);
+            continue;
+        }
         if (current == NO_BLOCK) {
             if (engine->frozen || engine->out_queue.first == NO_BLOCK) {
                 if (timer_ns)

@@ -74,12 +74,9 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
     bring_back(engine, block, block->page_bytes);
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
-    if (block->fault_ns) {
-        uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
-        block->fault_ns = 0;
-        ebb__engine_stalled(engine, waited_ns);
+    uint64_t waited_ns = ebb__timers_fault_over(engine, block);
+    if (waited_ns)
         ebb__clock_late(engine, block, waited_ns);
-    }
     pthread_cond_broadcast(&engine->changed);
 }
 
@@ -163,6 +160,14 @@ void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urg
     pthread_cond_broadcast(&engine->in_work);
 }
 
+static void pages_came_free(struct ebb_engine *engine)
+{
+    ebb__pages_trim(engine);
+    pthread_cond_broadcast(&engine->changed);
+    if (engine->in_queue.first != NO_BLOCK && engine->in_current == NO_BLOCK)
+        pthread_cond_signal(&engine->in_work);
+}
+
 /* The pages of a block, at `where`, are not its own any more. Pages that came with a fork were never
  * entered in the ledger: they just go. */
 static void give_pages(struct ebb_engine *engine, struct block *block, uintptr_t where)
@@ -190,8 +195,7 @@ static void leave_clean(struct ebb_engine *engine, struct block *block)
     give_pages(engine, block, ebb__staging(engine, block));
     block->state = BLOCK_AWAY;
     atomic_fetch_add(&engine->counters->dropped_bytes, block->page_bytes);
-    ebb__pages_trim(engine);
-    pthread_cond_broadcast(&engine->changed);
+    pages_came_free(engine);
 }
 
 bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
@@ -225,6 +229,8 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
             leave_clean(engine, block);
             return false;
         }
+        if (clean_candidate)
+            ebb__clock_changed(engine, block);
     }
     ebb__move_drop_copy(engine, block);
     if (!ebb__extents_take(&engine->extents, block->page_bytes, &block->store_offset)) {
@@ -264,8 +270,7 @@ static void bury(struct ebb_engine *engine, struct block *block)
     give_pages(engine, block, ebb__staging(engine, block));
     ebb__move_drop_copy(engine, block);
     ebb__space_give(engine, block);
-    ebb__pages_trim(engine);
-    pthread_cond_broadcast(&engine->changed);
+    pages_came_free(engine);
 }
 
 void ebb__move_finish_out(struct ebb_engine *engine, struct block *block)
@@ -286,8 +291,7 @@ void ebb__move_finish_out(struct ebb_engine *engine, struct block *block)
     give_pages(engine, block, ebb__staging(engine, block));
     block->state = BLOCK_AWAY;
     block->keep_copy = false;
-    ebb__pages_trim(engine);
-    pthread_cond_broadcast(&engine->changed);
+    pages_came_free(engine);
 }
 
 bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
@@ -298,9 +302,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
         block->urgent = false;
-        if (block->fault_ns)
-            ebb__engine_stalled(engine, ebb__now_ns() - block->fault_ns);
-        block->fault_ns = 0;
+        ebb__timers_fault_over(engine, block);
         pthread_cond_broadcast(&engine->changed);
         return false;
     }
@@ -329,7 +331,7 @@ static void read_failed(struct ebb_engine *engine, struct block *block)
     give_pages(engine, block, ebb__staging(engine, block));
     block->state = BLOCK_AWAY;
     pthread_cond_broadcast(&engine->changed);
-    if (block->fault_ns && engine->config.lost)
+    if (ebb__timers_fault_over(engine, block) && engine->config.lost)
         engine->config.lost(engine->config.context, message);
 }
 
@@ -354,8 +356,7 @@ static void end_early(struct ebb_engine *engine, struct block *block)
     block->state = BLOCK_AWAY;
     block->cancelled = false;
     ebb__move_queue_in(engine, block, block->urgent || block->fault_ns);
-    ebb__pages_trim(engine);
-    pthread_cond_broadcast(&engine->changed);
+    pages_came_free(engine);
 }
 
 void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
@@ -404,6 +405,7 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
 void ebb__move_discard(struct ebb_engine *engine, struct block *block)
 {
     close_block(engine, block);
+    ebb__timers_fault_over(engine, block);
     if (block->out_queued)
         ebb__move_unqueue_out(engine, block);
     if (block->in_queued) {
@@ -437,6 +439,5 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
         ebb__space_give(engine, block);
         break;
     }
-    ebb__pages_trim(engine);
-    pthread_cond_broadcast(&engine->changed);
+    pages_came_free(engine);
 }

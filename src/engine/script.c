@@ -57,7 +57,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
                     sizeof(struct ebb_script_event)) ||
         !array_fits(all, script->blocks_offset, script->block_count,
                     sizeof(struct ebb_script_block)) ||
-        !array_fits(all, script->uses_offset, script->use_count, sizeof(uint32_t)) ||
+        !array_fits(all, script->uses_offset, script->use_count, sizeof(struct ebb_script_use)) ||
         !array_fits(all, script->absences_offset, script->absence_count,
                     sizeof(struct ebb_script_absence)) ||
         !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
@@ -84,9 +84,9 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
     for (uint32_t i = 0; i < script->clock_count; i++)
         if (!guards && blocks[events[i].block].parts == 0)
             return false;
-    const uint32_t *uses = ebb__script_uses(script);
+    const struct ebb_script_use *uses = ebb__script_uses(script);
     for (uint32_t i = 0; i < script->use_count; i++)
-        if (uses[i] >= script->clock_count)
+        if (uses[i].clock >= script->clock_count)
             return false;
     const uint32_t *allocs = ebb__script_allocs(script);
     for (uint32_t i = 0; i < script->alloc_count; i++)

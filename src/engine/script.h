@@ -41,9 +41,16 @@ struct ebb_script_block {
     uint32_t reserved;
 };
 
+/* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_WOVEN). */
+struct ebb_script_use {
+    uint32_t clock;
+    uint32_t within_us;
+};
+
 /* One absence. out_clock + out_delay_ns: leaving may start; in_clock + in_delay_ns: coming back should start;
  * due_clock: the program must not pass this position before the block is back; in_within: it may, the
- * block is used some time after. Delays are in the program's own time, stalls left out. */
+ * block is used due_delay_ns after. Delays are in the program's own time, stalls left out. Where two of
+ * the positions are the same and the later moment has the lesser delay a whole lap lies between. */
 struct ebb_script_absence {
     uint32_t block;
     uint32_t out_clock;
@@ -51,6 +58,7 @@ struct ebb_script_absence {
     uint32_t due_clock; /* likewise */
     uint64_t in_delay_ns;
     uint64_t out_delay_ns;
+    uint64_t due_delay_ns;
     uint32_t keep_copy;
     uint32_t in_within;
 };
@@ -73,10 +81,10 @@ struct ebb_script {
     uint32_t alloc_count;      /* ALLOC events among the clock events */
     uint32_t flags;            /* EBB_SCRIPT_WOVEN */
     uint32_t reserved;
-    uint64_t events_offset;   /* struct ebb_script_event[clock_count] */
-    uint64_t blocks_offset;   /* struct ebb_script_block[block_count] */
-    uint64_t uses_offset;     /* uint32_t[use_count]: clock positions after which a block is used,
-                                 in the order of use since its allocation */
+    uint64_t events_offset; /* struct ebb_script_event[clock_count] */
+    uint64_t blocks_offset; /* struct ebb_script_block[block_count] */
+    uint64_t uses_offset;   /* struct ebb_script_use[use_count]: when a block is used, in the order
+                                 of use since its allocation */
     uint64_t absences_offset; /* struct ebb_script_absence[absence_count] */
     uint64_t allocs_offset;   /* uint32_t[alloc_count]: positions of the ALLOC events, by size, then
                                  by position */
@@ -90,9 +98,9 @@ static inline const struct ebb_script_block *ebb__script_blocks(const struct ebb
 {
     return (const struct ebb_script_block *)((const char *)script + script->blocks_offset);
 }
-static inline const uint32_t *ebb__script_uses(const struct ebb_script *script)
+static inline const struct ebb_script_use *ebb__script_uses(const struct ebb_script *script)
 {
-    return (const uint32_t *)((const char *)script + script->uses_offset);
+    return (const struct ebb_script_use *)((const char *)script + script->uses_offset);
 }
 static inline const struct ebb_script_absence *ebb__script_absences(const struct ebb_script *script)
 {
@@ -107,6 +115,13 @@ static inline const uint32_t *ebb__script_allocs(const struct ebb_script *script
 static inline bool ebb__script_is_between(uint32_t position, uint32_t from, uint32_t to)
 {
     return from <= to ? position >= from && position <= to : position >= from || position <= to;
+}
+
+/* Likewise from `from_ns` after one position to `to_ns` after another, at most a lap later. */
+static inline bool ebb__script_is_during(uint32_t position, uint32_t from, uint64_t from_ns,
+                                         uint32_t to, uint64_t to_ns)
+{
+    return (from == to && to_ns < from_ns) || ebb__script_is_between(position, from, to);
 }
 
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */

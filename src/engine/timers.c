@@ -2,7 +2,7 @@
  *
  * Time here is the program's progress: it stands while the program waits for the engine, so that a
  * stall moves what comes after it and a block does not leave before a use that was held up. While
- * the program is held at a clock event nothing fires. The script's times come from iterations that
+ * the program is held at a clock event, or by the fault of an absent block, nothing fires. The script's times come from iterations that
  * were observed, which makes them slow, perhaps on a busy machine: delays shrink and grow with the
  * time that the stretch behind their clock event really takes, as seen in the laps before. A heap,
  * earliest first; the workers of the lane out look at it whenever they look for work. */
@@ -10,7 +10,7 @@
 
 uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine)
 {
-    return ebb__now_ns() - engine->stalled_ns;
+    return (engine->held ? engine->held_since_ns : ebb__now_ns()) - engine->stalled_ns;
 }
 
 /* Waiting that is worth an event. Arbitrary. */
@@ -36,7 +36,7 @@ static uint64_t scaled(uint64_t ns, double factor)
     return (uint64_t)(product < LONGEST_NS ? product : LONGEST_NS);
 }
 
-static uint64_t planned_ns(const struct performance *playing, uint32_t position)
+uint64_t ebb__timers_stretch_ns(const struct performance *playing, uint32_t position)
 {
     const struct ebb_script *script = playing->script;
     const struct ebb_script_event *events = ebb__script_events(script);
@@ -54,18 +54,23 @@ void ebb__timers_pace(struct ebb_engine *engine, struct performance *playing, ui
     uint64_t took_ns = now_ns > engine->position_ns ? now_ns - engine->position_ns : 0;
     engine->position_ns = now_ns;
     engine->position_touches = engine->touches;
+    engine->position_event = engine->event_number;
+    /* The time of this lap's stretch is the true one again; what still waits keeps its moment. */
+    for (uint32_t i = 0; i < playing->timer_count; i++)
+        playing->timers[i].at_ns -= (uint64_t)engine->lead_ns;
+    engine->lead_ns = 0;
     if (playing->woven.passed)
         return; /* what comes next is another event each time */
     uint64_t *known = &playing->stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;
     playing->took_ns += took_ns;
-    playing->planned_ns += planned_ns(playing, before);
+    playing->planned_ns += ebb__timers_stretch_ns(playing, before);
 }
 
 /* How many times longer than planned the stretch behind `position` takes. */
 static double pace(const struct performance *playing, uint32_t position)
 {
-    double general = 1, planned = (double)planned_ns(playing, position);
+    double general = 1, planned = (double)ebb__timers_stretch_ns(playing, position);
     if (playing->took_ns && playing->planned_ns)
         general = (double)playing->took_ns / (double)playing->planned_ns;
     general = general < PACE_LEAST ? PACE_LEAST : general;
@@ -78,14 +83,29 @@ static double pace(const struct performance *playing, uint32_t position)
     return own < general / PACE_RANGE ? general / PACE_RANGE : own;
 }
 
-uint64_t ebb__timers_planned_ns(const struct performance *playing, uint32_t position, uint64_t ns)
+/* The last position passed. */
+static uint32_t position_now(const struct ebb_engine *engine)
 {
-    return scaled(ns, 1 / pace(playing, position));
+    uint32_t clocks = engine->playing->script->clock_count;
+    return (engine->position + clocks - 1) % clocks;
+}
+
+/* What the timers go by: progress, corrected by what was seen of it since the last position. */
+static uint64_t timer_now(const struct ebb_engine *engine)
+{
+    return ebb__engine_progress_ns(engine) + (uint64_t)engine->lead_ns;
+}
+
+uint64_t ebb__timers_since_ns(const struct ebb_engine *engine)
+{
+    uint64_t now_ns = timer_now(engine);
+    uint64_t since_ns = now_ns > engine->position_ns ? now_ns - engine->position_ns : 0;
+    return scaled(since_ns, 1 / pace(engine->playing, position_now(engine)));
 }
 
 uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
 {
-    return planned_ns(playing, position) / SHIFT_PART;
+    return ebb__timers_stretch_ns(playing, position) / SHIFT_PART;
 }
 
 static void exchange(struct timer *left, struct timer *right)
@@ -112,6 +132,20 @@ bool ebb__timers_set(struct ebb_engine *engine, struct performance *playing, uin
     return true;
 }
 
+void ebb__timers_set_since(struct ebb_engine *engine, uint64_t ns)
+{
+    struct performance *playing = engine->playing;
+    uint32_t position = position_now(engine);
+    uint64_t before_ns = ebb__timers_since_ns(engine);
+    uint64_t there_ns = engine->position_ns + scaled(ns, pace(playing, position));
+    engine->lead_ns = (int64_t)(there_ns - ebb__engine_progress_ns(engine));
+    /* What was to leave then had not been used, or had not come back yet: it stayed. */
+    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
+        if (playing->out_delay_ns[i] > ns && playing->out_delay_ns[i] <= before_ns)
+            (void)ebb__timers_set(engine, playing, position, i, false);
+    pthread_cond_signal(&engine->out_work);
+}
+
 static struct timer take_first(struct performance *playing)
 {
     struct timer *heap = playing->timers, first = heap[0];
@@ -135,8 +169,8 @@ uint64_t ebb__timers_fire(struct ebb_engine *engine)
     if (!playing || engine->held || engine->frozen)
         return 0;
     while (playing->timer_count) {
-        if (playing->timers[0].at_ns > ebb__engine_progress_ns(engine))
-            return playing->timers[0].at_ns + engine->stalled_ns;
+        if (playing->timers[0].at_ns > timer_now(engine))
+            return playing->timers[0].at_ns - (uint64_t)engine->lead_ns + engine->stalled_ns;
         struct timer timer = take_first(playing);
         ebb__clock_fire(engine, timer.absence, timer.in);
     }
@@ -145,7 +179,29 @@ uint64_t ebb__timers_fire(struct ebb_engine *engine)
 
 void ebb__timers_hold(struct ebb_engine *engine, bool hold)
 {
-    engine->held += hold ? 1 : -1;
-    if (!engine->held)
-        pthread_cond_signal(&engine->out_work);
+    if (hold) {
+        if (engine->held++ == 0)
+            engine->held_since_ns = ebb__now_ns();
+        return;
+    }
+    if (--engine->held)
+        return;
+    ebb__engine_stalled(engine, ebb__now_ns() - engine->held_since_ns);
+    pthread_cond_signal(&engine->out_work);
+}
+
+void ebb__timers_fault(struct ebb_engine *engine, struct block *block)
+{
+    block->fault_ns = ebb__now_ns();
+    ebb__timers_hold(engine, true);
+}
+
+uint64_t ebb__timers_fault_over(struct ebb_engine *engine, struct block *block)
+{
+    if (block->fault_ns == 0)
+        return 0;
+    uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
+    block->fault_ns = 0;
+    ebb__timers_hold(engine, false);
+    return waited_ns;
 }

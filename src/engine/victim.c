@@ -26,13 +26,15 @@ static uint64_t farness(const struct ebb_engine *engine, const struct block *blo
     uint64_t age = engine->event_number - block->last_use;
     if (!engine->playing)
         return block->open ? 0 : age;
-    if (block->touch > engine->position_touches)
+    bool done;
+    uint64_t distance = ebb__clock_distance(engine, block, &done);
+    bool in_use = block->touch + IN_USE_TOUCHES > engine->touches;
+    if (block->touch > engine->position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
-    uint32_t distance = ebb__clock_distance(engine, block);
-    uint32_t whole = engine->playing->script->clock_count;
-    if (distance != UINT32_MAX)
+    uint64_t whole = engine->playing->script->clock_count;
+    if (distance != UINT64_MAX)
         return distance;
-    return age < whole ? age : whole;
+    return (age < whole ? age : whole) << 32;
 }
 
 static struct block *earliest_touched(struct ebb_engine *engine)

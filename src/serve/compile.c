@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Between uses so close to each other no block leaves. */
+#define CLOSE_US (EBB_WITHIN_NS / 1000)
+
 struct order_key {
     uint64_t key;
     uint32_t item;
@@ -126,6 +129,8 @@ static uint32_t position_at(const struct compiler *compiler, uint64_t ns, uint64
 static uint64_t since_clock(const struct compiler *compiler, uint32_t tick, uint32_t position)
 {
     uint64_t turn_ns = ebb__model_iteration_ns(compiler->model);
+    if (turn_ns == 0)
+        return 0;
     uint64_t tick_ns = compiler->model->time_ns[tick];
     return (tick_ns + turn_ns - compiler->clock_ns[position]) % turn_ns;
 }
@@ -149,28 +154,43 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
         return compiled;
     compiled.in_within = absence->in_within;
     compiled.due_clock = compiler->clock_before[absence->to_tick];
+    compiled.due_delay_ns = since_clock(compiler, absence->to_tick, compiled.due_clock);
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
     /* Not before it has begun to leave, not after it is due. */
-    if (!ebb__script_is_between(compiled.in_clock, compiled.out_clock, compiled.due_clock)) {
+    if (!ebb__script_is_during(compiled.in_clock, compiled.out_clock, compiled.out_delay_ns,
+                               compiled.due_clock, compiled.due_delay_ns)) {
         compiled.in_clock = compiled.out_clock;
         compiled.in_delay_ns = compiled.out_delay_ns;
     }
     return compiled;
 }
 
-typedef EBB_VEC(uint32_t) position_vec;
+typedef EBB_VEC(struct ebb_script_use) use_vec;
 
-/* Clock positions after which the block is used, ascending, each once. */
+static struct ebb_script_use use_at(const struct compiler *compiler, uint32_t tick)
+{
+    struct ebb_script_use use = {.clock = compiler->clock_before[tick]};
+    if (compiler->model->woven)
+        return use;
+    uint64_t within_us = since_clock(compiler, tick, use.clock) / 1000;
+    use.within_us = within_us < UINT32_MAX ? (uint32_t)within_us : UINT32_MAX;
+    return use;
+}
+
+/* When the block is used, ascending; of several uses close to each other the first. */
 static bool collect_uses(const struct compiler *compiler, const struct ebb_model_block *block,
-                         position_vec *uses, struct ebb_script_block *compiled)
+                         use_vec *uses, struct ebb_script_block *compiled)
 {
     compiled->first_use = (uint32_t)uses->count;
     for (uint32_t i = 0; i < block->access_count; i++) {
-        uint32_t tick = compiler->model->accesses[block->first_access + i].tick;
-        uint32_t position = compiler->clock_before[tick];
-        if (uses->count > compiled->first_use && uses->items[uses->count - 1] == position)
+        struct ebb_script_use use =
+            use_at(compiler, compiler->model->accesses[block->first_access + i].tick);
+        const struct ebb_script_use *last =
+            uses->count > compiled->first_use ? &uses->items[uses->count - 1] : NULL;
+        if (last && last->clock == use.clock && use.within_us < last->within_us + CLOSE_US &&
+            use.within_us >= last->within_us)
             continue;
-        if (!ebb_vec_push(uses, position))
+        if (!ebb_vec_push(uses, use))
             return false;
     }
     compiled->use_count = (uint32_t)uses->count - compiled->first_use;
@@ -183,7 +203,7 @@ static uint64_t round_up(uint64_t offset)
 }
 
 static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan *plan,
-                                const struct ebb_places *places, position_vec *uses,
+                                const struct ebb_places *places, use_vec *uses,
                                 struct ebb_script **result)
 {
     const struct ebb_model *model = compiler->model;
@@ -212,7 +232,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     head.allocs_offset =
         round_up(head.absences_offset + head.absence_count * sizeof(struct ebb_script_absence));
     head.uses_offset = round_up(head.allocs_offset + head.alloc_count * sizeof(uint32_t));
-    uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof(uint32_t);
+    uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof *uses->items;
     char *memory = calloc(1, most);
     struct order_key *order = calloc(allocs + 1, sizeof *order);
     if (!memory || !order) {
@@ -260,12 +280,12 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     }
     head.use_count = (uint32_t)uses->count;
     if (uses->count)
-        memcpy(memory + head.uses_offset, uses->items, uses->count * sizeof(uint32_t));
+        memcpy(memory + head.uses_offset, uses->items, uses->count * sizeof *uses->items);
     struct ebb_script_absence *absences =
         (struct ebb_script_absence *)(memory + head.absences_offset);
     for (uint32_t i = 0; i < plan->absence_count; i++)
         absences[i] = compile_absence(compiler, &plan->absences[i]);
-    head.bytes = round_up(head.uses_offset + head.use_count * sizeof(uint32_t));
+    head.bytes = round_up(head.uses_offset + head.use_count * sizeof *uses->items);
     memcpy(memory, &head, sizeof head);
     *result = (struct ebb_script *)memory;
     return EBB_OK;
@@ -285,7 +305,7 @@ enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct 
     if (ebb__model_announced(model) && has_clock_allocs(model))
         return EBB_ERR_ARGUMENT;
     struct compiler compiler = {.model = model};
-    position_vec uses = {0};
+    use_vec uses = {0};
     enum ebb_status status = EBB_ERR_MEMORY;
     if (map_ticks(&compiler) && order_blocks(&compiler))
         status = assemble(&compiler, plan, places, &uses, script);
