@@ -315,6 +315,54 @@ static void absences_last_a_lap(void **state)
     ebb__model_fini(&model);
 }
 
+/* Weights that were only read when they were observed are written in all laps but the first `read_laps`:
+ * how many copies in the store have been found out to be stale, and bytes that left without a write. */
+static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
+{
+    struct ebb_model model = make_optimizer(), real = make_optimizer();
+    struct ebb_plan plan = plan_of(&model, "ebb", 50);
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct item items[WEIGHTS + 2];
+    struct ebb_script *script;
+    uint64_t seeds = 1;
+    uint32_t count = 0, kept = 0;
+    for (uint32_t tick = 0; tick < real.tick_count; tick++)
+        real.events[tick].access = EBB_ACCESS_WRITE;
+    for (uint32_t i = 0; i < WEIGHTS; i++)
+        items[i] = make(rig, WEIGHT_BYTES, ++seeds);
+    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
+    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    for (unsigned i = 0; i < 6; i++)
+        lap(rig, i < read_laps ? &model : &real, items, &seeds, 100);
+    ebb__engine_settle(rig->engine);
+    const struct performance *playing = rig->engine->playing;
+    for (uint32_t i = 0; i < plan.absence_count; i++) {
+        uint32_t block = ebb__script_absences(script)[i].block;
+        kept += plan.absences[i].keep_copy;
+        count += playing->changes[block];
+        assert_true(plan.absences[i].keep_copy || !playing->changes[block]);
+    }
+    assert_true(kept > 0);
+    *dropped_bytes = atomic_load(&rig->counters->dropped_bytes);
+    rig_close(rig);
+    free(script);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+    ebb__model_fini(&real);
+    return count;
+}
+
+/* Copies are kept of what does not change; of what does, after all, no longer. */
+static void stale_copies_are_not_kept(void **state)
+{
+    (void)state;
+    uint64_t dropped_bytes;
+    assert_int_equal(stale_copies(6, &dropped_bytes), 0);
+    assert_true(dropped_bytes > 0);
+    assert_true(stale_copies(0, &dropped_bytes) > 0);
+    assert_int_equal(dropped_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +372,7 @@ int main(void)
         cmocka_unit_test(delays_are_compiled),
         cmocka_unit_test(stretches_play),
         cmocka_unit_test(absences_last_a_lap),
+        cmocka_unit_test(stale_copies_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
