@@ -360,6 +360,22 @@ static void intervals_are_the_shorter_ones(void **state)
     assert_true(ebb__replan_shorten(&model, &other));
     assert_int_equal(ebb__model_iteration_ns(&model), whole);
     assert_false(ebb__replan_shorten(&model, &longer));
+    /* An access that was seen in one and not in the other changes nothing. */
+    uint32_t unseen = 0;
+    while (model.events[unseen].clock)
+        unseen++;
+    for (uint32_t i = 0; i <= model.tick_count; i++)
+        model.time_ns[i] *= 2;
+    for (uint32_t i = unseen; i < other.tick_count; i++) {
+        if (i + 1 < other.tick_count)
+            other.events[i] = other.events[i + 1];
+        other.time_ns[i] = other.time_ns[i + 1];
+    }
+    other.tick_count--;
+    for (uint32_t i = half - 1; i <= other.tick_count; i++)
+        other.time_ns[i] -= 7000000;
+    assert_true(ebb__replan_shorten(&model, &other));
+    assert_int_equal(ebb__model_iteration_ns(&model), whole);
     ebb__model_fini(&model);
     ebb__model_fini(&other);
     ebb__model_fini(&longer);

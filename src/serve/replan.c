@@ -113,24 +113,47 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     return taken;
 }
 
+/* The next tick with a clock event from `tick` on; tick_count: none. */
+static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
+{
+    while (tick < model->tick_count && !model->events[tick].clock)
+        tick++;
+    return tick;
+}
+
+/* Accesses may differ, as they do from one observed iteration to the next: only clock events count. */
+static bool same_clock(const struct ebb_model *model, const struct ebb_model *other)
+{
+    uint32_t own = clock_from(model, 0), others = clock_from(other, 0);
+    while (own < model->tick_count && others < other->tick_count) {
+        const struct ebb_model_event *left = &model->events[own], *right = &other->events[others];
+        if (left->kind != right->kind ||
+            model->blocks[left->block].size_bytes != other->blocks[right->block].size_bytes)
+            return false;
+        own = clock_from(model, own + 1);
+        others = clock_from(other, others + 1);
+    }
+    return own == model->tick_count && others == other->tick_count;
+}
+
 bool ebb__replan_shorten(struct ebb_model *model, const struct ebb_model *other)
 {
-    if (model->tick_count != other->tick_count || model->clock_count != other->clock_count)
+    if (model->clock_count != other->clock_count || !same_clock(model, other))
         return false;
     uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
     if (!clock_ns)
         return false;
     uint64_t now_ns = 0, last_ns = 0, other_last_ns = 0;
-    uint32_t clock = 0;
-    for (uint32_t tick = 0; tick <= model->tick_count; tick++) {
-        if (tick < model->tick_count && !model->events[tick].clock)
-            continue;
+    uint32_t tick = 0, other_tick = 0;
+    for (uint32_t clock = 0; clock <= model->clock_count; clock++) {
+        tick = clock_from(model, tick);
+        other_tick = clock_from(other, other_tick);
         uint64_t own = model->time_ns[tick] - last_ns,
-                 others = other->time_ns[tick] - other_last_ns;
+                 others = other->time_ns[other_tick] - other_last_ns;
         now_ns += own < others ? own : others;
-        last_ns = model->time_ns[tick];
-        other_last_ns = other->time_ns[tick];
-        clock_ns[clock++] = now_ns;
+        last_ns = model->time_ns[tick++];
+        other_last_ns = other->time_ns[other_tick++];
+        clock_ns[clock] = now_ns;
     }
     ebb__model_retime(model, clock_ns);
     free(clock_ns);
