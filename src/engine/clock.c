@@ -22,6 +22,8 @@
  * least. Arbitrary. */
 #define LONG_STRETCH_NS ((uint64_t)20000000)
 #define LEAST_DRIFT_NS ((uint64_t)5000000)
+/* Uses that are less apart count as one. Arbitrary, as that. */
+#define FINE_US 4095u
 
 static const struct ebb_script_event *event_at(const struct performance *playing, uint32_t position)
 {
@@ -131,13 +133,6 @@ uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_by
     return UINT32_MAX;
 }
 
-/* The last position passed. */
-static uint32_t position_now(const struct ebb_engine *engine)
-{
-    uint32_t clocks = engine->playing->script->clock_count;
-    return (engine->position + clocks - 1) % clocks;
-}
-
 uint64_t ebb__clock_distance(const struct ebb_engine *engine, const struct block *block, bool *done)
 {
     const struct performance *playing = engine->playing;
@@ -147,7 +142,7 @@ uint64_t ebb__clock_distance(const struct ebb_engine *engine, const struct block
         return UINT64_MAX;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
     const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
-    uint32_t clocks = script->clock_count, now = position_now(engine);
+    uint32_t clocks = script->clock_count, now = ebb__clock_now(engine);
     uint64_t best = (uint64_t)clocks << 32;
     uint64_t drift_us = drift_ns(playing, now) / 1000;
     uint64_t since_us = playing->woven.passed ? 0 : ebb__timers_since_ns(engine) / 1000;
@@ -155,7 +150,7 @@ uint64_t ebb__clock_distance(const struct ebb_engine *engine, const struct block
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint64_t distance = (uint64_t)((uses[i].clock + clocks - now) % clocks) << 32;
         if (distance) {
-            distance += uses[i].within_us;
+            distance += uses[i].within_us & ~FINE_US;
         } else {
             here = true;
             if (uses[i].within_us + drift_us < since_us)
@@ -176,7 +171,7 @@ void ebb__clock_seen(struct ebb_engine *engine, const struct block *block)
     const struct performance *playing = engine->playing;
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return;
-    uint32_t now = position_now(engine);
+    uint32_t now = ebb__clock_now(engine);
     if (ebb__timers_stretch_ns(playing, now) < LONG_STRETCH_NS)
         return;
     const struct ebb_script *script = playing->script;
@@ -319,7 +314,7 @@ void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in)
 {
     const struct performance *playing = engine->playing;
     const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t in_clock = playing->in_clock[absence], now = position_now(engine);
+    uint32_t in_clock = playing->in_clock[absence], now = ebb__clock_now(engine);
     uint64_t in_ns = playing->in_delay_ns[absence], out_ns = playing->out_delay_ns[absence];
     bool is_past =
         in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
@@ -413,7 +408,7 @@ static uint32_t absence_here(const struct ebb_engine *engine, const struct block
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = position_now(engine);
+    uint32_t here = ebb__clock_now(engine);
     uint64_t since_ns = ebb__timers_since_ns(engine);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
@@ -470,7 +465,7 @@ void ebb__clock_early(struct ebb_engine *engine, const struct block *block)
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     for (uint32_t i = 0; i < playing->script->absence_count; i++)
         if (absences[i].block == block->script_block && absences[i].due_clock != EBB_SCRIPT_NONE &&
-            ebb__script_is_between(position_now(engine), playing->in_clock[i],
+            ebb__script_is_between(ebb__clock_now(engine), playing->in_clock[i],
                                    absences[i].due_clock))
             move_earlier(playing, i,
                          earlier_by(playing, i, playing->in_clock[i], playing->in_delay_ns[i]) / 2);

@@ -438,6 +438,12 @@ uint64_t ebb__timers_fault_over(struct ebb_engine *engine, struct block *block);
 struct block *ebb__victim_choose(struct ebb_engine *engine);
 
 /* clock.c */
+/* The last position passed. Only while a script is played. */
+static inline uint32_t ebb__clock_now(const struct ebb_engine *engine)
+{
+    uint32_t clocks = engine->playing->script->clock_count;
+    return (engine->position + clocks - 1) % clocks;
+}
 /* What was touched since the last event is watched again. */
 void ebb__clock_close_operation(struct ebb_engine *engine);
 /* A fault has happened: where the operation in progress has become long, another begins (true). */

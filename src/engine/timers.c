@@ -2,10 +2,11 @@
  *
  * Time here is the program's progress: it stands while the program waits for the engine, so that a
  * stall moves what comes after it and a block does not leave before a use that was held up. While
- * the program is held at a clock event, or by the fault of an absent block, nothing fires. The script's times come from iterations that
- * were observed, which makes them slow, perhaps on a busy machine: delays shrink and grow with the
- * time that the stretch behind their clock event really takes, as seen in the laps before. A heap,
- * earliest first; the workers of the lane out look at it whenever they look for work. */
+ * the program is held at a clock event, or by the fault of an absent block, nothing fires. The
+ * script's times come from iterations that were observed, which makes them slow, perhaps on a busy
+ * machine: delays shrink and grow with the time that the stretch behind their clock event really
+ * takes, as seen in the laps before, and within a long one with how far faults have shown the program
+ * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
 #include "engine/internal.h"
 
 uint64_t ebb__engine_progress_ns(const struct ebb_engine *engine)
@@ -83,13 +84,6 @@ static double pace(const struct performance *playing, uint32_t position)
     return own < general / PACE_RANGE ? general / PACE_RANGE : own;
 }
 
-/* The last position passed. */
-static uint32_t position_now(const struct ebb_engine *engine)
-{
-    uint32_t clocks = engine->playing->script->clock_count;
-    return (engine->position + clocks - 1) % clocks;
-}
-
 /* What the timers go by: progress, corrected by what was seen of it since the last position. */
 static uint64_t timer_now(const struct ebb_engine *engine)
 {
@@ -100,7 +94,7 @@ uint64_t ebb__timers_since_ns(const struct ebb_engine *engine)
 {
     uint64_t now_ns = timer_now(engine);
     uint64_t since_ns = now_ns > engine->position_ns ? now_ns - engine->position_ns : 0;
-    return scaled(since_ns, 1 / pace(engine->playing, position_now(engine)));
+    return scaled(since_ns, 1 / pace(engine->playing, ebb__clock_now(engine)));
 }
 
 uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
@@ -135,7 +129,7 @@ bool ebb__timers_set(struct ebb_engine *engine, struct performance *playing, uin
 void ebb__timers_set_since(struct ebb_engine *engine, uint64_t ns)
 {
     struct performance *playing = engine->playing;
-    uint32_t position = position_now(engine);
+    uint32_t position = ebb__clock_now(engine);
     uint64_t before_ns = ebb__timers_since_ns(engine);
     uint64_t there_ns = engine->position_ns + scaled(ns, pace(playing, position));
     engine->lead_ns = (int64_t)(there_ns - ebb__engine_progress_ns(engine));
