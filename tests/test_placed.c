@@ -442,9 +442,8 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
 {
     struct rig *rig = stage->rig;
     const struct ebb_device_layout *layout = &rig->device.layout;
-    const struct ebb_device_range stayed[] = {layout->staging, layout->depot_huge,
-                                              layout->depot_small};
-    for (size_t i = 0; i < 3; i++)
+    const struct ebb_device_range stayed[] = {layout->staging, layout->depot};
+    for (size_t i = 0; i < 2; i++)
         rig->device.ops->release(rig->device.state, stayed[i].base, stayed[i].bytes);
     if (ebb__engine_after_fork_child(rig->engine, ledger, ring) != EBB_OK)
         return false;

@@ -2,8 +2,8 @@
  *
  * The engine sees three ranges of address space of equal rights, all 2 MiB aligned:
  *   arena    the program's blocks; an access to a page that is not there is a *fault*
- *   staging  a mirror of the arena: block at arena + o parks at staging + o
- *   depot    spare pages, two stacks: huge (2 MiB pages) and small (4 KiB pages)
+ *   staging  blocks that are parked or transferred, and spare huge pages
+ *   depot    spare small pages (4 KiB), a stack
  * `move` takes pages from any of them to any other; what is moved is the pages themselves.
  *
  * Implementations: host_move.c, host_copy.c and host_protect.c, of which host.c chooses, and fake.c
@@ -44,7 +44,7 @@ struct ebb_device_range {
 };
 
 struct ebb_device_layout {
-    struct ebb_device_range arena, staging, depot_huge, depot_small;
+    struct ebb_device_range arena, staging, depot;
 };
 
 struct ebb_fault {
@@ -60,6 +60,8 @@ struct ebb_device_ops {
     bool calls_need_pins;
     /* Faults come as SIGSEGV in the thread that touches the page, not by the descriptor. */
     bool faults_are_signals;
+    /* To move pages costs more than to give them back and to make others. */
+    bool anew_is_cheaper;
 
     /* Move the pages of [source, source + bytes) to [target, ...), where nothing may be; pages that
      * are not there are skipped. Wakes whoever waits for the target. *moved is always set. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define RANGES 4
+#define RANGES 3
 
 struct fake {
     uintptr_t base;
@@ -104,8 +104,7 @@ enum ebb_status ebb__fake_create(uint64_t arena_bytes, struct ebb_device *device
     }
     fake->base = ((uintptr_t)memory + EBB_HUGE_BYTES - 1) & ~(uintptr_t)(EBB_HUGE_BYTES - 1);
     struct ebb_device_range *ranges[RANGES] = {&device->layout.arena, &device->layout.staging,
-                                               &device->layout.depot_huge,
-                                               &device->layout.depot_small};
+                                               &device->layout.depot};
     for (uint64_t i = 0; i < RANGES; i++)
         *ranges[i] = (struct ebb_device_range){fake->base + i * arena_bytes, arena_bytes};
     device->ops = &fake_ops;

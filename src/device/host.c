@@ -55,17 +55,17 @@ static void advise(struct ebb_device *device)
 {
     const struct ebb_device_layout *layout = &device->layout;
     madvise((void *)layout->arena.base, ebb__host.all_bytes, MADV_HUGEPAGE);
-    madvise((void *)layout->depot_small.base, layout->depot_small.bytes, MADV_NOHUGEPAGE);
+    madvise((void *)layout->depot.base, layout->depot.bytes, MADV_NOHUGEPAGE);
     madvise((void *)ebb__host.small_nursery, EBB_HOST_SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
     uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
     madvise((void *)layout->staging.base, private_bytes, MADV_DONTFORK);
     madvise((void *)layout->staging.base, private_bytes, MADV_DONTDUMP);
 }
 
-/* One reservation: arena, staging, huge depot, small depot (each `arena_bytes`), nursery. */
+/* One reservation: arena, staging, depot (each `arena_bytes`), nurseries. */
 static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
 {
-    uint64_t all = 4 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
+    uint64_t all = 3 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
     char *memory = mmap(NULL, all + EBB_HUGE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -74,9 +74,8 @@ static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
     struct ebb_device_layout *layout = &device->layout;
     layout->arena = (struct ebb_device_range){base, arena_bytes};
     layout->staging = (struct ebb_device_range){base + arena_bytes, arena_bytes};
-    layout->depot_huge = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
-    layout->depot_small = (struct ebb_device_range){base + 3 * arena_bytes, arena_bytes};
-    ebb__host.nursery = base + 4 * arena_bytes;
+    layout->depot = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
+    ebb__host.nursery = base + 3 * arena_bytes;
     ebb__host.small_nursery = ebb__host.nursery + EBB_HOST_NURSERY_BYTES;
     ebb__host.all_bytes = all;
     return true;

@@ -6,8 +6,8 @@
  * sees it. So only bytes move, in small pages, and nobody can tell a page that direct I/O still
  * writes: calls that take buffers must keep their blocks from leaving (calls_need_pins).
  *
- * Copying spare pages would be waste. The depot is therefore a count without pages: what is pushed
- * there goes back to the system, what is taken from there is made anew. */
+ * Copying spare pages would be waste: they go back to the system and are made anew where they are
+ * wanted (anew_is_cheaper). In staging pages appear when they are first touched. */
 #include "device/host.h"
 #include "device/uffd.h"
 
@@ -153,6 +153,7 @@ static void copy_unshare(void *state, uintptr_t address, uint64_t bytes)
         .version = EBB_DEVICE_VERSION,                                                             \
         .kind = its_kind,                                                                          \
         .calls_need_pins = true,                                                                   \
+        .anew_is_cheaper = true,                                                                   \
         .move = copy_move,                                                                         \
         .fresh = copy_fresh,                                                                       \
         .release = copy_release,                                                                   \

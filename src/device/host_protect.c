@@ -7,8 +7,8 @@
  * fail with EFAULT and pages that direct I/O still writes are moved all the same: calls that take
  * buffers must keep their blocks from leaving (calls_need_pins).
  *
- * The depot is a count without pages: what is pushed there goes back to the system, what is taken
- * from there appears when it is first touched. */
+ * Spare pages go back to the system, and appear where they are wanted when they are first touched
+ * (anew_is_cheaper). */
 #include "device/host.h"
 #include "device/uffd.h"
 
@@ -148,6 +148,7 @@ static const struct ebb_device_ops protect_ops = {
     .kind = EBB_DEVICE_PROTECT,
     .calls_need_pins = true,
     .faults_are_signals = true,
+    .anew_is_cheaper = true,
     .move = protect_move,
     .fresh = protect_fresh,
     .release = protect_release,

@@ -542,6 +542,17 @@ uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes
     return event->size_bytes == size_bytes ? event->block : EBB_SCRIPT_NONE;
 }
 
+uint64_t ebb__clock_page_bytes(const struct ebb_engine *engine, uint64_t bytes)
+{
+    uint64_t page_bytes = ebb__whole_pages(bytes);
+    if (!engine->playing || engine->trace || page_bytes < bytes)
+        return page_bytes;
+    uint32_t known = ebb__clock_foresee(engine, bytes);
+    if (known == EBB_SCRIPT_NONE || !ebb__script_blocks(engine->playing->script)[known].wide)
+        return page_bytes;
+    return (bytes + EBB_HUGE_BYTES - 1) & ~(EBB_HUGE_BYTES - 1);
+}
+
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)
 {
     if (!engine->playing || !ebb__part_is_large(engine, size_bytes))

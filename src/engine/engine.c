@@ -250,6 +250,8 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
         ebb__clock_close_operation(engine);
     approach_budget(engine);
     struct block *block = ebb__placed_take(engine, bytes, alignment);
+    if (!block)
+        page_bytes = ebb__clock_page_bytes(engine, bytes);
     bool has_pages = false;
     if (!block && !engine->trace && !ebb__clock_expects_parts(engine, bytes)) {
         block = ebb__pages_spare(engine, page_bytes);

@@ -72,8 +72,9 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->held = 0;
     engine->room_waits = 0;
     engine->script_count = 0;
-    /* The depot stayed with the parent, the arena came along. */
-    engine->depot_huge_bytes = engine->depot_small_bytes = 0;
+    /* Depot and spare frames stayed with the parent, the arena came along. */
+    engine->depot_bytes = 0;
+    ebb__frames_reset(engine);
     engine->out_queue = engine->in_queue = (struct list){NO_BLOCK, NO_BLOCK};
     engine->out_pending_bytes = 0;
     uint64_t live = 0;

@@ -43,6 +43,7 @@ struct asking {
 /* An allocation, or a part of a large one (parts.c). */
 struct block {
     uintptr_t address;
+    uintptr_t frame;     /* its address in staging, while it is parked or transferred; else 0 */
     uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
     uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
     uint64_t serial;
@@ -156,6 +157,31 @@ struct spare_run {
     uint32_t distance; /* clock positions until one is wanted at the latest; UINT32_MAX: never */
 };
 
+/* Spare units [first, behind) of staging. */
+struct frame_run {
+    uint64_t first, behind;
+};
+
+/* What a block that ends in small pages has left behind: kept for the next one of its size. */
+struct frame_shape {
+    uintptr_t address;
+    uint64_t bytes;
+};
+
+/* frames.c */
+struct frames {
+    uint8_t *states; /* of each unit of staging */
+    uint64_t units_total;
+    uint64_t window; /* no unit from here on is in use */
+    uint64_t cursor;
+    struct frame_run *runs; /* all spare ones; no two touch. In no order */
+    uint32_t run_count;
+    uint64_t spare_bytes;
+    struct frame_shape *shapes; /* oldest first */
+    uint32_t shape_count;
+    uint64_t shape_bytes;
+};
+
 #define MAX_STORES 8
 #define MAX_SCRIPTS 4
 #define HISTORY 16384u /* remembered allocations: several iterations */
@@ -187,11 +213,12 @@ struct ebb_engine {
     struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
 
     struct pool pool; /* placed.c */
+    struct frames frames;
 
     /* pages.c */
-    uint64_t depot_huge_bytes, depot_small_bytes;
-    uint8_t *pieced; /* by unit of the arena, or of staging; and of the depot: */
-    uint8_t *pieced_depot;
+    uint64_t depot_bytes;
+    uint8_t *pieced; /* by unit of the arena, and of staging: */
+    uint8_t *pieced_frames;
     struct list spare_buckets[SPARE_BUCKETS];
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
@@ -272,10 +299,6 @@ static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const s
 {
     return (uint32_t)(block - engine->blocks);
 }
-static inline uintptr_t ebb__staging(const struct ebb_engine *engine, const struct block *block)
-{
-    return block->address - engine->device.layout.arena.base + engine->device.layout.staging.base;
-}
 
 /* lists.c: intrusive lists over the block table; `member` is the offset of the struct link. */
 #define LINK_LIST offsetof(struct block, list)
@@ -325,6 +348,35 @@ uint32_t ebb__part_shape(struct ebb_engine *engine, struct block *head, uint32_t
 /* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
 bool ebb__part_bury(struct ebb_engine *engine, struct block *block);
 
+/* frames.c: the units of staging. Addresses are those of whole units, `bytes` are rounded up to them
+ * unless stated. */
+EBB_NODISCARD bool ebb__frames_init(struct ebb_engine *engine);
+void ebb__frames_fini(struct ebb_engine *engine);
+/* Nothing is in use: in the child of a fork. */
+void ebb__frames_reset(struct ebb_engine *engine);
+/* Frames without pages, one behind the other; 0: none left. */
+uintptr_t ebb__frames_take(struct ebb_engine *engine, uint64_t bytes);
+/* Frames that have been taken, now without pages, are free. */
+void ebb__frames_give(struct ebb_engine *engine, uintptr_t address, uint64_t bytes);
+/* Frames that have been taken are spare, with their pages; whole units. */
+void ebb__frames_keep(struct ebb_engine *engine, uintptr_t address, uint64_t bytes);
+/* Spare frames with pages for the whole units of `bytes`, and one without for the rest, are taken; 0:
+ * no such run. */
+uintptr_t ebb__frames_claim(struct ebb_engine *engine, uint64_t bytes);
+/* Frames that have been taken are kept with all their pages, small ones, too, for a block of exactly
+ * this size; false: there is no room to remember them. */
+EBB_NODISCARD bool ebb__frames_keep_shape(struct ebb_engine *engine, uintptr_t address,
+                                          uint64_t bytes);
+/* What has been kept for a block of `bytes`, the newest, is taken; 0: nothing. */
+uintptr_t ebb__frames_claim_shape(struct ebb_engine *engine, uint64_t bytes);
+/* The oldest of all that is kept for a size is taken; 0 bytes: there is none. */
+struct frame_shape ebb__frames_break_shape(struct ebb_engine *engine);
+/* Spare frames, `most_bytes` (whole units) or as many as lie together, are free, the pages to be taken
+ * away by the caller. There must be some. */
+uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, uint64_t *bytes);
+/* Likewise a single one, pieced if there is one. */
+uintptr_t ebb__frames_spend_pieced(struct ebb_engine *engine);
+
 /* placed.c: the pool */
 EBB_NODISCARD bool ebb__placed_init(struct ebb_engine *engine);
 void ebb__placed_fini(struct ebb_engine *engine);
@@ -357,8 +409,17 @@ void ebb__placed_after_fork_child(struct ebb_engine *engine);
 bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
 /* As ebb__pages_take(), over the budget if need be; false only where memory is out. */
 bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
-/* Pages at [source, + bytes) become spare. */
+/* Frames with pages for `bytes`; 0: none without evicting. */
+uintptr_t ebb__pages_take_frame(struct ebb_engine *engine, uint64_t bytes);
+/* Likewise, over the budget if need be; 0 only where memory is out. */
+uintptr_t ebb__pages_force_frame(struct ebb_engine *engine, uint64_t bytes);
+/* Pages at [source, + bytes) in the arena become spare. */
 void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes);
+/* Likewise of a block in frames, which are the caller's no more. */
+void ebb__pages_leave(struct ebb_engine *engine, uintptr_t frame, uint64_t bytes);
+/* Is the unit at `address`, in the arena or in staging, pieced? A hint: pages may come to be small
+ * otherwise, too. */
+uint8_t *ebb__pages_pieced(const struct ebb_engine *engine, uintptr_t address);
 /* The device's move; what a child of fork() still shares is made ours first. *moved: how far it got. */
 enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t target,
                                        uintptr_t source, uint64_t bytes, uint64_t *moved);
@@ -461,6 +522,8 @@ void ebb__clock_start(struct ebb_engine *engine, struct performance *playing, ui
 EBB_NODISCARD bool ebb__clock_prepare(const struct ebb_engine *engine,
                                       struct performance *performance,
                                       const struct ebb_script *script);
+/* Pages for the next allocation, if the program follows the script: whole units where it is wide. */
+uint64_t ebb__clock_page_bytes(const struct ebb_engine *engine, uint64_t bytes);
 /* Will the next allocation, if the program follows the script, have parts? */
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes);
 /* What hangs on `position` is queued. */

@@ -83,7 +83,7 @@ static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool 
     block->chunk_bytes += bytes;
     block->chunks_in_flight++;
     engine->transfers++;
-    uintptr_t staging = ebb__staging(engine, block) + at;
+    uintptr_t staging = block->frame + at;
     uint64_t offset = block->store_offset + at;
     const struct ebb_store store = engine->stores[block->store];
     count_lane(engine, out, 1);
@@ -235,16 +235,19 @@ bool ebb__mover_ask_others(struct ebb_engine *engine, uint64_t bytes, struct ask
     return true;
 }
 
-/* The target of pages for a block that comes: staging before a read, the arena where it is new. */
+/* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
 static bool take_pages(struct ebb_engine *engine, struct block *block)
 {
-    uintptr_t target = block->state == BLOCK_BARE ? block->address : ebb__staging(engine, block);
-    if (ebb__pages_take(engine, target, block->page_bytes))
+    bool is_new = block->state == BLOCK_BARE;
+    uint64_t bytes = block->page_bytes;
+    if (is_new ? ebb__pages_take(engine, block->address, bytes)
+               : (block->frame = ebb__pages_take_frame(engine, bytes)) != 0)
         return true;
-    if (!block->urgent || ebb__mover_make_room(engine, block->page_bytes) ||
-        ebb__mover_ask_others(engine, block->page_bytes, &block->asking))
+    if (!block->urgent || ebb__mover_make_room(engine, bytes) ||
+        ebb__mover_ask_others(engine, bytes, &block->asking))
         return false;
-    return ebb__pages_force(engine, target, block->page_bytes);
+    return is_new ? ebb__pages_force(engine, block->address, bytes)
+                  : (block->frame = ebb__pages_force_frame(engine, bytes)) != 0;
 }
 
 /* The block that should come next and has its pages; NULL: none. *until: when to look again. */

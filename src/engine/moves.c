@@ -24,11 +24,10 @@
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
-/* Put the pages of [staging, + bytes) back to `address`; whatever happens, no byte may stay behind
- * while the block counts as resident. */
+/* Put the first `bytes` of the pages in its frames back to `address`; whatever happens, no byte may stay
+ * behind while the block counts as resident. */
 static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t bytes)
 {
-    uintptr_t staging = ebb__staging(engine, block);
     uint64_t moved, done = 0;
     enum ebb_device_result result = EBB_DEVICE_BUSY;
     for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
@@ -36,9 +35,8 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
          * huge page that is being split. */
         if (tries)
             usleep(UNPARK_PAUSE_US);
-        atomic_fetch_add(&engine->counters->page_moves, 1);
-        result = engine->device.ops->move(engine->device.state, block->address + done,
-                                          staging + done, bytes - done, &moved);
+        result = ebb__pages_move(engine, block->address + done, block->frame + done, bytes - done,
+                                 &moved);
         done += moved;
     }
     if (result != EBB_DEVICE_OK && engine->config.lost) {
@@ -51,16 +49,22 @@ static void bring_back(struct ebb_engine *engine, struct block *block, uint64_t 
     }
 }
 
+static void give_frames(struct ebb_engine *engine, struct block *block)
+{
+    if (block->frame)
+        ebb__frames_give(engine, block->frame, block->page_bytes);
+    block->frame = 0;
+}
+
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
     uint64_t moved = 0;
-    enum ebb_device_result result =
-        block->pins ? EBB_DEVICE_BUSY
-                    : ebb__pages_move(engine, ebb__staging(engine, block), block->address,
-                                      block->page_bytes, &moved);
-    if (result != EBB_DEVICE_OK) {
+    block->frame = block->pins ? 0 : ebb__frames_take(engine, block->page_bytes);
+    if (!block->frame || ebb__pages_move(engine, block->frame, block->address, block->page_bytes,
+                                         &moved) != EBB_DEVICE_OK) {
         if (moved)
             bring_back(engine, block, moved);
+        give_frames(engine, block);
         block->pinned_until = engine->event_number + PINNED_EVENTS;
         atomic_fetch_add(&engine->counters->busy_blocks, 1);
         return false;
@@ -72,6 +76,7 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
 {
     bring_back(engine, block, block->page_bytes);
+    give_frames(engine, block);
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
     uint64_t waited_ns = ebb__timers_fault_over(engine, block);
@@ -168,22 +173,26 @@ static void pages_came_free(struct ebb_engine *engine)
         pthread_cond_signal(&engine->in_work);
 }
 
-/* The pages of a block, at `where`, are not its own any more. Pages that came with a fork were never
- * entered in the ledger: they just go. */
-static void give_pages(struct ebb_engine *engine, struct block *block, uintptr_t where)
+/* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
+ * came with a fork were never entered in the ledger: they just go. */
+static void give_pages(struct ebb_engine *engine, struct block *block)
 {
-    if (block->inherited)
+    if (block->inherited) {
+        uintptr_t where = block->frame ? block->frame : block->address;
         engine->device.ops->release(engine->device.state, where, block->page_bytes);
-    else
-        ebb__pages_give(engine, where, block->page_bytes);
+        give_frames(engine, block);
+    } else if (block->frame) {
+        ebb__pages_leave(engine, block->frame, block->page_bytes);
+        block->frame = 0;
+    } else {
+        ebb__pages_give(engine, block->address, block->page_bytes);
+    }
     block->inherited = false;
 }
 
-static void hash_staging(const struct ebb_engine *engine, const struct block *block,
-                         uint64_t hash[2])
+static void hash_frames(const struct block *block, uint64_t hash[2])
 {
-    XXH128_hash_t value =
-        XXH3_128bits((const void *)ebb__staging(engine, block), (size_t)block->page_bytes);
+    XXH128_hash_t value = XXH3_128bits((const void *)block->frame, (size_t)block->page_bytes);
     hash[0] = value.low64;
     hash[1] = value.high64;
 }
@@ -192,7 +201,7 @@ static void hash_staging(const struct ebb_engine *engine, const struct block *bl
 static void leave_clean(struct ebb_engine *engine, struct block *block)
 {
     engine->out_pending_bytes -= block->page_bytes;
-    give_pages(engine, block, ebb__staging(engine, block));
+    give_pages(engine, block);
     block->state = BLOCK_AWAY;
     atomic_fetch_add(&engine->counters->dropped_bytes, block->page_bytes);
     pages_came_free(engine);
@@ -217,7 +226,7 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
         engine->transfers++;
         block->chunks_in_flight = 1;
         pthread_mutex_unlock(&engine->lock);
-        hash_staging(engine, block, hash);
+        hash_frames(block, hash);
         pthread_mutex_lock(&engine->lock);
         block->chunks_in_flight = 0;
         engine->transfers--;
@@ -267,7 +276,7 @@ static void store_failed(struct ebb_engine *engine, int why)
 
 static void bury(struct ebb_engine *engine, struct block *block)
 {
-    give_pages(engine, block, ebb__staging(engine, block));
+    give_pages(engine, block);
     ebb__move_drop_copy(engine, block);
     ebb__space_give(engine, block);
     pages_came_free(engine);
@@ -288,7 +297,7 @@ void ebb__move_finish_out(struct ebb_engine *engine, struct block *block)
         return;
     }
     atomic_fetch_add(&engine->counters->moved_out_bytes, block->page_bytes);
-    give_pages(engine, block, ebb__staging(engine, block));
+    give_pages(engine, block);
     block->state = BLOCK_AWAY;
     block->keep_copy = false;
     pages_came_free(engine);
@@ -328,7 +337,7 @@ static void read_failed(struct ebb_engine *engine, struct block *block)
              why ? why : "error", block->transfer_error);
     atomic_store(&engine->counters->store_error, (uint32_t)block->transfer_error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
-    give_pages(engine, block, ebb__staging(engine, block));
+    give_pages(engine, block);
     block->state = BLOCK_AWAY;
     pthread_cond_broadcast(&engine->changed);
     if (ebb__timers_fault_over(engine, block) && engine->config.lost)
@@ -352,7 +361,7 @@ static void end_early(struct ebb_engine *engine, struct block *block)
         bury(engine, block);
         return;
     }
-    give_pages(engine, block, ebb__staging(engine, block));
+    give_pages(engine, block);
     block->state = BLOCK_AWAY;
     block->cancelled = false;
     ebb__move_queue_in(engine, block, block->urgent || block->fault_ns);
@@ -375,7 +384,7 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         engine->transfers++;
         pthread_mutex_unlock(&engine->lock);
         uint64_t hash[2];
-        hash_staging(engine, block, hash);
+        hash_frames(block, hash);
         pthread_mutex_lock(&engine->lock);
         engine->transfers--;
         if (block->state == BLOCK_DYING || block->given_up) {
@@ -420,7 +429,7 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
         } else if (!block->inherited && ebb__part_is_whole(engine, block)) {
             ebb__pages_keep_spare(engine, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
-            give_pages(engine, block, block->address);
+            give_pages(engine, block);
             ebb__space_give(engine, block);
         }
         break;

@@ -2,10 +2,9 @@
  *
  * The number of pages is what the budget limits; they are entered in the ledger before they are
  * made. A page belongs to a block, to a *spare* block (freed, pages in place: the next block of
- * that size takes address and pages without a system call), or to the depot: two stacks, one of
- * huge pages, one of small ones. Stacks, because what is pushed and popped at one end is always
- * one contiguous run: one move call a block, whatever came before. A block takes huge pages for
- * its whole 2 MiB units and small ones for the rest.
+ * that size takes address and pages without a system call), to a spare frame (frames.c: huge pages),
+ * or to the depot: a stack of small pages, because what is pushed and popped at one end is always one
+ * contiguous run. A block takes huge pages for its whole 2 MiB units and small ones for the rest.
  *
  * How much of either is wanted varies within an iteration. A unit is split where small pages are
  * lacking; where units are lacking, small pages are *pieced* together to one, which serves as well, if
@@ -28,14 +27,24 @@ static void held_release(struct ebb_engine *engine, uint64_t bytes)
     ebb__ledger_release(engine->ledger, bytes);
 }
 
-static uintptr_t huge_top(const struct ebb_engine *engine)
+static uintptr_t depot_top(const struct ebb_engine *engine)
 {
-    return engine->device.layout.depot_huge.base + engine->depot_huge_bytes;
+    return engine->device.layout.depot.base + engine->depot_bytes;
 }
 
-static uintptr_t small_top(const struct ebb_engine *engine)
+static bool has_hint(const struct ebb_engine *engine, uintptr_t address)
 {
-    return engine->device.layout.depot_small.base + engine->depot_small_bytes;
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    return address - layout->arena.base < layout->arena.bytes ||
+           address - layout->staging.base < layout->staging.bytes;
+}
+
+uint8_t *ebb__pages_pieced(const struct ebb_engine *engine, uintptr_t address)
+{
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    if (address - layout->staging.base < layout->staging.bytes)
+        return &engine->pieced_frames[(address - layout->staging.base) / EBB_HUGE_BYTES];
+    return &engine->pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
 enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t target,
@@ -44,6 +53,9 @@ enum ebb_device_result ebb__pages_move(struct ebb_engine *engine, uintptr_t targ
     const struct ebb_device_ops *ops = engine->device.ops;
     uint64_t rest;
     atomic_fetch_add(&engine->counters->page_moves, 1);
+    if (has_hint(engine, source) && has_hint(engine, target))
+        for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
+            *ebb__pages_pieced(engine, target + at) = *ebb__pages_pieced(engine, source + at);
     enum ebb_device_result result = ops->move(engine->device.state, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !engine->forked)
         return result;
@@ -59,31 +71,27 @@ bool ebb__pages_init(struct ebb_engine *engine)
 {
     const struct ebb_device_layout *layout = &engine->device.layout;
     engine->pieced = ebb__engine_memory(layout->arena.bytes / EBB_HUGE_BYTES);
-    engine->pieced_depot = ebb__engine_memory(layout->depot_huge.bytes / EBB_HUGE_BYTES);
-    return engine->pieced && engine->pieced_depot;
+    engine->pieced_frames = ebb__engine_memory(layout->staging.bytes / EBB_HUGE_BYTES);
+    return engine->pieced && engine->pieced_frames && ebb__frames_init(engine);
 }
 
 void ebb__pages_fini(struct ebb_engine *engine)
 {
     const struct ebb_device_layout *layout = &engine->device.layout;
     munmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    munmap(engine->pieced_depot, layout->depot_huge.bytes / EBB_HUGE_BYTES);
+    munmap(engine->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
+    ebb__frames_fini(engine);
 }
 
-/* Is the unit at `address` pieced? A hint: pages of the arena may come to be small otherwise, too. */
-static uint8_t *pieced(const struct ebb_engine *engine, uintptr_t address)
-{
-    const struct ebb_device_layout *layout = &engine->device.layout;
-    if (address - layout->depot_huge.base < layout->depot_huge.bytes)
-        return &engine->pieced_depot[(address - layout->depot_huge.base) / EBB_HUGE_BYTES];
-    bool staged = address - layout->staging.base < layout->staging.bytes;
-    uintptr_t base = staged ? layout->staging.base : layout->arena.base;
-    return &engine->pieced[(address - base) / EBB_HUGE_BYTES];
-}
-
+/* Pages without value. */
 static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, uintptr_t source,
                                    uint64_t bytes)
 {
+    if (engine->device.ops->anew_is_cheaper) {
+        engine->device.ops->release(engine->device.state, source, bytes);
+        if (engine->device.ops->fresh(engine->device.state, target, bytes) == EBB_DEVICE_OK)
+            return EBB_DEVICE_OK;
+    }
     uint64_t moved;
     enum ebb_device_result result = ebb__pages_move(engine, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
@@ -99,23 +107,50 @@ static enum ebb_device_result move(struct ebb_engine *engine, uintptr_t target, 
     return EBB_DEVICE_OK;
 }
 
-/* Whole units, between the depot and a block, or within the depot. */
-static enum ebb_device_result move_units(struct ebb_engine *engine, uintptr_t target,
-                                         uintptr_t source, uint64_t bytes)
+static void give_small(struct ebb_engine *engine, uintptr_t source, uint64_t bytes)
 {
-    for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        *pieced(engine, target + at) = *pieced(engine, source + at);
-    return move(engine, target, source, bytes);
+    if (bytes && move(engine, depot_top(engine), source, bytes) == EBB_DEVICE_OK)
+        engine->depot_bytes += bytes;
 }
 
 void ebb__pages_give(struct ebb_engine *engine, uintptr_t source, uint64_t bytes)
 {
+    uint64_t huge_bytes = bytes & ~huge_mask;
+    uintptr_t frame = huge_bytes ? ebb__frames_take(engine, huge_bytes) : 0;
+    if (frame && move(engine, frame, source, huge_bytes) == EBB_DEVICE_OK) {
+        ebb__frames_keep(engine, frame, huge_bytes);
+    } else if (huge_bytes) {
+        engine->device.ops->release(engine->device.state, source, huge_bytes);
+        held_release(engine, huge_bytes);
+        if (frame)
+            ebb__frames_give(engine, frame, huge_bytes);
+    }
+    give_small(engine, source + huge_bytes, bytes & huge_mask);
+}
+
+/* Whole units become spare frames, the rest goes to the depot. */
+static void take_apart(struct ebb_engine *engine, uintptr_t frame, uint64_t bytes)
+{
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
-    if (huge_bytes && move_units(engine, huge_top(engine), source, huge_bytes) == EBB_DEVICE_OK)
-        engine->depot_huge_bytes += huge_bytes;
-    if (small_bytes &&
-        move(engine, small_top(engine), source + huge_bytes, small_bytes) == EBB_DEVICE_OK)
-        engine->depot_small_bytes += small_bytes;
+    give_small(engine, frame + huge_bytes, small_bytes);
+    if (small_bytes)
+        ebb__frames_give(engine, frame + huge_bytes, small_bytes);
+    if (huge_bytes)
+        ebb__frames_keep(engine, frame, huge_bytes);
+}
+
+void ebb__pages_leave(struct ebb_engine *engine, uintptr_t frame, uint64_t bytes)
+{
+    if ((bytes & huge_mask) == 0 || !ebb__frames_keep_shape(engine, frame, bytes))
+        take_apart(engine, frame, bytes);
+}
+
+static bool break_shape(struct ebb_engine *engine)
+{
+    struct frame_shape shape = ebb__frames_break_shape(engine);
+    if (shape.bytes)
+        take_apart(engine, shape.address, shape.bytes);
+    return shape.bytes != 0;
 }
 
 static uint32_t bucket_of(uint64_t page_bytes)
@@ -213,16 +248,19 @@ static bool make(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bo
 
 static void release_small(struct ebb_engine *engine, uint64_t bytes)
 {
-    engine->depot_small_bytes -= bytes;
-    engine->device.ops->release(engine->device.state, small_top(engine), bytes);
+    engine->depot_bytes -= bytes;
+    engine->device.ops->release(engine->device.state, depot_top(engine), bytes);
     held_release(engine, bytes);
 }
 
-static void release_huge(struct ebb_engine *engine, uint64_t bytes)
+/* Spare frames, `most_bytes` or as many as lie together; returns how many. */
+static uint64_t release_frames(struct ebb_engine *engine, uint64_t most_bytes)
 {
-    engine->depot_huge_bytes -= bytes;
-    engine->device.ops->release(engine->device.state, huge_top(engine), bytes);
+    uint64_t bytes;
+    uintptr_t frame = ebb__frames_spend(engine, most_bytes, &bytes);
+    engine->device.ops->release(engine->device.state, frame, bytes);
     held_release(engine, bytes);
+    return bytes;
 }
 
 /* Bytes of pages that may still be made within the budget. */
@@ -233,7 +271,7 @@ static uint64_t unmade(const struct ebb_engine *engine)
     return budget > held ? budget - held : 0;
 }
 
-/* What is wanted latest, of spare blocks and of spare units of the pool, goes to the depot: about
+/* What is wanted latest, of spare blocks and of spare units of the pool, gives its pages away: about
  * `bytes`, at least one of either; false: there is none. */
 static bool strip(struct ebb_engine *engine, uint64_t bytes)
 {
@@ -248,63 +286,65 @@ static bool strip(struct ebb_engine *engine, uint64_t bytes)
     return strip_block(engine, index);
 }
 
-/* 2 MiB of small pages of the depot become a unit of it. */
+/* 2 MiB of small pages of the depot become a spare frame. */
 static bool piece_unit(struct ebb_engine *engine)
 {
-    uintptr_t target = huge_top(engine), source = small_top(engine) - EBB_HUGE_BYTES;
-    if (move(engine, target, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+    uintptr_t frame = ebb__frames_take(engine, EBB_HUGE_BYTES);
+    if (!frame)
         return false;
-    *pieced(engine, target) = 1;
-    engine->depot_small_bytes -= EBB_HUGE_BYTES;
-    engine->depot_huge_bytes += EBB_HUGE_BYTES;
+    engine->depot_bytes -= EBB_HUGE_BYTES;
+    if (move(engine, frame, depot_top(engine), EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
+        ebb__frames_give(engine, frame, EBB_HUGE_BYTES);
+        return false;
+    }
+    *ebb__pages_pieced(engine, frame) = 1;
+    ebb__frames_keep(engine, frame, EBB_HUGE_BYTES);
     return true;
 }
 
-/* A unit of the depot becomes small pages: a pieced one, where there is one. What has been split
- * otherwise is never whole again. */
+/* A spare frame becomes small pages: a pieced one, where there is one. What has been split otherwise
+ * is never whole again. */
 static bool split_unit(struct ebb_engine *engine)
 {
-    uintptr_t top = huge_top(engine) - EBB_HUGE_BYTES, chosen = top;
-    while (chosen > engine->device.layout.depot_huge.base && !*pieced(engine, chosen))
-        chosen -= EBB_HUGE_BYTES;
-    if (!*pieced(engine, chosen))
-        chosen = top;
-    if (move(engine, small_top(engine), chosen, EBB_HUGE_BYTES) != EBB_DEVICE_OK ||
-        (chosen != top && move_units(engine, chosen, top, EBB_HUGE_BYTES) != EBB_DEVICE_OK))
+    uintptr_t frame = ebb__frames_spend_pieced(engine);
+    if (move(engine, depot_top(engine), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
-    engine->depot_huge_bytes -= EBB_HUGE_BYTES;
-    engine->depot_small_bytes += EBB_HUGE_BYTES;
+    engine->depot_bytes += EBB_HUGE_BYTES;
     return true;
 }
 
-/* New units for the depot. */
+/* New spare frames. */
 static bool make_units(struct ebb_engine *engine, uint64_t bytes, bool force)
 {
-    uintptr_t target = huge_top(engine);
-    if (!make(engine, target, bytes, force))
+    uintptr_t frame = ebb__frames_take(engine, bytes);
+    if (!frame)
         return false;
+    if (!make(engine, frame, bytes, force)) {
+        ebb__frames_give(engine, frame, bytes);
+        return false;
+    }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        *pieced(engine, target + at) = 0;
-    engine->depot_huge_bytes += bytes;
+        *ebb__pages_pieced(engine, frame + at) = 0;
+    ebb__frames_keep(engine, frame, bytes);
     return true;
 }
 
 static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
-    while (engine->depot_huge_bytes < wanted) {
-        uint64_t lacking = wanted - engine->depot_huge_bytes;
-        if (strip(engine, lacking))
+    while (engine->frames.spare_bytes < wanted) {
+        uint64_t lacking = wanted - engine->frames.spare_bytes;
+        if (break_shape(engine) || strip(engine, lacking))
             continue;
         if (make_units(engine, lacking, false))
             break;
-        if (engine->depot_small_bytes >= small_wanted + EBB_HUGE_BYTES) {
+        if (engine->depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
             if (!piece_unit(engine))
                 return false;
-        } else if (engine->depot_small_bytes > small_wanted &&
-                   engine->depot_small_bytes - small_wanted + unmade(engine) >= lacking) {
+        } else if (engine->depot_bytes > small_wanted &&
+                   engine->depot_bytes - small_wanted + unmade(engine) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t spare = engine->depot_small_bytes - small_wanted;
+            uint64_t spare = engine->depot_bytes - small_wanted;
             release_small(engine, spare < lacking ? spare : lacking);
         } else {
             return force && make_units(engine, lacking, true);
@@ -316,19 +356,19 @@ static bool gather_huge(struct ebb_engine *engine, uint64_t wanted, uint64_t sma
 static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t huge_wanted,
                          bool force)
 {
-    while (engine->depot_small_bytes < wanted) {
-        uint64_t lacking = wanted - engine->depot_small_bytes;
-        if (make(engine, small_top(engine), lacking, false)) {
-            engine->depot_small_bytes += lacking;
-        } else if (ebb__pages_strip_spare(engine)) {
+    while (engine->depot_bytes < wanted) {
+        uint64_t lacking = wanted - engine->depot_bytes;
+        if (make(engine, depot_top(engine), lacking, false)) {
+            engine->depot_bytes += lacking;
+        } else if (break_shape(engine) || ebb__pages_strip_spare(engine)) {
             continue;
-        } else if (engine->depot_huge_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+        } else if (engine->frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
             if (!split_unit(engine))
                 return false;
         } else if (strip(engine, lacking)) {
             continue;
-        } else if (force && make(engine, small_top(engine), lacking, true)) {
-            engine->depot_small_bytes += lacking;
+        } else if (force && make(engine, depot_top(engine), lacking, true)) {
+            engine->depot_bytes += lacking;
         } else {
             return false;
         }
@@ -336,32 +376,71 @@ static bool gather_small(struct ebb_engine *engine, uint64_t wanted, uint64_t hu
     return true;
 }
 
-static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
+static bool gather(struct ebb_engine *engine, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
     /* Each may draw on what the other has gathered, so look twice. */
-    if (!gather_huge(engine, huge_bytes, small_bytes, force) ||
-        !gather_small(engine, small_bytes, huge_bytes, force) ||
-        !gather_huge(engine, huge_bytes, small_bytes, force))
-        return false;
-    if (huge_bytes) {
-        if (move_units(engine, target, huge_top(engine) - huge_bytes, huge_bytes) != EBB_DEVICE_OK)
+    return gather_huge(engine, huge_bytes, small_bytes, force) &&
+           gather_small(engine, small_bytes, huge_bytes, force) &&
+           gather_huge(engine, huge_bytes, small_bytes, force);
+}
+
+/* What has been gathered, at `target`. */
+static bool put_units(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+{
+    uint64_t got;
+    for (uint64_t at = 0; at < bytes; at += got) {
+        uintptr_t frame = ebb__frames_spend(engine, bytes - at, &got);
+        if (move(engine, target + at, frame, got) != EBB_DEVICE_OK)
             return false;
-        engine->depot_huge_bytes -= huge_bytes;
-    }
-    if (small_bytes) {
-        if (move(engine, target + huge_bytes, small_top(engine) - small_bytes, small_bytes) !=
-            EBB_DEVICE_OK)
-            return false;
-        engine->depot_small_bytes -= small_bytes;
     }
     return true;
 }
 
+static bool put_small(struct ebb_engine *engine, uintptr_t target, uint64_t bytes)
+{
+    engine->depot_bytes -= bytes;
+    return bytes == 0 || move(engine, target, depot_top(engine), bytes) == EBB_DEVICE_OK;
+}
+
+static bool take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
+{
+    uint64_t huge_bytes = bytes & ~huge_mask;
+    uintptr_t shape = ebb__frames_claim_shape(engine, bytes);
+    if (shape) {
+        ebb__frames_give(engine, shape, bytes);
+        return move(engine, target, shape, bytes) == EBB_DEVICE_OK;
+    }
+    return gather(engine, bytes, force) && put_units(engine, target, huge_bytes) &&
+           put_small(engine, target + huge_bytes, bytes & huge_mask);
+}
+
+static uintptr_t take_frame(struct ebb_engine *engine, uint64_t bytes, bool force)
+{
+    uint64_t huge_bytes = bytes & ~huge_mask;
+    uintptr_t frame = ebb__frames_claim_shape(engine, bytes);
+    if (frame)
+        return frame;
+    if (!gather(engine, bytes, force))
+        return 0;
+    frame = ebb__frames_claim(engine, bytes);
+    bool filled = frame != 0;
+    if (!frame)
+        frame = ebb__frames_take(engine, bytes);
+    if (!frame)
+        return 0;
+    if ((filled || put_units(engine, frame, huge_bytes)) &&
+        put_small(engine, frame + huge_bytes, bytes & huge_mask))
+        return frame;
+    engine->device.ops->release(engine->device.state, frame, bytes);
+    ebb__frames_give(engine, frame, bytes);
+    return 0;
+}
+
 uint64_t ebb__pages_available(const struct ebb_engine *engine)
 {
-    uint64_t spare = engine->depot_huge_bytes + engine->depot_small_bytes + engine->spare_bytes +
-                     engine->pool.spare_bytes;
+    uint64_t spare = engine->frames.spare_bytes + engine->frames.shape_bytes + engine->depot_bytes +
+                     engine->spare_bytes + engine->pool.spare_bytes;
     uint64_t more = unmade(engine);
     return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
 }
@@ -376,22 +455,29 @@ bool ebb__pages_force(struct ebb_engine *engine, uintptr_t target, uint64_t byte
     return take(engine, target, bytes, true);
 }
 
+uintptr_t ebb__pages_take_frame(struct ebb_engine *engine, uint64_t bytes)
+{
+    return ebb__pages_available(engine) >= bytes ? take_frame(engine, bytes, false) : 0;
+}
+
+uintptr_t ebb__pages_force_frame(struct ebb_engine *engine, uint64_t bytes)
+{
+    return take_frame(engine, bytes, true);
+}
+
 /* Give spare pages back to the system, up to `bytes`; returns how many were. */
 static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
 {
     uint64_t given = 0;
     while (given < bytes) {
         uint64_t rest = ebb__whole_pages(bytes - given);
-        if (engine->depot_small_bytes) {
-            if (rest > engine->depot_small_bytes)
-                rest = engine->depot_small_bytes;
+        if (engine->depot_bytes) {
+            if (rest > engine->depot_bytes)
+                rest = engine->depot_bytes;
             release_small(engine, rest);
-        } else if (engine->depot_huge_bytes) {
-            rest = (rest + huge_mask) & ~huge_mask;
-            if (rest > engine->depot_huge_bytes)
-                rest = engine->depot_huge_bytes;
-            release_huge(engine, rest);
-        } else if (strip(engine, rest)) {
+        } else if (engine->frames.spare_bytes) {
+            rest = release_frames(engine, (rest + huge_mask) & ~huge_mask);
+        } else if (break_shape(engine) || strip(engine, rest)) {
             continue;
         } else {
             break;

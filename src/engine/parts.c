@@ -64,6 +64,8 @@ static bool split(struct ebb_engine *engine, uint32_t index, uint32_t units)
     rest->head = head;
     rest->strays = strays;
     rest->address += bytes;
+    if (block->frame)
+        rest->frame += bytes;
     rest->size_bytes = 0;
     rest->page_bytes -= bytes;
     rest->units -= units;
@@ -86,7 +88,8 @@ static bool join(struct ebb_engine *engine, uint32_t index, uint32_t next)
     struct block *block = &engine->blocks[index], *rest = &engine->blocks[next];
     if (block->state != rest->state || block->state == BLOCK_AWAY || !is_at_rest(block) ||
         !is_at_rest(rest) || block->inherited != rest->inherited || block->open || rest->open ||
-        block->script_block != rest->script_block)
+        block->script_block != rest->script_block ||
+        (block->frame && block->frame + block->page_bytes != rest->frame))
         return false;
     ebb__move_drop_copy(engine, block);
     ebb__move_drop_copy(engine, rest);
@@ -98,6 +101,7 @@ static bool join(struct ebb_engine *engine, uint32_t index, uint32_t next)
     if (rest->last_use > block->last_use)
         block->last_use = rest->last_use;
     rest->state = BLOCK_ASLEEP;
+    rest->frame = 0;
     rest->strays = false;
     rest->units = 0;
     own_units(engine, block);

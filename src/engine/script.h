@@ -38,7 +38,7 @@ struct ebb_script_block {
      * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
     uint32_t part_first, part_count;
     uint32_t parts;
-    uint32_t reserved;
+    uint32_t wide; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the pool */
 };
 
 /* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_WOVEN). */

@@ -270,6 +270,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         compiled->serial = is_persistent(block) ? block->serial : 0;
         compiled->size_bytes = allocated_bytes(block);
         compiled->place = places ? places->offsets[i] : EBB_SCRIPT_NO_PLACE;
+        compiled->wide = places && places->wide && places->wide[i];
         compiled->part_first = block->part_first;
         compiled->part_count = block->part_count;
         compiled->parts = parts_from(model, i);

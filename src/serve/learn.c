@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "serve/compile.h"
 #include "serve/internal.h"
+#include "serve/widen.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 /* Smaller blocks stay: what they would free is not worth a transfer's fixed cost. */
 #define SMALLEST_MOVED_BYTES ((uint64_t)256 << 10)
 #define PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
+#define PAGES_COST 50 /* of an iteration, as a divisor: what huge pages are worth at least */
+#define MOST_LACKING_SHARE 25 /* of the budget, as a divisor; arbitrary */
 #define PROBE_BYTES ((uint64_t)256 << 20)
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
 /* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
@@ -201,6 +204,52 @@ static enum ebb_status make_plan(const struct ebb_serve *serve, struct ebb_plan_
     return ebb__plan_make(serve->options.policy, request, plan, error);
 }
 
+/* Addresses for `plan`, and which blocks are wide. */
+static bool place(const struct ebb_plan_request *request, const struct ebb_plan *plan,
+                  const struct ebb_wide *wide, struct ebb_places *places)
+{
+    if (ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
+        return false;
+    places->wide = wide->count ? wide->blocks : NULL;
+    return true;
+}
+
+/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
+ * blocks, and with room for what the pool's units waste. Keep that where it costs no time; the
+ * request's model and wide->count say whether blocks are wide then. */
+static void plan_for_pages(const struct ebb_serve *serve, struct ebb_plan_request *request,
+                           struct ebb_plan *plan, struct ebb_wide *wide)
+{
+    struct ebb_places places;
+    struct ebb_plan other;
+    if (!plan->feasible || plan->reactive || request->model->woven ||
+        ebb__place_blocks(request, plan, &places, NULL) != EBB_OK)
+        return;
+    uint64_t lacking = places.lacking_bytes;
+    ebb__places_fini(&places);
+    if (ebb__widen(request->model, plan, wide) != EBB_OK || (wide->count == 0 && lacking == 0))
+        return;
+    struct ebb_plan_request again = *request;
+    if (wide->count)
+        again.model = &wide->model;
+    if (lacking > request->budget_bytes / MOST_LACKING_SHARE)
+        lacking = request->budget_bytes / MOST_LACKING_SHARE;
+    again.budget_bytes -= lacking;
+    bool kept = false;
+    if (ebb__plan_make(serve->options.policy, &again, &other, NULL) == EBB_OK) {
+        kept = other.feasible &&
+               other.iteration_ns <= plan->iteration_ns + plan->iteration_ns / PAGES_COST;
+        ebb__plan_fini(kept ? plan : &other);
+    }
+    if (kept) {
+        *plan = other;
+        plan->budget_bytes = request->budget_bytes;
+        request->model = again.model;
+    } else {
+        wide->count = 0;
+    }
+}
+
 bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
@@ -216,28 +265,31 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         .budget_bytes = share,
         .page_bytes = 4096,
         .smallest_block_bytes = SMALLEST_MOVED_BYTES,
-        .time_limit_ns = PLAN_TIME_LIMIT_NS,
+        .time_limit_ns = PLAN_TIME_LIMIT_NS / 2, /* there may be two to choose from */
         .newest_only = true,
     };
     struct ebb_plan plan;
     struct ebb_places places = {0};
+    struct ebb_wide wide = {0};
     struct ebb_error error;
     if (make_plan(serve, &request, slack, &plan, &error) != EBB_OK) {
         ebb__serve_warn(serve, "no plan: %s", error.why);
         return false;
     }
+    plan_for_pages(serve, &request, &plan, &wide);
     share = request.budget_bytes;
     bool sent = false;
     struct ebb_script *script;
     if (!plan.feasible)
         tell_infeasible(serve, &request, &plan, budget - share);
-    const struct ebb_check_request check = {model, &serve->machine, share, request.page_bytes};
+    const struct ebb_check_request check = {request.model, &serve->machine, share,
+                                            request.page_bytes};
     enum ebb_status checked = ebb__check_plan(&check, &plan, &error);
     if (checked != EBB_OK && plan.feasible)
         ebb__serve_warn(serve, "the plan failed its check and is not used: %s", error.why);
     else if (plan.reactive)
         sent = true;
-    else if (ebb__place_blocks(&request, &plan, &places, &error) == EBB_OK &&
+    else if (place(&request, &plan, &wide, &places) &&
              ebb__compile_script(model, &plan, &places, &script) == EBB_OK) {
         script->first_serial = first_serial;
         sent = ebb__serve_send_script(process, script);
@@ -262,6 +314,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     }
     ebb__places_fini(&places);
     ebb__plan_fini(&plan);
+    ebb__wide_fini(&wide);
     return sent;
 }
 

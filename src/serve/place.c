@@ -105,6 +105,8 @@ static void fit(struct placing *placing)
         places->peak_bytes = ebb__resident_peak(&placing->resident, &when);
         if (places->peak_bytes <= placing->affordable_bytes)
             return;
+        if (places->lacking_bytes == 0)
+            places->lacking_bytes = places->peak_bytes - placing->affordable_bytes;
         ebb__resident_go_to(&placing->resident, when);
         empty_units(placing, places->peak_bytes - placing->affordable_bytes);
     }

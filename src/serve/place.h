@@ -12,10 +12,13 @@
 #include "plan/plan.h"
 
 struct ebb_places {
-    uint64_t *offsets;   /* by model block: its address in the pool, or EBB_SCRIPT_NO_PLACE */
-    uint64_t pool_bytes; /* no placed block reaches beyond; 0: none is placed */
-    uint32_t count;      /* placed blocks */
-    uint64_t peak_bytes; /* most resident under the plan, units of the pool counted whole */
+    uint64_t *offsets;      /* by model block: its address in the pool, or EBB_SCRIPT_NO_PLACE */
+    uint64_t pool_bytes;    /* no placed block reaches beyond; 0: none is placed */
+    uint32_t count;         /* placed blocks */
+    uint64_t peak_bytes;    /* most resident under the plan, units of the pool counted whole */
+    uint64_t lacking_bytes; /* that much more would have left room for all in the pool */
+    const uint8_t
+        *wide; /* by model block, 1: it takes whole units (widen.h), the caller's; NULL: none */
 };
 
 /* Addresses for `plan`, made for `request`, whose budget they keep: a block for which no unit can be
