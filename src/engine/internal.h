@@ -14,7 +14,7 @@
 
 /* Pieces in which a block is written and read: large enough for full bandwidth (measured: 1 MiB
  * reaches 80 %, 4 MiB all of it), small enough that a cancel waits a few ms. */
-#define CHUNK_BYTES ((uint64_t)4 << 20)
+#define CHUNK_BYTES ((uint64_t)2 << 20)
 
 enum block_state {
     BLOCK_ASLEEP = 0, /* within another part */
