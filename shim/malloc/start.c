@@ -331,10 +331,11 @@ static void start_engine(void)
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
     size_t disks = ebb__line_count(settings.places);
-    unsigned workers = disks > 1 ? (unsigned)(disks < 4 ? 2 * disks : 8) : 0;
+    unsigned workers =
+        disks > 1 ? 8 : 0; /* four transfers in flight on each disk, as far as that goes */
     struct ebb_engine_config config = {
         .device = shim.device,
-        .out_workers = workers, /* two transfers in flight on each disk */
+        .out_workers = workers,
         .in_workers = workers,
         .ledger = shim.ledger,
         .ring = shim.ring,

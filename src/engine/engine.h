@@ -55,7 +55,7 @@ struct ebb_engine_config {
     /* The only copy of a block could not be read: does not return, or the block stays absent. */
     void (*lost)(void *context, const char *message);
     void *context;
-    unsigned out_workers, in_workers; /* transfers in flight a lane; 0: two */
+    unsigned out_workers, in_workers; /* transfers in flight a lane; 0: four */
 };
 
 /* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */

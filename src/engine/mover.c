@@ -10,7 +10,9 @@
 #include <limits.h>
 #include <signal.h>
 
-#define DEFAULT_WORKERS 2
+/* So many pieces in flight keep the disk busy while a worker waits for a core that the program uses: two
+ * reach 80 to 85 % of it, four all. */
+#define DEFAULT_WORKERS 4
 #define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
