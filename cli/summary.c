@@ -144,6 +144,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "over_budget_bytes", figures->over_budget_bytes);
     put(object, "smallest_feasible_bytes", figures->smallest_feasible_bytes);
     put(object, "unmanaged_bytes", figures->unmanaged_bytes);
+    put(object, "slab_peak_bytes", figures->slab_peak_bytes);
+    put(object, "slab_used_bytes", figures->slab_used_bytes);
     put(object, "store_peak_bytes", figures->store_peak_bytes);
     put(object, "store_error", (uint64_t)figures->store_error);
     put(object, "mismatches", figures->mismatches);

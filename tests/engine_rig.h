@@ -17,7 +17,8 @@
 #include <time.h>
 
 #define STORE_BYTES ((uint64_t)256 << 20)
-#define ARENA_BYTES ((uint64_t)192 << 20) /* a quarter of it is the pool */
+#define ARENA_BYTES                                                                                \
+    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest the pool */
 #define NO_BUDGET UINT64_MAX
 #define PATIENCE_MS 20000u
 

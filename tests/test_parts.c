@@ -212,6 +212,27 @@ static void far_below_one_block(void **state)
     }
 }
 
+/* A plan has made one part of most of the block, and is not followed any more. */
+static void what_was_one_part_need_not_fit(void **state)
+{
+    (void)state;
+    for (unsigned used = 0; used < 2; used++) {
+        struct rig *rig = open_rig(10 * MIB, false, false);
+        struct large large = make_large(rig, 31 * MIB);
+        pthread_mutex_lock(&rig->engine->lock);
+        struct block *head = ebb__space_find(rig->engine, (uintptr_t)large.slices[0].bytes);
+        assert_int_not_equal(ebb__part_shape(rig->engine, head, 2, 13), NO_BLOCK);
+        assert_true(head->parts <= 4);
+        pthread_mutex_unlock(&rig->engine->lock);
+        for (size_t i = 0; i < large.slice_count; i++)
+            use_slice(rig, &large.slices[used ? large.slice_count - 1 - i : i], i + 1);
+        assert_within_budget(rig);
+        drop_large(rig, &large);
+        assert_all_gone(rig);
+        rig_close(rig);
+    }
+}
+
 static void callocs_are_zero(void **state)
 {
     (void)state;
@@ -498,6 +519,7 @@ int main(void)
         cmocka_unit_test(freed_parts_are_no_blocks),
         cmocka_unit_test(trace_names_units),
         cmocka_unit_test(far_below_one_block),
+        cmocka_unit_test(what_was_one_part_need_not_fit),
         cmocka_unit_test(callocs_are_zero),
         cmocka_unit_test(random_programs),
         cmocka_unit_test(no_events_at_all),

@@ -264,17 +264,20 @@ static void less_room_leaves_the_pool_alone(void **state)
     (void)state;
     struct stage stage = stage_open(70);
     struct rig *rig = stage.rig;
-    uint64_t small = (uint64_t)6 << 20, placed[4];
+    enum { SLABS = 96 }; /* 6 MiB */
+    uintptr_t slabs[SLABS];
+    uint64_t placed[4];
+    rig->engine->config.cold_ns = UINT64_MAX; /* they are in use */
     atomic_store(&rig->ledger.budget_bytes, stage.script->peak_bytes + ((uint64_t)2 << 20));
     while (!atomic_load(&rig->ledger.in_force)) {
         program_lap(&stage.program, rig, true, UINT32_MAX);
         ebb__engine_settle(rig->engine);
     }
     for (unsigned i = 0; i < 4; i++) {
-        if (i == 1)
-            assert_true(ebb__engine_hold(rig->engine, small));
-        if (i == 3)
-            ebb__engine_unhold(rig->engine, small);
+        for (unsigned slab = 0; i == 1 && slab < SLABS; slab++)
+            assert_true(slabs[slab] = ebb__engine_take_slab(rig->engine));
+        for (unsigned slab = 0; i == 3 && slab < SLABS; slab++)
+            ebb__engine_give_slab(rig->engine, slabs[slab]);
         uint64_t before = atomic_load(&rig->counters->pool_blocks);
         for (unsigned lap = 0; lap < 2; lap++)
             program_lap(&stage.program, rig, true, UINT32_MAX);

@@ -305,6 +305,30 @@ static void room_that_is_gone_is_planned_for(void **state)
     close_stage(stage);
 }
 
+/* What small blocks held when it was planned turned out not to be used. */
+static void room_that_comes_is_planned_for(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    const struct process *process = &stage->process;
+    uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
+    uint64_t small = budget - process->script->peak_bytes + MIB;
+    atomic_store(&process->ring->counters.small_bytes, small);
+    laps(stage, 3, 0.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    atomic_store(&process->ring->counters.small_bytes, small - budget / 30);
+    laps(stage, 20, 0.5, 1);
+    assert_int_equal(stage->scripts, 2); /* a little is not worth it */
+    atomic_store(&process->ring->counters.small_bytes, small - budget / 15);
+    laps(stage, 1, 0.5, 1);
+    assert_int_equal(stage->scripts, 2);
+    laps(stage, 2, 0.5, 1);
+    assert_int_equal(stage->scripts, 3);
+    laps(stage, 20, 0.5, 1);
+    assert_int_equal(stage->scripts, 3);
+    close_stage(stage);
+}
+
 static void off_the_plan_nothing_is_judged(void **state)
 {
     (void)state;
@@ -392,6 +416,7 @@ int main(void)
         cmocka_unit_test(waiting_lowers_the_bar),
         cmocka_unit_test(a_faster_pace_is_planned_for),
         cmocka_unit_test(room_that_is_gone_is_planned_for),
+        cmocka_unit_test(room_that_comes_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
         cmocka_unit_test(lanes_from_counts),
         cmocka_unit_test(intervals_are_the_shorter_ones),

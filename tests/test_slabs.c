@@ -32,6 +32,11 @@ static uint64_t live(struct rig *rig)
     return atomic_load(&rig->counters->live_bytes);
 }
 
+static uint64_t small(struct rig *rig)
+{
+    return atomic_load(&rig->counters->small_bytes);
+}
+
 static void every_size_fits_closely(void **state)
 {
     (void)state;
@@ -118,17 +123,17 @@ static void objects_do_not_overlap(void **state)
         assert_non_null(item->bytes);
         fill(item);
     }
-    /* What is held is what is used, with little beside it. */
+    /* What is held for slabs is what is used, with little beside it. */
     assert_true(live(rig) > 4 * MIB);
-    assert_in_range(held(rig), live(rig), live(rig) * 5 / 4 + 4 * MIB);
-    assert_int_equal(atomic_load(&rig->counters->small_bytes), held(rig));
+    assert_in_range(small(rig), live(rig), live(rig) * 5 / 4 + 4 * MIB);
+    assert_in_range(small(rig), 0, held(rig));
     for (unsigned i = 0; i < OBJECTS; i++)
         if (items[i].bytes) {
             assert_true(is_right(&items[i]));
             assert_true(ebb__slabs_free(slabs, items[i].bytes));
         }
     assert_int_equal(live(rig), 0);
-    assert_in_range(held(rig), 0, MIB); /* one chunk is kept */
+    assert_in_range(small(rig), 0, MIB); /* some are kept */
     close_both(rig, slabs);
 }
 
@@ -208,6 +213,9 @@ static void threads_pass_objects_on(void **state)
 static void a_child_counts_its_own(void **state)
 {
     (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it starts no threads in the child of a program that has some */
+#endif
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_slabs *slabs = slabs_on(rig);
     void *objects[100];
@@ -215,10 +223,13 @@ static void a_child_counts_its_own(void **state)
         objects[i] = ebb__slabs_alloc(slabs, 16 << 10, 1);
     uint64_t before = held(rig), in_use = live(rig);
     ebb__slabs_before_fork(slabs);
+    ebb__engine_before_fork(rig->engine);
     pid_t child = fork();
     if (child == 0) {
         if (ebb__slabs_after_fork_child(slabs) != in_use)
             _exit(1);
+        if (ebb__engine_after_fork_child(rig->engine, &rig->ledger, rig->ring) != EBB_OK)
+            _exit(6);
         for (unsigned i = 0; i < 100; i++)
             if (!ebb__slabs_free(slabs, objects[i]))
                 _exit(2);
@@ -229,13 +240,14 @@ static void a_child_counts_its_own(void **state)
                 _exit(4);
         _exit(held(rig) > before ? 0 : 5);
     }
+    ebb__engine_after_fork_parent(rig->engine);
     ebb__slabs_after_fork_parent(slabs);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     for (unsigned i = 0; i < 100; i++)
         assert_true(ebb__slabs_free(slabs, objects[i]));
-    assert_true(held(rig) < before);
+    assert_true(small(rig) < before);
     close_both(rig, slabs);
 }
 

@@ -23,9 +23,10 @@
 #define EXPORT __attribute__((visibility("default")))
 
 static _Atomic bool pinning;
-static struct {
+/* Code: of libc, of the loader. */
+static struct text {
     uintptr_t first, last;
-} text_of_libc;
+} libc, loader;
 
 /* The engine where `buffer` is a block's; NULL: nothing is to be done. */
 static inline struct ebb_engine *engine_for(const void *buffer)
@@ -189,30 +190,51 @@ BUFFER(size_t, __fread_unlocked_chk,
        (void *restrict to, size_t room, size_t size, size_t count, FILE *restrict file),
        (to, room, size, count, file), to, size *count)
 
-static int note_libc(struct dl_phdr_info *info, size_t bytes, void *inside)
+static inline bool is_in(const struct text *text, const void *address)
 {
+    return (uintptr_t)address - text->first < text->last - text->first;
+}
+
+struct search {
+    const void *inside;
+    struct text *found;
+};
+
+static int note_text(struct dl_phdr_info *info, size_t bytes, void *argument)
+{
+    const struct search *search = argument;
     (void)bytes;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         uintptr_t first = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type != PT_LOAD || (uintptr_t)inside - first >= segment->p_memsz)
+        if (segment->p_type != PT_LOAD || (uintptr_t)search->inside - first >= segment->p_memsz)
             continue;
-        text_of_libc.first = first;
-        text_of_libc.last = first + segment->p_memsz;
+        *search->found = (struct text){first, first + segment->p_memsz};
         return 1;
     }
     return 0;
 }
 
+void ebb__shim_know_libc(void)
+{
+    struct search searches[] = {{dlsym(RTLD_NEXT, "fread"), &libc},
+                                {dlsym(RTLD_DEFAULT, "__tls_get_addr"), &loader}};
+    for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++)
+        if (searches[i].inside)
+            dl_iterate_phdr(note_text, &searches[i]);
+}
+
+bool ebb__shim_is_of_libc(const void *caller)
+{
+    return is_in(&libc, caller) || is_in(&loader, caller);
+}
+
 void ebb__shim_pin_buffers(bool on)
 {
-    if (on && !text_of_libc.last)
-        dl_iterate_phdr(note_libc, dlsym(RTLD_NEXT, "fread"));
     atomic_store(&pinning, on);
 }
 
 bool ebb__shim_is_buffer_of_libc(const void *caller)
 {
-    return atomic_load_explicit(&pinning, memory_order_relaxed) &&
-           (uintptr_t)caller - text_of_libc.first < text_of_libc.last - text_of_libc.first;
+    return atomic_load_explicit(&pinning, memory_order_relaxed) && is_in(&libc, caller);
 }

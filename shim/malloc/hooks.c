@@ -1,7 +1,7 @@
 /* The allocation functions of the program.
  *
- * A request of at least the threshold becomes a managed block, a smaller one of some size an object
- * in a slab; everything else, and whatever the engine cannot give, is the next allocator's. Any
+ * A request of at least the threshold becomes a managed block, a smaller one of some size, unless it is
+ * libc's own, an object in a slab; everything else, and whatever the engine cannot give, is the next allocator's. Any
  * pointer may arrive here, whoever made it. errno is left as the program expects it: untouched on
  * success. */
 #include "shim.h"
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     void *pointer = NULL;
     if (bytes < ebb__shim_threshold) {
         struct ebb_slabs *slabs = ebb__shim_slabs();
-        if (slabs)
+        if (slabs && !ebb__shim_is_of_libc(__builtin_return_address(0)))
             pointer = ebb__slabs_alloc(slabs, bytes, alignment);
         if (pointer && zeroed)
             memset(pointer, 0, bytes);

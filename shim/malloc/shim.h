@@ -44,7 +44,12 @@ struct ebb_slabs *ebb__shim_slabs(void);
 /* The engine if it has been started. */
 struct ebb_engine *ebb__shim_engine_now(void);
 
-/* calls.c: from here on buffers are pinned while libc calls have them; or are not any more. */
+/* calls.c: find out where libc and the loader are; once, before the next. */
+void ebb__shim_know_libc(void);
+/* True where the caller, by its return address, is one of them. What they keep is none of ours while it is
+ * small: the engine's own threads may come to use it, and the child of a fork before it has an engine. */
+bool ebb__shim_is_of_libc(const void *caller);
+/* From here on buffers are pinned while libc calls have them; or are not any more. */
 void ebb__shim_pin_buffers(bool on);
 /* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
  * libc's own, whose system calls nobody sees. */

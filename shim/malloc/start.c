@@ -438,6 +438,7 @@ __attribute__((constructor)) static void start(void)
     int saved = errno;
     if (read_settings(getenv(EBB_PROTOCOL_ENV)) && say_hello()) {
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+        ebb__shim_know_libc();
         ebb__shim_threshold = settings.threshold;
         struct ebb_host_support support;
         ebb__host_support_look(&support);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define MOST_OPEN ((uint32_t)1 << 20)
+#define LOOKS_AN_ALLOC 8u /* at slabs, while accesses are observed: a tenth of a ms. Arbitrary */
 #define MOST_EXTENTS ((size_t)1 << 16)
 
 void *ebb__engine_memory(size_t bytes)
@@ -67,6 +68,8 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
         engine->config.part_from_bytes = EBB_PART_FROM_BYTES;
     if (engine->config.pause_ns == 0)
         engine->config.pause_ns = EBB_PAUSE_NS;
+    if (engine->config.cold_ns == 0)
+        engine->config.cold_ns = EBB_COLD_NS;
     engine->ledger = config->ledger;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
@@ -130,11 +133,9 @@ static void approach_budget(struct ebb_engine *engine)
     atomic_store(&ledger->in_force, 1);
 }
 
-/* Pages for a new block, or (NULL) room for pages outside the arena. */
+/* Pages for a new block. */
 static bool try_attach(struct ebb_engine *engine, struct block *block, uint64_t bytes, bool force)
 {
-    if (!block)
-        return ebb__pages_hold(engine, bytes, force);
     if (block->placed)
         return ebb__placed_back(engine, block, force);
     return force ? ebb__pages_force(engine, block->address, bytes)
@@ -151,7 +152,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
     bool got = false;
     engine->room_waits++;
     while (!(got = try_attach(engine, block, bytes, false))) {
-        if (block && block->placed)
+        if (block->placed)
             bytes = ebb__placed_lacking(engine, block);
         if (!ebb__mover_make_room(engine, bytes)) {
             if (ebb__mover_ask_others(engine, bytes, &asking))
@@ -177,29 +178,9 @@ void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes)
         ebb__ledger_raise(&engine->counters->peak_live_bytes, live);
 }
 
-bool ebb__engine_hold(struct ebb_engine *engine, uint64_t bytes)
+/* Nothing is known of it yet. */
+static void make_new(struct ebb_engine *engine, struct block *block)
 {
-    pthread_mutex_lock(&engine->lock);
-    bool held = attach(engine, NULL, bytes);
-    if (held)
-        atomic_fetch_add(&engine->counters->small_bytes, bytes);
-    pthread_mutex_unlock(&engine->lock);
-    return held;
-}
-
-void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes)
-{
-    pthread_mutex_lock(&engine->lock);
-    atomic_fetch_sub(&engine->counters->small_bytes, bytes);
-    ebb__pages_unhold(engine, bytes);
-    pthread_cond_broadcast(&engine->changed);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
-{
-    block->size_bytes = bytes;
-    block->serial = ++engine->next_serial;
     block->unborn = true;
     block->last_use = engine->event_number + 1;
     block->touch = ++engine->touches;
@@ -212,6 +193,13 @@ static void begin_life(struct ebb_engine *engine, struct block *block, size_t by
     block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
     block->has_copy = block->hashed = block->shared_copy = false;
     block->out_queued = block->in_queued = block->inherited = false;
+}
+
+static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
+{
+    make_new(engine, block);
+    block->size_bytes = bytes;
+    block->serial = ++engine->next_serial;
     atomic_fetch_add(&engine->counters->allocations, 1);
     ebb__engine_count_live(engine, (int64_t)bytes);
 }
@@ -246,8 +234,10 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     pthread_mutex_lock(&engine->lock);
-    if (engine->trace)
+    if (engine->trace) {
         ebb__clock_close_operation(engine);
+        ebb__cold_look(engine, LOOKS_AN_ALLOC);
+    }
     approach_budget(engine);
     struct block *block = ebb__placed_take(engine, bytes, alignment);
     if (!block)
@@ -287,8 +277,45 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
 
 bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer)
 {
-    const struct ebb_device_range *arena = &engine->device.layout.arena;
-    return (uintptr_t)pointer - arena->base < arena->bytes;
+    uintptr_t base = engine->device.layout.arena.base;
+    return (uintptr_t)pointer - base < engine->cold.base - base;
+}
+
+uintptr_t ebb__engine_slabs(const struct ebb_engine *engine, size_t *most)
+{
+    *most = engine->cold.total;
+    return engine->cold.base;
+}
+
+uintptr_t ebb__engine_take_slab(struct ebb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct block *block = ebb__cold_take(engine);
+    uintptr_t address = 0;
+    if (block) {
+        make_new(engine, block);
+        block->state = BLOCK_BARE;
+        if (attach(engine, block, EBB_SLAB_BYTES)) {
+            block->state = BLOCK_RESIDENT;
+            block->unborn = false;
+            ebb__cold_count(engine, block, true);
+            address = block->address;
+        } else {
+            ebb__cold_give(engine, block);
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return address;
+}
+
+void ebb__engine_give_slab(struct ebb_engine *engine, uintptr_t slab)
+{
+    pthread_mutex_lock(&engine->lock);
+    struct block *block = ebb__cold_find(engine, slab);
+    if (block->state == BLOCK_RESIDENT)
+        ebb__cold_count(engine, block, false);
+    ebb__move_discard(engine, block);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 /* The live block that starts at `pointer`; NULL: none. */
@@ -413,6 +440,19 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     }
 }
 
+/* What a plan has made one part, and no plan counts on any more, need not fit as a whole. */
+static struct block *part_to_bring(struct ebb_engine *engine, struct block *block,
+                                   uintptr_t address)
+{
+    bool is_known = engine->playing && block->script_block != EBB_SCRIPT_NONE;
+    struct block *head = &engine->blocks[block->head];
+    if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_AWAY) ||
+        ebb__pages_available(engine) >= block->page_bytes)
+        return block;
+    ebb__part_split(engine, head);
+    return ebb__space_find(engine, address);
+}
+
 /* The block that the thread may have to wait for; NULL: for none. */
 static struct block *look_at_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
@@ -421,6 +461,12 @@ static struct block *look_at_fault(struct ebb_engine *engine, uintptr_t address,
         return NULL;
     }
     struct block *block = ebb__space_find(engine, address);
+    if (block && block->slab) {
+        ebb__cold_fault(engine, block, address);
+        return block;
+    }
+    if (block)
+        block = part_to_bring(engine, block, address);
     if (block)
         fault_in_block(engine, block, address, write);
     else
@@ -431,7 +477,7 @@ static struct block *look_at_fault(struct ebb_engine *engine, uintptr_t address,
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    if (ebb__clock_pause(engine))
+    if (!ebb__cold_owns(engine, address) && ebb__clock_pause(engine))
         approach_budget(engine);
     look_at_fault(engine, address, write);
     pthread_mutex_unlock(&engine->lock);
@@ -440,7 +486,7 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    if (ebb__clock_pause(engine))
+    if (!ebb__cold_owns(engine, address) && ebb__clock_pause(engine))
         approach_budget(engine);
     for (;;) {
         const struct block *block = look_at_fault(engine, address, write);
@@ -569,6 +615,8 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
         engine->trace = on;
         for (uint32_t i = 1; i <= engine->block_count; i++) {
             struct block *block = &engine->blocks[i];
+            if (block->slab)
+                continue;
             if (on && ebb__block_is_live(block) && block->head == i)
                 ebb__part_split(engine, block);
             if (on && block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed)

@@ -38,6 +38,11 @@ struct ebb_engine;
  * this is taken for another operation. */
 #define EBB_PAUSE_NS ((uint64_t)20000000)
 
+/* Memory of small objects: the unit in which it is had, and leaves. Of what a framework has loaded and does
+ * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/host-engine.md, "What is managed"). */
+#define EBB_SLAB_BYTES ((uint64_t)64 << 10)
+#define EBB_COLD_NS ((uint64_t)500000000)
+
 struct ebb_engine_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
@@ -46,6 +51,7 @@ struct ebb_engine_config {
     bool verify;              /* check what comes back against what left, by a 128-bit hash */
     uint64_t part_from_bytes; /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
     uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
+    uint64_t cold_ns;  /* slabs are looked at so often at most; 0: EBB_COLD_NS */
     uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the engine's lock. */
@@ -67,18 +73,20 @@ void ebb__engine_destroy(struct ebb_engine *engine);
 /* A block of `bytes` (> 0), page aligned; aligned to `alignment` (a power of two up to 2 MiB).
  * NULL where address space or memory is out. zeroed: its bytes are zero. Thread-safe. */
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed);
-/* True where `pointer` lies in the arena. Thread-safe, no lock. */
+/* True where `pointer` lies in the arena, but not among the slabs. Thread-safe, no lock. */
 bool ebb__engine_owns(const struct ebb_engine *engine, const void *pointer);
 /* Free a block by its start; false where no block starts there. Thread-safe. */
 bool ebb__engine_free(struct ebb_engine *engine, void *pointer);
 /* Bytes that may be used at `pointer`; 0 where no block starts there. Thread-safe. */
 size_t ebb__engine_usable_bytes(struct ebb_engine *engine, const void *pointer);
 
-/* Memory outside the arena that the budget is to cover: enter `bytes` in the ledger, waiting for
- * blocks to leave if need be, over the budget if that is of no use; false where memory is out. And
- * take them out again, after the pages have gone. Thread-safe. */
-bool ebb__engine_hold(struct ebb_engine *engine, uint64_t bytes);
-void ebb__engine_unhold(struct ebb_engine *engine, uint64_t bytes);
+/* Slabs, for small objects: EBB_SLAB_BYTES each, all in one range of `*most` of them that begins at the
+ * returned address. Thread-safe. */
+uintptr_t ebb__engine_slabs(const struct ebb_engine *engine, size_t *most);
+/* One with its pages, waiting for blocks to leave if need be, over the budget if that is of no use; 0
+ * where memory is out. Its bytes are any. And back, whatever is in it. Thread-safe. */
+uintptr_t ebb__engine_take_slab(struct ebb_engine *engine);
+void ebb__engine_give_slab(struct ebb_engine *engine, uintptr_t slab);
 /* So many bytes more (or fewer) are in use. Thread-safe, no lock. */
 void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes);
 

@@ -3,7 +3,8 @@
  * Before the fork every transfer ends and every parked block goes back to the arena, so that the
  * child inherits by copy on write what is resident. What is away stays in the store, which both
  * can read: those slots are never given out again, so that neither can overwrite the other's
- * bytes. The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a
+ * bytes. Slabs are all there: other libraries' handlers may use some in the child before this file does.
+ * The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a
  * store of its own, and counts only the pages that it takes itself. */
 #include "engine/internal.h"
 
@@ -12,6 +13,7 @@
 void ebb__engine_before_fork(struct ebb_engine *engine)
 {
     pthread_mutex_lock(&engine->lock);
+    ebb__cold_recall(engine);
     engine->frozen = true;
     pthread_cond_broadcast(&engine->out_work);
     pthread_cond_broadcast(&engine->in_work);
@@ -40,7 +42,7 @@ static void watch_again(struct ebb_engine *engine)
 {
     for (uint32_t i = 1; engine->trace && i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
-        if (block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed)
+        if (block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed && !block->slab)
             ebb__move_park(engine, block);
     }
 }
@@ -48,7 +50,7 @@ static void watch_again(struct ebb_engine *engine)
 void ebb__engine_after_fork_parent(struct ebb_engine *engine)
 {
     engine->forked = true;
-    engine->frozen = false;
+    engine->frozen = engine->cold.all_here = false;
     watch_again(engine);
     pthread_cond_broadcast(&engine->out_work);
     pthread_cond_broadcast(&engine->in_work);
@@ -65,7 +67,7 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     engine->config.process_id = (uint32_t)getpid();
     engine->owed_bytes = 0;
     engine->forked = true;
-    engine->frozen = false;
+    engine->frozen = engine->cold.all_here = false;
     engine->playing = NULL;
     engine->awaited = (struct performance){0};
     engine->awaited_due = false;

@@ -84,6 +84,7 @@ struct block {
     bool inherited;   /* its pages came with a fork: not in the ledger */
     bool strays;      /* its address space may hold pages that are not the block's */
     bool placed;      /* lies in the pool (placed.c): its pages are not its own, it never moves */
+    bool slab;        /* holds small objects (cold.c): no event and no plan knows it */
     bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
 };
 
@@ -151,6 +152,31 @@ struct pool {
     struct list records;  /* of the block table, to be used again */
 };
 
+/* What is known of a slab beside its block. */
+struct slab_record {
+    uint32_t block;
+    uint32_t doublings; /* of the time that it is left alone, having been used again so often */
+    uint64_t arrival;   /* number of it, when it came to be there last */
+    uint64_t since_ns;  /* when it was parked, or while it is not, when it was had or came back */
+};
+
+/* cold.c */
+struct cold {
+    uintptr_t base;
+    struct slab_record *slabs;
+    uint32_t total;
+    uint32_t used;      /* none from here on has ever been used */
+    struct list empty;  /* blocks without pages, to be used again */
+    uint32_t hand;      /* slab to be looked at next */
+    uint32_t lap_slabs; /* the lap ends in front of this one */
+    uint32_t next_victim;
+    uint32_t taken; /* slabs in use, wherever they are */
+    uint64_t arrivals;
+    uint64_t lap_ns;    /* when the lap began */
+    bool all_here;      /* around fork: none is parked, none leaves */
+    bool strays_beyond; /* pages may be where no slab has been yet */
+};
+
 /* Neighbouring units of the pool with spare pages; 0 units: none. */
 struct spare_run {
     uint32_t unit, units;
@@ -213,6 +239,7 @@ struct ebb_engine {
     struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
 
     struct pool pool; /* placed.c */
+    struct cold cold;
     struct frames frames;
 
     /* pages.c */
@@ -404,6 +431,32 @@ struct spare_run ebb__placed_spare(const struct ebb_engine *engine, uint64_t mos
 void ebb__placed_strip(struct ebb_engine *engine, struct spare_run run);
 void ebb__placed_after_fork_child(struct ebb_engine *engine);
 
+/* cold.c: slabs */
+EBB_NODISCARD bool ebb__cold_init(struct ebb_engine *engine);
+void ebb__cold_fini(struct ebb_engine *engine);
+/* True where `address` lies in a slab, or where one may come to be. No lock needed. */
+bool ebb__cold_owns(const struct ebb_engine *engine, uintptr_t address);
+/* The slab that holds `address`, in any state; NULL: none has been there. */
+struct block *ebb__cold_find(struct ebb_engine *engine, uintptr_t address);
+/* A slab in state EMPTY, its pages still to be had; NULL: none left. And back, without pages. */
+struct block *ebb__cold_take(struct ebb_engine *engine);
+void ebb__cold_give(struct ebb_engine *engine, struct block *block);
+/* Its pages are in use from now on (or not any more): what plans have to leave room for. */
+void ebb__cold_count(struct ebb_engine *engine, const struct block *block, bool here);
+/* It has been parked and is back. */
+void ebb__cold_back(struct ebb_engine *engine, struct block *block);
+/* Park up to `most` of those that have not been looked at in this lap; nothing where it is too early
+ * for another one. */
+void ebb__cold_look(struct ebb_engine *engine, uint32_t most);
+/* A slab that has not been used for some time; NULL: none. */
+struct block *ebb__cold_victim(struct ebb_engine *engine);
+/* The one that has been there, or has not been used, for longest; NULL: none that may leave. O(slabs) */
+struct block *ebb__cold_oldest(struct ebb_engine *engine);
+/* A thread of the program waits for `address` in it. */
+void ebb__cold_fault(struct ebb_engine *engine, struct block *block, uintptr_t address);
+/* All come back, and stay until all_here is taken back. Releases the lock while it waits. */
+void ebb__cold_recall(struct ebb_engine *engine);
+
 /* pages.c: pages without a block, and giving them to blocks */
 /* Pages for `bytes` at `target` (2 MiB aligned); false: none without evicting. */
 bool ebb__pages_take(struct ebb_engine *engine, uintptr_t target, uint64_t bytes);
@@ -432,10 +485,6 @@ void ebb__pages_drop_spare(struct ebb_engine *engine);
 bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */
 uint64_t ebb__pages_available(const struct ebb_engine *engine);
-/* Enter pages outside the arena in the ledger, for which spare pages go back to the system if need
- * be; false: no room without evicting (force: over the budget instead). */
-bool ebb__pages_hold(struct ebb_engine *engine, uint64_t bytes, bool force);
-void ebb__pages_unhold(struct ebb_engine *engine, uint64_t bytes);
 /* Give spare pages back to the system until the ledger is within the budget. */
 void ebb__pages_trim(struct ebb_engine *engine);
 

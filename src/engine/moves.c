@@ -56,10 +56,17 @@ static void give_frames(struct ebb_engine *engine, struct block *block)
     block->frame = 0;
 }
 
+/* A thread may run on a stack in a block: what it stands on while it is here must stay. */
+static bool is_stood_on(const struct block *block)
+{
+    return (uintptr_t)__builtin_frame_address(0) - block->address < block->page_bytes;
+}
+
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
     uint64_t moved = 0;
-    block->frame = block->pins ? 0 : ebb__frames_take(engine, block->page_bytes);
+    bool stays = block->pins || is_stood_on(block);
+    block->frame = stays ? 0 : ebb__frames_take(engine, block->page_bytes);
     if (!block->frame || ebb__pages_move(engine, block->frame, block->address, block->page_bytes,
                                          &moved) != EBB_DEVICE_OK) {
         if (moved)
@@ -70,6 +77,8 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
         return false;
     }
     block->state = BLOCK_PARKED;
+    if (block->slab)
+        ebb__cold_count(engine, block, false);
     return true;
 }
 
@@ -79,6 +88,8 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
     give_frames(engine, block);
     block->state = BLOCK_RESIDENT;
     block->urgent = false;
+    if (block->slab)
+        ebb__cold_back(engine, block);
     uint64_t waited_ns = ebb__timers_fault_over(engine, block);
     if (waited_ns)
         ebb__clock_late(engine, block, waited_ns);
@@ -122,7 +133,8 @@ static void close_block(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_evict(struct ebb_engine *engine, struct block *block)
 {
-    atomic_fetch_add(&engine->counters->reactive_evictions, 1);
+    if (!block->slab)
+        atomic_fetch_add(&engine->counters->reactive_evictions, 1);
     close_block(engine, block);
     block->evicted_at = engine->event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(engine, block, true);
@@ -426,7 +438,7 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
         ebb__move_drop_copy(engine, block);
         if (block->placed) {
             ebb__space_give(engine, block);
-        } else if (!block->inherited && ebb__part_is_whole(engine, block)) {
+        } else if (!block->inherited && !block->slab && ebb__part_is_whole(engine, block)) {
             ebb__pages_keep_spare(engine, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
             give_pages(engine, block);

@@ -14,6 +14,9 @@
 
 #include <sys/mman.h>
 
+/* So little is moved to the depot and back as fast. */
+#define LEAST_SHAPE_BYTES ((uint64_t)256 << 10)
+
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
 static void held_add(struct ebb_engine *engine, uint64_t bytes)
@@ -141,7 +144,8 @@ static void take_apart(struct ebb_engine *engine, uintptr_t frame, uint64_t byte
 
 void ebb__pages_leave(struct ebb_engine *engine, uintptr_t frame, uint64_t bytes)
 {
-    if ((bytes & huge_mask) == 0 || !ebb__frames_keep_shape(engine, frame, bytes))
+    if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
+        !ebb__frames_keep_shape(engine, frame, bytes))
         take_apart(engine, frame, bytes);
 }
 
@@ -485,25 +489,6 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
         given += rest;
     }
     return given;
-}
-
-bool ebb__pages_hold(struct ebb_engine *engine, uint64_t bytes, bool force)
-{
-    while (!ebb__ledger_reserve(engine->ledger, bytes)) {
-        if (give_back(engine, bytes))
-            continue;
-        if (!force)
-            return false;
-        ebb__ledger_force(engine->ledger, bytes);
-        break;
-    }
-    held_add(engine, bytes);
-    return true;
-}
-
-void ebb__pages_unhold(struct ebb_engine *engine, uint64_t bytes)
-{
-    held_release(engine, bytes);
 }
 
 void ebb__pages_trim(struct ebb_engine *engine)

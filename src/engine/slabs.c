@@ -4,11 +4,9 @@
 
 #include <sys/mman.h>
 
-#define SLAB_BYTES ((size_t)64 << 10)
-#define CHUNK_SLABS 4u
-#define CHUNK_BYTES_HELD (CHUNK_SLABS * SLAB_BYTES) /* entered in the ledger at once */
-#define MOST_CHUNKS ((uint32_t)1 << 18)             /* 64 GiB */
-#define NO_SLAB 0u                                  /* slab 0 is never used */
+#define SLAB_BYTES ((size_t)EBB_SLAB_BYTES)
+#define KEPT_SLABS 4u /* empty ones, for the next request; arbitrary */
+#define NO_SLAB 0u    /* slabs are counted from 1 */
 
 /* 256 to 1024 in steps of 64, then eight to a doubling. */
 #define EVEN_STEP ((size_t)64)
@@ -23,29 +21,24 @@ enum { CLASS_FREE = 0 }; /* slab->class of a slab without a class; else class + 
 
 struct slab {
     uint64_t free_mask[MASK_WORDS];
-    uint32_t next, previous; /* of the slabs of its class with room, or of the free slabs */
+    uint32_t next, previous; /* of the slabs of its class with room, or of the kept ones */
     uint16_t class;
     uint16_t capacity, free_count;
-};
-
-struct chunk {
-    uint8_t slabs_used;
-    bool held;      /* its pages are in the ledger */
-    bool inherited; /* its pages came with a fork: in the ledger of the parent */
 };
 
 struct ebb_slabs {
     struct ebb_engine *engine;
     uintptr_t base;
-    struct slab *slabs; /* CHUNK_SLABS a chunk */
-    struct chunk *chunks;
+    size_t most;
+    struct slab *slabs;
     struct {
         pthread_mutex_t lock;
         uint32_t with_room; /* slab; the class's lock guards all its slabs */
     } classes[CLASSES];
-    pthread_mutex_t lock; /* what follows, and slabs without a class; taken after a class's lock */
-    uint32_t free_slabs;
-    uint32_t chunks_used, empty_chunks;
+    pthread_mutex_t lock; /* what follows; taken after a class's lock */
+    uint32_t kept;
+    uint32_t kept_count;
+    uint32_t last; /* slab that has ever been used */
 };
 
 static unsigned class_of(size_t bytes)
@@ -69,9 +62,14 @@ static size_t class_bytes(unsigned class)
            (PER_DOUBLING + step % PER_DOUBLING + 1);
 }
 
+static uint32_t slab_at(const struct ebb_slabs *slabs, uintptr_t address)
+{
+    return (uint32_t)((address - slabs->base) / SLAB_BYTES) + 1;
+}
+
 static uintptr_t slab_address(const struct ebb_slabs *slabs, uint32_t slab)
 {
-    return slabs->base + slab * SLAB_BYTES;
+    return slabs->base + (slab - 1) * SLAB_BYTES;
 }
 
 static void link_slab(struct ebb_slabs *slabs, uint32_t *head, uint32_t slab)
@@ -103,20 +101,16 @@ static void init_locks(struct ebb_slabs *slabs)
 
 enum ebb_status ebb__slabs_create(struct ebb_engine *engine, struct ebb_slabs **created)
 {
-    size_t range = MOST_CHUNKS * CHUNK_BYTES_HELD;
     struct ebb_slabs *slabs = ebb__engine_memory(sizeof *slabs);
-    char *memory = ebb__engine_memory(range + SLAB_BYTES);
-    if (!slabs || !memory)
+    if (!slabs)
         return EBB_ERR_MEMORY;
-    slabs->slabs = ebb__engine_memory(MOST_CHUNKS * CHUNK_SLABS * sizeof *slabs->slabs);
-    slabs->chunks = ebb__engine_memory(MOST_CHUNKS * sizeof *slabs->chunks);
-    if (!slabs->slabs || !slabs->chunks)
+    slabs->base = ebb__engine_slabs(engine, &slabs->most);
+    slabs->slabs = ebb__engine_memory((slabs->most + 1) * sizeof *slabs->slabs);
+    if (!slabs->slabs) {
+        munmap(slabs, sizeof *slabs);
         return EBB_ERR_MEMORY;
+    }
     slabs->engine = engine;
-    slabs->base = ((uintptr_t)memory + SLAB_BYTES - 1) & ~(uintptr_t)(SLAB_BYTES - 1);
-    slabs->chunks_used = 1; /* so that slab 0 is nobody's */
-    /* A huge page would hold more than has been entered in the ledger. */
-    madvise((void *)slabs->base, range, MADV_NOHUGEPAGE);
     init_locks(slabs);
     *created = slabs;
     return EBB_OK;
@@ -124,43 +118,29 @@ enum ebb_status ebb__slabs_create(struct ebb_engine *engine, struct ebb_slabs **
 
 void ebb__slabs_destroy(struct ebb_slabs *slabs)
 {
-    munmap((void *)slabs->base, MOST_CHUNKS * CHUNK_BYTES_HELD);
-    munmap(slabs->slabs, MOST_CHUNKS * CHUNK_SLABS * sizeof *slabs->slabs);
-    munmap(slabs->chunks, MOST_CHUNKS * sizeof *slabs->chunks);
+    munmap(slabs->slabs, (slabs->most + 1) * sizeof *slabs->slabs);
     munmap(slabs, sizeof *slabs);
-}
-
-/* The pages of a chunk are the system's again. */
-static void release_chunk(struct ebb_slabs *slabs, uint32_t chunk)
-{
-    struct chunk *empty = &slabs->chunks[chunk];
-    madvise((void *)slab_address(slabs, chunk * CHUNK_SLABS), CHUNK_BYTES_HELD, MADV_DONTNEED);
-    if (!empty->inherited)
-        ebb__engine_unhold(slabs->engine, CHUNK_BYTES_HELD);
-    empty->held = empty->inherited = false;
 }
 
 /* A slab for `class`, whose lock is held; NO_SLAB: memory is out. */
 static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
 {
     pthread_mutex_lock(&slabs->lock);
-    if (slabs->free_slabs == NO_SLAB && slabs->chunks_used < MOST_CHUNKS) {
-        uint32_t chunk = slabs->chunks_used++;
-        for (uint32_t i = CHUNK_SLABS; i-- > 0;)
-            link_slab(slabs, &slabs->free_slabs, chunk * CHUNK_SLABS + i);
-        slabs->empty_chunks++;
+    uint32_t index = slabs->kept;
+    if (index != NO_SLAB) {
+        unlink_slab(slabs, &slabs->kept, index);
+        slabs->kept_count--;
     }
-    uint32_t index = slabs->free_slabs;
-    struct chunk *chunk = &slabs->chunks[index / CHUNK_SLABS];
-    if (index == NO_SLAB || (!chunk->held && !ebb__engine_hold(slabs->engine, CHUNK_BYTES_HELD))) {
-        pthread_mutex_unlock(&slabs->lock);
-        return NO_SLAB;
-    }
-    chunk->held = true;
-    unlink_slab(slabs, &slabs->free_slabs, index);
-    if (chunk->slabs_used++ == 0)
-        slabs->empty_chunks--;
     pthread_mutex_unlock(&slabs->lock);
+    if (index == NO_SLAB) {
+        uintptr_t address = ebb__engine_take_slab(slabs->engine);
+        if (!address)
+            return NO_SLAB;
+        index = slab_at(slabs, address);
+        pthread_mutex_lock(&slabs->lock);
+        slabs->last = index > slabs->last ? index : slabs->last;
+        pthread_mutex_unlock(&slabs->lock);
+    }
     struct slab *slab = &slabs->slabs[index];
     unsigned capacity = (unsigned)(SLAB_BYTES / class_bytes(class));
     slab->class = (uint16_t)(class + 1);
@@ -176,15 +156,16 @@ static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
 /* A slab whose last object is gone, off its class's list. */
 static void give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
-    pthread_mutex_lock(&slabs->lock);
     slabs->slabs[index].class = CLASS_FREE;
-    uint32_t chunk = index / CHUNK_SLABS;
-    link_slab(slabs, &slabs->free_slabs, index);
-    if (--slabs->chunks[chunk].slabs_used == 0 && slabs->empty_chunks++ > 0) {
-        /* One empty chunk is kept for the next request. */
-        release_chunk(slabs, chunk);
+    pthread_mutex_lock(&slabs->lock);
+    bool keep = slabs->kept_count < KEPT_SLABS;
+    if (keep) {
+        link_slab(slabs, &slabs->kept, index);
+        slabs->kept_count++;
     }
     pthread_mutex_unlock(&slabs->lock);
+    if (!keep)
+        ebb__engine_give_slab(slabs->engine, slab_address(slabs, index));
 }
 
 /* The first class from `class` on whose objects are aligned; CLASSES: none. */
@@ -228,7 +209,7 @@ void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
 
 bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
 {
-    return (uintptr_t)pointer - slabs->base < MOST_CHUNKS * CHUNK_BYTES_HELD;
+    return (uintptr_t)pointer - slabs->base < slabs->most * SLAB_BYTES;
 }
 
 /* The slab and the object's place in it; false where no object starts at `pointer`. The class of a
@@ -236,7 +217,7 @@ bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
 static bool find(struct ebb_slabs *slabs, const void *pointer, uint32_t *index, unsigned *place)
 {
     uintptr_t offset = (uintptr_t)pointer - slabs->base;
-    *index = (uint32_t)(offset / SLAB_BYTES);
+    *index = slab_at(slabs, (uintptr_t)pointer);
     const struct slab *slab = &slabs->slabs[*index];
     if (slab->class == CLASS_FREE)
         return false;
@@ -296,12 +277,10 @@ uint64_t ebb__slabs_after_fork_child(struct ebb_slabs *slabs)
 {
     init_locks(slabs);
     uint64_t live = 0;
-    for (uint32_t i = CHUNK_SLABS; i < slabs->chunks_used * CHUNK_SLABS; i++) {
+    for (uint32_t i = 1; i <= slabs->last; i++) {
         const struct slab *slab = &slabs->slabs[i];
         if (slab->class != CLASS_FREE)
             live += (uint64_t)(slab->capacity - slab->free_count) * class_bytes(slab->class - 1u);
     }
-    for (uint32_t i = 1; i < slabs->chunks_used; i++)
-        slabs->chunks[i].inherited = slabs->chunks[i].held;
     return live;
 }

@@ -1,9 +1,8 @@
 /* Small blocks: too small to be moved one by one, yet part of what the budget covers.
  *
- * A slab allocator. A *chunk* of pages is entered in the ledger and cut into slabs; a slab holds
- * objects of one size class. What is known of a slab lies outside of it, so that neither an
- * allocation nor a free touches the objects' memory. The pages are not the arena's: small blocks
- * never leave, are not traced and are no events; they count.
+ * A slab allocator. A slab, which the engine gives, holds objects of one size class. What is known of
+ * it lies outside of it, so that neither an allocation nor a free touches the objects' memory. Small
+ * blocks are not traced and are no events; they count, and a slab that nobody uses leaves (cold.c).
  *
  * Size classes are multiples of 64 bytes, at most 12.5 % apart from 1 KiB on (source: the spacing
  * of jemalloc's classes, halved), so every object is aligned for vector code. Thread-safe: one lock
@@ -19,10 +18,10 @@
 
 struct ebb_slabs;
 
-/* EBB_ERR_MEMORY where address space is lacking. For the life of the process. */
+/* EBB_ERR_MEMORY where address space is lacking. One for an engine, for the life of the process. */
 EBB_NODISCARD enum ebb_status ebb__slabs_create(struct ebb_engine *engine,
                                                 struct ebb_slabs **slabs);
-/* For tests: everything goes, whether in use or not. */
+/* For tests, the engine goes next: everything goes, whether in use or not. */
 void ebb__slabs_destroy(struct ebb_slabs *slabs);
 
 /* `bytes` in [LEAST, MOST], aligned to at least 64 and to `alignment` (a power of two). NULL where

@@ -17,7 +17,8 @@ static uint32_t bucket_of(uint32_t units)
 bool ebb__space_init(struct ebb_engine *engine)
 {
     engine->units_total = engine->device.layout.arena.bytes / EBB_HUGE_BYTES;
-    if (!ebb__pages_init(engine) || !ebb__placed_init(engine)) /* takes its part of them */
+    /* The last two take their parts of them. */
+    if (!ebb__pages_init(engine) || !ebb__cold_init(engine) || !ebb__placed_init(engine))
         return false;
     engine->blocks = ebb__engine_memory(MOST_BLOCKS * sizeof *engine->blocks);
     engine->unit_block = ebb__engine_memory(engine->units_total * sizeof *engine->unit_block);
@@ -31,6 +32,7 @@ void ebb__space_fini(struct ebb_engine *engine)
     munmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
     munmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
     ebb__placed_fini(engine);
+    ebb__cold_fini(engine);
     ebb__pages_fini(engine);
 }
 
@@ -69,7 +71,9 @@ void ebb__space_fill(struct ebb_engine *engine, struct block *block, uintptr_t a
 {
     if (!engine->device.ops->fill(engine->device.state, address))
         return;
-    if (!block)
+    if (!block && ebb__cold_owns(engine, address))
+        engine->cold.strays_beyond = true;
+    else if (!block)
         engine->strays_beyond = true;
     else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
         block->strays = true;
@@ -125,6 +129,10 @@ void ebb__space_give(struct ebb_engine *engine, struct block *block)
         ebb__placed_give(engine, block);
         return;
     }
+    if (block->slab) {
+        ebb__cold_give(engine, block);
+        return;
+    }
     block->state = BLOCK_EMPTY;
     if (!ebb__part_bury(engine, block))
         return;
@@ -137,6 +145,8 @@ struct block *ebb__space_find(struct ebb_engine *engine, uintptr_t address)
 {
     if (ebb__placed_owns(engine, address))
         return ebb__placed_find(engine, address);
+    if (ebb__cold_owns(engine, address))
+        return ebb__cold_find(engine, address);
     uint64_t unit = (address - engine->device.layout.arena.base) / EBB_HUGE_BYTES;
     if (address < engine->device.layout.arena.base || unit >= engine->units_used)
         return NULL;

@@ -4,6 +4,10 @@
  * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one
  * that was used longest ago, as far as uses are seen.
  *
+ * Before all of them go slabs that nobody uses, and where only what is in use is left, the slabs that
+ * have been there longest (cold.c): a program that walks over all its small objects, as garbage
+ * collectors do, gets through.
+ *
  * What the operation in progress has used leaves only where nothing else can, the earliest touched
  * first: a program that walks over more than the budget without allocating must still get through.
  * A block that is needed again within the operation in which it was evicted is not evicted again
@@ -17,7 +21,8 @@
 static bool may_leave(const struct ebb_engine *engine, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && !block->placed && block->pinned_until <= engine->event_number;
+           !block->urgent && !block->placed && !block->slab &&
+           block->pinned_until <= engine->event_number;
 }
 
 /* How far away the next use is thought to be; 0: now. */
@@ -53,8 +58,10 @@ static struct block *earliest_touched(struct ebb_engine *engine)
 
 struct block *ebb__victim_choose(struct ebb_engine *engine)
 {
-    struct block *best = NULL;
+    struct block *best = ebb__cold_victim(engine);
     uint64_t best_key = 0;
+    if (best)
+        return best;
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         uint64_t key = may_leave(engine, block) ? farness(engine, block) : 0;
@@ -66,6 +73,8 @@ struct block *ebb__victim_choose(struct ebb_engine *engine)
             best_key = key;
         }
     }
+    if (!best)
+        best = ebb__cold_oldest(engine);
     if (!best)
         best = earliest_touched(engine);
     /* What no plan moves as a whole leaves by the part. */

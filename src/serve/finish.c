@@ -106,6 +106,8 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
             result->measured_in_bps =
                 (double)atomic_load(&counters->in_lane_bytes) * 1e9 / (double)in_ns;
         result->unmanaged_bytes = atomic_load(&counters->unmanaged_bytes);
+        result->slab_peak_bytes = atomic_load(&counters->slab_peak_bytes);
+        result->slab_used_bytes = main->planned_slabs;
         result->unmanaged_peak_bytes = ebb__serve_unmanaged_peak(main);
         result->budget_from_iteration = main->budget_from;
         result->device_kind = atomic_load(&counters->mechanism);

@@ -41,6 +41,7 @@ struct trial {
     uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
     unsigned replans;
     unsigned cramped; /* iterations in a row for which the plan needed more than its share */
+    unsigned roomy;   /* likewise, in which the share was much more than the plan was made for */
     unsigned room_replans;
 };
 
@@ -56,11 +57,14 @@ struct process {
     bool playing;
     struct ebb_recurrence *recurrence; /* NULL: not looked for */
     bool guarded;                      /* the plan sent last has accesses for a clock */
+    uint64_t planned_share;            /* of the budget, that the newest plan was made for */
+    uint64_t planned_slabs;            /* bytes of slabs in use, which it had to leave room for */
     uint64_t planned_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
     uint64_t margin_bytes;    /* of its share, left free because that has shrunk before */
     uint64_t small_bytes;     /* most that small blocks held while a plan was in force */
     size_t settled_pattern;   /* the repetition that was looked at last, and */
     size_t settled_period;    /* its clock events */
+    size_t traced_from;       /* iterations known when accesses began to be observed again */
     uint64_t next_attempt_ns; /* do not try to plan before */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     int64_t budget_from;

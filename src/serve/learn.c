@@ -254,7 +254,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
     uint64_t budget = whole_budget(serve, process);
-    uint64_t share = ebb__serve_share(serve, process, budget);
+    uint64_t share = ebb__serve_share(serve, process, budget), whole_share = share;
     /* What another order of events may need is left free, and what was lacking before; but not to the
      * plan's ruin. */
     uint64_t slack = model->slack_bytes + model->slack_bytes / 2 + process->margin_bytes;
@@ -297,6 +297,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         process->script_before = process->script;
         process->script = script;
         process->guarded = script->alloc_count == 0;
+        process->planned_share = whole_share;
+        process->planned_slabs = atomic_load(&process->ring->counters.small_bytes);
         process->planned_bytes = plan.feasible && budget != UINT64_MAX ? places.peak_bytes : 0;
     }
     if (sent) {
@@ -366,7 +368,8 @@ void ebb__serve_settle(struct process *process)
 static void try_to_plan(struct ebb_serve *serve, struct process *process)
 {
     uint64_t now = ebb__now_ns();
-    if (now < process->next_attempt_ns || !ebb__watch_found(process->watch))
+    if (now < process->next_attempt_ns || !ebb__watch_found(process->watch) ||
+        ebb__watch_iterations(process->watch) == process->traced_from)
         return;
     ebb__serve_settle(process);
     struct ebb_model model;
@@ -416,6 +419,7 @@ void ebb__serve_trace(struct process *process)
 {
     ebb__serve_tell(process, EBB_MESSAGE_TRACE, 1);
     process->state = LEARNER_TRACING;
+    process->traced_from = ebb__watch_iterations(process->watch);
     process->allocs_lost = 0;
     process->next_attempt_ns = ebb__now_ns() + RETRY_NS;
 }

@@ -7,7 +7,7 @@
  * predicted and the lanes or its own pace differ, the same iteration is planned again with what was
  * measured.
  *
- * And it is planned again where the room that the plan was made for is not there any more.
+ * And it is planned again where the room that the plan was made for is not there any more, or much more.
  *
  * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
  * there is a last time, and a plan that turns out slower than the one before gives way to it for
@@ -33,6 +33,7 @@
 #define SLOWER 1.03
 /* Iterations in a row for which the room that a plan was made for is not there; arbitrary. */
 #define CRAMPED_ITERATIONS 2u
+#define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more room is worth a plan */
 #define MOST_ROOM_REPLANS 6u
 
 static struct lane_counts count_lanes(const struct process *process)
@@ -202,19 +203,27 @@ static bool replan(struct ebb_serve *serve, struct process *process,
 }
 
 /* Small blocks, or other processes, have come to hold what the plan counts on: the engine leaves its
- * addresses alone meanwhile. Plan for less: what is lacking, and each time twice the margin. */
+ * addresses alone meanwhile. Plan for less: what is lacking, and each time twice the margin. Or they
+ * have let go of much that it could not have: what they kept turned out not to be used. */
 static bool find_room(struct ebb_serve *serve, struct process *process)
 {
     struct trial *trial = &process->trial;
     uint64_t budget = atomic_load(&serve->ledger->budget_bytes);
     uint64_t share = ebb__serve_share(serve, process, budget);
+    bool is_roomy = process->planned_bytes && budget != UINT64_MAX &&
+                    share > process->planned_share + budget / MUCH_ROOM_SHARE;
     trial->cramped = process->planned_bytes > share ? trial->cramped + 1 : 0;
-    if (trial->cramped < CRAMPED_ITERATIONS || trial->room_replans == MOST_ROOM_REPLANS)
+    trial->roomy = is_roomy ? trial->roomy + 1 : 0;
+    if ((trial->cramped < CRAMPED_ITERATIONS && trial->roomy < CRAMPED_ITERATIONS) ||
+        trial->room_replans == MOST_ROOM_REPLANS)
         return false;
-    trial->cramped = 0;
+    uint64_t before = process->margin_bytes;
+    if (!is_roomy) {
+        uint64_t lacking = process->planned_bytes - share;
+        process->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
+    }
+    trial->cramped = trial->roomy = 0;
     trial->room_replans++;
-    uint64_t lacking = process->planned_bytes - share, before = process->margin_bytes;
-    process->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
     if (!replan(serve, process, &serve->machine)) {
         process->margin_bytes = before;
         return false;

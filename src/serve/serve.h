@@ -63,6 +63,8 @@ struct ebb_serve_result {
     uint64_t unmanaged_peak_bytes; /* of the heap as the program asked for it, managed or not */
     uint64_t managed_peak_bytes;
     uint64_t unmanaged_bytes;
+    uint64_t slab_peak_bytes; /* small blocks, in slabs */
+    uint64_t slab_used_bytes; /* what of it was in use when the newest plan was made */
     uint64_t iterations;
     uint64_t period_events;         /* clock events of an iteration */
     int64_t planned_from_iteration; /* counted from 0; -1: never planned */

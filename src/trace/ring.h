@@ -23,8 +23,9 @@
 /* Counters of one process, written by the engine, read by the parent at any time. Bytes and ns. */
 struct ebb_counters {
     _Atomic uint64_t held_bytes;  /* pages this process holds for managed blocks, in any state */
-    _Atomic uint64_t small_bytes; /* the part of it that small blocks never give up */
-    _Atomic uint64_t live_bytes;  /* managed blocks as asked for, small ones by their class */
+    _Atomic uint64_t small_bytes; /* the part of it in slabs, but for those that nobody uses */
+    _Atomic uint64_t slab_peak_bytes; /* most in slabs, used or not, wherever they are */
+    _Atomic uint64_t live_bytes;      /* managed blocks as asked for, small ones by their class */
     _Atomic uint64_t peak_live_bytes;
     _Atomic uint64_t unmanaged_bytes; /* most that the next allocator had given out, as far as it
                                          was sampled and says so (libc does) */

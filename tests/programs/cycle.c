@@ -38,12 +38,14 @@ static const char usage[] =
     "  --odd N             each N-th iteration is different: forward only, other sizes (0: none)\n"
     "  --static            allocate all activations once, before the first iteration\n"
     "  --corrupt N         change one byte behind the program's back in iteration N: exit code 1\n"
+    "  --small BYTES       small objects that are kept from the start, and looked at in children of\n"
+    "                      --fork and at the end (0)\n"
     "  --zeros             half of the words are zero, as what a rectifier gives\n"
     "  --time              seconds of each iteration on stderr\n";
 
 struct options {
     unsigned iterations, layers, threads, work_ms, odd, corrupt;
-    size_t block_bytes, persistent_bytes;
+    size_t block_bytes, persistent_bytes, small_bytes;
     bool fork, grow, io, foreign, once, zeros, time;
 };
 
@@ -271,6 +273,42 @@ static void through_kernel(int fd, struct activation *a)
     }
 }
 
+/* Objects of 256 B to 4 KiB, each with the next one's address in its first word. */
+static void **small_first;
+
+static size_t small_size(size_t number)
+{
+    return 256 + mix(number) % 3840;
+}
+
+static void keep_small(void)
+{
+    void ***last = &small_first;
+    if (options.small_bytes)
+        free(allocate(2,
+                      options.block_bytes)); /* as a program that loads a framework has some, too */
+    for (size_t number = 0, bytes = 0; bytes < options.small_bytes; number++) {
+        size_t size = small_size(number);
+        *last = malloc(size);
+        if (!*last)
+            die_of("malloc");
+        fill(*last + 1, size - sizeof(void *), mix(~number));
+        last = (void ***)*last;
+        *last = NULL;
+        bytes += size;
+    }
+}
+
+static uint64_t verify_small(void)
+{
+    uint64_t sum = 0;
+    size_t number = 0;
+    for (void **object = small_first; object; object = *object, number++)
+        sum +=
+            verify("small object", object + 1, small_size(number) - sizeof(void *), mix(~number));
+    return sum;
+}
+
 /* The child has its own copy of everything: it verifies, writes, allocates and frees. */
 static void fork_and_check(struct model *model, unsigned live)
 {
@@ -293,6 +331,7 @@ static void fork_and_check(struct model *model, unsigned live)
         if (sum != model->weight_sum)
             wrong("weights in the child", model->weights, model->weight_count * 8, 0,
                   model->weight_sum, sum);
+        verify_small();
         size_t bytes = options.block_bytes;
         void *own = allocate(2, bytes);
         fill(own, bytes, STEP);
@@ -537,6 +576,8 @@ static void parse(int argc, char **argv)
             options.block_bytes = parse_size(value);
         else if (strcmp(name, "--persistent") == 0)
             options.persistent_bytes = parse_size(value);
+        else if (strcmp(name, "--small") == 0)
+            options.small_bytes = parse_size(value);
         else {
             used = 0;
             if (strcmp(name, "--fork") == 0)
@@ -578,8 +619,9 @@ int main(int argc, char **argv)
         if (t > 0 && (errno = pthread_create(&threads[t], NULL, train, &models[t])) != 0)
             die_of("pthread_create");
     }
+    keep_small();
     train(&models[0]);
-    uint64_t checksum = models[0].checksum;
+    uint64_t checksum = models[0].checksum + verify_small();
     for (unsigned t = 1; t < options.threads; t++) {
         pthread_join(threads[t], NULL);
         checksum += models[t].checksum;

@@ -1,0 +1,248 @@
+/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c), that leave
+ * when nobody uses them.
+ *
+ * What a program keeps in small blocks it has mostly left behind: of what a framework takes while it is
+ * loaded, an eighth is ever touched again. No event tells of uses of it and no plan knows it. So a
+ * hand goes round the slabs, two laps a second at most, while accesses are observed and while room is
+ * wanted, and parks some. What is used comes back by a fault, at the price of a page move, and is
+ * left alone for a while, each time for longer. What lies parked counts as free where plans are made,
+ * and after a lap, or an iteration and a half, it is the first to leave where room is wanted.
+ *
+ * The engine's own threads must never wait for a slab. They touch no object of the program, and what libc
+ * and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the shim leaves it to
+ * the next allocator. Where a system call cannot wait for an absent page nothing leaves, and around a fork
+ * everything is there: others' handlers may run in the child before it can have anything back. */
+#include "engine/internal.h"
+
+#include <sys/mman.h>
+
+/* Of the arena, and at most. Only address space. */
+#define SHARE 8
+#define MOST_BYTES ((uint64_t)64 << 30)
+/* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
+#define BATCH 32u
+/* What is used after having been parked is left alone for a lap, then for two, four, … */
+#define MOST_DOUBLINGS 8u
+/* The last so many that came are taken to be in use this very moment: an instruction may need two. */
+#define IN_USE 8u
+
+bool ebb__cold_init(struct ebb_engine *engine)
+{
+    struct cold *cold = &engine->cold;
+    uint64_t units = engine->units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
+    units = units < most ? units : most;
+    engine->units_total -= units;
+    cold->base = engine->device.layout.arena.base + engine->units_total * EBB_HUGE_BYTES;
+    cold->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
+    cold->slabs = ebb__engine_memory(cold->total * sizeof *cold->slabs);
+    cold->lap_ns = ebb__now_ns();
+    return cold->slabs != NULL;
+}
+
+void ebb__cold_fini(struct ebb_engine *engine)
+{
+    munmap(engine->cold.slabs, engine->cold.total * sizeof *engine->cold.slabs);
+}
+
+bool ebb__cold_owns(const struct ebb_engine *engine, uintptr_t address)
+{
+    return address - engine->cold.base < (uint64_t)engine->cold.total * EBB_SLAB_BYTES;
+}
+
+static struct slab_record *record_at(const struct ebb_engine *engine, uintptr_t address)
+{
+    return &engine->cold.slabs[(address - engine->cold.base) / EBB_SLAB_BYTES];
+}
+
+struct block *ebb__cold_find(struct ebb_engine *engine, uintptr_t address)
+{
+    uint32_t index = record_at(engine, address)->block;
+    return index == NO_BLOCK ? NULL : &engine->blocks[index];
+}
+
+struct block *ebb__cold_take(struct ebb_engine *engine)
+{
+    struct cold *cold = &engine->cold;
+    struct list none = {NO_BLOCK, NO_BLOCK};
+    uint32_t index = cold->empty.first;
+    struct block *block;
+    if (index != NO_BLOCK) {
+        ebb__list_remove(engine, &cold->empty, index, LINK_LIST);
+        block = &engine->blocks[index];
+    } else {
+        block = cold->used < cold->total ? ebb__space_record(engine, &none) : NULL;
+        if (!block)
+            return NULL;
+        block->address = cold->base + cold->used * EBB_SLAB_BYTES;
+        block->units = block->run_units = 1;
+        block->slab = true;
+        cold->slabs[cold->used++].block = ebb__block_index(engine, block);
+        block->strays = cold->strays_beyond;
+    }
+    if (block->strays)
+        engine->device.ops->release(engine->device.state, block->address, EBB_SLAB_BYTES);
+    block->strays = false;
+    ebb__ledger_raise(&engine->counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
+    block->parts = 1;
+    block->page_bytes = EBB_SLAB_BYTES;
+    block->size_bytes = 0;
+    block->script_block = EBB_SCRIPT_NONE;
+    *record_at(engine, block->address) = (struct slab_record){
+        .block = ebb__block_index(engine, block),
+        .since_ns = ebb__now_ns(),
+        .arrival = ++cold->arrivals,
+    };
+    return block;
+}
+
+void ebb__cold_give(struct ebb_engine *engine, struct block *block)
+{
+    block->state = BLOCK_EMPTY;
+    engine->cold.taken--;
+    ebb__list_push_front(engine, &engine->cold.empty, ebb__block_index(engine, block), LINK_LIST);
+}
+
+void ebb__cold_count(struct ebb_engine *engine, const struct block *block, bool here)
+{
+    if (block->inherited)
+        return;
+    if (here)
+        atomic_fetch_add(&engine->counters->small_bytes, EBB_SLAB_BYTES);
+    else
+        atomic_fetch_sub(&engine->counters->small_bytes, EBB_SLAB_BYTES);
+}
+
+static uint64_t lap_length_ns(const struct ebb_engine *engine)
+{
+    return engine->config.cold_ns;
+}
+
+void ebb__cold_back(struct ebb_engine *engine, struct block *block)
+{
+    struct slab_record *record = record_at(engine, block->address);
+    ebb__cold_count(engine, block, true);
+    record->since_ns = ebb__now_ns();
+    record->arrival = ++engine->cold.arrivals;
+    record->doublings += record->doublings < MOST_DOUBLINGS;
+}
+
+static bool may_leave(const struct ebb_engine *engine)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    return engine->config.open_store && !engine->store_failed && !engine->cold.all_here &&
+           !ops->calls_need_pins && !ops->faults_are_signals;
+}
+
+/* Has it been used of late, as far as is known? */
+static bool is_kept(const struct ebb_engine *engine, const struct slab_record *record, uint64_t now)
+{
+    return now - record->since_ns < lap_length_ns(engine) << record->doublings >> 1;
+}
+
+void ebb__cold_look(struct ebb_engine *engine, uint32_t most)
+{
+    struct cold *cold = &engine->cold;
+    if (!may_leave(engine) || cold->used == 0)
+        return;
+    uint64_t now = ebb__now_ns();
+    if (cold->hand == cold->lap_slabs) {
+        if (now - cold->lap_ns < lap_length_ns(engine))
+            return;
+        cold->hand = 0;
+        cold->lap_slabs = cold->used;
+        cold->lap_ns = now;
+    }
+    for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
+        struct slab_record *record = &cold->slabs[cold->hand];
+        struct block *block = &engine->blocks[record->block];
+        if (block->state != BLOCK_RESIDENT || block->out_queued || is_kept(engine, record, now) ||
+            block->pinned_until > engine->event_number)
+            continue;
+        parked++;
+        if (ebb__move_park(engine, block))
+            record->since_ns = now;
+    }
+}
+
+struct block *ebb__cold_victim(struct ebb_engine *engine)
+{
+    struct cold *cold = &engine->cold;
+    if (!may_leave(engine))
+        return NULL;
+    ebb__cold_look(engine, BATCH);
+    uint64_t now = ebb__now_ns(), rest_ns = lap_length_ns(engine);
+    uint64_t iteration_ns = engine->playing ? engine->playing->script->iteration_ns : 0;
+    if (iteration_ns + iteration_ns / 2 > rest_ns)
+        rest_ns = iteration_ns + iteration_ns / 2;
+    for (uint32_t looked = 0; looked < cold->used; looked++) {
+        cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
+        const struct slab_record *record = &cold->slabs[cold->next_victim];
+        struct block *block = &engine->blocks[record->block];
+        if (block->state == BLOCK_PARKED && !block->out_queued && now - record->since_ns >= rest_ns)
+            return block;
+    }
+    return NULL;
+}
+
+struct block *ebb__cold_oldest(struct ebb_engine *engine)
+{
+    const struct cold *cold = &engine->cold;
+    uint64_t oldest_ns = UINT64_MAX;
+    struct block *oldest = NULL;
+    for (uint32_t i = 0; may_leave(engine) && i < cold->used; i++) {
+        const struct slab_record *record = &cold->slabs[i];
+        struct block *block = &engine->blocks[record->block];
+        if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+            !block->out_queued && block->pinned_until <= engine->event_number &&
+            record->since_ns < oldest_ns) {
+            oldest_ns = record->since_ns;
+            oldest = block;
+        }
+    }
+    return oldest;
+}
+
+void ebb__cold_fault(struct ebb_engine *engine, struct block *block, uintptr_t address)
+{
+    switch (block->state) {
+    case BLOCK_PARKED:
+        if (block->out_queued)
+            ebb__move_unqueue_out(engine, block);
+        ebb__move_unpark(engine, block);
+        break;
+    case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
+        break;
+    case BLOCK_LEAVING:
+    case BLOCK_AWAY:
+    case BLOCK_COMING:
+        if (block->fault_ns == 0) {
+            atomic_fetch_add(&engine->counters->demand_faults, 1);
+            ebb__timers_fault(engine, block);
+        }
+        if (block->state == BLOCK_LEAVING) {
+            block->cancelled = true;
+            pthread_cond_broadcast(&engine->out_work);
+        } else if (block->state == BLOCK_AWAY) {
+            ebb__move_queue_in(engine, block, true);
+        }
+        break;
+    default:
+        ebb__space_fill(engine, block, address);
+        break;
+    }
+}
+
+void ebb__cold_recall(struct ebb_engine *engine)
+{
+    struct cold *cold = &engine->cold;
+    cold->all_here = true;
+    for (uint32_t i = 0; i < cold->used; i++) {
+        struct block *block = &engine->blocks[cold->slabs[i].block];
+        if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
+            block->state == BLOCK_COMING)
+            ebb__cold_fault(engine, block, block->address);
+    }
+    for (uint32_t i = 0; i < cold->used; i++)
+        while (engine->blocks[cold->slabs[i].block].fault_ns)
+            pthread_cond_wait(&engine->changed, &engine->lock);
+}

@@ -1,0 +1,246 @@
+/* Slabs that nobody uses: they leave first, come back with their bytes, what is used stays; a fork finds
+ * all of them there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine/slabs.h"
+#include "engine_rig.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define SLABS 96u /* 6 MiB; each takes a frame while it is parked, the rig has 112 */
+#define LAP_NS ((uint64_t)20000000)
+
+struct stage {
+    struct rig *rig;
+    struct item slabs[SLABS];
+};
+
+/* A budget of 22 MiB, more than a fourth of it in slabs. */
+static struct stage stage_open(bool trace)
+{
+    struct stage stage = {.rig = rig_open(22 * MIB, trace)};
+    stage.rig->engine->config.cold_ns = LAP_NS;
+    for (uint32_t i = 0; i < SLABS; i++) {
+        stage.slabs[i] = (struct item){.size = EBB_SLAB_BYTES, .seed = 1000 + i};
+        stage.slabs[i].bytes = (unsigned char *)ebb__engine_take_slab(stage.rig->engine);
+        assert_non_null(stage.slabs[i].bytes);
+        put(stage.rig, &stage.slabs[i], 1000 + i);
+    }
+    return stage;
+}
+
+static void stage_close(struct stage *stage)
+{
+    for (uint32_t i = 0; i < SLABS; i++)
+        ebb__engine_give_slab(stage->rig->engine, (uintptr_t)stage->slabs[i].bytes);
+    assert_int_equal(atomic_load(&stage->rig->counters->small_bytes), 0);
+    rig_close(stage->rig);
+}
+
+static uint64_t in_use(const struct stage *stage)
+{
+    return atomic_load(&stage->rig->counters->small_bytes);
+}
+
+static uint32_t count(struct stage *stage, enum block_state state)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < SLABS; i++)
+        found += state_of(stage->rig, &stage->slabs[i]) == state;
+    return found;
+}
+
+/* Allocate and free more than there is room for, so that room is wanted all the time, using the first
+ * `hot` slabs meanwhile. */
+static void press(struct stage *stage, uint32_t hot, unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; round++) {
+        struct item items[9];
+        for (uint64_t i = 0; i < 9; i++) {
+            items[i] = make(stage->rig, (size_t)(2 * MIB + i * 4096), round * 9 + i);
+            for (uint32_t slab = 0; slab < hot; slab++)
+                check(stage->rig, &stage->slabs[slab]);
+        }
+        for (unsigned i = 0; i < 9; i++) {
+            check(stage->rig, &items[i]);
+            drop(stage->rig, &items[i]);
+        }
+        nap_us((long)(LAP_NS / 4000));
+    }
+}
+
+static void what_nobody_uses_leaves(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    assert_int_equal(in_use(&stage), SLABS * EBB_SLAB_BYTES);
+    press(&stage, 8, 20);
+    ebb__engine_settle(stage.rig->engine);
+    /* 18.1 MiB of blocks and 6 of slabs in 22: at least 34 slabs must have gone. */
+    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
+    assert_in_range(in_use(&stage), 0, 16 * EBB_SLAB_BYTES);
+    assert_within_budget(stage.rig);
+    for (uint32_t i = 0; i < SLABS; i++)
+        check(stage.rig, &stage.slabs[i]);
+    assert_int_equal(in_use(&stage), SLABS * EBB_SLAB_BYTES);
+    assert_within_budget(stage.rig);
+    stage_close(&stage);
+}
+
+/* What is used between two looks is parked ever less often, and never written. */
+static void what_is_used_stays(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    press(&stage, 8, 20);
+    uint64_t faults = atomic_load(&stage.rig->counters->demand_faults);
+    press(&stage, 8, 20);
+    for (uint32_t i = 0; i < 8; i++) {
+        const struct block *block = block_of(stage.rig, &stage.slabs[i]);
+        assert_false(block->has_copy);
+        assert_in_range(stage.rig->engine->cold
+                            .slabs[(block->address - stage.rig->engine->cold.base) / EBB_SLAB_BYTES]
+                            .doublings,
+                        1, 8);
+    }
+    /* Blocks of press() itself may have been evicted, but no slab had to come back. */
+    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
+    assert_in_range(atomic_load(&stage.rig->counters->demand_faults) - faults, 0, 20u * 9u * 2u);
+    stage_close(&stage);
+}
+
+/* While accesses are observed slabs are looked at, too, so that the first plan knows which are in use; it
+ * is no event, and nothing leaves while there is room. */
+static void observing_tells_what_is_used(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(true);
+    for (unsigned round = 0; round < 3; round++) {
+        nap_us((long)(2 * LAP_NS / 1000));
+        for (unsigned i = 0; i < SLABS / 8 + 1; i++) {
+            struct item item = make(stage.rig, 20000, i);
+            check(stage.rig, &stage.slabs[0]);
+            drop(stage.rig, &item);
+        }
+    }
+    assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
+    assert_int_equal(in_use(&stage), EBB_SLAB_BYTES);
+    assert_int_equal(atomic_load(&stage.rig->counters->moved_out_bytes), 0);
+    ebb__engine_set_trace(stage.rig->engine, false);
+    assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
+    struct ebb_event event;
+    while (ebb__ring_read(stage.rig->ring, &event, 1))
+        assert_true(event.kind == EBB_EVENT_MARK || event.size_bytes == 20000);
+    stage_close(&stage);
+}
+
+/* A child of fork() can have nothing back before it has an engine, and may use some before. */
+static void all_are_there_at_a_fork(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it starts no threads in the child of a program that has some */
+#endif
+    struct stage stage = stage_open(false);
+    press(&stage, 0, 20);
+    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    ebb__engine_before_fork(stage.rig->engine);
+    for (uint32_t i = 0; i < SLABS; i++)
+        assert_int_equal(block_of(stage.rig, &stage.slabs[i])->state, BLOCK_RESIDENT);
+    pid_t child = fork();
+    if (child == 0) {
+        for (uint32_t i = 0; i < SLABS; i++)
+            if (!is_right(&stage.slabs[i]))
+                _exit(1);
+        if (ebb__engine_after_fork_child(stage.rig->engine, &stage.rig->ledger, stage.rig->ring) !=
+            EBB_OK)
+            _exit(2);
+        for (uint32_t i = 0; i < SLABS; i++)
+            ebb__engine_give_slab(stage.rig->engine, (uintptr_t)stage.slabs[i].bytes);
+        _exit(0);
+    }
+    ebb__engine_after_fork_parent(stage.rig->engine);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    press(&stage, 0, 20); /* and then they may leave again */
+    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    assert_within_budget(stage.rig);
+    for (uint32_t i = 0; i < SLABS; i++)
+        check(stage.rig, &stage.slabs[i]);
+    stage_close(&stage);
+}
+
+static void nothing_leaves_for_a_store_that_fails(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    stage.rig->faulty.write_errno = EIO;
+    press(&stage, 0, 10);
+    assert_int_equal(count(&stage, BLOCK_AWAY), 0);
+    for (uint32_t i = 0; i < SLABS; i++)
+        check(stage.rig, &stage.slabs[i]);
+    stage_close(&stage);
+}
+
+/* A garbage collector looks at everything, though it does not fit beside what cannot leave. */
+static void a_walk_over_all(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    struct item stays = make(stage.rig, (size_t)(19 * MIB), 1);
+    assert_true(ebb__engine_pin(stage.rig->engine, stays.bytes, stays.size));
+    for (unsigned walk = 0; walk < 3; walk++)
+        for (uint32_t i = 0; i < SLABS; i++)
+            check(stage.rig, &stage.slabs[i]);
+    check(stage.rig, &stays);
+    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    assert_within_budget(stage.rig);
+    ebb__engine_unpin(stage.rig->engine, stays.bytes, stays.size);
+    drop(stage.rig, &stays);
+    stage_close(&stage);
+}
+
+/* Given back in whatever state; what is taken next is another's. */
+static void given_back_in_any_state(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    press(&stage, 4, 20);
+    uint64_t store = atomic_load(&stage.rig->counters->store_bytes);
+    assert_true(store > 0);
+    for (uint32_t i = 0; i < SLABS; i++)
+        ebb__engine_give_slab(stage.rig->engine, (uintptr_t)stage.slabs[i].bytes);
+    ebb__engine_settle(stage.rig->engine);
+    assert_int_equal(atomic_load(&stage.rig->counters->store_bytes), 0);
+    for (uint32_t i = 0; i < SLABS; i++) {
+        stage.slabs[i].bytes = (unsigned char *)ebb__engine_take_slab(stage.rig->engine);
+        assert_non_null(stage.slabs[i].bytes);
+        put(stage.rig, &stage.slabs[i], 5000 + i);
+    }
+    press(&stage, 4, 20);
+    for (uint32_t i = 0; i < SLABS; i++)
+        check(stage.rig, &stage.slabs[i]);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_uses_leaves),
+        cmocka_unit_test(what_is_used_stays),
+        cmocka_unit_test(observing_tells_what_is_used),
+        cmocka_unit_test(all_are_there_at_a_fork),
+        cmocka_unit_test(nothing_leaves_for_a_store_that_fails),
+        cmocka_unit_test(a_walk_over_all),
+        cmocka_unit_test(given_back_in_any_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

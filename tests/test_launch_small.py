@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+"""Small objects: what a program keeps and does not use makes way, and is right whenever it is used."""
+import json
+import os
+
+from launching import MIB, Launch, cycle, main
+
+# A peak of 60 MiB in blocks, and as much in small objects.
+ARGUMENTS = ["--iterations", "24", "--layers", "12", "--block", "5M", "--persistent", "8M",
+             "--work", "2", "--small", "60M"]
+
+
+class Small(Launch):
+    def run_cycle(self, budget, *options, more=()):
+        path = os.path.join(self.folder, "summary.json")
+        plain = self.run_command([cycle(), *ARGUMENTS, *more]).stdout
+        result = self.run_ebb(cycle(), *ARGUMENTS, *more,
+                              options=["--budget", budget, "--summary-json", path, *options])
+        self.assertEqual((0, plain), (result.returncode, result.stdout), result.stderr)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        return summary
+
+    def assert_kept(self, summary):
+        self.assertGreater(summary["slab_peak_bytes"], 58 * MIB)
+        self.assertFalse(summary["budget_exceeded"])
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
+    def test_what_is_not_used_makes_way(self):
+        """All the blocks fit once the objects have gone: nothing else moves then."""
+        summary = self.run_cycle("78M")
+        self.assert_kept(summary)
+        self.assertLess(summary["slab_used_bytes"], 8 * MIB)
+        self.assertGreater(summary["planned_iterations"], 8)
+        self.assertEqual(0, summary["mismatches"])
+        self.assertLess(summary["moved_out_bytes"], 10 * 60 * MIB)
+
+    def test_a_share(self):
+        summary = self.run_cycle("50%", "--verify")
+        self.assert_kept(summary)
+        self.assertLess(summary["slab_used_bytes"], 8 * MIB)
+
+    def test_children_have_all_of_them(self):
+        """Each takes what it looks at on top of what its parent has."""
+        summary = self.run_cycle("90M", more=["--fork"])
+        self.assertGreater(summary["moved_in_bytes"], 60 * MIB)
+
+    def test_threads(self):
+        self.assert_kept(self.run_cycle("130M", more=["--threads", "3"]))
+
+
+if __name__ == "__main__":
+    main()
