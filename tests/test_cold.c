@@ -208,6 +208,27 @@ static void a_walk_over_all(void **state)
     stage_close(&stage);
 }
 
+/* An instruction may need two slabs: where only what is in use is left, the last ones that came stay. */
+static void what_has_just_come_stays(void **state)
+{
+    (void)state;
+    struct stage stage = stage_open(false);
+    struct ebb_engine *engine = stage.rig->engine;
+    struct block *block;
+    uint32_t left = 0;
+    pthread_mutex_lock(&engine->lock);
+    while ((block = ebb__cold_oldest(engine))) {
+        assert_ptr_equal(block,
+                         block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
+        ebb__move_queue_out(engine, block, false);
+        left++;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    assert_int_equal(left, SLABS - 8);
+    ebb__engine_settle(engine);
+    stage_close(&stage);
+}
+
 /* Given back in whatever state; what is taken next is another's. */
 static void given_back_in_any_state(void **state)
 {
@@ -240,6 +261,7 @@ int main(void)
         cmocka_unit_test(all_are_there_at_a_fork),
         cmocka_unit_test(nothing_leaves_for_a_store_that_fails),
         cmocka_unit_test(a_walk_over_all),
+        cmocka_unit_test(what_has_just_come_stays),
         cmocka_unit_test(given_back_in_any_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

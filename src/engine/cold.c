@@ -194,7 +194,7 @@ struct block *ebb__cold_oldest(struct ebb_engine *engine)
         struct block *block = &engine->blocks[record->block];
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
             !block->out_queued && block->pinned_until <= engine->event_number &&
-            record->since_ns < oldest_ns) {
+            record->since_ns < oldest_ns && cold->arrivals - record->arrival >= IN_USE) {
             oldest_ns = record->since_ns;
             oldest = block;
         }
