@@ -1,9 +1,9 @@
 /* The allocation functions of the program.
  *
- * A request of at least the threshold becomes a managed block, a smaller one of some size, unless it is
- * libc's own, an object in a slab; everything else, and whatever the engine cannot give, is the next allocator's. Any
- * pointer may arrive here, whoever made it. errno is left as the program expects it: untouched on
- * success. */
+ * A request of at least the threshold becomes a managed block, a smaller one of some size, unless it
+ * is libc's own, an object in a slab; everything else, and whatever the engine cannot give, is the next
+ * allocator's. Any pointer may arrive here, whoever made it. errno is left as the program expects it:
+ * untouched on success. */
 #include "shim.h"
 
 #include <errno.h>

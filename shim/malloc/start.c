@@ -331,8 +331,8 @@ static void start_engine(void)
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
     size_t disks = ebb__line_count(settings.places);
-    unsigned workers =
-        disks > 1 ? 8 : 0; /* four transfers in flight on each disk, as far as that goes */
+    /* Four transfers in flight on each disk, as far as that goes. */
+    unsigned workers = disks > 1 ? 8 : 0;
     struct ebb_engine_config config = {
         .device = shim.device,
         .out_workers = workers,

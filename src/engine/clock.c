@@ -550,7 +550,7 @@ uint64_t ebb__clock_page_bytes(const struct ebb_engine *engine, uint64_t bytes)
     uint32_t known = ebb__clock_foresee(engine, bytes);
     if (known == EBB_SCRIPT_NONE || !ebb__script_blocks(engine->playing->script)[known].wide)
         return page_bytes;
-    return (bytes + EBB_HUGE_BYTES - 1) & ~(EBB_HUGE_BYTES - 1);
+    return ebb__whole_units(bytes);
 }
 
 bool ebb__clock_expects_parts(const struct ebb_engine *engine, uint64_t size_bytes)

@@ -21,7 +21,8 @@
 #define MOST_BYTES ((uint64_t)64 << 30)
 /* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
 #define BATCH 32u
-/* What is used after having been parked is left alone for a lap, then for two, four, … */
+/* What has been had is left alone for half a lap, what is used after having been parked for one, then for
+ * two, four, … */
 #define MOST_DOUBLINGS 8u
 /* The last so many that came are taken to be in use this very moment: an instruction may need two. */
 #define IN_USE 8u
@@ -31,8 +32,7 @@ bool ebb__cold_init(struct ebb_engine *engine)
     struct cold *cold = &engine->cold;
     uint64_t units = engine->units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
     units = units < most ? units : most;
-    engine->units_total -= units;
-    cold->base = engine->device.layout.arena.base + engine->units_total * EBB_HUGE_BYTES;
+    cold->base = ebb__space_cut(engine, units);
     cold->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
     cold->slabs = ebb__engine_memory(cold->total * sizeof *cold->slabs);
     cold->lap_ns = ebb__now_ns();
@@ -63,30 +63,21 @@ struct block *ebb__cold_find(struct ebb_engine *engine, uintptr_t address)
 struct block *ebb__cold_take(struct ebb_engine *engine)
 {
     struct cold *cold = &engine->cold;
-    struct list none = {NO_BLOCK, NO_BLOCK};
-    uint32_t index = cold->empty.first;
-    struct block *block;
-    if (index != NO_BLOCK) {
-        ebb__list_remove(engine, &cold->empty, index, LINK_LIST);
-        block = &engine->blocks[index];
-    } else {
-        block = cold->used < cold->total ? ebb__space_record(engine, &none) : NULL;
-        if (!block)
-            return NULL;
-        block->address = cold->base + cold->used * EBB_SLAB_BYTES;
-        block->units = block->run_units = 1;
+    struct block *block = cold->empty.first != NO_BLOCK || cold->used < cold->total
+                              ? ebb__space_record(engine, &cold->empty)
+                              : NULL;
+    if (!block)
+        return NULL;
+    if (!block->slab) {
+        block->address = cold->base + cold->used++ * EBB_SLAB_BYTES;
+        block->page_bytes = EBB_SLAB_BYTES;
         block->slab = true;
-        cold->slabs[cold->used++].block = ebb__block_index(engine, block);
         block->strays = cold->strays_beyond;
     }
     if (block->strays)
         engine->device.ops->release(engine->device.state, block->address, EBB_SLAB_BYTES);
     block->strays = false;
     ebb__ledger_raise(&engine->counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
-    block->parts = 1;
-    block->page_bytes = EBB_SLAB_BYTES;
-    block->size_bytes = 0;
-    block->script_block = EBB_SCRIPT_NONE;
     *record_at(engine, block->address) = (struct slab_record){
         .block = ebb__block_index(engine, block),
         .since_ns = ebb__now_ns(),
@@ -112,11 +103,6 @@ void ebb__cold_count(struct ebb_engine *engine, const struct block *block, bool 
         atomic_fetch_sub(&engine->counters->small_bytes, EBB_SLAB_BYTES);
 }
 
-static uint64_t lap_length_ns(const struct ebb_engine *engine)
-{
-    return engine->config.cold_ns;
-}
-
 void ebb__cold_back(struct ebb_engine *engine, struct block *block)
 {
     struct slab_record *record = record_at(engine, block->address);
@@ -126,7 +112,7 @@ void ebb__cold_back(struct ebb_engine *engine, struct block *block)
     record->doublings += record->doublings < MOST_DOUBLINGS;
 }
 
-static bool may_leave(const struct ebb_engine *engine)
+static bool slabs_may_leave(const struct ebb_engine *engine)
 {
     const struct ebb_device_ops *ops = engine->device.ops;
     return engine->config.open_store && !engine->store_failed && !engine->cold.all_here &&
@@ -136,17 +122,17 @@ static bool may_leave(const struct ebb_engine *engine)
 /* Has it been used of late, as far as is known? */
 static bool is_kept(const struct ebb_engine *engine, const struct slab_record *record, uint64_t now)
 {
-    return now - record->since_ns < lap_length_ns(engine) << record->doublings >> 1;
+    return now - record->since_ns < engine->config.cold_ns << record->doublings >> 1;
 }
 
 void ebb__cold_look(struct ebb_engine *engine, uint32_t most)
 {
     struct cold *cold = &engine->cold;
-    if (!may_leave(engine) || cold->used == 0)
+    if (!slabs_may_leave(engine) || cold->used == 0)
         return;
     uint64_t now = ebb__now_ns();
     if (cold->hand == cold->lap_slabs) {
-        if (now - cold->lap_ns < lap_length_ns(engine))
+        if (now - cold->lap_ns < engine->config.cold_ns)
             return;
         cold->hand = 0;
         cold->lap_slabs = cold->used;
@@ -155,8 +141,8 @@ void ebb__cold_look(struct ebb_engine *engine, uint32_t most)
     for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
         struct slab_record *record = &cold->slabs[cold->hand];
         struct block *block = &engine->blocks[record->block];
-        if (block->state != BLOCK_RESIDENT || block->out_queued || is_kept(engine, record, now) ||
-            block->pinned_until > engine->event_number)
+        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(engine, block) ||
+            is_kept(engine, record, now))
             continue;
         parked++;
         if (ebb__move_park(engine, block))
@@ -167,10 +153,10 @@ void ebb__cold_look(struct ebb_engine *engine, uint32_t most)
 struct block *ebb__cold_victim(struct ebb_engine *engine)
 {
     struct cold *cold = &engine->cold;
-    if (!may_leave(engine))
+    if (!slabs_may_leave(engine))
         return NULL;
     ebb__cold_look(engine, BATCH);
-    uint64_t now = ebb__now_ns(), rest_ns = lap_length_ns(engine);
+    uint64_t now = ebb__now_ns(), rest_ns = engine->config.cold_ns;
     uint64_t iteration_ns = engine->playing ? engine->playing->script->iteration_ns : 0;
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
@@ -178,7 +164,8 @@ struct block *ebb__cold_victim(struct ebb_engine *engine)
         cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
         const struct slab_record *record = &cold->slabs[cold->next_victim];
         struct block *block = &engine->blocks[record->block];
-        if (block->state == BLOCK_PARKED && !block->out_queued && now - record->since_ns >= rest_ns)
+        if (block->state == BLOCK_PARKED && ebb__block_may_leave(engine, block) &&
+            now - record->since_ns >= rest_ns)
             return block;
     }
     return NULL;
@@ -189,12 +176,11 @@ struct block *ebb__cold_oldest(struct ebb_engine *engine)
     const struct cold *cold = &engine->cold;
     uint64_t oldest_ns = UINT64_MAX;
     struct block *oldest = NULL;
-    for (uint32_t i = 0; may_leave(engine) && i < cold->used; i++) {
+    for (uint32_t i = 0; slabs_may_leave(engine) && i < cold->used; i++) {
         const struct slab_record *record = &cold->slabs[i];
         struct block *block = &engine->blocks[record->block];
-        if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            !block->out_queued && block->pinned_until <= engine->event_number &&
-            record->since_ns < oldest_ns && cold->arrivals - record->arrival >= IN_USE) {
+        if (ebb__block_may_leave(engine, block) && record->since_ns < oldest_ns &&
+            cold->arrivals - record->arrival >= IN_USE) {
             oldest_ns = record->since_ns;
             oldest = block;
         }
@@ -206,8 +192,6 @@ void ebb__cold_fault(struct ebb_engine *engine, struct block *block, uintptr_t a
 {
     switch (block->state) {
     case BLOCK_PARKED:
-        if (block->out_queued)
-            ebb__move_unqueue_out(engine, block);
         ebb__move_unpark(engine, block);
         break;
     case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
@@ -219,12 +203,7 @@ void ebb__cold_fault(struct ebb_engine *engine, struct block *block, uintptr_t a
             atomic_fetch_add(&engine->counters->demand_faults, 1);
             ebb__timers_fault(engine, block);
         }
-        if (block->state == BLOCK_LEAVING) {
-            block->cancelled = true;
-            pthread_cond_broadcast(&engine->out_work);
-        } else if (block->state == BLOCK_AWAY) {
-            ebb__move_queue_in(engine, block, true);
-        }
+        ebb__move_call_back(engine, block);
         break;
     default:
         ebb__space_fill(engine, block, address);

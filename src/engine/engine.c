@@ -399,8 +399,6 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
     switch (block->state) {
     case BLOCK_PARKED: /* about to leave, or a guard, or observed */
         note_access(engine, block, write, block->out_queued);
-        if (block->out_queued)
-            ebb__move_unqueue_out(engine, block);
         ebb__move_unpark(engine, block);
         ebb__guards_touched(engine, block, false);
         break;
@@ -427,12 +425,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
             ebb__timers_fault(engine, block);
             ebb__guards_touched(engine, block, true);
         }
-        if (block->state == BLOCK_LEAVING) {
-            block->cancelled = true;
-            pthread_cond_broadcast(&engine->out_work);
-        } else if (block->state == BLOCK_AWAY) {
-            ebb__move_queue_in(engine, block, true);
-        }
+        ebb__move_call_back(engine, block);
         break;
     default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
         ebb__space_fill(engine, block, address);
@@ -474,11 +467,17 @@ static struct block *look_at_fault(struct ebb_engine *engine, uintptr_t address,
     return block;
 }
 
+/* Uses of small objects tell nothing of operations. */
+static void note_pause(struct ebb_engine *engine, uintptr_t address)
+{
+    if (!ebb__cold_owns(engine, address) && ebb__clock_pause(engine))
+        approach_budget(engine);
+}
+
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    if (!ebb__cold_owns(engine, address) && ebb__clock_pause(engine))
-        approach_budget(engine);
+    note_pause(engine, address);
     look_at_fault(engine, address, write);
     pthread_mutex_unlock(&engine->lock);
 }
@@ -486,8 +485,7 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    if (!ebb__cold_owns(engine, address) && ebb__clock_pause(engine))
-        approach_budget(engine);
+    note_pause(engine, address);
     for (;;) {
         const struct block *block = look_at_fault(engine, address, write);
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))

@@ -3,9 +3,9 @@
  * Before the fork every transfer ends and every parked block goes back to the arena, so that the
  * child inherits by copy on write what is resident. What is away stays in the store, which both
  * can read: those slots are never given out again, so that neither can overwrite the other's
- * bytes. Slabs are all there: other libraries' handlers may use some in the child before this file does.
- * The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a
- * store of its own, and counts only the pages that it takes itself. */
+ * bytes. Slabs are all there: other libraries' handlers may use some in the child before this file
+ * does. The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a store
+ * of its own, and counts only the pages that it takes itself. */
 #include "engine/internal.h"
 
 #include <unistd.h>
@@ -22,11 +22,8 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
         pthread_cond_wait(&engine->changed, &engine->lock);
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
-        if (block->state == BLOCK_PARKED) {
-            if (block->out_queued)
-                ebb__move_unqueue_out(engine, block);
+        if (block->state == BLOCK_PARKED)
             ebb__move_unpark(engine, block);
-        }
         if (block->has_copy)
             block->shared_copy = true;
         block->keep_copy = block->hashed = false;

@@ -22,7 +22,7 @@ enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_SPARE = 2 };
 
 static uint64_t units_of(uint64_t bytes)
 {
-    return (bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
+    return ebb__whole_units(bytes) / EBB_HUGE_BYTES;
 }
 
 static uint64_t unit_at(const struct ebb_engine *engine, uintptr_t address)

@@ -317,10 +317,20 @@ static inline uint64_t ebb__whole_pages(uint64_t bytes)
 {
     return (bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
 }
+static inline uint64_t ebb__whole_units(uint64_t bytes)
+{
+    return (bytes + EBB_HUGE_BYTES - 1) & ~(EBB_HUGE_BYTES - 1);
+}
 /* Between its allocation and its free. */
 static inline bool ebb__block_is_live(const struct block *block)
 {
     return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
+}
+/* In memory, and nothing speaks against sending it away now. */
+static inline bool ebb__block_may_leave(const struct ebb_engine *engine, const struct block *block)
+{
+    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
+           !block->urgent && block->pinned_until <= engine->event_number;
 }
 static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const struct block *block)
 {
@@ -344,6 +354,8 @@ void ebb__pages_fini(struct ebb_engine *engine);
 /* space.c: address space and the block table */
 EBB_NODISCARD bool ebb__space_init(struct ebb_engine *engine);
 void ebb__space_fini(struct ebb_engine *engine);
+/* The last `units` of the arena that are left become a part of their own; its address. */
+uintptr_t ebb__space_cut(struct ebb_engine *engine, uint64_t units);
 /* A block with address space for `page_bytes`, in state EMPTY and on no list; NULL: none left. */
 struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__space_give(struct ebb_engine *engine, struct block *block);
@@ -496,6 +508,8 @@ void ebb__move_evict(struct ebb_engine *engine, struct block *block);
 void ebb__move_queue_out(struct ebb_engine *engine, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct ebb_engine *engine, struct block *block);
 void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urgent);
+/* Somebody waits for what is leaving or away: it stays, or is sent for. */
+void ebb__move_call_back(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_out(struct ebb_engine *engine, struct block *block); /* -> LEAVING */
 void ebb__move_finish_out(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_in(struct ebb_engine *engine, struct block *block); /* -> COMING */

@@ -84,6 +84,8 @@ bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
 {
+    if (block->out_queued)
+        ebb__move_unqueue_out(engine, block);
     bring_back(engine, block, block->page_bytes);
     give_frames(engine, block);
     block->state = BLOCK_RESIDENT;
@@ -175,6 +177,16 @@ void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urg
     else
         ebb__list_push_back(engine, &engine->in_queue, index, LINK_QUEUE);
     pthread_cond_broadcast(&engine->in_work);
+}
+
+void ebb__move_call_back(struct ebb_engine *engine, struct block *block)
+{
+    if (block->state == BLOCK_LEAVING) {
+        block->cancelled = true;
+        pthread_cond_broadcast(&engine->out_work);
+    } else if (block->state == BLOCK_AWAY) {
+        ebb__move_queue_in(engine, block, true);
+    }
 }
 
 static void pages_came_free(struct ebb_engine *engine)

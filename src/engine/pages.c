@@ -480,7 +480,7 @@ static uint64_t give_back(struct ebb_engine *engine, uint64_t bytes)
                 rest = engine->depot_bytes;
             release_small(engine, rest);
         } else if (engine->frames.spare_bytes) {
-            rest = release_frames(engine, (rest + huge_mask) & ~huge_mask);
+            rest = release_frames(engine, ebb__whole_units(rest));
         } else if (break_shape(engine) || strip(engine, rest)) {
             continue;
         } else {

@@ -28,8 +28,7 @@ bool ebb__placed_init(struct ebb_engine *engine)
 {
     struct pool *pool = &engine->pool;
     pool->units_total = (uint32_t)(engine->units_total / POOL_SHARE);
-    engine->units_total -= pool->units_total;
-    pool->base = engine->device.layout.arena.base + engine->units_total * EBB_HUGE_BYTES;
+    pool->base = ebb__space_cut(engine, pool->units_total);
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
     pool->first_page = ebb__engine_memory(pages * sizeof *pool->first_page);
     pool->taken = ebb__engine_memory(pages / 8);
@@ -344,7 +343,7 @@ struct spare_run ebb__placed_spare(const struct ebb_engine *engine, uint64_t mos
             run = (struct spare_run){unit, 1, away};
     }
     /* Neighbours go along as long as they are not wanted much earlier: one move instead of many. */
-    uint64_t most = (most_bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
+    uint64_t most = ebb__whole_units(most_bytes) / EBB_HUGE_BYTES;
     uint32_t least = run.distance / 2;
     while (run.units < most && run.unit > 0 && is_spare(pool, run.unit - 1) &&
            distance(engine, run.unit - 1) >= least) {

@@ -14,6 +14,12 @@ static uint32_t bucket_of(uint32_t units)
     return units < SPARE_BUCKETS ? units : SPARE_BUCKETS - 1;
 }
 
+uintptr_t ebb__space_cut(struct ebb_engine *engine, uint64_t units)
+{
+    engine->units_total -= units;
+    return engine->device.layout.arena.base + engine->units_total * EBB_HUGE_BYTES;
+}
+
 bool ebb__space_init(struct ebb_engine *engine)
 {
     engine->units_total = engine->device.layout.arena.bytes / EBB_HUGE_BYTES;
@@ -93,7 +99,7 @@ static struct block *clear_strays(struct ebb_engine *engine, struct block *block
 
 struct block *ebb__space_take(struct ebb_engine *engine, uint64_t page_bytes)
 {
-    uint64_t wanted = (page_bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
+    uint64_t wanted = ebb__whole_units(page_bytes) / EBB_HUGE_BYTES;
     if (wanted > engine->units_total)
         return NULL;
     uint32_t units = (uint32_t)wanted;

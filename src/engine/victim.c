@@ -20,9 +20,7 @@
 
 static bool may_leave(const struct ebb_engine *engine, const struct block *block)
 {
-    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && !block->placed && !block->slab &&
-           block->pinned_until <= engine->event_number;
+    return !block->placed && !block->slab && ebb__block_may_leave(engine, block);
 }
 
 /* How far away the next use is thought to be; 0: now. */

@@ -204,11 +204,11 @@ static enum ebb_status make_plan(const struct ebb_serve *serve, struct ebb_plan_
     return ebb__plan_make(serve->options.policy, request, plan, error);
 }
 
-/* Addresses for `plan`, and which blocks are wide. */
+/* Addresses for `plan`, unless *places has them already, and which blocks are wide. */
 static bool place(const struct ebb_plan_request *request, const struct ebb_plan *plan,
                   const struct ebb_wide *wide, struct ebb_places *places)
 {
-    if (ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
+    if (!places->offsets && ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
         return false;
     places->wide = wide->count ? wide->blocks : NULL;
     return true;
@@ -216,17 +216,16 @@ static bool place(const struct ebb_plan_request *request, const struct ebb_plan 
 
 /* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
  * blocks, and with room for what the pool's units waste. Keep that where it costs no time; the
- * request's model and wide->count say whether blocks are wide then. */
+ * request's model and wide->count say whether blocks are wide then. *places: the addresses for `plan` if
+ * they had to be found, otherwise as it was, empty. */
 static void plan_for_pages(const struct ebb_serve *serve, struct ebb_plan_request *request,
-                           struct ebb_plan *plan, struct ebb_wide *wide)
+                           struct ebb_plan *plan, struct ebb_wide *wide, struct ebb_places *places)
 {
-    struct ebb_places places;
     struct ebb_plan other;
     if (!plan->feasible || plan->reactive || request->model->woven ||
-        ebb__place_blocks(request, plan, &places, NULL) != EBB_OK)
+        ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
         return;
-    uint64_t lacking = places.lacking_bytes;
-    ebb__places_fini(&places);
+    uint64_t lacking = places->lacking_bytes;
     if (ebb__widen(request->model, plan, wide) != EBB_OK || (wide->count == 0 && lacking == 0))
         return;
     struct ebb_plan_request again = *request;
@@ -243,6 +242,7 @@ static void plan_for_pages(const struct ebb_serve *serve, struct ebb_plan_reques
     }
     if (kept) {
         *plan = other;
+        ebb__places_fini(places);
         plan->budget_bytes = request->budget_bytes;
         request->model = again.model;
     } else {
@@ -276,7 +276,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         ebb__serve_warn(serve, "no plan: %s", error.why);
         return false;
     }
-    plan_for_pages(serve, &request, &plan, &wide);
+    plan_for_pages(serve, &request, &plan, &wide, &places);
     share = request.budget_bytes;
     bool sent = false;
     struct ebb_script *script;

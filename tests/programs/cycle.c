@@ -284,9 +284,9 @@ static size_t small_size(size_t number)
 static void keep_small(void)
 {
     void ***last = &small_first;
+    /* As a program that loads a framework has had some large ones, too. */
     if (options.small_bytes)
-        free(allocate(2,
-                      options.block_bytes)); /* as a program that loads a framework has some, too */
+        free(allocate(2, options.block_bytes));
     for (size_t number = 0, bytes = 0; bytes < options.small_bytes; number++) {
         size_t size = small_size(number);
         *last = malloc(size);
