@@ -224,7 +224,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     sigset_t before;
     int signals = watch_signals(&before);
     /* Fixed: what is freed of the windows of events goes back, whatever their sizes have been. */
-    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    mallopt(M_MMAP_THRESHOLD, 16 << 10);
     uint64_t began = ebb__now_ns();
     pid_t program = -1;
     int why = start_program(launch, serve, &before, &program);

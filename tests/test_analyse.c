@@ -544,7 +544,7 @@ static void test_watch_forgets(void **state)
     assert_true(held_bytes() - held < (size_t)24 << 20);
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_kept(watch, &iterations);
-    assert_int_equal(count, rounds - 2); /* neither the first nor the last */
+    assert_int_equal(ebb__watch_iterations(watch), rounds - 2); /* neither the first nor the last */
     for (size_t i = 0; i + 1 < count; i++)
         assert_int_equal(iterations[i].last_event, iterations[i + 1].first_event);
     assert_int_equal(ebb__watch_patterns(watch), 1);
@@ -565,7 +565,7 @@ static void test_watch_counts_on(void **state)
     struct ebb_watch *watch;
     assert_int_equal(ebb__watch_create(&watch), EBB_OK);
     struct loop loop = {0};
-    enum { ROUNDS = 140000, BLOCKS_EACH = 3, PLANNED_FROM = 100 };
+    enum { ROUNDS = 9000, BLOCKS_EACH = 3, PLANNED_FROM = 100 };
     for (size_t i = 0; i < ROUNDS; i++) {
         if (i == PLANNED_FROM)
             emit_mark(&loop, EBB_MARK_PLAN_ON);
@@ -579,7 +579,7 @@ static void test_watch_counts_on(void **state)
     size_t count = ebb__watch_iterations(watch), kept = ebb__watch_kept(watch, &iterations);
     assert_in_range(count, ROUNDS - 2, ROUNDS);
     assert_int_equal(kept, count - forgotten.iterations);
-    assert_in_range(forgotten.iterations, 1, ROUNDS / 2);
+    assert_in_range(kept, 1024, 2048);
     assert_in_range(forgotten.first_planned, PLANNED_FROM - 1, PLANNED_FROM + 1);
     assert_int_equal(forgotten.planned, forgotten.iterations - forgotten.first_planned);
     for (size_t i = 0; i + 1 < kept; i++) {

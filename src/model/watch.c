@@ -22,13 +22,13 @@ enum {
     /* Of a program that does nothing but its iteration fewer are kept: what could a longer look
      * back find? Arbitrary. */
     STEADY_ITERATIONS = 64,
-    STEADY_LIMIT = 1 << 15,  /* at least */
-    LOOK_EVERY = 1 << 12,    /* events between two looks at whether it is steady */
-    SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
-    KNOWN_PATTERNS = 8,      /* training, evaluation, a last batch ...; arbitrary */
-    LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
-    KEPT_ITERATIONS = 1 << 16,
+    STEADY_LIMIT = 1 << 15,    /* at least */
+    LOOK_EVERY = 1 << 12,      /* events between two looks at whether it is steady */
+    SMALLEST_REPETITION = 8,   /* symbols: two equal allocations are no training loop; arbitrary */
+    KNOWN_PATTERNS = 8,        /* training, evaluation, a last batch ...; arbitrary */
+    LEAST_PAUSE = 64,          /* symbols from one look for a landmark to the next: an eighth of */
+    MOST_PAUSE = 4096,         /* those seen, within these limits; arbitrary */
+    KEPT_ITERATIONS = 1 << 10, /* for medians: enough; arbitrary */
     EVENTS_AN_ALLOC = 5, /* in iterations by accesses; who allocates more often is known by that */
 };
 

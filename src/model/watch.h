@@ -67,7 +67,7 @@ struct ebb_watch_forgotten {
 
 /* The number of whole iterations since the start, also those before the repetition was recognised. */
 size_t ebb__watch_iterations(const struct ebb_watch *watch);
-/* How many of them are kept, the newest 2^16 at least; the first of *iterations is number
+/* How many of them are kept, the newest 2^10 at least; the first of *iterations is number
  * ebb__watch_forgotten().iterations. Valid until the next push. */
 size_t ebb__watch_kept(const struct ebb_watch *watch,
                        const struct ebb_watch_iteration **iterations);
