@@ -27,11 +27,14 @@ struct program {
     uint64_t blocks[BLOCKS];
     unsigned skew;    /* steps that one block's work may be early */
     bool shares_size; /* two blocks of each size */
+    bool untraced;    /* accesses are not seen, and it is ten times as fast */
 };
 
 static void event(struct program *p, enum ebb_event_kind kind, uint64_t block, uint64_t size_bytes)
 {
-    struct ebb_event made = {.time_ns = p->now_ns += 1000,
+    if (p->untraced && kind == EBB_EVENT_ACCESS)
+        return;
+    struct ebb_event made = {.time_ns = p->now_ns += p->untraced ? 100 : 1000,
                              .block = block,
                              .size_bytes = size_bytes,
                              .kind = (uint8_t)kind,
@@ -183,6 +186,76 @@ static void test_layers_are_no_iterations(void **state)
     end(&p);
 }
 
+/* The layers lie further apart on the way back than on the way there: no iteration begins where they
+ * are as far apart as before. */
+static void test_forward_and_backward(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4, FORWARD = 18, BACKWARD = BLOCKS, AROUND = 6, ITERATIONS = 40 };
+    const uint32_t of_all = 1 + (1 + AROUND) + LAYERS * (1 + FORWARD) + LAYERS * (1 + BACKWARD);
+    const struct ebb_watch_iteration *iterations;
+    size_t pattern = 0, count;
+    struct program p;
+    begin(&p, 0, false);
+    for (size_t i = 0; i < ITERATIONS; i++) {
+        uint64_t batch = ++p.serials;
+        event(&p, EBB_EVENT_ALLOC, batch, 20 * BATCH_BYTES);
+        around(&p, 7 * EBB_MIB, EBB_MIB, AROUND);
+        for (size_t layer = 0; layer < 2 * LAYERS; layer++) {
+            around(&p, 5 * EBB_MIB, 2 * EBB_MIB, layer < LAYERS ? FORWARD : BACKWARD);
+            assert_true(!pattern || ebb__watch_pattern(p.watch) == pattern);
+        }
+        event(&p, EBB_EVENT_FREE, batch, 20 * BATCH_BYTES);
+        count = ebb__watch_kept(p.watch, &iterations);
+        if (count && iterations[count - 1].alloc_count == of_all)
+            pattern = ebb__watch_pattern(p.watch);
+    }
+    assert_true(pattern > 0);
+    count = ebb__watch_kept(p.watch, &iterations);
+    assert_true(count >= ITERATIONS / 2);
+    for (size_t i = count - ITERATIONS / 2; i < count; i++)
+        assert_int_equal(iterations[i].alloc_count, of_all);
+    end(&p);
+}
+
+static void mark(struct program *p, enum ebb_mark mark)
+{
+    struct ebb_event made = {.time_ns = p->now_ns, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark};
+    assert_int_equal(ebb__watch_push(p->watch, &made), EBB_OK);
+    assert_int_equal(ebb__stream_push(&p->stream, &made), EBB_OK);
+}
+
+/* How long an iteration takes is known from those that were not traced, whatever their order. */
+static void test_times_of_untraced_iterations(void **state)
+{
+    (void)state;
+    struct program p;
+    begin(&p, 5, false);
+    mark(&p, EBB_MARK_TRACE_ON);
+    for (size_t i = 0; i < 4; i++)
+        iterate(&p);
+    mark(&p, EBB_MARK_TRACE_OFF);
+    p.untraced = true;
+    for (size_t i = 0; i < 4; i++)
+        iterate(&p);
+    struct ebb_model model;
+    assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
+    assert_true(model.woven && model.has_accesses);
+    assert_int_equal(model.clock_count, 2 * (BLOCKS + 1));
+    assert_int_equal(ebb__model_iteration_ns(&model), model.clock_count * 100);
+    uint64_t clock = 0;
+    for (uint32_t tick = 0; tick < model.tick_count; tick++) {
+        assert_true(model.time_ns[tick] <= model.time_ns[tick + 1]);
+        if (!model.events[tick].clock)
+            continue;
+        /* An event may come by so many earlier or later. */
+        uint64_t about = clock++ * 100;
+        assert_in_range(model.time_ns[tick] + 1000, about, about + 2000);
+    }
+    ebb__model_fini(&model);
+    end(&p);
+}
+
 /* A program in which nothing varies is left to the exact detection, wherever it stands. */
 static void test_fixed_order_has_no_landmark(void **state)
 {
@@ -329,6 +402,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_and_modelled),
         cmocka_unit_test(test_layers_are_no_iterations),
+        cmocka_unit_test(test_forward_and_backward),
+        cmocka_unit_test(test_times_of_untraced_iterations),
         cmocka_unit_test(test_fixed_order_has_no_landmark),
         cmocka_unit_test(test_nothing_in_noise),
         cmocka_unit_test(test_gaps_held_in_all),

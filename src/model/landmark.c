@@ -2,7 +2,8 @@
  * far apart is a candidate. Of the candidates those with the least load before them are looked at,
  * for there all threads are likely to have met, so that no thread's work straddles the cut. The two
  * windows between the occurrences are compared as multisets, by number and by bytes. A candidate that
- * comes several times and then pauses, while a longer one goes on, is a part of the iteration (a layer).
+ * comes several times and then pauses, or goes on at another distance while much of the iteration is
+ * alive, is a part of the longer one that goes on (a layer).
  * Fails: where every size occurs more than once an iteration. */
 #include "landmark.h"
 
@@ -18,6 +19,7 @@ enum {
     ALIKE_SHARE = 1024,  /* similarity is a number from 0 to this */
     ALIKE_ENOUGH = 896,  /* 7/8; arbitrary, training differs by under 1 % */
     ALIKE_STEP = 16,     /* smaller differences of similarity do not count */
+    SWING_SHARE = 16,    /* of what the load varies by, so little is no difference; arbitrary */
 };
 
 struct place {
@@ -29,6 +31,7 @@ struct candidate {
     uint64_t size_bytes;
     size_t at[3];               /* the last three occurrences */
     uint64_t load_bytes;        /* before the newest */
+    uint64_t swing_bytes;       /* of the load in the last two periods */
     uint64_t alike;             /* similarity, in steps; 0: no landmark */
     const struct place *places; /* all its occurrences */
     size_t count;
@@ -50,7 +53,8 @@ static uint64_t load_before(const struct ebb_detector *detector, size_t at)
 
 /* Is the load where the iteration begins the same each time, but for a sixteenth of its swing (as
  * for exact repetitions)? */
-static bool load_is_back(const struct ebb_detector *detector, const size_t at[3])
+static bool load_is_back(const struct ebb_detector *detector, const size_t at[3],
+                         uint64_t *swing_bytes)
 {
     uint64_t low = UINT64_MAX, high = 0, least = UINT64_MAX, most = 0;
     for (size_t i = at[0]; i < at[2]; i++) {
@@ -64,7 +68,8 @@ static bool load_is_back(const struct ebb_detector *detector, const size_t at[3]
         least = load < least ? load : least;
         most = load > most ? load : most;
     }
-    return most - least <= (high - low) / 16;
+    *swing_bytes = high - low;
+    return most - least <= *swing_bytes / SWING_SHARE;
 }
 
 /* Put the candidate among those with the least load, in order of it. */
@@ -157,28 +162,45 @@ static size_t period_of(const struct candidate *candidate)
     return candidate->at[2] - candidate->at[1];
 }
 
-/* Does the candidate come again and again all through the last two periods of `longer`? */
-static bool goes_on(const struct candidate *candidate, const struct candidate *longer)
+/* Does the candidate come again and again all through the last two periods of `longer`? *evenly: at
+ * equal distances. */
+static bool goes_on(const struct candidate *candidate, const struct candidate *longer, bool *evenly)
 {
     size_t period = period_of(candidate), last = longer->at[0];
-    size_t most = period + ebb__landmark_tolerance(period);
+    size_t tolerance = ebb__landmark_tolerance(period), seen = 0;
+    *evenly = true;
     for (size_t i = 0; i < candidate->count; i++) {
         size_t at = candidate->places[i].at;
         if (at < longer->at[0] || at > longer->at[2])
             continue;
-        if (at - last > most)
+        if (at - last > period + tolerance)
             return false;
+        *evenly = *evenly && (seen++ == 0 || at - last + tolerance >= period);
         last = at;
     }
-    return longer->at[2] <= last + most;
+    return longer->at[2] <= last + period + tolerance;
+}
+
+/* Is the candidate's load well above that with which `longer` begins? */
+static bool is_within(const struct candidate *candidate, const struct candidate *longer)
+{
+    return candidate->load_bytes > longer->load_bytes + longer->swing_bytes / SWING_SHARE;
+}
+
+/* Of an iteration the parts pause, or come at other distances (forward and backward) while much of it
+ * is alive. */
+static bool is_part_of(const struct candidate *candidate, const struct candidate *longer)
+{
+    bool evenly;
+    return period_of(longer) > 2 * period_of(candidate) &&
+           (!goes_on(candidate, longer, &evenly) || (!evenly && is_within(candidate, longer)));
 }
 
 static bool is_part_of_any(const struct candidate *candidate, const struct candidate *kept,
                            size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (kept[i].alike && period_of(&kept[i]) > 2 * period_of(candidate) &&
-            !goes_on(candidate, &kept[i]))
+        if (kept[i].alike && is_part_of(candidate, &kept[i]))
             return true;
     return false;
 }
@@ -191,7 +213,7 @@ static bool choose(const struct ebb_detector *detector, struct candidate *kept, 
     uint64_t best_alike = 0;
     for (size_t i = 0; i < count; i++) {
         kept[i].alike = 0;
-        if (load_is_back(detector, kept[i].at))
+        if (load_is_back(detector, kept[i].at, &kept[i].swing_bytes))
             kept[i].alike = similarity(detector, kept[i].at, room, room + most) / ALIKE_STEP;
         if (kept[i].alike < ALIKE_ENOUGH / ALIKE_STEP)
             kept[i].alike = 0;

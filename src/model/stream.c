@@ -639,6 +639,10 @@ static enum ebb_status model_woven(const struct ebb_stream *stream,
         return ebb__fail(error, status, "iteration", "no memory for its model");
     struct ebb_event_span trace = {weave.events.items, weave.events.count};
     status = ebb__model_build(trace, weave.first, weave.period, model, error);
+    if (!status && ebb__times_retime(stream, template, window, model) != EBB_OK) {
+        ebb__model_fini(model);
+        status = ebb__fail(error, EBB_ERR_MEMORY, "iteration", "no memory for its times");
+    }
     if (!status) {
         model->woven = true;
         model->slack_bytes = weave.slack_bytes;

@@ -2,6 +2,7 @@
 #include "times.h"
 
 #include "base/order.h"
+#include "model/landmark.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,25 +39,35 @@ static uint64_t median(uint64_t *values, size_t count)
     return values[(count - 1) / 2];
 }
 
+/* Has the iteration allocated what `own` has: the same, or, where threads interleave, about as much? */
+static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_template *template,
+                            const struct ebb_window *own, const struct ebb_window *window)
+{
+    const struct ebb_rolling *sizes = stream->symbols[EBB_SYMBOL_ALLOC].rolling;
+    size_t own_first = ebb__stream_allocs_before(stream, own->first);
+    size_t own_count = ebb__stream_allocs_before(stream, own->last) - own_first;
+    size_t first = ebb__stream_allocs_before(stream, window->first);
+    size_t count = ebb__stream_allocs_before(stream, window->last) - first;
+    if (template->landmark_bytes) {
+        size_t apart = count > own_count ? count - own_count : own_count - count;
+        return apart <= ebb__landmark_tolerance(own_count);
+    }
+    return count == own_count &&
+           (count == 0 || ebb__rolling_range(sizes, first, first + count) ==
+                              ebb__rolling_range(sizes, own_first, own_first + count));
+}
+
 /* The newest iterations whose times can be trusted and whose allocations are those of `own`. */
 static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                              const struct ebb_window *own, bool planned, struct ebb_window *out)
 {
-    const struct ebb_rolling *sizes = stream->symbols[EBB_SYMBOL_ALLOC].rolling;
-    size_t own_first = ebb__stream_allocs_before(stream, own->first);
-    size_t own_last = ebb__stream_allocs_before(stream, own->last);
     size_t symbol = 0, found = 0;
     struct ebb_window window;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
         if (ebb__stream_touches_trace(stream, &window) || ebb__stream_has_lost(stream, &window) ||
             ebb__stream_touches_plan(stream, &window) != planned ||
-            window.last >= stream->events.count) /* its end is not known */
-            continue;
-        size_t first = ebb__stream_allocs_before(stream, window.first);
-        size_t last = ebb__stream_allocs_before(stream, window.last);
-        if (last - first != own_last - own_first ||
-            (last > first && ebb__rolling_range(sizes, first, last) !=
-                                 ebb__rolling_range(sizes, own_first, own_last)))
+            window.last >= stream->events.count || /* its end is not known */
+            !allocates_alike(stream, template, own, &window))
             continue;
         if (found == TIMING_LIMIT)
             memmove(out, out + 1, (--found) * sizeof *out);
@@ -134,6 +145,120 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     return ebb__model_derive(model, NULL);
 }
 
+/* A clock event of an iteration whose threads interleave: told by what it is and by how many of the
+ * same came before it. */
+struct unordered {
+    enum ebb_event_kind kind;
+    uint64_t size_bytes;
+    size_t number; /* of all of the iteration */
+    uint64_t time_ns;
+};
+
+static int by_what_it_is(const void *a, const void *b)
+{
+    const struct unordered *left = a, *right = b;
+    if (left->kind != right->kind)
+        return left->kind < right->kind ? -1 : 1;
+    if (left->size_bytes != right->size_bytes)
+        return left->size_bytes < right->size_bytes ? -1 : 1;
+    return left->number < right->number ? -1 : left->number > right->number;
+}
+
+/* Room for the events of a window in `events` is known to be there. Returns their number. */
+static size_t unordered_of_window(const struct ebb_stream *stream, const struct ebb_window *window,
+                                  struct unordered *events)
+{
+    size_t count = 0;
+    for (size_t i = window->first; i < window->last; i++) {
+        const struct ebb_event *event = &stream->events.items[i];
+        if (event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE)
+            continue;
+        events[count] = (struct unordered){event->kind, event->size_bytes, count,
+                                           work_ns(stream, window->first, i)};
+        count++;
+    }
+    qsort(events, count, sizeof *events, by_what_it_is);
+    return count;
+}
+
+static void unordered_of_model(const struct ebb_model *model, struct unordered *events)
+{
+    size_t count = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        const struct ebb_model_event *event = &model->events[tick];
+        if (!event->clock)
+            continue;
+        const struct ebb_model_block *block = &model->blocks[event->block];
+        uint64_t bytes = block->part_count ? block->allocated_bytes : block->size_bytes;
+        events[count] = (struct unordered){event->kind, bytes, count, 0};
+        count++;
+    }
+    qsort(events, count, sizeof *events, by_what_it_is);
+}
+
+static bool same_kind_and_size(const struct unordered *a, const struct unordered *b)
+{
+    return a->kind == b->kind && a->size_bytes == b->size_bytes;
+}
+
+/* What comes after so many of its size in one iteration does so in the others, too; with which event
+ * of another thread it coincides is chance. So times are found one by one, and given out in order. */
+static enum ebb_status retime_woven(const struct ebb_stream *stream,
+                                    const struct ebb_window *windows, size_t count,
+                                    struct ebb_model *model)
+{
+    size_t clocks = model->clock_count, most = 0;
+    uint64_t durations[TIMING_LIMIT];
+    for (size_t i = 0; i < count; i++) {
+        durations[i] = work_ns(stream, windows[i].first, windows[i].last);
+        size_t events = windows[i].last - windows[i].first;
+        most = events > most ? events : most;
+    }
+    struct unordered *own = malloc((clocks + 1) * sizeof *own);
+    struct unordered *others = malloc((most + 1) * sizeof *others);
+    uint64_t *samples = malloc((clocks + 1) * TIMING_LIMIT * sizeof *samples);
+    uint64_t *clock_ns = malloc((clocks + 1) * sizeof *clock_ns);
+    size_t *known = calloc(clocks + 1, sizeof *known);
+    enum ebb_status status = EBB_ERR_MEMORY;
+    if (!own || !others || !samples || !clock_ns || !known)
+        goto out;
+    unordered_of_model(model, own);
+    for (size_t i = 0; i < count; i++) {
+        size_t events = unordered_of_window(stream, &windows[i], others), at = 0;
+        for (size_t k = 0; k < clocks; k++) {
+            bool first = k == 0 || !same_kind_and_size(&own[k], &own[k - 1]);
+            while (first && at < events && by_what_it_is(&others[at], &own[k]) < 0 &&
+                   !same_kind_and_size(&others[at], &own[k]))
+                at++;
+            if (at == events || !same_kind_and_size(&others[at], &own[k]))
+                continue;
+            size_t number = own[k].number;
+            samples[number * TIMING_LIMIT + known[number]++] = others[at++].time_ns;
+        }
+    }
+    uint64_t duration = median(durations, count), own_duration = ebb__model_iteration_ns(model);
+    size_t clock = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        if (!model->events[tick].clock)
+            continue;
+        double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
+        uint64_t time_ns = known[clock] ? median(&samples[clock * TIMING_LIMIT], known[clock])
+                                        : (uint64_t)(share * (double)duration);
+        clock_ns[clock++] = time_ns < duration ? time_ns : duration;
+    }
+    ebb__sort_u64(clock_ns, clocks);
+    clock_ns[clocks] = duration;
+    ebb__model_retime(model, clock_ns);
+    status = EBB_OK;
+out:
+    free(own);
+    free(others);
+    free(samples);
+    free(clock_ns);
+    free(known);
+    return status;
+}
+
 enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
                                   const struct ebb_template *template, const struct ebb_window *own,
                                   struct ebb_model *model)
@@ -144,6 +269,8 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
     bool announced = ebb__model_announced(model);
     for (int planned = 0; planned < 2 && count == 0 && !announced; planned++)
         count = timing_windows(stream, template, own, planned, windows);
+    if (template->landmark_bytes)
+        return count ? retime_woven(stream, windows, count, model) : EBB_OK;
     if (count == 0)
         return retime_alike(stream, template, own, model);
     uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);

@@ -40,7 +40,12 @@ struct ebb_watch {
     uint32_t pattern; /* which of the repetitions known so far the template is */
     size_t pattern_count;
     struct ebb_template known[KNOWN_PATTERNS]; /* the last ones, [pattern % KNOWN_PATTERNS] */
-    size_t window_events; /* of an iteration of the template, the longest seen */
+    struct landmark_seen {
+        uint64_t at;             /* how many ALLOCs came before the newest one */
+        uint64_t apart;          /* and between the one before and it */
+    } landmarks[KNOWN_PATTERNS]; /* of those; zero where there is none */
+    uint64_t alloc_count;        /* ALLOCs pushed */
+    size_t window_events;        /* of an iteration of the template, the longest seen */
     size_t period_clock_events;
     size_t next_symbol;                       /* where to look for the next iteration */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
@@ -110,6 +115,32 @@ static const struct ebb_template *known_of_age(const struct ebb_watch *watch, si
 {
     *pattern = (uint32_t)(watch->pattern_count - 1 - age);
     return &watch->known[*pattern % KNOWN_PATTERNS];
+}
+
+static void note_landmark(struct ebb_watch *watch, uint64_t size_bytes)
+{
+    for (size_t i = 0; i < known_count(watch); i++)
+        if (watch->known[i].landmark_bytes == size_bytes) {
+            watch->landmarks[i].apart = watch->alloc_count - watch->landmarks[i].at;
+            watch->landmarks[i].at = watch->alloc_count;
+        }
+    watch->alloc_count++;
+}
+
+/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that the
+ * program still does? */
+static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_t covered)
+{
+    for (size_t i = 0; i < known_count(watch); i++) {
+        size_t whole = watch->known[i].period_symbols, tolerance = ebb__landmark_tolerance(whole);
+        const struct landmark_seen *seen = &watch->landmarks[i];
+        bool goes_on =
+            seen->apart + tolerance >= whole && watch->alloc_count - seen->at <= whole + tolerance;
+        if (watch->known[i].landmark_bytes && goes_on && period + tolerance < whole &&
+            covered <= 2 * whole + whole / 2)
+            return true;
+    }
+    return false;
 }
 
 /* The first symbol of the kind behind what has been recorded, behind event `otherwise` where nothing has. */
@@ -189,6 +220,9 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && coverage <= 2 * watch->window_events)
             return;
+        if (kind == EBB_SYMBOL_ALLOC &&
+            is_part_of_known(watch, repetition->period_symbols, symbols))
+            return;
         /* Accesses are the clock only where no allocation is: see the first two periods. */
         if (kind == EBB_SYMBOL_ACCESS) {
             size_t first = watch->stream.symbols[kind].events.items[repetition->first_symbol];
@@ -238,6 +272,8 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
     if (watch->found && watch->template.landmark_bytes &&
         is_about(made.period_symbols, watch->template.period_symbols))
         return EBB_OK;
+    if (is_part_of_known(watch, made.period_symbols, landmark.last_symbol - landmark.first_symbol))
+        return EBB_OK;
     size_t first = symbols->events.items[landmark.first_symbol];
     size_t covered = symbols->events.items[landmark.last_symbol] - first;
     if (watch->found && watch->iterations.count &&
@@ -256,6 +292,10 @@ static enum ebb_status look_for_landmark(struct ebb_watch *watch)
         }
     }
     adopt(watch, &made, pattern, landmark.first_symbol, covered / 2);
+    watch->landmarks[pattern % KNOWN_PATTERNS] = (struct landmark_seen){
+        .at = watch->alloc_count - (count - landmark.last_symbol),
+        .apart = landmark.period_symbols,
+    };
     return EBB_OK;
 }
 
@@ -405,6 +445,8 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
     default:
         return EBB_OK;
     }
+    if (kind == EBB_SYMBOL_ALLOC)
+        note_landmark(watch, event->size_bytes);
     consider(watch, kind);
     if (kind == EBB_SYMBOL_ALLOC)
         status = look_for_landmark(watch);

@@ -23,6 +23,9 @@
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
 /* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
 #define EVIDENT_ALLOCATIONS 32u
+/* Less in a row may be a loop within an operation: no plan is better than one that is not feasible.
+ * Arbitrary. */
+#define EVIDENT_WORK_NS ((uint64_t)20000000)
 /* A peak that exceeds the known one by more than a fourth and this much is another one; arbitrary. */
 #define MUCH_MORE_SHARE 4
 #define MUCH_MORE_BYTES ((uint64_t)16 << 20)
@@ -250,6 +253,27 @@ static void plan_for_pages(const struct ebb_serve *serve, struct ebb_plan_reques
     }
 }
 
+struct seen {
+    size_t traced;
+    size_t in_a_row; /* the newest, without anything between them */
+};
+
+/* Of the repetition now taken for the iteration. */
+static struct seen seen_of_newest(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_kept(process->watch, &iterations);
+    size_t newest = ebb__watch_pattern(process->watch);
+    struct seen seen = {0};
+    bool in_a_row = true;
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
+        seen.traced += iterations[i].traced;
+        seen.in_a_row += in_a_row;
+        in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
+    }
+    return seen;
+}
+
 bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
@@ -280,6 +304,14 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     share = request.budget_bytes;
     bool sent = false;
     struct ebb_script *script;
+    uint64_t work_ns = plan.iteration_ns - plan.stall_ns;
+    size_t in_a_row = seen_of_newest(process).in_a_row; /* 0: it comes from an earlier run */
+    if (!plan.feasible && in_a_row && in_a_row * work_ns < EVIDENT_WORK_NS) {
+        ebb__places_fini(&places);
+        ebb__plan_fini(&plan);
+        ebb__wide_fini(&wide);
+        return false;
+    }
     if (!plan.feasible)
         tell_infeasible(serve, &request, &plan, budget - share);
     const struct ebb_check_request check = {request.model, &serve->machine, share,
@@ -318,27 +350,6 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     ebb__plan_fini(&plan);
     ebb__wide_fini(&wide);
     return sent;
-}
-
-struct seen {
-    size_t traced;
-    size_t in_a_row; /* the newest, without anything between them */
-};
-
-/* Of the repetition now taken for the iteration. */
-static struct seen seen_of_newest(const struct process *process)
-{
-    const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_kept(process->watch, &iterations);
-    size_t newest = ebb__watch_pattern(process->watch);
-    struct seen seen = {0};
-    bool in_a_row = true;
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
-        seen.traced += iterations[i].traced;
-        seen.in_a_row += in_a_row;
-        in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
-    }
-    return seen;
 }
 
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
@@ -436,10 +447,20 @@ static bool found_longer(struct process *process)
     return longer;
 }
 
+/* What was planned or recorded is a part of an iteration, and would go on matching by chance. */
+static void forget_parts(struct process *process)
+{
+    if (process->script)
+        ebb__serve_tell(process, EBB_MESSAGE_SCRIPT, 0);
+    ebb__profile_fini(&process->learnt);
+}
+
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
 {
     follow_peak(serve, process);
     if (process->state == LEARNER_TRACING) {
+        if (found_longer(process))
+            forget_parts(process);
         try_to_plan(serve, process);
     } else if (process->state == LEARNER_RECALLED) {
         ebb__recall_judge(serve, process);
@@ -449,10 +470,7 @@ void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
         /* An iteration and a half of allocations (half of the clock events) without a match. */
         ebb__serve_trace(process);
     } else if (found_longer(process)) {
-        /* What was planned or recorded is a part of it, and would go on matching by chance. */
-        if (process->state == LEARNER_PLANNED)
-            ebb__serve_tell(process, EBB_MESSAGE_SCRIPT, 0);
-        ebb__profile_fini(&process->learnt);
+        forget_parts(process);
         ebb__serve_trace(process);
     } else if (process->state == LEARNER_PLANNED) {
         ebb__replan_consider(serve, process);
