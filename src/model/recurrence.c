@@ -19,9 +19,8 @@ enum {
     A_MOMENT = 6,     /* uses; arbitrary */
     PLACES = 16,      /* in an iteration that are told apart; arbitrary */
     USES_AN_ALLOC =
-        10, /* programs that allocate more often are known by that: more or less exact */
-    LATE_USES_AN_ALLOC = 5, /* where it has not been, after so many iterations: */
-    LATE = 4,
+        10,   /* programs that allocate more often are known by that: more or less exact */
+    LATE = 4, /* iterations by which it has not been: then EBB_USES_AN_ALLOC */
     FORGET_AT = 1 << 21, /* uses; then all over again */
 };
 
@@ -166,7 +165,7 @@ static void look(struct ebb_recurrence *recurrence, uint32_t id)
         size_t allocs = recurrence->allocs.items[now] - recurrence->allocs.items[middle];
         bool late = now > LATE * (now - middle);
         if (now - middle < FEWEST_USES || !about_equal(now - middle, middle - first) ||
-            allocs * (late ? LATE_USES_AN_ALLOC : USES_AN_ALLOC) > now - middle)
+            allocs * (late ? EBB_USES_AN_ALLOC : USES_AN_ALLOC) > now - middle)
             continue;
         recurrence->next_test = now + (now - middle) / 16;
         if (!alike(recurrence, first, middle, now))

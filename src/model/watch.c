@@ -13,6 +13,7 @@
 #include "watch.h"
 
 #include "landmark.h"
+#include "recurrence.h"
 #include "stream.h"
 
 #include <string.h>
@@ -28,8 +29,8 @@ enum {
     KNOWN_PATTERNS = 8,        /* training, evaluation, a last batch ...; arbitrary */
     LEAST_PAUSE = 64,          /* symbols from one look for a landmark to the next: an eighth of */
     MOST_PAUSE = 4096,         /* those seen, within these limits; arbitrary */
+    CLOCK_ALLOCS = 64,         /* in an iteration: enough to tell when what is due; arbitrary */
     KEPT_ITERATIONS = 1 << 10, /* for medians: enough; arbitrary */
-    EVENTS_AN_ALLOC = 5, /* in iterations by accesses; who allocates more often is known by that */
 };
 
 struct ebb_watch {
@@ -189,7 +190,35 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
 /* Do marks tell iterations, rather than allocations of which there are so many in one? */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
-    return !marks_by_accesses(watch) || allocs * EVENTS_AN_ALLOC <= window_events;
+    return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
+}
+
+/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in which
+ * `allocs` are made? Then it is that iteration, known exactly. */
+static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
+{
+    return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&
+           period_allocs * 4 >= allocs * 3;
+}
+
+static size_t allocs_of_newest(const struct ebb_watch *watch)
+{
+    size_t count = watch->iterations.count;
+    return count ? watch->iterations.items[count - 1].alloc_count : 0;
+}
+
+/* How many allocations are made from one mark of the repetition to the next? */
+static size_t allocs_of_marks(const struct ebb_watch *watch, const struct ebb_repetition *marks)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_MARK];
+    size_t count = (marks->last_symbol - marks->first_symbol) / marks->period_symbols;
+    size_t first = symbols->events.items[marks->first_symbol];
+    size_t last = marks->last_symbol < symbols->events.count
+                      ? symbols->events.items[marks->last_symbol]
+                      : watch->stream.events.count;
+    return (ebb__stream_allocs_before(&watch->stream, last) -
+            ebb__stream_allocs_before(&watch->stream, first)) /
+           count;
 }
 
 static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
@@ -206,19 +235,25 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol)
         return;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
-    if (marked && kind != EBB_SYMBOL_MARK &&
+    bool whole = marked && kind == EBB_SYMBOL_ALLOC &&
+                 covers_marks(watch, repetition->period_symbols, allocs_of_newest(watch));
+    if (marked && kind != EBB_SYMBOL_MARK && !whole &&
         (kind != EBB_SYMBOL_ALLOC ||
          marks_prevail(watch, repetition->period_symbols, watch->window_events)))
         return;
-    if (kind == EBB_SYMBOL_MARK && watch->found && watch->template.kind == EBB_SYMBOL_ALLOC &&
-        !marks_prevail(watch, watch->template.period_symbols, window_of(watch, repetition)))
-        return;
+    if (kind == EBB_SYMBOL_MARK && watch->found && watch->template.kind == EBB_SYMBOL_ALLOC) {
+        size_t period = watch->template.period_symbols;
+        bool exact = watch->template.landmark_bytes == 0;
+        if (!marks_prevail(watch, period, window_of(watch, repetition)) ||
+            (exact && covers_marks(watch, period, allocs_of_marks(watch, repetition))))
+            return;
+    }
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     if (kind != EBB_SYMBOL_MARK) {
         if (symbols < SMALLEST_REPETITION)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
-        if (watch->found && coverage <= 2 * watch->window_events)
+        if (watch->found && !whole && coverage <= 2 * watch->window_events)
             return;
         if (kind == EBB_SYMBOL_ALLOC &&
             is_part_of_known(watch, repetition->period_symbols, symbols))
