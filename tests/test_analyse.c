@@ -678,6 +678,33 @@ static void test_watch_marked(void **state)
     }
 }
 
+/* An operation's loop over a batch looks like iterations by accesses; so do the iterations themselves,
+ * which allocate often enough to be known by that, exactly, though ten accesses lie between. */
+static void test_watch_marked_within(void **state)
+{
+    (void)state;
+    enum { ALLOCS = 100, USES = 1300, ITERATIONS = 8 };
+    struct loop loop;
+    begin_loop(&loop);
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    emit_marked(&loop, 4, EBB_ITERATION_BY_ACCESSES, 80, 1);
+    size_t pushed = push_new(watch, &loop, 0);
+    assert_int_equal(ebb__watch_patterns(watch), 1);
+    assert_int_equal(ebb__watch_period_allocs(watch), 0);
+    for (size_t i = 0; i < ITERATIONS; i++) {
+        emit_marked(&loop, 1, EBB_ITERATION_BY_ACCESSES, USES, ALLOCS);
+        pushed = push_new(watch, &loop, pushed);
+        if (i > 3) {
+            assert_int_equal(ebb__watch_period_allocs(watch), ALLOCS);
+            assert_int_equal(ebb__watch_pattern(watch), 2);
+        }
+    }
+    assert_int_equal(ebb__watch_period_clock_events(watch), 2 * ALLOCS);
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
 /* Random events: no crash, no hang, no contradiction. */
 static void test_watch_random(void **state)
 {
@@ -825,6 +852,7 @@ int main(void)
         cmocka_unit_test(test_watch_counts_on),
         cmocka_unit_test(test_watch_looks_far_again),
         cmocka_unit_test(test_watch_marked),
+        cmocka_unit_test(test_watch_marked_within),
         cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
