@@ -30,6 +30,12 @@ struct program {
     bool untraced;    /* accesses are not seen, and it is ten times as fast */
 };
 
+static void push(struct program *p, const struct ebb_event *made)
+{
+    assert_int_equal(ebb__watch_push(p->watch, made), EBB_OK);
+    assert_int_equal(ebb__stream_push(&p->stream, made), EBB_OK);
+}
+
 static void event(struct program *p, enum ebb_event_kind kind, uint64_t block, uint64_t size_bytes)
 {
     if (p->untraced && kind == EBB_EVENT_ACCESS)
@@ -39,8 +45,7 @@ static void event(struct program *p, enum ebb_event_kind kind, uint64_t block, u
                              .size_bytes = size_bytes,
                              .kind = (uint8_t)kind,
                              .access = kind == EBB_EVENT_ACCESS ? EBB_ACCESS_READ : 0};
-    assert_int_equal(ebb__watch_push(p->watch, &made), EBB_OK);
-    assert_int_equal(ebb__stream_push(&p->stream, &made), EBB_OK);
+    push(p, &made);
 }
 
 static uint64_t block_bytes(const struct program *p, size_t i)
@@ -153,6 +158,17 @@ static void around(struct program *p, uint64_t outer_bytes, uint64_t bytes, size
     event(p, EBB_EVENT_FREE, outer, outer_bytes);
 }
 
+/* Are there so many iterations, of which the newest so many allocate `allocs` blocks each? */
+static bool newest_have(const struct program *p, uint32_t allocs, size_t newest)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_kept(p->watch, &iterations);
+    bool all = count >= newest;
+    for (size_t i = 1; all && i <= newest; i++)
+        all = iterations[count - i].alloc_count == allocs;
+    return all;
+}
+
 /* Four layers that are alike, in a row, in each iteration: once that is known they are not taken for it,
  * at whichever moment it is looked for. */
 static void test_layers_are_no_iterations(void **state)
@@ -160,8 +176,7 @@ static void test_layers_are_no_iterations(void **state)
     (void)state;
     enum { LAYERS = 4, OF_A_LAYER = 24, AROUND = 30, ITERATIONS = 12 };
     const uint32_t of_all = 1 + 2 * (1 + AROUND) + LAYERS * (1 + OF_A_LAYER);
-    const struct ebb_watch_iteration *iterations;
-    size_t pattern = 0, count;
+    size_t pattern = 0;
     struct program p;
     begin(&p, 0, false);
     for (size_t i = 0; i < ITERATIONS; i++) {
@@ -174,15 +189,11 @@ static void test_layers_are_no_iterations(void **state)
         }
         around(&p, 8 * EBB_MIB, 3 * EBB_MIB, AROUND);
         event(&p, EBB_EVENT_FREE, batch, BATCH_BYTES);
-        count = ebb__watch_kept(p.watch, &iterations);
-        if (count && iterations[count - 1].alloc_count == of_all)
+        if (newest_have(&p, of_all, 1))
             pattern = ebb__watch_pattern(p.watch);
     }
     assert_true(pattern > 0);
-    count = ebb__watch_kept(p.watch, &iterations);
-    assert_true(count >= ITERATIONS / 2);
-    for (size_t i = count - ITERATIONS / 2; i < count; i++)
-        assert_int_equal(iterations[i].alloc_count, of_all);
+    assert_true(newest_have(&p, of_all, ITERATIONS / 2));
     end(&p);
 }
 
@@ -193,8 +204,7 @@ static void test_forward_and_backward(void **state)
     (void)state;
     enum { LAYERS = 4, FORWARD = 18, BACKWARD = BLOCKS, AROUND = 6, ITERATIONS = 40 };
     const uint32_t of_all = 1 + (1 + AROUND) + LAYERS * (1 + FORWARD) + LAYERS * (1 + BACKWARD);
-    const struct ebb_watch_iteration *iterations;
-    size_t pattern = 0, count;
+    size_t pattern = 0;
     struct program p;
     begin(&p, 0, false);
     for (size_t i = 0; i < ITERATIONS; i++) {
@@ -206,23 +216,18 @@ static void test_forward_and_backward(void **state)
             assert_true(!pattern || ebb__watch_pattern(p.watch) == pattern);
         }
         event(&p, EBB_EVENT_FREE, batch, 20 * BATCH_BYTES);
-        count = ebb__watch_kept(p.watch, &iterations);
-        if (count && iterations[count - 1].alloc_count == of_all)
+        if (newest_have(&p, of_all, 1))
             pattern = ebb__watch_pattern(p.watch);
     }
     assert_true(pattern > 0);
-    count = ebb__watch_kept(p.watch, &iterations);
-    assert_true(count >= ITERATIONS / 2);
-    for (size_t i = count - ITERATIONS / 2; i < count; i++)
-        assert_int_equal(iterations[i].alloc_count, of_all);
+    assert_true(newest_have(&p, of_all, ITERATIONS / 2));
     end(&p);
 }
 
 static void mark(struct program *p, enum ebb_mark mark)
 {
     struct ebb_event made = {.time_ns = p->now_ns, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark};
-    assert_int_equal(ebb__watch_push(p->watch, &made), EBB_OK);
-    assert_int_equal(ebb__stream_push(&p->stream, &made), EBB_OK);
+    push(p, &made);
 }
 
 /* How long an iteration takes is known from those that were not traced, whatever their order. */

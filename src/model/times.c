@@ -145,6 +145,17 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     return ebb__model_derive(model, NULL);
 }
 
+/* When the clock event at `tick` comes in an iteration of `duration`: the median of the samples, or, where
+ * there are none, its share of the model's own. */
+static uint64_t clock_ns_of(const struct ebb_model *model, uint32_t tick, uint64_t *samples,
+                            size_t count, uint64_t duration)
+{
+    uint64_t own_duration = ebb__model_iteration_ns(model);
+    double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
+    uint64_t time_ns = count ? median(samples, count) : (uint64_t)(share * (double)duration);
+    return time_ns < duration ? time_ns : duration;
+}
+
 /* A clock event of an iteration whose threads interleave: told by what it is and by how many of the
  * same came before it. */
 struct unordered {
@@ -205,12 +216,10 @@ static bool same_kind_and_size(const struct unordered *a, const struct unordered
  * of another thread it coincides is chance. So times are found one by one, and given out in order. */
 static enum ebb_status retime_woven(const struct ebb_stream *stream,
                                     const struct ebb_window *windows, size_t count,
-                                    struct ebb_model *model)
+                                    uint64_t duration, struct ebb_model *model)
 {
     size_t clocks = model->clock_count, most = 0;
-    uint64_t durations[TIMING_LIMIT];
     for (size_t i = 0; i < count; i++) {
-        durations[i] = work_ns(stream, windows[i].first, windows[i].last);
         size_t events = windows[i].last - windows[i].first;
         most = events > most ? events : most;
     }
@@ -226,9 +235,8 @@ static enum ebb_status retime_woven(const struct ebb_stream *stream,
     for (size_t i = 0; i < count; i++) {
         size_t events = unordered_of_window(stream, &windows[i], others), at = 0;
         for (size_t k = 0; k < clocks; k++) {
-            bool first = k == 0 || !same_kind_and_size(&own[k], &own[k - 1]);
-            while (first && at < events && by_what_it_is(&others[at], &own[k]) < 0 &&
-                   !same_kind_and_size(&others[at], &own[k]))
+            while (at < events && !same_kind_and_size(&others[at], &own[k]) &&
+                   by_what_it_is(&others[at], &own[k]) < 0)
                 at++;
             if (at == events || !same_kind_and_size(&others[at], &own[k]))
                 continue;
@@ -236,15 +244,13 @@ static enum ebb_status retime_woven(const struct ebb_stream *stream,
             samples[number * TIMING_LIMIT + known[number]++] = others[at++].time_ns;
         }
     }
-    uint64_t duration = median(durations, count), own_duration = ebb__model_iteration_ns(model);
     size_t clock = 0;
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
         if (!model->events[tick].clock)
             continue;
-        double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
-        uint64_t time_ns = known[clock] ? median(&samples[clock * TIMING_LIMIT], known[clock])
-                                        : (uint64_t)(share * (double)duration);
-        clock_ns[clock++] = time_ns < duration ? time_ns : duration;
+        clock_ns[clock] =
+            clock_ns_of(model, tick, &samples[clock * TIMING_LIMIT], known[clock], duration);
+        clock++;
     }
     ebb__sort_u64(clock_ns, clocks);
     clock_ns[clocks] = duration;
@@ -269,16 +275,16 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
     bool announced = ebb__model_announced(model);
     for (int planned = 0; planned < 2 && count == 0 && !announced; planned++)
         count = timing_windows(stream, template, own, planned, windows);
-    if (template->landmark_bytes)
-        return count ? retime_woven(stream, windows, count, model) : EBB_OK;
     if (count == 0)
-        return retime_alike(stream, template, own, model);
+        return template->landmark_bytes ? EBB_OK : retime_alike(stream, template, own, model);
+    for (size_t i = 0; i < count; i++)
+        samples[i] = work_ns(stream, windows[i].first, windows[i].last);
+    uint64_t duration = median(samples, count);
+    if (template->landmark_bytes)
+        return retime_woven(stream, windows, count, duration, model);
     uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
     if (!clock_ns)
         return EBB_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        samples[i] = work_ns(stream, windows[i].first, windows[i].last);
-    uint64_t duration = median(samples, count), own_duration = ebb__model_iteration_ns(model);
     size_t own_first = ebb__stream_allocs_before(stream, own->first);
     size_t period = ebb__stream_allocs_before(stream, own->last) - own_first;
     size_t clock = 0;
@@ -290,9 +296,7 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
         for (size_t i = 0; i < count; i++)
             known +=
                 clock_time(stream, model, event, own_first, period, &windows[i], &samples[known]);
-        double share = own_duration ? (double)model->time_ns[tick] / (double)own_duration : 0;
-        uint64_t time_ns = known ? median(samples, known) : (uint64_t)(share * (double)duration);
-        clock_ns[clock++] = time_ns < duration ? time_ns : duration;
+        clock_ns[clock++] = clock_ns_of(model, tick, samples, known, duration);
     }
     clock_ns[clock] = duration;
     ebb__model_retime(model, clock_ns);

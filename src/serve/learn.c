@@ -274,6 +274,13 @@ static struct seen seen_of_newest(const struct process *process)
     return seen;
 }
 
+/* Has it gone on for longer than a loop within an operation does? */
+static bool is_evident(const struct process *process, const struct ebb_plan *plan)
+{
+    size_t in_a_row = seen_of_newest(process).in_a_row; /* 0: it comes from an earlier run */
+    return in_a_row == 0 || in_a_row * (plan->iteration_ns - plan->stall_ns) >= EVIDENT_WORK_NS;
+}
+
 bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
                      const struct ebb_model *model, uint64_t first_serial)
 {
@@ -304,14 +311,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     share = request.budget_bytes;
     bool sent = false;
     struct ebb_script *script;
-    uint64_t work_ns = plan.iteration_ns - plan.stall_ns;
-    size_t in_a_row = seen_of_newest(process).in_a_row; /* 0: it comes from an earlier run */
-    if (!plan.feasible && in_a_row && in_a_row * work_ns < EVIDENT_WORK_NS) {
-        ebb__places_fini(&places);
-        ebb__plan_fini(&plan);
-        ebb__wide_fini(&wide);
-        return false;
-    }
+    if (!plan.feasible && !is_evident(process, &plan))
+        goto out;
     if (!plan.feasible)
         tell_infeasible(serve, &request, &plan, budget - share);
     const struct ebb_check_request check = {request.model, &serve->machine, share,
@@ -346,6 +347,7 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
         else
             ebb__replan_begin(serve, process);
     }
+out:
     ebb__places_fini(&places);
     ebb__plan_fini(&plan);
     ebb__wide_fini(&wide);
