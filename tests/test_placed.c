@@ -342,7 +342,19 @@ static void the_next_plan_waits(void **state)
     free(next);
 }
 
-/* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. */
+/* How often it has been said since the last call that accesses are observed. */
+static unsigned traces_begun(struct rig *rig)
+{
+    struct ebb_event events[64];
+    unsigned begun = 0;
+    for (size_t count; (count = ebb__ring_read(rig->ring, events, 64)) > 0;)
+        for (size_t i = 0; i < count; i++)
+            begun += events[i].kind == EBB_EVENT_MARK && events[i].mark == EBB_MARK_TRACE_ON;
+    return begun;
+}
+
+/* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. What is done
+ * to those that stay is not seen: until they are gone nothing counts as observed, or for an iteration. */
 static void tracing_leaves_the_pool_alone(void **state)
 {
     (void)state;
@@ -363,11 +375,24 @@ static void tracing_leaves_the_pool_alone(void **state)
     assert_true((uintptr_t)other.bytes < rig->engine->pool.base);
     put(rig, placed, 9);
     check(rig, &other);
+    assert_int_equal(traces_begun(rig), 0);
     ebb__engine_set_trace(rig->engine, false);
     check(rig, placed);
     check(rig, &other);
-    drop(rig, &other);
+    ebb__engine_set_trace(rig->engine, true);
+    for (uint32_t i = 0; i < stage.script->clock_count; i += 2) {
+        assert_int_equal(traces_begun(rig), 0);
+        drop(rig, &other);
+        other = make(rig, 1 << 20, i);
+    }
+    assert_int_equal(traces_begun(rig), 1);
+    ebb__engine_set_trace(rig->engine, false);
+    ebb__engine_set_trace(rig->engine, true);
     drop(rig, placed);
+    assert_int_equal(traces_begun(rig), 0);
+    drop(rig, &other);
+    assert_int_equal(traces_begun(rig), 1);
+    ebb__engine_set_trace(rig->engine, false);
     stage_close(&stage);
 }
 

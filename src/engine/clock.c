@@ -742,6 +742,8 @@ bool ebb__clock_pause(struct ebb_engine *engine)
         return false;
     engine->event_number++;
     begin_operation(engine, now);
+    if (engine->blind_until)
+        ebb__engine_note_trace(engine);
     if (engine->trace)
         ebb__clock_close_operation(engine);
     return true;
@@ -751,6 +753,8 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
 {
     engine->event_number++;
     begin_operation(engine, ebb__now_ns());
+    if (engine->blind_until)
+        ebb__engine_note_trace(engine);
     if (kind == EBB_EVENT_ALLOC) {
         engine->history[engine->allocations++ % HISTORY] = (struct history){
             .size_bytes = block->size_bytes,

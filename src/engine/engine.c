@@ -526,6 +526,7 @@ static struct performance *install(struct ebb_engine *engine, const struct perfo
         engine->script_count--;
     }
     engine->scripts[engine->script_count++] = *performance;
+    engine->pool.clocks = performance->script->clock_count;
     return &engine->scripts[engine->script_count - 1];
 }
 
@@ -602,6 +603,14 @@ void ebb__engine_forget_scripts(struct ebb_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+void ebb__engine_note_trace(struct ebb_engine *engine)
+{
+    if (engine->pool.load_bytes && engine->event_number < engine->blind_until)
+        return;
+    engine->blind_until = 0;
+    ebb__engine_mark(engine, EBB_MARK_TRACE_ON, 0);
+}
+
 void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
 {
     pthread_mutex_lock(&engine->lock);
@@ -625,7 +634,11 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
         for (uint32_t i = 1; !on && i <= engine->block_count; i++)
             if (ebb__block_is_live(&engine->blocks[i]) && engine->blocks[i].parts > 1)
                 ebb__part_join(engine, &engine->blocks[i]);
-        ebb__engine_mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
+        if (!on && !engine->blind_until)
+            ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
+        engine->blind_until = on ? engine->event_number + engine->pool.clocks : 0;
+        if (on)
+            ebb__engine_note_trace(engine);
         ebb__guards_arm(engine);
     }
     pthread_mutex_unlock(&engine->lock);

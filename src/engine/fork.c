@@ -101,6 +101,7 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     ebb__extents_init(&engine->extents, engine->extent_table, engine->extents.capacity, UINT64_MAX);
     if (engine->trace) {
         engine->trace = false;
+        engine->blind_until = 0;
         ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
     }
     atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);

@@ -149,6 +149,7 @@ struct pool {
     uint64_t held_bytes;  /* pages, with the spare ones; none that came with a fork */
     uint64_t spare_bytes; /* the part of it in units without blocks */
     uint64_t load_bytes;  /* of blocks as asked for */
+    uint32_t clocks;      /* clock events of the iteration that was planned last */
     struct list records;  /* of the block table, to be used again */
 };
 
@@ -277,6 +278,7 @@ struct ebb_engine {
     uint64_t touches;        /* uses seen so far */
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     bool trace;
+    uint64_t blind_until; /* event at which accesses count as observed, at the latest; 0: they do */
     uint32_t *open_blocks;
     uint32_t open_count, open_capacity;
     struct history *history; /* ring of HISTORY */
@@ -307,6 +309,8 @@ void *ebb__engine_memory(size_t bytes);                /* zeroed, from the syste
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
+/* Accesses have begun to be observed: say so once nothing lies in the pool any more, where none is seen. */
+void ebb__engine_note_trace(struct ebb_engine *engine);
 /* The awaited script is put in force, in the place of what plays. */
 void ebb__engine_take_over(struct ebb_engine *engine);
 static inline struct block *ebb__block(struct ebb_engine *engine, uint32_t index)
