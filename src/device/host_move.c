@@ -26,6 +26,23 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
         madvise((void *)target, huge_bytes, MADV_DONTNEED);
 }
 
+/* Where a page is migrated meanwhile (memory compaction), MOVE may end in an error and say less than it
+ * has moved: asked again, it finds pages at the target. How many bytes are there and nowhere else, from the
+ * beginning; whoever waits for them is woken. */
+static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
+{
+    uint64_t there[EBB_HOST_PAGEMAP_MOST], here[EBB_HOST_PAGEMAP_MOST];
+    uint64_t count = ebb__host_pagemap(target, bytes, there), pages = 0;
+    if (ebb__host_pagemap(source, bytes, here) != count)
+        return 0;
+    while (pages < count && there[pages] >> 62 != 0 && here[pages] >> 62 == 0)
+        pages++;
+    struct uffdio_range range = {.start = target, .len = pages * EBB_PAGE_BYTES};
+    if (pages)
+        ioctl(ebb__host.uffd, UFFDIO_WAKE, &range);
+    return range.len;
+}
+
 static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t source,
                                         uint64_t bytes, uint64_t *moved)
 {
@@ -48,6 +65,12 @@ static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t
             *moved += (uint64_t)request.move;
         if (why == EAGAIN)
             continue;
+        uint64_t unsaid =
+            why == EEXIST ? moved_unsaid(target + *moved, source + *moved, bytes - *moved) : 0;
+        *moved += unsaid;
+        if (unsaid)
+            continue;
+        errno = why;
         return why == EBUSY ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
     }
     return EBB_DEVICE_OK;
