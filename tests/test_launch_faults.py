@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import launching
@@ -52,6 +53,27 @@ class Faults(Launch):
 
     def test_no_fault(self):
         self.assertEqual(0, self.expect_within("")["store_error"])
+
+    def test_pages_that_migrate(self):
+        """The system moves pages in memory (compaction) while they are moved in address space."""
+        compact = "/proc/sys/vm/compact_memory"
+        if not os.access(compact, os.W_OK):
+            self.skipTest("needs to compact memory")
+        done = threading.Event()
+
+        def migrate():
+            while not done.wait(0.02):
+                with open(compact, "w", encoding="utf-8") as file:
+                    file.write("1")
+
+        mover = threading.Thread(target=migrate)
+        mover.start()
+        try:
+            for _ in range(4):
+                self.expect_within("")
+        finally:
+            done.set()
+            mover.join()
 
     def test_writes_that_fail(self):
         """What is away comes back, what is not stays; said once."""
