@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct ebb_host ebb__host = {.uffd = -1, .pagemap = -1};
+struct ebb_host ebb__host = {.uffd = -1};
 
 enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address)
 {
@@ -27,13 +27,15 @@ enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t a
 uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
                            uint64_t entries[EBB_HOST_PAGEMAP_MOST])
 {
-    if (ebb__host.pagemap < 0)
-        ebb__host.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    /* Not kept open: a program may close descriptors that it does not know. */
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     uint64_t pages = bytes / EBB_PAGE_BYTES;
     if (pages > EBB_HOST_PAGEMAP_MOST)
         pages = EBB_HOST_PAGEMAP_MOST;
     off_t offset = (off_t)(address / EBB_PAGE_BYTES * sizeof entries[0]);
-    ssize_t got = pread(ebb__host.pagemap, entries, pages * sizeof entries[0], offset);
+    ssize_t got = pread(pagemap, entries, pages * sizeof entries[0], offset);
+    if (pagemap >= 0)
+        close(pagemap);
     return got > 0 ? (uint64_t)got / sizeof entries[0] : 0;
 }
 
@@ -115,9 +117,6 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
     if (ebb__host.uffd >= 0)
         close(ebb__host.uffd);
     ebb__host.uffd = -1;
-    if (ebb__host.pagemap >= 0)
-        close(ebb__host.pagemap);
-    ebb__host.pagemap = -1;
     const struct ebb_device_layout *layout = &device->layout;
     void *again = mmap((void *)layout->staging.base, ebb__host.all_bytes - layout->arena.bytes,
                        PROT_READ | PROT_WRITE,

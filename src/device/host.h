@@ -10,8 +10,7 @@
 #define EBB_HOST_SMALL_NURSERY_BYTES ((uint64_t)2 << 20)
 
 struct ebb_host {
-    int uffd;    /* -1: the device does without */
-    int pagemap; /* -1 until needed */
+    int uffd; /* -1: the device does without */
     uintptr_t nursery;
     uintptr_t small_nursery;
     uint64_t all_bytes; /* of the one reservation that holds the ranges, from arena.base */
