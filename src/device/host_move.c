@@ -31,14 +31,16 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
  * beginning; whoever waits for them is woken. */
 static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
-    uint64_t there[EBB_HOST_PAGEMAP_MOST], here[EBB_HOST_PAGEMAP_MOST];
-    uint64_t count = ebb__host_pagemap(target, bytes, there), pages = 0;
-    if (ebb__host_pagemap(source, bytes, here) != count)
+    bool there[EBB_HOST_PAGEMAP_MOST], here[EBB_HOST_PAGEMAP_MOST];
+    struct uffdio_range range = {.start = target};
+    if (bytes > EBB_HOST_PAGEMAP_MOST * EBB_PAGE_BYTES)
+        bytes = EBB_HOST_PAGEMAP_MOST * EBB_PAGE_BYTES;
+    if (!ebb__host_pages_there(target, bytes, there) || !ebb__host_pages_there(source, bytes, here))
         return 0;
-    while (pages < count && there[pages] >> 62 != 0 && here[pages] >> 62 == 0)
-        pages++;
-    struct uffdio_range range = {.start = target, .len = pages * EBB_PAGE_BYTES};
-    if (pages)
+    while (range.len < bytes && there[range.len / EBB_PAGE_BYTES] &&
+           !here[range.len / EBB_PAGE_BYTES])
+        range.len += EBB_PAGE_BYTES;
+    if (range.len)
         ioctl(ebb__host.uffd, UFFDIO_WAKE, &range);
     return range.len;
 }

@@ -206,8 +206,11 @@ void ebb__clock_close_operation(struct ebb_engine *engine)
 
 static void begin_operation(struct ebb_engine *engine, uint64_t now_ns)
 {
+    engine->event_number++;
     engine->operation_ns = now_ns;
     engine->pause_faults = 0;
+    if (engine->blind_until)
+        ebb__engine_note_trace(engine);
 }
 
 /* Give the parts of `block` that lie in `known` the script's number; the first of them. */
@@ -740,10 +743,7 @@ bool ebb__clock_pause(struct ebb_engine *engine)
     if (since < engine->config.pause_ns ||
         since - engine->config.pause_ns < engine->pause_faults * PAUSE_A_FAULT_NS)
         return false;
-    engine->event_number++;
     begin_operation(engine, now);
-    if (engine->blind_until)
-        ebb__engine_note_trace(engine);
     if (engine->trace)
         ebb__clock_close_operation(engine);
     return true;
@@ -751,10 +751,7 @@ bool ebb__clock_pause(struct ebb_engine *engine)
 
 void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
 {
-    engine->event_number++;
     begin_operation(engine, ebb__now_ns());
-    if (engine->blind_until)
-        ebb__engine_note_trace(engine);
     if (kind == EBB_EVENT_ALLOC) {
         engine->history[engine->allocations++ % HISTORY] = (struct history){
             .size_bytes = block->size_bytes,

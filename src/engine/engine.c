@@ -634,11 +634,14 @@ void ebb__engine_set_trace(struct ebb_engine *engine, bool on)
         for (uint32_t i = 1; !on && i <= engine->block_count; i++)
             if (ebb__block_is_live(&engine->blocks[i]) && engine->blocks[i].parts > 1)
                 ebb__part_join(engine, &engine->blocks[i]);
-        if (!on && !engine->blind_until)
-            ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
-        engine->blind_until = on ? engine->event_number + engine->pool.clocks : 0;
-        if (on)
+        if (on) {
+            engine->blind_until = engine->event_number + engine->pool.clocks;
             ebb__engine_note_trace(engine);
+        } else if (engine->blind_until) {
+            engine->blind_until = 0; /* nothing has been said of it */
+        } else {
+            ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
+        }
         ebb__guards_arm(engine);
     }
     pthread_mutex_unlock(&engine->lock);
