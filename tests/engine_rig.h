@@ -67,7 +67,7 @@ static inline void on_lost(void *context, const char *message)
 }
 
 /* Blocks of `part_from_bytes` and more have parts, an operation without events ends after `pause_ns`;
- * 0: as in life. */
+ * 0: as in life. A store that has failed is not tried again; see the engine's config.store_pause_ns. */
 static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool verify,
                                         uint64_t part_from_bytes, uint64_t pause_ns)
 {
@@ -89,6 +89,7 @@ static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool 
                                        .verify = verify,
                                        .part_from_bytes = part_from_bytes,
                                        .pause_ns = pause_ns,
+                                       .store_pause_ns = UINT64_MAX / 128,
                                        .open_store = open_store,
                                        .warn = on_warn,
                                        .lost = on_lost,

@@ -529,6 +529,45 @@ static void writes_that_fail(void **state)
     }
 }
 
+/* Every failure says how long to wait for the next try; room that comes back is used, and the budget is
+ * kept again. Each is said once. */
+static void store_that_recovers(void **state)
+{
+    (void)state;
+    const uint64_t budget = (uint64_t)4 << 20;
+    struct rig *rig = rig_open(budget, false);
+    rig->engine->config.store_pause_ns = 1;
+    rig->faulty.write_errno = ENOSPC;
+    rig->faulty.good_writes = 3;
+    struct item items[16];
+    for (uint64_t i = 0; i < 16; i++)
+        items[i] = make(rig, 1 << 20, i);
+    uint64_t pause_ns = rig->engine->store_pause_ns;
+    assert_true(pause_ns > 1 && pause_ns <= EBB_STORE_MOST_PAUSES);
+    assert_true(held(rig) > budget);
+    assert_int_equal(atomic_load(&rig->warned), 1);
+    rig->faulty.write_errno = 0; /* somebody has tidied up */
+    for (unsigned lap = 0; lap < 3; lap++) {
+        for (size_t i = 0; i < 16; i++)
+            check(rig, &items[i]);
+        drop(rig, &items[0]);
+        items[0] = make(rig, 1 << 20, lap);
+    }
+    ebb__engine_settle(rig->engine);
+    assert_true(held(rig) <= budget);
+    assert_int_equal(atomic_load(&rig->warned), 2);
+    assert_int_equal(atomic_load(&rig->lost), 0);
+    assert_int_equal(atomic_load(&rig->counters->store_error), ENOSPC);
+    rig->faulty.write_errno = EIO;
+    rig->faulty.good_writes = 0;
+    for (size_t i = 0; i < 16; i++)
+        check(rig, &items[i]);
+    assert_int_equal(atomic_load(&rig->warned), 2);
+    for (size_t i = 0; i < 16; i++)
+        drop(rig, &items[i]);
+    rig_close(rig);
+}
+
 static void store_limit(void **state)
 {
     (void)state;
@@ -1119,6 +1158,7 @@ int main(void)
         cmocka_unit_test(pinned_stays),
         cmocka_unit_test(unchanged_copies_leave_free),
         cmocka_unit_test(writes_that_fail),
+        cmocka_unit_test(store_that_recovers),
         cmocka_unit_test(store_limit),
         cmocka_unit_test(store_that_does_not_open),
         cmocka_unit_test(reads_that_fail),

@@ -83,6 +83,17 @@ class Faults(Launch):
             self.assertEqual(error, figures["store_error"])
             self.assertTrue(figures["budget_exceeded"])
 
+    def test_writes_that_fail_for_a_while(self):
+        """The store is tried again, and used; both are said."""
+        program = [cycle(), *CYCLE_ARGS, "--work", "10"]
+        for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
+            result, figures = self.expect_same(
+                f"write_error={error},good_writes=6,bad_writes=1", program=program)
+            self.assertRegex(result.stderr, rb"\Aebb: [^\n]*" + word +
+                             rb"[^\n]*\nebb: [^\n]*can be written again[^\n]*\n\Z")
+            self.assertEqual(error, figures["store_error"])
+            self.assertGreater(figures["moved_out_bytes"], BUDGET)
+
     def test_file_system_without_room(self):
         if os.geteuid() != 0:
             return  # the failing write above stands for it

@@ -26,9 +26,9 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
         madvise((void *)target, huge_bytes, MADV_DONTNEED);
 }
 
-/* Where a page is migrated meanwhile (memory compaction), MOVE may end in an error and say less than it
- * has moved: asked again, it finds pages at the target. How many bytes are there and nowhere else, from the
- * beginning; whoever waits for them is woken. */
+/* Where a page is migrated meanwhile (memory compaction), MOVE of Linux 6.18 tries it once more, does not
+ * count what it moves then, and ends with EEXIST, which it meets there itself. How many bytes are at the
+ * target and nowhere else, from the beginning; whoever waits for them is woken. */
 static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
     bool there[EBB_HOST_PAGEMAP_MOST], here[EBB_HOST_PAGEMAP_MOST];

@@ -211,6 +211,8 @@ static void begin_operation(struct ebb_engine *engine, uint64_t now_ns)
     engine->pause_faults = 0;
     if (engine->blind_until)
         ebb__engine_note_trace(engine);
+    if (engine->store_failed)
+        ebb__move_retry_store(engine, now_ns);
 }
 
 /* Give the parts of `block` that lie in `known` the script's number; the first of them. */

@@ -70,6 +70,8 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
         engine->config.pause_ns = EBB_PAUSE_NS;
     if (engine->config.cold_ns == 0)
         engine->config.cold_ns = EBB_COLD_NS;
+    if (engine->config.store_pause_ns == 0)
+        engine->config.store_pause_ns = EBB_STORE_PAUSE_NS;
     engine->ledger = config->ledger;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
@@ -114,11 +116,13 @@ static void evict_until(struct ebb_engine *engine, uint64_t bytes)
     }
 }
 
-/* A budget that has just been set is approached step by step, then it holds. */
+/* A budget that has just been set, or that the store did not let be kept, is approached step by step,
+ * then it holds. */
 static void approach_budget(struct ebb_engine *engine)
 {
     struct ebb_ledger *ledger = engine->ledger;
-    if (atomic_load_explicit(&ledger->in_force, memory_order_relaxed))
+    bool in_force = atomic_load_explicit(&ledger->in_force, memory_order_relaxed);
+    if (in_force && !engine->beyond)
         return;
     uint64_t budget = atomic_load(&ledger->budget_bytes);
     if (budget == UINT64_MAX)
@@ -129,6 +133,9 @@ static void approach_budget(struct ebb_engine *engine)
         evict_until(engine, held - budget);
         return;
     }
+    engine->beyond = false;
+    if (in_force)
+        return;
     atomic_store(&ledger->peak_bytes, held);
     atomic_store(&ledger->in_force, 1);
 }

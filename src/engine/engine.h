@@ -43,6 +43,11 @@ struct ebb_engine;
 #define EBB_SLAB_BYTES ((uint64_t)64 << 10)
 #define EBB_COLD_NS ((uint64_t)500000000)
 
+/* A store that could not be written is tried again after so long, and each time that it fails after twice
+ * as long, up to so many times it: room on a disk comes and goes, and one block tells. Arbitrary. */
+#define EBB_STORE_PAUSE_NS ((uint64_t)1000000000)
+#define EBB_STORE_MOST_PAUSES 64
+
 struct ebb_engine_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
@@ -50,8 +55,10 @@ struct ebb_engine_config {
     bool trace;               /* observe accesses from the start */
     bool verify;              /* check what comes back against what left, by a 128-bit hash */
     uint64_t part_from_bytes; /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
-    uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
-    uint64_t cold_ns;  /* slabs are looked at so often at most; 0: EBB_COLD_NS */
+    uint64_t pause_ns;       /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
+    uint64_t cold_ns;        /* slabs are looked at so often at most; 0: EBB_COLD_NS */
+    uint64_t store_pause_ns; /* a store that failed is tried again after that, doubling; 0:
+                                EBB_STORE_PAUSE_NS */
     uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the engine's lock. */

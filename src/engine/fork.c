@@ -97,6 +97,7 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
         engine->store_open = false;
     } else if (engine->store_open) {
         engine->store_failed = true;
+        engine->store_retry_ns = 0;
     }
     ebb__extents_init(&engine->extents, engine->extent_table, engine->extents.capacity, UINT64_MAX);
     if (engine->trace) {

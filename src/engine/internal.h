@@ -257,7 +257,13 @@ struct ebb_engine {
     unsigned store_current;
     struct ebb_extents extents;
     struct ebb_extent *extent_table;
-    bool store_open, store_failed, store_opening;
+    bool store_open, store_opening;
+    bool store_failed;       /* nothing leaves */
+    bool store_doubtful;     /* it has failed, and nothing has been written since */
+    bool store_recovered;    /* has been said */
+    bool beyond;             /* the budget may be exceeded: nothing could leave */
+    uint64_t store_retry_ns; /* when it is tried again; 0: never */
+    uint64_t store_pause_ns; /* from the last failure to then; 0: it has never failed */
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
     uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
@@ -515,6 +521,8 @@ void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urg
 /* Somebody waits for what is leaving or away: it stays, or is sent for. */
 void ebb__move_call_back(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_out(struct ebb_engine *engine, struct block *block); /* -> LEAVING */
+/* A store that has failed is tried again where it is time. */
+void ebb__move_retry_store(struct ebb_engine *engine, uint64_t now_ns);
 void ebb__move_finish_out(struct ebb_engine *engine, struct block *block);
 bool ebb__move_start_in(struct ebb_engine *engine, struct block *block); /* -> COMING */
 void ebb__move_finish_in(struct ebb_engine *engine, struct block *block);

@@ -281,21 +281,51 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
     return true;
 }
 
+static void warn(struct ebb_engine *engine, const char *message)
+{
+    if (engine->config.warn)
+        engine->config.warn(engine->config.context, message);
+}
+
 static void store_failed(struct ebb_engine *engine, int why)
 {
     if (engine->store_failed)
         return;
-    engine->store_failed = true;
+    uint64_t first_ns = engine->config.store_pause_ns, pause_ns = engine->store_pause_ns;
+    if (pause_ns == 0)
+        warn(engine,
+             why == ENOSPC
+                 ? "the store is full: until there is room again blocks stay in memory, the "
+                   "budget is NOT kept; free space or give --store another directory"
+                 : "the store cannot be written: until it can blocks stay in memory, the "
+                   "budget is NOT kept; give --store another directory");
+    engine->store_failed = engine->store_doubtful = true;
+    engine->store_pause_ns = pause_ns == 0                                 ? first_ns
+                             : pause_ns < first_ns * EBB_STORE_MOST_PAUSES ? pause_ns * 2
+                                                                           : pause_ns;
+    engine->store_retry_ns = ebb__now_ns() + engine->store_pause_ns;
     atomic_store(&engine->counters->store_error, (uint32_t)why);
     while (engine->out_queue.first != NO_BLOCK)
         ebb__move_unqueue_out(engine, &engine->blocks[engine->out_queue.first]);
-    if (engine->config.warn)
-        engine->config.warn(engine->config.context,
-                            why == ENOSPC
-                                ? "the store is full: blocks stay in memory from here, the budget "
-                                  "is NOT kept; free space or give --store another directory"
-                                : "the store cannot be written: blocks stay in memory from here, "
-                                  "the budget is NOT kept; give --store another directory");
+}
+
+void ebb__move_retry_store(struct ebb_engine *engine, uint64_t now_ns)
+{
+    if (engine->store_retry_ns && now_ns >= engine->store_retry_ns) {
+        engine->store_failed = false;
+        engine->store_retry_ns = 0;
+        engine->beyond = true;
+    }
+}
+
+static void store_worked(struct ebb_engine *engine)
+{
+    if (!engine->store_doubtful || engine->store_failed)
+        return;
+    engine->store_doubtful = false;
+    if (!engine->store_recovered)
+        warn(engine, "the store can be written again: the budget is kept from here");
+    engine->store_recovered = true;
 }
 
 static void bury(struct ebb_engine *engine, struct block *block)
@@ -324,6 +354,7 @@ void ebb__move_finish_out(struct ebb_engine *engine, struct block *block)
     give_pages(engine, block);
     block->state = BLOCK_AWAY;
     block->keep_copy = false;
+    store_worked(engine);
     pages_came_free(engine);
 }
 

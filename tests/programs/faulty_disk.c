@@ -1,7 +1,8 @@
 /* faulty_disk: a library to be preloaded below Ebb's, which makes the files of the store fail. What
  * and when is in FAULTY_DISK, a list of NAME=NUMBER separated by commas:
  *   write_error=E   writes fail with errno E, once `good_writes` have been made
- *   read_error=E    reads likewise, once `good_reads` have been made
+ *   bad_writes=N    and again after N that failed
+ *   read_error=E    reads likewise: good_reads, bad_reads
  *   short=1         transfers are cut to an eighth at most, every third is interrupted
  *   delay_us=N      each transfer takes so much longer
  *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
@@ -44,11 +45,13 @@ static int of_the_store(int file)
 }
 
 /* What becomes of a transfer: its length, or 0 with errno. */
-static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good)
+static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good,
+                    const char *bad)
 {
     if (setting("delay_us"))
         usleep((useconds_t)setting("delay_us"));
-    if (setting(error) && number > (unsigned long)setting(good)) {
+    unsigned long first = (unsigned long)setting(good), most = (unsigned long)setting(bad);
+    if (setting(error) && number > first && (most == 0 || number <= first + most)) {
         errno = (int)setting(error);
         return 0;
     }
@@ -63,8 +66,8 @@ static size_t judge(size_t bytes, unsigned long number, const char *error, const
 ssize_t pwrite64(int file, const void *from, size_t bytes, off64_t at)
 {
     static _Atomic unsigned long writes;
-    if (of_the_store(file) &&
-        !(bytes = judge(bytes, atomic_fetch_add(&writes, 1) + 1, "write_error", "good_writes")))
+    if (of_the_store(file) && !(bytes = judge(bytes, atomic_fetch_add(&writes, 1) + 1,
+                                              "write_error", "good_writes", "bad_writes")))
         return -1;
     return syscall(SYS_pwrite64, file, from, bytes, at);
 }
@@ -75,7 +78,7 @@ ssize_t pread64(int file, void *to, size_t bytes, off64_t at)
     if (!of_the_store(file))
         return syscall(SYS_pread64, file, to, bytes, at);
     unsigned long number = atomic_fetch_add(&reads, 1) + 1;
-    if (!(bytes = judge(bytes, number, "read_error", "good_reads")))
+    if (!(bytes = judge(bytes, number, "read_error", "good_reads", "bad_reads")))
         return -1;
     ssize_t got = syscall(SYS_pread64, file, to, bytes, at);
     long first = setting("flip");
