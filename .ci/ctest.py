@@ -43,28 +43,37 @@ def has_cgroup():
                                   or os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK))
 
 
+def has_threads_after_fork(build):
+    """In a child of a program with threads: not where ThreadSanitizer is in it."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return not re.search(r"^EBB_SANITIZE:.*\bthread\b", cache.read(), re.M)
+
+
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
 
-NEEDS = {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-         "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
-         "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2}
+def conditions(build):
+    return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
+            "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+            "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
+            "threads after fork": lambda: has_threads_after_fork(build)}
 
 
 # A program of which some tests were skipped: cmocka; unittest, at its end.
 SKIPPED_SOME = r"^\[  SKIPPED \]|^OK \(.*skipped=\d"
 
 
-def unexpected(needs):
+def unexpected(needs, build):
     """Why a skip for want of these is not in order; empty where it is."""
     if not needs:
         return "it does not say why"
+    has = conditions(build)
     for need in needs:
-        known = [name for name in NEEDS if re.match(re.escape(name) + r"(?![\w-])", need)]
+        known = [name for name in has if re.match(re.escape(name) + r"(?![\w-])", need)]
         if not known:
             return f"unknown need: {need}"
-        if NEEDS[known[0]]():
+        if has[known[0]]():
             return f"but {known[0]} is here"
     return ""
 
@@ -106,7 +115,7 @@ def main():
             failed += 1
             print(f"{name}: FAILED" + (" (did not run)" if status == "notrun" else ""))
             continue
-        why = unexpected(needs)
+        why = unexpected(needs, args.build)
         print(f"{name}: skipped: needs {', '.join(needs) or '?'}"
               + (f" -- UNEXPECTED: {why}" if why else ""))
         in_order = in_order and not why
