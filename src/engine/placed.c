@@ -10,9 +10,9 @@
  * Two blocks may share a page table entry, so none of these moves alone: they are watched by no
  * trace, which does not count as one meanwhile, and are nobody's victim until they are freed. That is
  * bounded by the plan, which counts whole units, and while small blocks and other processes leave less
- * room than it was made for, nothing is put there. An address that is still taken, because the program departs from the plan, is no
- * error: the block gets units of its own as it would without a plan. So does everything while no
- * script is played. */
+ * room than it was made for, nothing is put there. An address that is still taken, because the program
+ * departs from the plan, is no error: the block gets units of its own as it would without a plan. So
+ * does everything while no script is played. */
 #include "engine/internal.h"
 
 #include <sys/mman.h>
