@@ -27,7 +27,8 @@ program without Ebb runs in a cgroup of that limit on the kernel's swap, once fo
 --swap-allocators; the fastest counts, and one that takes more than --swap-patience times as long as A
 is stopped. What zram compresses into is memory beside the limit, and printed.
 
-What a figure stands on is in the JSON: each run, its seconds per iteration, the machine.
+Ctrl-C ends the pairs; those that are done are reported. What a figure stands on is in the JSON:
+each run, its seconds per iteration, the machine.
 """
 import argparse
 import json
@@ -363,7 +364,7 @@ def in_cgroup(bench, given, size, log):
 
 def run_pairs(bench, budgets):
     """A B B A B B A ...: all the runs of A, and for each budget its pairs of a B and the A in front
-    of it or behind it."""
+    of it or behind it. After Ctrl-C those that are done."""
     runs_a, pairs = [], {text: [] for text, _, _ in budgets}
 
     def run_a():
@@ -372,16 +373,19 @@ def run_pairs(bench, budgets):
             sys.exit(f"host.py: the program failed by itself: {runs_a[-1]['stderr']}")
 
     run_a()
-    for number, (text, given, _) in enumerate(budgets * bench.args.pairs):
-        print(f"pair {number // len(budgets) + 1} of {bench.args.pairs}, budget {text} ...",
-              file=sys.stderr)
-        b = bench.run_b(given)
-        if b["exit_code"] != 0:
-            print(f"  ebb run ended with {b['exit_code']}: {b['stderr']}", file=sys.stderr)
-        if number % 2:
-            run_a()
-        pairs[text].append((runs_a[-1], b, compare(runs_a[-1], b)))
-    return runs_a, pairs
+    try:
+        for number, (text, given, _) in enumerate(budgets * bench.args.pairs):
+            print(f"pair {number // len(budgets) + 1} of {bench.args.pairs}, budget {text} ...",
+                  file=sys.stderr)
+            b = bench.run_b(given)
+            if b["exit_code"] != 0:
+                print(f"  ebb run ended with {b['exit_code']}: {b['stderr']}", file=sys.stderr)
+            if number % 2:
+                run_a()
+            pairs[text].append((runs_a[-1], b, compare(runs_a[-1], b)))
+    except KeyboardInterrupt:
+        print("stopped: the pairs that are done count", file=sys.stderr)
+    return runs_a, {text: done for text, done in pairs.items() if done}
 
 
 def main():
@@ -400,6 +404,9 @@ def main():
 
     budgets = [(text, *budget_bytes(text, peak)) for text in args.budgets.split(",")]
     runs_a, pairs = run_pairs(bench, budgets)
+    budgets = [budget for budget in budgets if budget[0] in pairs]
+    if not budgets:
+        sys.exit(130)
 
     fifo = {}
     if not args.no_fifo:
