@@ -156,6 +156,9 @@ def compare(a, b):
     if first is None and own:
         first = 3  # under a policy without a script: iterations behind those that were observed
     count = min(len(a["seconds"]), len(b["seconds"]))
+    planned = summary.get("planned_iterations") or 0
+    if first is not None and first >= count >= planned > 0:
+        first = count - planned  # loops in front of the training were taken for iterations of it
     pair = {"losses_equal": b["exit_code"] == 0 and len(a["losses"]) > 0
             and a["losses"] == b["losses"], "ratio": None, "planned_from_iteration": first}
     if first is not None and 0 <= first < count:
