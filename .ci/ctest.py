@@ -56,6 +56,7 @@ def has_gpu():
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
             "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+            "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
             "threads after fork": lambda: has_threads_after_fork(build)}
 

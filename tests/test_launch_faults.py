@@ -58,7 +58,7 @@ class Faults(Launch):
         """The system moves pages in memory (compaction) while they are moved in address space."""
         compact = "/proc/sys/vm/compact_memory"
         if not os.access(compact, os.W_OK):
-            self.skipTest("needs to compact memory")
+            self.skipTest("skipped: needs memory compaction")
         done = threading.Event()
 
         def migrate():

@@ -32,6 +32,12 @@ void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event)
     ebb__ring_write(engine->ring, &stamped);
 }
 
+void ebb__engine_warn(struct ebb_engine *engine, const char *message)
+{
+    if (engine->config.warn)
+        engine->config.warn(engine->config.context, message);
+}
+
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value)
 {
     ebb__engine_event(

@@ -315,6 +315,8 @@ void *ebb__engine_memory(size_t bytes);                /* zeroed, from the syste
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
+/* Tells it to the person who runs the program, where there is a way. */
+void ebb__engine_warn(struct ebb_engine *engine, const char *message);
 /* Accesses have begun to be observed: say so once nothing lies in the pool any more, where none is seen. */
 void ebb__engine_note_trace(struct ebb_engine *engine);
 /* The awaited script is put in force, in the place of what plays. */

@@ -48,9 +48,7 @@ static bool have_store(struct ebb_engine *engine)
     } else {
         engine->store_failed = true;
         atomic_store(&engine->counters->store_error, EIO);
-        if (engine->config.warn)
-            engine->config.warn(engine->config.context,
-                                "the store cannot be opened: the budget is NOT kept");
+        ebb__engine_warn(engine, "the store cannot be opened: the budget is NOT kept");
     }
     pthread_cond_broadcast(&engine->changed);
     return engine->store_open;

@@ -281,28 +281,23 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
     return true;
 }
 
-static void warn(struct ebb_engine *engine, const char *message)
-{
-    if (engine->config.warn)
-        engine->config.warn(engine->config.context, message);
-}
-
 static void store_failed(struct ebb_engine *engine, int why)
 {
     if (engine->store_failed)
         return;
-    uint64_t first_ns = engine->config.store_pause_ns, pause_ns = engine->store_pause_ns;
-    if (pause_ns == 0)
-        warn(engine,
-             why == ENOSPC
-                 ? "the store is full: until there is room again blocks stay in memory, the "
-                   "budget is NOT kept; free space or give --store another directory"
-                 : "the store cannot be written: until it can blocks stay in memory, the "
-                   "budget is NOT kept; give --store another directory");
+    uint64_t first_ns = engine->config.store_pause_ns;
     engine->store_failed = engine->store_doubtful = true;
-    engine->store_pause_ns = pause_ns == 0                                 ? first_ns
-                             : pause_ns < first_ns * EBB_STORE_MOST_PAUSES ? pause_ns * 2
-                                                                           : pause_ns;
+    if (engine->store_pause_ns == 0) {
+        engine->store_pause_ns = first_ns;
+        ebb__engine_warn(
+            engine, why == ENOSPC
+                        ? "the store is full: until there is room again blocks stay in memory, the "
+                          "budget is NOT kept; free space or give --store another directory"
+                        : "the store cannot be written: until it can blocks stay in memory, the "
+                          "budget is NOT kept; give --store another directory");
+    } else if (engine->store_pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
+        engine->store_pause_ns *= 2;
+    }
     engine->store_retry_ns = ebb__now_ns() + engine->store_pause_ns;
     atomic_store(&engine->counters->store_error, (uint32_t)why);
     while (engine->out_queue.first != NO_BLOCK)
@@ -324,7 +319,7 @@ static void store_worked(struct ebb_engine *engine)
         return;
     engine->store_doubtful = false;
     if (!engine->store_recovered)
-        warn(engine, "the store can be written again: the budget is kept from here");
+        ebb__engine_warn(engine, "the store can be written again: the budget is kept from here");
     engine->store_recovered = true;
 }
 
