@@ -190,6 +190,51 @@ static void waits_do_not_count(void **state)
     ebb_vec_free(&events);
 }
 
+/* Nothing but observed iterations, in which the program waits before each use and for room, longer in
+ * each; `varied`: each third touches its block twice, so that only allocations are alike. */
+static void expect_work_of_traced(bool varied)
+{
+    events_vec events = {0};
+    uint64_t now = 0;
+    push_mark(&events, &now, 0, EBB_MARK_TRACE_ON, 0);
+    for (uint64_t lap = 0; lap < 2 * LAPS; lap++) {
+        const uint64_t output = lap + 2, wait_ns = 1000 * (lap + 1);
+        struct ebb_event alloc = {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0};
+        struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0};
+        struct ebb_event release = {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
+        push_mark(&events, &now, 70 + wait_ns, EBB_MARK_WAIT, wait_ns);
+        push(&events, &now, 0, alloc);
+        push(&events, &now, 10, write);
+        push_mark(&events, &now, wait_ns, EBB_MARK_WAIT, wait_ns);
+        if (varied && lap % 3 == 0)
+            push(&events, &now, 0, write);
+        push(&events, &now, 100, release);
+    }
+    struct ebb_event_span span = {events.items, events.count};
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
+    assert_true(analysis.has_model);
+    const struct ebb_model *model = &analysis.model;
+    uint64_t turn_ns = ebb__model_iteration_ns(model), alloc_ns = 0, free_ns = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        if (model->events[tick].kind == EBB_EVENT_ALLOC)
+            alloc_ns = model->time_ns[tick];
+        else if (model->events[tick].kind == EBB_EVENT_FREE)
+            free_ns = model->time_ns[tick];
+    }
+    assert_int_equal(turn_ns, 180);
+    assert_int_equal((free_ns + turn_ns - alloc_ns) % turn_ns, 110);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&events);
+}
+
+static void waits_of_observed_iterations_do_not_count(void **state)
+{
+    (void)state;
+    expect_work_of_traced(false);
+    expect_work_of_traced(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +242,7 @@ int main(void)
         cmocka_unit_test(observed_everywhere_is_timed_alike),
         cmocka_unit_test(announced_accesses_are_a_clock),
         cmocka_unit_test(waits_do_not_count),
+        cmocka_unit_test(waits_of_observed_iterations_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

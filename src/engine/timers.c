@@ -21,7 +21,7 @@ void ebb__engine_stalled(struct ebb_engine *engine, uint64_t ns)
 {
     engine->stalled_ns += ns;
     atomic_fetch_add(&engine->counters->stall_ns, ns);
-    if (ns >= LEAST_WAIT_NS && !engine->trace)
+    if (ns >= LEAST_WAIT_NS)
         ebb__engine_mark(engine, EBB_MARK_WAIT, ns);
 }
 

@@ -65,9 +65,7 @@ struct builder {
     struct ebb_error *error;
 };
 
-/* Does the event count as one of the iteration's? Marks of the engine and demand accesses are
- * about Ebb, not about the program. */
-static bool is_of_iteration(const struct ebb_event *event)
+bool ebb__model_is_tick(const struct ebb_event *event)
 {
     switch (event->kind) {
     case EBB_EVENT_ALLOC:
@@ -395,7 +393,7 @@ static enum ebb_status collect_entries(struct builder *b)
             .event = i, .block = EBB_TICK_NONE, .time_ns = event->time_ns - begin};
         bool has_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
                          event->kind == EBB_EVENT_ACCESS;
-        if (is_of_iteration(event) && (!has_block || resolve(b, event, &entry)) &&
+        if (ebb__model_is_tick(event) && (!has_block || resolve(b, event, &entry)) &&
             !ebb_vec_push(&b->entries, entry))
             goto done;
         for (; next < synthetic.count && synthetic.items[next]->place == i; next++) {

@@ -120,6 +120,10 @@ uint32_t *ebb__model_clocks_before(const struct ebb_model *model);
  * whatever marks say. O(ticks). */
 bool ebb__model_announced(const struct ebb_model *model);
 
+/* Does the event count as one of an iteration's? Marks of the engine and demand accesses are about
+ * Ebb, not about the program. */
+bool ebb__model_is_tick(const struct ebb_event *event);
+
 /* A span of events, owned by the caller. */
 struct ebb_event_span {
     const struct ebb_event *events;

@@ -57,15 +57,25 @@ static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_te
                               ebb__rolling_range(sizes, own_first, own_first + count));
 }
 
+/* Iterations that tell times, the best first. */
+enum evidence { UNTRACED, PLANNED, TRACED };
+
+static bool is_evidence(const struct ebb_stream *stream, const struct ebb_window *window,
+                        enum evidence evidence)
+{
+    return ebb__stream_touches_trace(stream, window) == (evidence == TRACED) &&
+           ebb__stream_touches_plan(stream, window) == (evidence == PLANNED);
+}
+
 /* The newest iterations whose times can be trusted and whose allocations are those of `own`. */
 static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
-                             const struct ebb_window *own, bool planned, struct ebb_window *out)
+                             const struct ebb_window *own, enum evidence evidence,
+                             struct ebb_window *out)
 {
     size_t symbol = 0, found = 0;
     struct ebb_window window;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        if (ebb__stream_touches_trace(stream, &window) || ebb__stream_has_lost(stream, &window) ||
-            ebb__stream_touches_plan(stream, &window) != planned ||
+        if (!is_evidence(stream, &window, evidence) || ebb__stream_has_lost(stream, &window) ||
             window.last >= stream->events.count || /* its end is not known */
             !allocates_alike(stream, template, own, &window))
             continue;
@@ -101,48 +111,95 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
     return true;
 }
 
-/* Where every iteration was traced alike: intervals between successive events, each the median of the
- * iterations that agree with `own` event by event. Intervals, because an iteration that lags behind
- * from some event on would otherwise count twice. */
-static enum ebb_status retime_alike(const struct ebb_stream *stream,
-                                    const struct ebb_template *template,
-                                    const struct ebb_window *own, struct ebb_model *model)
+/* The events of a window that are ticks, by index; false where they are not `ticks` in number. */
+static bool ticks_of_window(const struct ebb_stream *stream, const struct ebb_window *window,
+                            size_t ticks, size_t *indices)
+{
+    size_t count = 0;
+    for (size_t i = window->first; i < window->last; i++) {
+        if (!ebb__model_is_tick(&stream->events.items[i]))
+            continue;
+        if (count == ticks)
+            return false;
+        indices[count++] = i;
+    }
+    indices[ticks] = window->last;
+    return count == ticks;
+}
+
+/* Are the ticks the events `own`, one by one? */
+static bool is_made_of(const struct ebb_stream *stream, const size_t *own,
+                       const struct ebb_model *model)
 {
     const struct ebb_event *events = stream->events.items;
-    size_t starts[TIMING_LIMIT], count = 0, symbol = 0, ticks = own->last - own->first;
+    for (size_t i = 0; i < model->tick_count; i++)
+        if (model->time_ns[i] != events[own[i]].time_ns - events[own[0]].time_ns)
+            return false;
+    return true;
+}
+
+static bool agree(const struct ebb_stream *stream, const size_t *left, const size_t *right,
+                  size_t ticks)
+{
+    for (size_t i = 0; i < ticks; i++) {
+        const struct ebb_event *a = &stream->events.items[left[i]],
+                               *b = &stream->events.items[right[i]];
+        if (a->kind != b->kind || a->access != b->access || a->size_bytes != b->size_bytes)
+            return false;
+    }
+    return true;
+}
+
+/* The newest windows that agree with the model's own event by event: their ticks, by event, each with
+ * the window's end behind them. Returns their number, at most TIMING_LIMIT. */
+static size_t alike_windows(const struct ebb_stream *stream, const struct ebb_template *template,
+                            const size_t *own, size_t ticks, size_t *indices)
+{
+    size_t count = 0, symbol = 0, each = ticks + 1;
     struct ebb_window window;
-    /* Only where the ticks are the window's events, one by one. */
-    if (ticks != model->tick_count)
-        return EBB_OK;
-    for (size_t i = 0; i < ticks; i++)
-        if (model->time_ns[i] != events[own->first + i].time_ns - events[own->first].time_ns)
-            return EBB_OK;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        bool alike = window.last - window.first == ticks;
-        for (size_t i = 0; alike && i < ticks; i++) {
-            const struct ebb_event *a = &events[own->first + i], *b = &events[window.first + i];
-            alike = a->kind == b->kind && a->access == b->access && a->size_bytes == b->size_bytes;
-        }
-        if (!alike || ebb__stream_has_lost(stream, &window) ||
-            ebb__stream_touches_plan(stream, &window))
+        size_t *next = &indices[count * each];
+        if (!ticks_of_window(stream, &window, ticks, next) || !agree(stream, own, next, ticks) ||
+            ebb__stream_has_lost(stream, &window) || ebb__stream_touches_plan(stream, &window))
             continue;
         if (count == TIMING_LIMIT)
-            memmove(starts, starts + 1, (--count) * sizeof *starts);
-        starts[count++] = window.first;
+            memmove(indices, &indices[each], TIMING_LIMIT * each * sizeof *indices);
+        else
+            count++;
     }
-    if (count < 2)
-        return EBB_OK;
+    return count;
+}
+
+/* Where every iteration was traced alike: intervals between successive events, each the median of the
+ * iterations that agree with `own` event by event. Intervals, because an iteration that lags behind
+ * from some event on would otherwise count twice. *done: there were enough of them. */
+static enum ebb_status retime_alike(const struct ebb_stream *stream,
+                                    const struct ebb_template *template,
+                                    const struct ebb_window *own, struct ebb_model *model,
+                                    bool *done)
+{
+    size_t ticks = model->tick_count, each = ticks + 1;
+    size_t *indices = malloc((TIMING_LIMIT + 2) * each * sizeof *indices);
+    size_t *own_indices = &indices[(TIMING_LIMIT + 1) * each];
+    if (!indices)
+        return EBB_ERR_MEMORY;
+    size_t count = 0;
+    if (ticks_of_window(stream, own, ticks, own_indices) && is_made_of(stream, own_indices, model))
+        count = alike_windows(stream, template, own_indices, ticks, indices);
+    *done = count >= 2;
     uint64_t now_ns = 0, samples[TIMING_LIMIT];
-    for (size_t i = 1; i <= ticks; i++) {
+    for (size_t i = 1; *done && i <= ticks; i++) {
         size_t known = 0;
-        for (size_t k = 0; k < count; k++)
-            if (starts[k] + i < stream->events.count)
-                samples[known++] =
-                    events[starts[k] + i].time_ns - events[starts[k] + i - 1].time_ns;
+        for (size_t k = 0; k < count; k++) {
+            const size_t *at = &indices[k * each + i];
+            if (*at < stream->events.count)
+                samples[known++] = work_ns(stream, at[-1], at[0]);
+        }
         now_ns += median(samples, known);
         model->time_ns[i] = now_ns;
     }
-    return ebb__model_derive(model, NULL);
+    free(indices);
+    return *done ? ebb__model_derive(model, NULL) : EBB_OK;
 }
 
 /* When the clock event at `tick` comes in an iteration of `duration`: the median of the samples, or, where
@@ -272,11 +329,19 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
     struct ebb_window windows[TIMING_LIMIT];
     uint64_t samples[TIMING_LIMIT];
     size_t count = 0;
-    bool announced = ebb__model_announced(model);
-    for (int planned = 0; planned < 2 && count == 0 && !announced; planned++)
-        count = timing_windows(stream, template, own, planned, windows);
+    bool announced = ebb__model_announced(model), done = false;
+    for (int kind = UNTRACED; kind < TRACED && count == 0 && !announced; kind++)
+        count = timing_windows(stream, template, own, (enum evidence)kind, windows);
+    if (count == 0 && !template->landmark_bytes) {
+        enum ebb_status status = retime_alike(stream, template, own, model, &done);
+        if (status || done)
+            return status;
+    }
+    bool waited = waited_ns(stream, own->last) > waited_ns(stream, own->first);
+    if (count == 0 && waited && !announced)
+        count = timing_windows(stream, template, own, TRACED, windows);
     if (count == 0)
-        return template->landmark_bytes ? EBB_OK : retime_alike(stream, template, own, model);
+        return EBB_OK;
     for (size_t i = 0; i < count; i++)
         samples[i] = work_ns(stream, windows[i].first, windows[i].last);
     uint64_t duration = median(samples, count);

@@ -2,7 +2,8 @@
  *
  * A repetition becomes the program's when it has covered a few symbols and nothing else was known,
  * or when it covers more than two iterations of the one before: what repeats within an iteration
- * cannot last that long. Iterations recorded before the new one began are kept.
+ * cannot last that long. Iterations recorded before the new one began are kept, but for those of
+ * repetitions that turn out to be loops within it: these were none, wherever they were seen.
  *
  * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over the
  * weights while they are initialised looks like iterations, too, and training, which allocates, comes
@@ -157,6 +158,28 @@ static size_t first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_ki
     return next;
 }
 
+/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what was
+ * taken for iterations since then is none, nor is anything else that repeated within one. */
+static void drop_iterations(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
+                            uint64_t begin)
+{
+    struct ebb_watch_iteration *all = watch->iterations.items;
+    size_t count = watch->iterations.count, kept = 0;
+    bool is_loop[KNOWN_PATTERNS] = {false};
+    for (; count && all[count - 1].last_event > begin; count--) {
+        const struct ebb_watch_iteration *dropped = &all[count - 1];
+        if (dropped->pattern != pattern && dropped->first_event >= begin &&
+            2 * (dropped->last_event - dropped->first_event) <= window_events)
+            is_loop[dropped->pattern % KNOWN_PATTERNS] = true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool known = all[i].pattern + KNOWN_PATTERNS >= watch->pattern_count;
+        if (all[i].pattern == pattern || !known || !is_loop[all[i].pattern % KNOWN_PATTERNS])
+            all[kept++] = all[i];
+    }
+    watch->iterations.count = kept;
+}
+
 /* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
  * one that the program comes back to: then the template is what it was. */
 static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
@@ -164,9 +187,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
     uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
-    while (watch->iterations.count &&
-           watch->iterations.items[watch->iterations.count - 1].last_event > begin)
-        watch->iterations.count--;
+    drop_iterations(watch, pattern, window_events, begin);
     watch->template = *template;
     watch->next_symbol = first_unrecorded(watch, template->kind, watch->event_base);
     watch->window_events = window_events;
