@@ -1100,17 +1100,15 @@ static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64
     return counted_ops->fresh(device, target, bytes);
 }
 
-/* Many small blocks, a few large ones, and again: units are split and pieced together, but once the
- * budget is full no page is made any more; what is pieced is split first. */
-static void pages_are_not_exchanged(void **state)
+/* Many small blocks, a few large ones, and again. *made: bytes of pages made in laps 0 and 1; pieced: units
+ * of the arena in each lap. */
+static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
 {
-    (void)state;
-    struct rig *rig = rig_open((uint64_t)16 << 20, false);
     struct ebb_device_ops ops = *rig->engine->device.ops;
     counted_ops = rig->engine->device.ops;
     ops.fresh = count_fresh;
     rig->engine->device.ops = &ops;
-    uint64_t made = 0, pieced[8] = {0};
+    fresh_bytes = 0;
     for (uint64_t lap = 0; lap < 8; lap++) {
         struct item small[13], large[3];
         for (uint64_t i = 0; i < 13; i++)
@@ -1128,13 +1126,43 @@ static void pages_are_not_exchanged(void **state)
             drop(rig, &large[i]);
         }
         if (lap == 1)
-            made = fresh_bytes;
+            *made = fresh_bytes;
     }
+    assert_within_budget(rig);
+    rig->engine->device.ops = counted_ops;
+}
+
+/* Units are split and pieced together, but once the budget is full no page is made any more; what is
+ * pieced is split first. */
+static void pages_are_not_exchanged(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)16 << 20, false);
+    uint64_t made = 0, pieced[8] = {0};
+    rig->engine->config.exchange_share = UINT32_MAX; /* there is no time for that */
+    alternate(rig, &made, pieced);
     assert_int_equal(fresh_bytes, made);
     assert_true(pieced[7] > 0);
     assert_int_equal(pieced[7], pieced[1]);
-    assert_within_budget(rig);
-    rig->engine->device.ops = counted_ops;
+    rig_close(rig);
+}
+
+/* Where there is time for it no unit stays in pieces: neither what would be pieced together, nor what was
+ * while there was none. */
+static void pages_are_exchanged_in_time(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)16 << 20, false);
+    uint64_t made = 0, pieced[8] = {0};
+    rig->engine->config.exchange_share = UINT32_MAX;
+    alternate(rig, &made, pieced);
+    assert_true(pieced[7] > 0);
+    rig->engine->config.exchange_share = 1; /* all of it */
+    memset(pieced, 0, sizeof pieced);
+    alternate(rig, &made, pieced);
+    for (uint64_t lap = 0; lap < 8; lap++)
+        assert_int_equal(pieced[lap], 0);
+    assert_true(fresh_bytes > made);
     rig_close(rig);
 }
 
@@ -1143,6 +1171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_reused),
         cmocka_unit_test(pages_are_not_exchanged),
+        cmocka_unit_test(pages_are_exchanged_in_time),
         cmocka_unit_test(callocs_are_zero),
         cmocka_unit_test(foreign_pointers),
         cmocka_unit_test(budget_holds_and_bytes_survive),

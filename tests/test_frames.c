@@ -32,24 +32,45 @@ static void mark(const struct rig *rig, uint8_t *units, uintptr_t address, uint6
     }
 }
 
-/* Runs are what the list says is spare, each as long as it can be. */
+static bool is_pieced(const struct rig *rig, uint64_t unit)
+{
+    return rig->engine->pieced_frames[unit];
+}
+
+/* Runs are what the list says is spare, each of one kind and as long as it can be. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
     const struct frames *frames = &rig->engine->frames;
-    uint64_t spare = 0, in_runs = 0;
-    for (uint64_t i = 0; i < UNITS; i++)
+    uint64_t spare = 0, in_runs = 0, pieced = 0;
+    for (uint64_t i = 0; i < UNITS; i++) {
         spare += units[i] == 2;
+        pieced += units[i] == 2 && is_pieced(rig, i);
+    }
     for (uint32_t i = 0; i < frames->run_count; i++) {
         const struct frame_run *run = &frames->runs[i];
         assert_true(run->first < run->behind && run->behind <= UNITS);
-        assert_true(run->first == 0 || units[run->first - 1] != 2);
-        assert_true(run->behind == UNITS || units[run->behind] != 2);
-        for (uint64_t unit = run->first; unit < run->behind; unit++)
+        assert_true(run->first == 0 || units[run->first - 1] != 2 ||
+                    is_pieced(rig, run->first - 1) != run->is_pieced);
+        assert_true(run->behind == UNITS || units[run->behind] != 2 ||
+                    is_pieced(rig, run->behind) != run->is_pieced);
+        for (uint64_t unit = run->first; unit < run->behind; unit++) {
             assert_int_equal(units[unit], 2);
+            assert_int_equal(is_pieced(rig, unit), run->is_pieced);
+        }
         in_runs += run->behind - run->first;
     }
     assert_int_equal(in_runs, spare);
     assert_int_equal(frames->spare_bytes, spare * EBB_HUGE_BYTES);
+    assert_int_equal(frames->pieced_bytes, pieced * EBB_HUGE_BYTES);
+}
+
+/* Are the units at `address` of the kind, or is there none of it left elsewhere? */
+static void assert_kind(const struct rig *rig, uintptr_t address, uint64_t bytes, bool pieced,
+                        bool any_before)
+{
+    uint64_t first = (address - rig->device.layout.staging.base) / EBB_HUGE_BYTES;
+    for (uint64_t i = 0; i < bytes / EBB_HUGE_BYTES; i++)
+        assert_true(is_pieced(rig, first + i) == (any_before ? pieced : !pieced));
 }
 
 static void frames_are_found_and_lost(void **state)
@@ -69,9 +90,11 @@ static void frames_are_found_and_lost(void **state)
         switch ((random >> 60) % 4) {
         case 0:
         case 1: {
+            uint64_t others = engine->frames.spare_bytes - engine->frames.pieced_bytes;
             uintptr_t address = count < MOST_TAKEN ? ebb__frames_claim(engine, bytes) : 0;
             if (address) {
                 claims++;
+                assert_kind(rig, address, whole, false, others >= whole);
                 mark(rig, units, address, whole, 2, 1);
                 if (bytes > whole)
                     mark(rig, units, address + whole, bytes - whole, 0, 1);
@@ -87,9 +110,14 @@ static void frames_are_found_and_lost(void **state)
         }
         case 2:
             if (engine->frames.spare_bytes) {
+                bool pieced = random >> 58 & 1;
+                uint64_t of_kind = pieced
+                                       ? engine->frames.pieced_bytes
+                                       : engine->frames.spare_bytes - engine->frames.pieced_bytes;
                 uintptr_t address =
-                    ebb__frames_spend(engine, units_in(bytes) * EBB_HUGE_BYTES, &got);
+                    ebb__frames_spend(engine, units_in(bytes) * EBB_HUGE_BYTES, pieced, &got);
                 assert_true(got > 0 && got <= units_in(bytes) * EBB_HUGE_BYTES);
+                assert_kind(rig, address, got, pieced, of_kind > 0);
                 mark(rig, units, address, got, 2, 0);
             }
             break;
@@ -99,6 +127,9 @@ static void frames_are_found_and_lost(void **state)
                 taken[which] = taken[--count];
                 uint64_t kept = random >> 59 & 1 ? one.bytes & ~(EBB_HUGE_BYTES - 1) : 0;
                 if (kept) {
+                    for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
+                        *ebb__pages_pieced(engine, one.address + at) =
+                            (random >> 13 ^ at >> 21) % 3 == 0;
                     ebb__frames_keep(engine, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);
                 }

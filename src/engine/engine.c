@@ -78,6 +78,8 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
         engine->config.cold_ns = EBB_COLD_NS;
     if (engine->config.store_pause_ns == 0)
         engine->config.store_pause_ns = EBB_STORE_PAUSE_NS;
+    if (engine->config.exchange_share == 0)
+        engine->config.exchange_share = EBB_EXCHANGE_SHARE;
     engine->ledger = config->ledger;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;

@@ -48,6 +48,10 @@ struct ebb_engine;
 #define EBB_STORE_PAUSE_NS ((uint64_t)1000000000)
 #define EBB_STORE_MOST_PAUSES 64
 
+/* Units that consist of small pages are exchanged for huge ones during one part in so many of the time,
+ * which is what that costs at most. Arbitrary. */
+#define EBB_EXCHANGE_SHARE 64u
+
 struct ebb_engine_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
@@ -59,6 +63,7 @@ struct ebb_engine_config {
     uint64_t cold_ns;        /* slabs are looked at so often at most; 0: EBB_COLD_NS */
     uint64_t store_pause_ns; /* a store that failed is tried again after that, doubling; 0:
                                 EBB_STORE_PAUSE_NS */
+    uint32_t exchange_share; /* as a divisor; 0: EBB_EXCHANGE_SHARE */
     uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the engine's lock. */

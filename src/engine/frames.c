@@ -7,6 +7,9 @@
  * arena and one back, however many blocks share the memory: each move of a page interrupts every
  * core that runs the program, which is most of what an absence costs beside its input and output.
  *
+ * Units that are pieced together from small pages (pages.c) are spent last on blocks and first on small
+ * pages, so that few units are ever split.
+ *
  * There is far more address space than memory, so frames are found by next fit in a window that
  * stays small. What a block leaves behind that ends in small pages is kept as a *shape* for the
  * next block of its size, until its pages are wanted for another one. */
@@ -40,7 +43,7 @@ bool ebb__frames_init(struct ebb_engine *engine)
     struct frames *frames = &engine->frames;
     frames->units_total = engine->device.layout.staging.bytes / EBB_HUGE_BYTES;
     frames->states = ebb__engine_memory(frames->units_total);
-    frames->runs = ebb__engine_memory((frames->units_total / 2 + 1) * sizeof *frames->runs);
+    frames->runs = ebb__engine_memory(frames->units_total * sizeof *frames->runs);
     ebb__frames_reset(engine);
     frames->shapes = ebb__engine_memory(MOST_SHAPES * sizeof *frames->shapes);
     return frames->states && frames->runs && frames->shapes;
@@ -50,7 +53,7 @@ void ebb__frames_fini(struct ebb_engine *engine)
 {
     struct frames *frames = &engine->frames;
     munmap(frames->states, frames->units_total);
-    munmap(frames->runs, (frames->units_total / 2 + 1) * sizeof *frames->runs);
+    munmap(frames->runs, frames->units_total * sizeof *frames->runs);
     munmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
 }
 
@@ -61,7 +64,7 @@ void ebb__frames_reset(struct ebb_engine *engine)
         memset(frames->states, FRAME_EMPTY, frames->window);
     frames->window =
         frames->units_total < FIRST_WINDOW_UNITS ? frames->units_total : FIRST_WINDOW_UNITS;
-    frames->cursor = frames->spare_bytes = 0;
+    frames->cursor = frames->spare_bytes = frames->pieced_bytes = 0;
     frames->run_count = frames->shape_count = 0;
     frames->shape_bytes = 0;
 }
@@ -106,48 +109,70 @@ void ebb__frames_give(struct ebb_engine *engine, uintptr_t address, uint64_t byt
     mark(&engine->frames, unit_at(engine, address), units_of(bytes), FRAME_EMPTY);
 }
 
-void ebb__frames_keep(struct ebb_engine *engine, uintptr_t address, uint64_t bytes)
+static bool is_pieced(const struct ebb_engine *engine, uint64_t unit)
 {
-    struct frames *frames = &engine->frames;
-    uint64_t first = unit_at(engine, address), behind = first + bytes / EBB_HUGE_BYTES;
-    mark(frames, first, behind - first, FRAME_SPARE);
+    return *ebb__pages_pieced(engine, address_of(engine, unit));
+}
+
+/* Units of one kind are spare. */
+static void keep_run(struct frames *frames, struct frame_run kept)
+{
+    uint64_t bytes = (kept.behind - kept.first) * EBB_HUGE_BYTES;
     frames->spare_bytes += bytes;
+    frames->pieced_bytes += kept.is_pieced ? bytes : 0;
     for (uint32_t i = 0; i < frames->run_count;) {
         const struct frame_run *run = &frames->runs[i];
-        if (run->behind != first && run->first != behind) {
+        if (run->is_pieced != kept.is_pieced ||
+            (run->behind != kept.first && run->first != kept.behind)) {
             i++;
             continue;
         }
-        first = run->first < first ? run->first : first;
-        behind = run->behind > behind ? run->behind : behind;
+        kept.first = run->first < kept.first ? run->first : kept.first;
+        kept.behind = run->behind > kept.behind ? run->behind : kept.behind;
         frames->runs[i] = frames->runs[--frames->run_count];
     }
-    frames->runs[frames->run_count++] = (struct frame_run){first, behind};
+    frames->runs[frames->run_count++] = kept;
+}
+
+void ebb__frames_keep(struct ebb_engine *engine, uintptr_t address, uint64_t bytes)
+{
+    uint64_t first = unit_at(engine, address), behind = first + bytes / EBB_HUGE_BYTES;
+    mark(&engine->frames, first, behind - first, FRAME_SPARE);
+    for (uint64_t unit = first; unit < behind;) {
+        struct frame_run run = {unit, unit + 1, is_pieced(engine, unit)};
+        while (run.behind < behind && is_pieced(engine, run.behind) == run.is_pieced)
+            run.behind++;
+        keep_run(&engine->frames, run);
+        unit = run.behind;
+    }
 }
 
 /* Take [first, first + units) out of run `index`: its beginning or its end. */
 static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t units)
 {
     struct frame_run *run = &frames->runs[index];
+    frames->spare_bytes -= units * EBB_HUGE_BYTES;
+    frames->pieced_bytes -= run->is_pieced ? units * EBB_HUGE_BYTES : 0;
     if (run->first == first)
         run->first += units;
     else
         run->behind -= units;
     if (run->first == run->behind)
         *run = frames->runs[--frames->run_count];
-    frames->spare_bytes -= units * EBB_HUGE_BYTES;
 }
 
-/* The shortest run of at least `units`, with an empty unit behind it where that is asked for; else
- * run_count. */
-static uint32_t best_fit(const struct frames *frames, uint64_t units, bool space_behind)
+/* The shortest run of the kind of at least `units`, with an empty unit behind it where that is asked
+ * for; else run_count. */
+static uint32_t best_fit(const struct frames *frames, uint64_t units, bool pieced,
+                         bool space_behind)
 {
     uint32_t best = frames->run_count;
     for (uint32_t i = 0; i < frames->run_count; i++) {
         const struct frame_run *run = &frames->runs[i];
         uint64_t length = run->behind - run->first;
-        if (length < units || (space_behind && (run->behind >= frames->window ||
-                                                frames->states[run->behind] != FRAME_EMPTY)))
+        if (length < units || run->is_pieced != pieced ||
+            (space_behind &&
+             (run->behind >= frames->window || frames->states[run->behind] != FRAME_EMPTY)))
             continue;
         if (best == frames->run_count ||
             length < frames->runs[best].behind - frames->runs[best].first)
@@ -156,12 +181,29 @@ static uint32_t best_fit(const struct frames *frames, uint64_t units, bool space
     return best;
 }
 
+static uint32_t longest_run(const struct frames *frames, bool pieced)
+{
+    uint32_t longest = frames->run_count;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < frames->run_count; i++) {
+        const struct frame_run *run = &frames->runs[i];
+        if (run->is_pieced == pieced && run->behind - run->first > most) {
+            most = run->behind - run->first;
+            longest = i;
+        }
+    }
+    return longest;
+}
+
 uintptr_t ebb__frames_claim(struct ebb_engine *engine, uint64_t bytes)
 {
     struct frames *frames = &engine->frames;
     uint64_t units = bytes / EBB_HUGE_BYTES;
     bool has_tail = bytes % EBB_HUGE_BYTES != 0;
-    uint32_t index = units ? best_fit(frames, units, has_tail) : frames->run_count;
+    if (units == 0)
+        return 0;
+    bool pieced = frames->spare_bytes - frames->pieced_bytes < units * EBB_HUGE_BYTES;
+    uint32_t index = best_fit(frames, units, pieced, has_tail);
     if (index == frames->run_count)
         return 0;
     uint64_t first = frames->runs[index].behind - units;
@@ -203,18 +245,16 @@ struct frame_shape ebb__frames_break_shape(struct ebb_engine *engine)
     return engine->frames.shape_count ? take_shape(&engine->frames, 0) : (struct frame_shape){0, 0};
 }
 
-uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, uint64_t *bytes)
+uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, bool pieced,
+                            uint64_t *bytes)
 {
     struct frames *frames = &engine->frames;
     uint64_t units = most_bytes / EBB_HUGE_BYTES;
-    uint32_t index = best_fit(frames, units, false);
-    if (index == frames->run_count) {
-        index = 0;
-        for (uint32_t i = 1; i < frames->run_count; i++)
-            if (frames->runs[i].behind - frames->runs[i].first >
-                frames->runs[index].behind - frames->runs[index].first)
-                index = i;
-    }
+    if (pieced ? frames->pieced_bytes == 0 : frames->pieced_bytes == frames->spare_bytes)
+        pieced = !pieced;
+    uint32_t index = best_fit(frames, units, pieced, false);
+    if (index == frames->run_count)
+        index = longest_run(frames, pieced);
     struct frame_run run = frames->runs[index];
     if (units > run.behind - run.first)
         units = run.behind - run.first;
@@ -222,28 +262,4 @@ uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, uint
     mark(frames, run.first, units, FRAME_EMPTY);
     *bytes = units * EBB_HUGE_BYTES;
     return address_of(engine, run.first);
-}
-
-uintptr_t ebb__frames_spend_pieced(struct ebb_engine *engine)
-{
-    struct frames *frames = &engine->frames;
-    uint64_t bytes;
-    for (uint32_t i = 0; i < frames->run_count; i++) {
-        struct frame_run run = frames->runs[i];
-        for (uint64_t unit = run.first; unit < run.behind; unit++) {
-            if (!*ebb__pages_pieced(engine, address_of(engine, unit)))
-                continue;
-            frames->runs[i] = frames->runs[--frames->run_count];
-            frames->spare_bytes -= (run.behind - run.first) * EBB_HUGE_BYTES;
-            if (unit > run.first)
-                ebb__frames_keep(engine, address_of(engine, run.first),
-                                 (unit - run.first) * EBB_HUGE_BYTES);
-            mark(frames, unit, 1, FRAME_EMPTY);
-            if (unit + 1 < run.behind)
-                ebb__frames_keep(engine, address_of(engine, unit + 1),
-                                 (run.behind - unit - 1) * EBB_HUGE_BYTES);
-            return address_of(engine, unit);
-        }
-    }
-    return ebb__frames_spend(engine, EBB_HUGE_BYTES, &bytes);
 }

@@ -187,6 +187,7 @@ struct spare_run {
 /* Spare units [first, behind) of staging. */
 struct frame_run {
     uint64_t first, behind;
+    bool is_pieced; /* all of them, or none */
 };
 
 /* What a block that ends in small pages has left behind: kept for the next one of its size. */
@@ -201,9 +202,10 @@ struct frames {
     uint64_t units_total;
     uint64_t window; /* no unit from here on is in use */
     uint64_t cursor;
-    struct frame_run *runs; /* all spare ones; no two touch. In no order */
+    struct frame_run *runs; /* all spare ones; no two of a kind touch. In no order */
     uint32_t run_count;
     uint64_t spare_bytes;
+    uint64_t pieced_bytes;      /* of those */
     struct frame_shape *shapes; /* oldest first */
     uint32_t shape_count;
     uint64_t shape_bytes;
@@ -247,6 +249,8 @@ struct ebb_engine {
     uint64_t depot_bytes;
     uint8_t *pieced; /* by unit of the arena, and of staging: */
     uint8_t *pieced_frames;
+    int64_t exchange_ns; /* time that may be spent on exchanging pages with the system */
+    uint64_t exchange_since_ns;
     struct list spare_buckets[SPARE_BUCKETS];
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
@@ -412,7 +416,7 @@ void ebb__frames_give(struct ebb_engine *engine, uintptr_t address, uint64_t byt
 /* Frames that have been taken are spare, with their pages; whole units. */
 void ebb__frames_keep(struct ebb_engine *engine, uintptr_t address, uint64_t bytes);
 /* Spare frames with pages for the whole units of `bytes`, and one without for the rest, are taken; 0:
- * no such run. */
+ * no such run. Pieced ones only where there are not enough others. */
 uintptr_t ebb__frames_claim(struct ebb_engine *engine, uint64_t bytes);
 /* Frames that have been taken are kept with all their pages, small ones, too, for a block of exactly
  * this size; false: there is no room to remember them. */
@@ -423,10 +427,9 @@ uintptr_t ebb__frames_claim_shape(struct ebb_engine *engine, uint64_t bytes);
 /* The oldest of all that is kept for a size is taken; 0 bytes: there is none. */
 struct frame_shape ebb__frames_break_shape(struct ebb_engine *engine);
 /* Spare frames, `most_bytes` (whole units) or as many as lie together, are free, the pages to be taken
- * away by the caller. There must be some. */
-uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, uint64_t *bytes);
-/* Likewise a single one, pieced if there is one. */
-uintptr_t ebb__frames_spend_pieced(struct ebb_engine *engine);
+ * away by the caller. There must be some. pieced: the kind to take where there is any of it. */
+uintptr_t ebb__frames_spend(struct ebb_engine *engine, uint64_t most_bytes, bool pieced,
+                            uint64_t *bytes);
 
 /* placed.c: the pool */
 EBB_NODISCARD bool ebb__placed_init(struct ebb_engine *engine);

@@ -7,15 +7,22 @@
  * contiguous run. A block takes huge pages for its whole 2 MiB units and small ones for the rest.
  *
  * How much of either is wanted varies within an iteration. A unit is split where small pages are
- * lacking; where units are lacking, small pages are *pieced* together to one, which serves as well, if
- * its addresses take longer to translate, and is the first to be split again. So no page is given to
- * the system only to have another one made. */
+ * lacking; where units are lacking, small pages are *pieced* together to one, which holds as much and
+ * is the first to be split again. But whatever it comes to hold, its addresses take longer to
+ * translate, its moves interrupt the program many times and its transfers take many segments. Nothing
+ * makes it whole again but to exchange it with the system for a huge page, which takes a fraction of a
+ * millisecond. That is done for a small part of the time, where pages are pieced and where a pieced
+ * unit is about to be filled: a few exchanges an iteration keep all units whole, while a program whose
+ * iterations need more of them does not spend its time on it. */
 #include "engine/internal.h"
 
 #include <sys/mman.h>
 
 /* So little is moved to the depot and back as fast. */
 #define LEAST_SHAPE_BYTES ((uint64_t)256 << 10)
+
+/* So much time for exchanges is saved up at most: those of one iteration may come at once. Arbitrary. */
+#define MOST_EXCHANGE_NS ((int64_t)50000000)
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
@@ -75,6 +82,7 @@ bool ebb__pages_init(struct ebb_engine *engine)
     const struct ebb_device_layout *layout = &engine->device.layout;
     engine->pieced = ebb__engine_memory(layout->arena.bytes / EBB_HUGE_BYTES);
     engine->pieced_frames = ebb__engine_memory(layout->staging.bytes / EBB_HUGE_BYTES);
+    engine->exchange_since_ns = ebb__now_ns();
     return engine->pieced && engine->pieced_frames && ebb__frames_init(engine);
 }
 
@@ -261,7 +269,7 @@ static void release_small(struct ebb_engine *engine, uint64_t bytes)
 static uint64_t release_frames(struct ebb_engine *engine, uint64_t most_bytes)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(engine, most_bytes, &bytes);
+    uintptr_t frame = ebb__frames_spend(engine, most_bytes, true, &bytes);
     engine->device.ops->release(engine->device.state, frame, bytes);
     held_release(engine, bytes);
     return bytes;
@@ -290,6 +298,40 @@ static bool strip(struct ebb_engine *engine, uint64_t bytes)
     return strip_block(engine, index);
 }
 
+/* Is there time to exchange pages with the system? */
+static bool may_exchange(struct ebb_engine *engine)
+{
+    uint64_t share = engine->config.exchange_share;
+    uint64_t part_ns = (ebb__now_ns() - engine->exchange_since_ns) / share;
+    engine->exchange_ns += (int64_t)part_ns;
+    engine->exchange_since_ns += part_ns * share;
+    if (engine->exchange_ns > MOST_EXCHANGE_NS)
+        engine->exchange_ns = MOST_EXCHANGE_NS;
+    return engine->exchange_ns > 0;
+}
+
+/* The small pages at `source`, without value, for a huge one at `target`, where nothing is else. */
+static bool exchange(struct ebb_engine *engine, uintptr_t target, uintptr_t source)
+{
+    uint64_t began = ebb__now_ns();
+    engine->device.ops->release(engine->device.state, source, EBB_HUGE_BYTES);
+    bool made =
+        engine->device.ops->fresh(engine->device.state, target, EBB_HUGE_BYTES) == EBB_DEVICE_OK;
+    *ebb__pages_pieced(engine, target) = 0;
+    engine->exchange_ns -= (int64_t)(ebb__now_ns() - began);
+    return made;
+}
+
+/* Pieced units of a frame that is about to be filled become whole, as long as there is time. */
+static bool mend(struct ebb_engine *engine, uintptr_t frame, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
+        if (*ebb__pages_pieced(engine, frame + at) && may_exchange(engine) &&
+            !exchange(engine, frame + at, frame + at))
+            return false;
+    return true;
+}
+
 /* 2 MiB of small pages of the depot become a spare frame. */
 static bool piece_unit(struct ebb_engine *engine)
 {
@@ -297,11 +339,14 @@ static bool piece_unit(struct ebb_engine *engine)
     if (!frame)
         return false;
     engine->depot_bytes -= EBB_HUGE_BYTES;
-    if (move(engine, frame, depot_top(engine), EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
+    uintptr_t source = depot_top(engine);
+    bool is_whole = engine->device.ops->anew_is_cheaper || may_exchange(engine);
+    if (is_whole ? !exchange(engine, frame, source)
+                 : move(engine, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
         ebb__frames_give(engine, frame, EBB_HUGE_BYTES);
         return false;
     }
-    *ebb__pages_pieced(engine, frame) = 1;
+    *ebb__pages_pieced(engine, frame) = !is_whole;
     ebb__frames_keep(engine, frame, EBB_HUGE_BYTES);
     return true;
 }
@@ -310,7 +355,8 @@ static bool piece_unit(struct ebb_engine *engine)
  * is never whole again. */
 static bool split_unit(struct ebb_engine *engine)
 {
-    uintptr_t frame = ebb__frames_spend_pieced(engine);
+    uint64_t bytes;
+    uintptr_t frame = ebb__frames_spend(engine, EBB_HUGE_BYTES, true, &bytes);
     if (move(engine, depot_top(engine), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
     engine->depot_bytes += EBB_HUGE_BYTES;
@@ -394,8 +440,8 @@ static bool put_units(struct ebb_engine *engine, uintptr_t target, uint64_t byte
 {
     uint64_t got;
     for (uint64_t at = 0; at < bytes; at += got) {
-        uintptr_t frame = ebb__frames_spend(engine, bytes - at, &got);
-        if (move(engine, target + at, frame, got) != EBB_DEVICE_OK)
+        uintptr_t frame = ebb__frames_spend(engine, bytes - at, false, &got);
+        if (!mend(engine, frame, got) || move(engine, target + at, frame, got) != EBB_DEVICE_OK)
             return false;
     }
     return true;
@@ -428,12 +474,12 @@ static uintptr_t take_frame(struct ebb_engine *engine, uint64_t bytes, bool forc
     if (!gather(engine, bytes, force))
         return 0;
     frame = ebb__frames_claim(engine, bytes);
-    bool filled = frame != 0;
+    bool is_filled = frame != 0;
     if (!frame)
         frame = ebb__frames_take(engine, bytes);
     if (!frame)
         return 0;
-    if ((filled || put_units(engine, frame, huge_bytes)) &&
+    if ((is_filled ? mend(engine, frame, huge_bytes) : put_units(engine, frame, huge_bytes)) &&
         put_small(engine, frame + huge_bytes, bytes & huge_mask))
         return frame;
     engine->device.ops->release(engine->device.state, frame, bytes);
