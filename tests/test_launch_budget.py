@@ -166,6 +166,15 @@ class Budgets(Launch):
                                delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
+    def test_loops_within_an_iteration_are_none(self):
+        summary, _ = self.run_cycle("--budget", "60%",
+                                    args=["--iterations", "24", "--loops", "12", "--work", "2"])
+        self.assertGreater(summary["planned_iterations"], 0)
+        self.assertLessEqual(summary["iterations"], 24)
+        self.assertLess(summary["planned_from_iteration"], summary["iterations"])
+        self.assertGreater(summary["budget_from_iteration"], 0)
+        self.assertLessEqual(summary["budget_from_iteration"], summary["iterations"])
+
     def test_none_given(self):
         summary, _ = self.run_cycle()
         self.assertGreater(summary["budget_bytes"], 100 * MIB)

@@ -457,8 +457,19 @@ static void forget_parts(struct process *process)
     ebb__profile_fini(&process->learnt);
 }
 
+/* What was counted as iterations may turn out to be none, once a longer repetition is known. */
+static void follow_count(struct process *process)
+{
+    int64_t count = (int64_t)ebb__watch_iterations(process->watch);
+    if (process->budget_from > count)
+        process->budget_from = count > 0 ? count : 1; /* 0 is from the first allocation on */
+    if (process->reactive_from > count)
+        process->reactive_from = count;
+}
+
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process)
 {
+    follow_count(process);
     follow_peak(serve, process);
     if (process->state == LEARNER_TRACING) {
         if (found_longer(process))

@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOOP_BYTES ((size_t)256 << 10)
+
 static const char usage[] =
     "usage: cycle [options]\n"
     "  --iterations N      iterations (8)\n"
@@ -36,6 +38,8 @@ static const char usage[] =
     "  --io                pass activations through read() and write()\n"
     "  --foreign           free blocks that the interposed malloc never saw (glibc only)\n"
     "  --odd N             each N-th iteration is different: forward only, other sizes (0: none)\n"
+    "  --loops N           N equal temporary blocks one after the other in each layer, and twice as many\n"
+    "                      in the first iteration (0)\n"
     "  --static            allocate all activations once, before the first iteration\n"
     "  --corrupt N         change one byte behind the program's back in iteration N: exit code 1\n"
     "  --small BYTES       small objects that are kept from the start, and looked at in children of\n"
@@ -44,7 +48,7 @@ static const char usage[] =
     "  --time              seconds of each iteration on stderr\n";
 
 struct options {
-    unsigned iterations, layers, threads, work_ms, odd, corrupt;
+    unsigned iterations, layers, threads, work_ms, odd, loops, corrupt;
     size_t block_bytes, persistent_bytes, small_bytes;
     bool fork, grow, io, foreign, once, zeros, time;
 };
@@ -393,6 +397,12 @@ static void forward(struct model *model, unsigned iteration, bool odd)
         work(a->block, a->bytes);
         model->checksum += verify("scratch", scratch, scratch_bytes, a->seed + 1);
         free(scratch);
+        for (unsigned i = 0; i < options.loops * (iteration ? 1 : 2); i++) {
+            void *temporary = allocate(0, LOOP_BYTES);
+            fill(temporary, LOOP_BYTES, a->seed + i);
+            model->checksum += verify("temporary", temporary, LOOP_BYTES, a->seed + i);
+            free(temporary);
+        }
     }
 }
 
@@ -570,6 +580,8 @@ static void parse(int argc, char **argv)
             options.work_ms = (unsigned)parse_size(value);
         else if (strcmp(name, "--odd") == 0)
             options.odd = (unsigned)parse_size(value);
+        else if (strcmp(name, "--loops") == 0)
+            options.loops = (unsigned)parse_size(value);
         else if (strcmp(name, "--corrupt") == 0)
             options.corrupt = (unsigned)parse_size(value);
         else if (strcmp(name, "--block") == 0)
