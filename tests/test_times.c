@@ -144,6 +144,27 @@ static void push_mark(events_vec *events, uint64_t *now, uint64_t ns, uint8_t ma
     push(events, now, ns, (struct ebb_event){0, 0, value, EBB_EVENT_MARK, 0, mark, 0, 0});
 }
 
+/* The iteration takes turn_ns, and its block lives for life_ns of it. Frees the events. */
+static void expect_times(events_vec *events, uint64_t turn_ns, uint64_t life_ns)
+{
+    struct ebb_event_span span = {events->items, events->count};
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
+    assert_true(analysis.has_model);
+    const struct ebb_model *model = &analysis.model;
+    uint64_t alloc_ns = 0, free_ns = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        if (model->events[tick].kind == EBB_EVENT_ALLOC)
+            alloc_ns = model->time_ns[tick];
+        else if (model->events[tick].kind == EBB_EVENT_FREE)
+            free_ns = model->time_ns[tick];
+    }
+    assert_int_equal(ebb__model_iteration_ns(model), turn_ns);
+    assert_int_equal((free_ns + turn_ns - alloc_ns) % turn_ns, life_ns);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(events);
+}
+
 /* Observed iterations are ten times too slow, in the planned ones the program waits, two threads of it
  * at the same time: what counts is how long it works. */
 static void waits_do_not_count(void **state)
@@ -172,22 +193,7 @@ static void waits_do_not_count(void **state)
         }
         push(&events, &now, 100 * slow, release);
     }
-    struct ebb_event_span span = {events.items, events.count};
-    struct ebb_analysis analysis;
-    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
-    assert_true(analysis.has_model);
-    const struct ebb_model *model = &analysis.model;
-    uint64_t alloc_ns = 0, free_ns = 0, turn_ns = ebb__model_iteration_ns(model);
-    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
-        if (model->events[tick].kind == EBB_EVENT_ALLOC)
-            alloc_ns = model->time_ns[tick];
-        else if (model->events[tick].kind == EBB_EVENT_FREE)
-            free_ns = model->time_ns[tick];
-    }
-    assert_int_equal(turn_ns, 170);
-    assert_int_equal((free_ns + turn_ns - alloc_ns) % turn_ns, 100);
-    ebb__analysis_fini(&analysis);
-    ebb_vec_free(&events);
+    expect_times(&events, 170, 100);
 }
 
 /* Nothing but observed iterations, in which the program waits before each use and for room, longer in
@@ -210,22 +216,7 @@ static void expect_work_of_traced(bool varied)
             push(&events, &now, 0, write);
         push(&events, &now, 100, release);
     }
-    struct ebb_event_span span = {events.items, events.count};
-    struct ebb_analysis analysis;
-    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
-    assert_true(analysis.has_model);
-    const struct ebb_model *model = &analysis.model;
-    uint64_t turn_ns = ebb__model_iteration_ns(model), alloc_ns = 0, free_ns = 0;
-    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
-        if (model->events[tick].kind == EBB_EVENT_ALLOC)
-            alloc_ns = model->time_ns[tick];
-        else if (model->events[tick].kind == EBB_EVENT_FREE)
-            free_ns = model->time_ns[tick];
-    }
-    assert_int_equal(turn_ns, 180);
-    assert_int_equal((free_ns + turn_ns - alloc_ns) % turn_ns, 110);
-    ebb__analysis_fini(&analysis);
-    ebb_vec_free(&events);
+    expect_times(&events, 180, 110);
 }
 
 static void waits_of_observed_iterations_do_not_count(void **state)
