@@ -151,23 +151,20 @@ static bool agree(const struct ebb_stream *stream, const size_t *left, const siz
 }
 
 /* The newest windows that agree with the model's own event by event: their ticks, by event, each with
- * the window's end behind them. Returns their number, at most TIMING_LIMIT. */
+ * the window's end behind them, in no order. Returns their number, at most TIMING_LIMIT; `indices` has
+ * room for one more. */
 static size_t alike_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                             const size_t *own, size_t ticks, size_t *indices)
 {
     size_t count = 0, symbol = 0, each = ticks + 1;
+    size_t *candidate = &indices[TIMING_LIMIT * each];
     struct ebb_window window;
-    while (ebb__stream_next_window(stream, template, &symbol, &window)) {
-        size_t *next = &indices[count * each];
-        if (!ticks_of_window(stream, &window, ticks, next) || !agree(stream, own, next, ticks) ||
-            ebb__stream_has_lost(stream, &window) || ebb__stream_touches_plan(stream, &window))
-            continue;
-        if (count == TIMING_LIMIT)
-            memmove(indices, &indices[each], TIMING_LIMIT * each * sizeof *indices);
-        else
-            count++;
-    }
-    return count;
+    while (ebb__stream_next_window(stream, template, &symbol, &window))
+        if (!ebb__stream_has_lost(stream, &window) && !ebb__stream_touches_plan(stream, &window) &&
+            ticks_of_window(stream, &window, ticks, candidate) &&
+            agree(stream, own, candidate, ticks))
+            memcpy(&indices[count++ % TIMING_LIMIT * each], candidate, each * sizeof *indices);
+    return count < TIMING_LIMIT ? count : TIMING_LIMIT;
 }
 
 /* Where every iteration was traced alike: intervals between successive events, each the median of the
