@@ -181,6 +181,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         if (!absence->drops) {
             json_object_set_new(item, "in_start_ns", json_bytes(absence->in_start_ns));
             json_object_set_new(item, "in_end_ns", json_bytes(absence->in_end_ns));
+            json_object_set_new(item, "stall_ns", json_bytes(absence->stall_ns));
         }
         json_array_append_new(absences, item);
     }

@@ -146,6 +146,7 @@ static void check_absences(const struct ebb_model *model, const struct ebb_plan 
             assert_int_equal(absences[i].due_clock, EBB_SCRIPT_NONE);
             continue;
         }
+        assert_int_equal(absences[i].stall_ns, planned->stall_ns);
         uint32_t in = absences[i].in_clock, out = absences[i].out_clock;
         assert_int_equal(absences[i].due_clock, last_clock(model, planned->to_tick));
         assert_true(in < clocks);

@@ -392,9 +392,10 @@ static void move_earlier(struct performance *playing, uint32_t absence, uint64_t
         playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
 }
 
-/* Learn from whether an absence's block was late. What had to be waited for starts that much earlier
- * and half as much again; what was there in time starts a little later again, down to the plan, since
- * the machine may just have been busy for a moment, and early returns take the room of others. */
+/* Learn from whether an absence's block was late, beyond what the plan expects: what had to be waited
+ * for starts that much earlier and half as much again. What was there in time starts a little later
+ * again, down to the plan, since the machine may just have been busy for a moment, and early returns
+ * take the room of others; so does what was late for want of room: an earlier start does not help. */
 static void learn_return(struct performance *playing, uint32_t absence, uint64_t late_ns)
 {
     uint64_t earlier_ns =
@@ -454,9 +455,12 @@ void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint6
     uint32_t absence = absence_here(engine, block, false);
     if (absence == EBB_SCRIPT_NONE)
         return;
-    /* Not ever earlier: what is late because there was no room only takes room from others so. */
-    uint64_t earlier_ns = late_ns + earlier_by(playing, absence, playing->in_clock[absence],
-                                               playing->in_delay_ns[absence]);
+    uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
+    if (late_ns <= planned_ns || block->lacked_room)
+        return;
+    uint64_t earlier_ns =
+        late_ns - planned_ns +
+        earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
     uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
     uint64_t most_ns = ebb__timers_most_shift_ns(playing, due);
     move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
@@ -504,20 +508,27 @@ static bool wait_for_block(struct ebb_engine *engine, const struct performance *
  * go meanwhile, and `playing` with them. */
 static void wait_for_due(struct ebb_engine *engine, struct performance *playing, uint32_t position)
 {
-    uint64_t sets = engine->script_sets;
+    uint64_t sets = engine->script_sets, planned_ns = 0;
+    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i])
+        planned_ns += ebb__script_absences(playing->script)[i].stall_ns;
     for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
          i = playing->due_next[i]) {
         uint64_t began = 0;
         struct block *block = absent_block(engine, playing, i);
         ebb__timers_hold(engine, true);
-        while (block && wait_for_block(engine, playing, block, &began))
+        bool lacked_room = false;
+        while (block && wait_for_block(engine, playing, block, &began)) {
+            lacked_room |= block->lacked_room;
             block = next_absent(engine, block);
+        }
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
         ebb__timers_hold(engine, false);
         if (engine->script_sets != sets)
             return;
+        uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
+        planned_ns -= expected_ns;
         if (engine->playing == playing)
-            learn_return(playing, i, late_ns);
+            learn_return(playing, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }
 
@@ -751,8 +762,10 @@ bool ebb__clock_pause(struct ebb_engine *engine)
     return true;
 }
 
-void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
+struct due ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block)
 {
+    struct performance *playing = engine->playing;
+    struct due due = {.playing = playing, .first = engine->position};
     begin_operation(engine, ebb__now_ns());
     if (kind == EBB_EVENT_ALLOC) {
         engine->history[engine->allocations++ % HISTORY] = (struct history){
@@ -761,22 +774,26 @@ void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct
             .block = ebb__block_index(engine, block),
         };
     }
-    if (engine->playing) {
-        struct performance *playing = engine->playing;
-        uint32_t first = engine->position, passed;
+    if (playing) {
         bool woven = playing->woven.passed != NULL;
-        if (woven ? !ebb__woven_match(engine, kind, block, &first)
-                  : !match(engine, kind, block, &passed)) {
+        if (woven ? !ebb__woven_match(engine, kind, block, &due.first)
+                  : !match(engine, kind, block, &due.count)) {
             ebb__clock_stop(engine);
-        } else {
-            uint64_t sets = engine->script_sets;
-            if (woven)
-                passed = first != EBB_SCRIPT_NONE;
-            for (uint32_t i = 0;
-                 i < passed && engine->playing == playing && engine->script_sets == sets; i++)
-                wait_for_due(engine, playing, (first + i) % playing->script->clock_count);
+            due.count = 0;
+        } else if (woven) {
+            due.count = due.first != EBB_SCRIPT_NONE;
         }
     }
+    due.script_sets = engine->script_sets;
+    return due;
+}
+
+void ebb__clock_end_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct due due)
+{
+    for (uint32_t i = 0;
+         i < due.count && engine->playing == due.playing && engine->script_sets == due.script_sets;
+         i++)
+        wait_for_due(engine, due.playing, (due.first + i) % due.playing->script->clock_count);
     if (engine->awaited_due)
         ebb__engine_take_over(engine);
     if (!engine->playing && kind == EBB_EVENT_ALLOC && engine->script_count)

@@ -274,7 +274,7 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
     begin_life(engine, block, bytes);
     block->state = has_pages ? BLOCK_RESIDENT : BLOCK_BARE;
     block_event(engine, EBB_EVENT_ALLOC, block);
-    ebb__clock_step(engine, EBB_EVENT_ALLOC, block);
+    ebb__clock_end_step(engine, EBB_EVENT_ALLOC, ebb__clock_step(engine, EBB_EVENT_ALLOC, block));
     if (!has_pages && !furnish(engine, block)) {
         ebb__engine_count_live(engine, -(int64_t)bytes);
         block_event(engine, EBB_EVENT_FREE, block);
@@ -354,12 +354,13 @@ bool ebb__engine_free(struct ebb_engine *engine, void *pointer)
         ebb__clock_close_operation(engine);
     ebb__engine_count_live(engine, -(int64_t)block->size_bytes);
     block_event(engine, EBB_EVENT_FREE, block);
-    ebb__clock_step(engine, EBB_EVENT_FREE, block);
+    struct due due = ebb__clock_step(engine, EBB_EVENT_FREE, block);
     ebb__part_join(engine, block);
     for (uint32_t i = ebb__block_index(engine, block), next; i != NO_BLOCK; i = next) {
         next = ebb__part_next(engine, i);
         ebb__move_discard(engine, &engine->blocks[i]);
     }
+    ebb__clock_end_step(engine, EBB_EVENT_FREE, due);
     approach_budget(engine);
     pthread_mutex_unlock(&engine->lock);
     return true;

@@ -54,6 +54,7 @@ struct block {
     uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
     uint64_t hash[2];      /* of the bytes in the store, where has_copy and hashed */
+    uint64_t in_since_ns;  /* when it was put on the in queue last */
     uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
     struct asking asking;  /* of other processes, for its room */
     uint64_t pinned_until; /* event number: could not be moved, do not try before */
@@ -70,15 +71,16 @@ struct block {
     struct link queue;     /* out or in queue */
     int transfer_error;
     uint8_t state;
-    uint8_t store;   /* where its copy is: index into stores */
-    bool unborn;     /* head: its allocation is under way, and alone may give it pages */
-    bool open;       /* touched since the last event; on the open list */
-    bool out_queued; /* on the out queue (resident or parked) */
-    bool in_queued;  /* on the in queue (away or bare) */
-    bool urgent;     /* somebody waits for it */
-    bool cancelled;  /* leaving, but wanted again; or its transfer is to end for another reason */
-    bool given_up;   /* coming, but what it has taken is needed first for something else */
-    bool has_copy;   /* store_offset holds its bytes as of the last write out */
+    uint8_t store;    /* where its copy is: index into stores */
+    bool unborn;      /* head: its allocation is under way, and alone may give it pages */
+    bool open;        /* touched since the last event; on the open list */
+    bool out_queued;  /* on the out queue (resident or parked) */
+    bool in_queued;   /* on the in queue (away or bare) */
+    bool urgent;      /* somebody waits for it */
+    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
+    bool lacked_room; /* it came back later than it should for want of room */
+    bool given_up;    /* coming, but what it has taken is needed first for something else */
+    bool has_copy;    /* store_offset holds its bytes as of the last write out */
     bool hashed;
     bool keep_copy;   /* do not give the store's copy up when it comes back */
     bool inherited;   /* its pages came with a fork: not in the ledger */
@@ -271,6 +273,7 @@ struct ebb_engine {
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
     uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
+    uint64_t no_room_ns;              /* when there was no room last for what comes back */
     unsigned room_waits;              /* threads of the program that wait for room */
     pthread_t workers[16];
     unsigned worker_count;
@@ -589,9 +592,18 @@ static inline uint32_t ebb__clock_now(const struct ebb_engine *engine)
 void ebb__clock_close_operation(struct ebb_engine *engine);
 /* A fault has happened: where the operation in progress has become long, another begins (true). */
 bool ebb__clock_pause(struct ebb_engine *engine);
-/* An ALLOC or FREE has happened: match it, queue the actions that hang on it, wait for what is
- * due. Releases the lock while it waits. */
-void ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct block *block);
+/* What is due since a step: at `count` positions from `first` on, of `playing`. */
+struct due {
+    struct performance *playing;
+    uint64_t script_sets;
+    uint32_t first, count;
+};
+/* An ALLOC or FREE has happened: match it and queue the actions that hang on it. */
+struct due ebb__clock_step(struct ebb_engine *engine, enum ebb_event_kind kind,
+                           struct block *block);
+/* The step's end, once the pages of what was freed are free: wait for what is due. Releases the lock
+ * while it waits. */
+void ebb__clock_end_step(struct ebb_engine *engine, enum ebb_event_kind kind, struct due due);
 /* The script in force is no longer followed. */
 void ebb__clock_stop(struct ebb_engine *engine);
 /* The next event of the script in force has happened: queue what hangs on it. */

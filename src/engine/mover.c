@@ -261,7 +261,8 @@ static struct block *next_in(struct ebb_engine *engine, uint64_t *until)
     /* The program's own need for room comes before what it may need soon. */
     if ((block->urgent || engine->room_waits == 0) && take_pages(engine, block))
         return block;
-    *until = ebb__now_ns() + 2000000; /* pages come free without a signal too */
+    engine->no_room_ns = ebb__now_ns();
+    *until = engine->no_room_ns + 2000000; /* pages come free without a signal too */
     return NULL;
 }
 

@@ -169,6 +169,8 @@ void ebb__move_queue_in(struct ebb_engine *engine, struct block *block, bool urg
         if (!urgent || block->urgent)
             return;
         ebb__list_remove(engine, &engine->in_queue, index, LINK_QUEUE);
+    } else {
+        block->in_since_ns = ebb__now_ns();
     }
     block->in_queued = true;
     block->urgent = urgent;
@@ -357,6 +359,7 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
 {
     ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
     block->in_queued = false;
+    block->lacked_room = engine->no_room_ns > block->in_since_ns;
     block->asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;

@@ -59,6 +59,7 @@ struct ebb_script_absence {
     uint64_t in_delay_ns;
     uint64_t out_delay_ns;
     uint64_t due_delay_ns;
+    uint64_t stall_ns; /* that the plan expects the program to wait for the block */
     uint32_t keep_copy;
     uint32_t in_within;
 };

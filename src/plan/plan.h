@@ -40,6 +40,7 @@ struct ebb_absence {
     uint64_t out_end_ns;
     uint64_t in_start_ns; /* 0 and unused where drops */
     uint64_t in_end_ns;
+    uint64_t stall_ns; /* predicted: how long the program waits for the block */
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
     bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, although
                         it is no clock event: the use is taken to be over (EBB_WITHIN_NS) */

@@ -152,6 +152,7 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
     }
     if (absence->drops)
         return compiled;
+    compiled.stall_ns = absence->stall_ns;
     compiled.in_within = absence->in_within;
     compiled.due_clock = compiler->clock_before[absence->to_tick];
     compiled.due_delay_ns = since_clock(compiler, absence->to_tick, compiled.due_clock);

@@ -145,6 +145,7 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
             absence.out_end_ns = times->out_end_ns % swap->lap_ns;
             absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
             absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
+            absence.stall_ns = absence.drops ? 0 : times->stall_ns;
             plan->absences[kept++] = absence;
             ordered &= kept < 2 || absence_compare(&plan->absences[kept - 2], &absence) <= 0;
         }
