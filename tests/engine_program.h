@@ -25,7 +25,8 @@ static inline void program_init(struct program *program, struct rig *rig, struct
     }
 }
 
-/* One iteration; at `odd_tick` it does something that is not in the model. */
+/* One iteration; with `timed` it computes as long between its events as the model says, whatever it has
+ * waited for. At `odd_tick` it does something that is not in the model. */
 static inline void program_lap(struct program *program, struct rig *rig, bool timed,
                                uint32_t odd_tick)
 {
@@ -36,6 +37,8 @@ static inline void program_lap(struct program *program, struct rig *rig, bool ti
         uint64_t wanted = began + model->time_ns[tick], now = ebb__now_ns();
         if (timed && wanted > now)
             nap_us((long)((wanted - now) / 1000));
+        else
+            began += now - wanted;
         if (tick == odd_tick) {
             struct item odd = make(rig, 12345, 1);
             drop(rig, &odd);

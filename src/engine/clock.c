@@ -466,7 +466,7 @@ void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint6
     move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
 }
 
-void ebb__clock_early(struct ebb_engine *engine, const struct block *block)
+void ebb__clock_early(struct ebb_engine *engine, struct block *block)
 {
     struct performance *playing = engine->playing;
     if (!playing || block->script_block == EBB_SCRIPT_NONE)
@@ -475,9 +475,11 @@ void ebb__clock_early(struct ebb_engine *engine, const struct block *block)
     for (uint32_t i = 0; i < playing->script->absence_count; i++)
         if (absences[i].block == block->script_block && absences[i].due_clock != EBB_SCRIPT_NONE &&
             ebb__script_is_between(ebb__clock_now(engine), playing->in_clock[i],
-                                   absences[i].due_clock))
+                                   absences[i].due_clock)) {
             move_earlier(playing, i,
                          earlier_by(playing, i, playing->in_clock[i], playing->in_delay_ns[i]) / 2);
+            block->gave_way = true;
+        }
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases

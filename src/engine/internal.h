@@ -79,8 +79,9 @@ struct block {
     bool urgent;      /* somebody waits for it */
     bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
     bool lacked_room; /* it came back later than it should for want of room */
-    bool given_up;    /* coming, but what it has taken is needed first for something else */
-    bool has_copy;    /* store_offset holds its bytes as of the last write out */
+    bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
+    bool given_up; /* coming, but what it has taken is needed first for something else */
+    bool has_copy; /* store_offset holds its bytes as of the last write out */
     bool hashed;
     bool keep_copy;   /* do not give the store's copy up when it comes back */
     bool inherited;   /* its pages came with a fork: not in the ledger */
@@ -640,9 +641,10 @@ void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in);
 void ebb__clock_missed(struct ebb_engine *engine, const struct block *block);
 /* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
 void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns);
-/* `block` was coming back when its room was needed first: it comes later in the next iteration, not before
- * the script says, if it was moved earlier. */
-void ebb__clock_early(struct ebb_engine *engine, const struct block *block);
+/* The room of `block` is needed first for something else: if it is coming back, or back and not yet due,
+ * it comes later in the next iteration, not later than the script says. How late it is now says nothing
+ * then. */
+void ebb__clock_early(struct ebb_engine *engine, struct block *block);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

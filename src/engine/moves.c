@@ -138,6 +138,7 @@ void ebb__move_evict(struct ebb_engine *engine, struct block *block)
     if (!block->slab)
         atomic_fetch_add(&engine->counters->reactive_evictions, 1);
     close_block(engine, block);
+    ebb__clock_early(engine, block);
     block->evicted_at = engine->event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(engine, block, true);
 }
@@ -359,7 +360,8 @@ bool ebb__move_start_in(struct ebb_engine *engine, struct block *block)
 {
     ebb__list_remove(engine, &engine->in_queue, ebb__block_index(engine, block), LINK_QUEUE);
     block->in_queued = false;
-    block->lacked_room = engine->no_room_ns > block->in_since_ns;
+    block->lacked_room = block->gave_way || engine->no_room_ns > block->in_since_ns;
+    block->gave_way = false;
     block->asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
