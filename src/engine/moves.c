@@ -192,11 +192,21 @@ void ebb__move_call_back(struct ebb_engine *engine, struct block *block)
     }
 }
 
+/* The next block that comes back may have room now. Where it surely has not, its worker is not woken: a
+ * free costs a system call then, and each one that follows until there is room. */
+static bool room_for_next(const struct ebb_engine *engine)
+{
+    if (engine->in_queue.first == NO_BLOCK || engine->in_current != NO_BLOCK)
+        return false;
+    const struct block *next = &engine->blocks[engine->in_queue.first];
+    return next->urgent || ebb__pages_available(engine) >= next->page_bytes;
+}
+
 static void pages_came_free(struct ebb_engine *engine)
 {
     ebb__pages_trim(engine);
     pthread_cond_broadcast(&engine->changed);
-    if (engine->in_queue.first != NO_BLOCK && engine->in_current == NO_BLOCK)
+    if (room_for_next(engine))
         pthread_cond_signal(&engine->in_work);
 }
 
