@@ -10,10 +10,6 @@
 
 /* So many allocations in a row must agree before a position counts as found. */
 #define SYNC_ALLOCATIONS 12u
-/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
- * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
- * good a hundredth of its lateness. */
-#define RELAX 16u
 /* While accesses are observed an operation without an event in it goes on for so much longer with each
  * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
 #define PAUSE_A_FAULT_NS ((uint64_t)300000)
@@ -357,131 +353,6 @@ void ebb__clock_pass(struct ebb_engine *engine)
         engine->awaited_due = true;
 }
 
-/* How much earlier than the script says an absence's return would start at `position`. */
-static uint64_t earlier_by(const struct performance *playing, uint32_t absence, uint32_t position,
-                           uint64_t delay_ns)
-{
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint64_t turn_ns = playing->script->iteration_ns;
-    uint64_t start_ns = event_at(playing, planned->in_clock)->time_ns + planned->in_delay_ns;
-    uint64_t other_ns = event_at(playing, position)->time_ns + delay_ns;
-    return turn_ns ? (start_ns % turn_ns + turn_ns - other_ns % turn_ns) % turn_ns : 0;
-}
-
-/* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
-static void move_earlier(struct performance *playing, uint32_t absence, uint64_t earlier_ns)
-{
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t clocks = playing->script->clock_count, to = planned->in_clock;
-    bool lap_later = to == planned->out_clock && planned->in_delay_ns < planned->out_delay_ns;
-    for (uint32_t steps = 1; steps < clocks && (to != planned->out_clock || lap_later) &&
-                             earlier_by(playing, absence, to, 0) < earlier_ns;
-         steps++)
-        to = (to + clocks - 1) % clocks;
-    uint32_t *place = &playing->in_first[playing->in_clock[absence]];
-    while (*place != absence)
-        place = &playing->in_next[*place];
-    *place = playing->in_next[absence];
-    playing->in_next[absence] = playing->in_first[to];
-    playing->in_first[to] = absence;
-    playing->in_clock[absence] = to;
-    uint64_t reach_ns = earlier_by(playing, absence, to, 0);
-    playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
-    if (to == planned->out_clock && !lap_later &&
-        playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
-        playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
-}
-
-/* Learn from whether an absence's block was late, beyond what the plan expects: what had to be waited
- * for starts that much earlier and half as much again. What was there in time starts a little later
- * again, down to the plan, since the machine may just have been busy for a moment, and early returns
- * take the room of others; so does what was late for want of room: an earlier start does not help. */
-static void learn_return(struct performance *playing, uint32_t absence, uint64_t late_ns)
-{
-    uint64_t earlier_ns =
-        earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
-    if (late_ns)
-        move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
-    else if (earlier_ns)
-        move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
-}
-
-/* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
- * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
-static uint32_t absence_here(const struct ebb_engine *engine, const struct block *block, bool out)
-{
-    const struct performance *playing = engine->playing;
-    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
-        return EBB_SCRIPT_NONE;
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = ebb__clock_now(engine);
-    uint64_t since_ns = ebb__timers_since_ns(engine);
-    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
-        if (absences[i].block != block->script_block)
-            continue;
-        bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
-                      ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock);
-        bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
-        bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
-        if (begun && ending && lap_later)
-            begun = block->left_at > engine->position_event;
-        else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
-            begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
-        if (out ? begun : ending && !begun)
-            return i;
-    }
-    return EBB_SCRIPT_NONE;
-}
-
-void ebb__clock_missed(struct ebb_engine *engine, const struct block *block)
-{
-    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY && !block->out_queued)
-        return;
-    uint32_t absence = absence_here(engine, block, true);
-    if (absence == EBB_SCRIPT_NONE)
-        return;
-    uint64_t since_ns = ebb__timers_since_ns(engine);
-    const struct ebb_script_absence *planned =
-        &ebb__script_absences(engine->playing->script)[absence];
-    uint64_t latest_ns =
-        planned->out_delay_ns + ebb__timers_most_shift_ns(engine->playing, planned->out_clock);
-    if (since_ns > engine->playing->out_delay_ns[absence])
-        engine->playing->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
-}
-
-void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns)
-{
-    struct performance *playing = engine->playing;
-    uint32_t absence = absence_here(engine, block, false);
-    if (absence == EBB_SCRIPT_NONE)
-        return;
-    uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
-    if (late_ns <= planned_ns || block->lacked_room)
-        return;
-    uint64_t earlier_ns =
-        late_ns - planned_ns +
-        earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
-    uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
-    uint64_t most_ns = ebb__timers_most_shift_ns(playing, due);
-    move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
-}
-
-void ebb__clock_early(struct ebb_engine *engine, struct block *block)
-{
-    struct performance *playing = engine->playing;
-    if (!playing || block->script_block == EBB_SCRIPT_NONE)
-        return;
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    for (uint32_t i = 0; i < playing->script->absence_count; i++)
-        if (absences[i].block == block->script_block && absences[i].due_clock != EBB_SCRIPT_NONE &&
-            ebb__script_is_between(ebb__clock_now(engine), playing->in_clock[i],
-                                   absences[i].due_clock)) {
-            move_earlier(playing, i,
-                         earlier_by(playing, i, playing->in_clock[i], playing->in_delay_ns[i]) / 2);
-            block->gave_way = true;
-        }
-}
-
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
  * the lock. False: the block is another, or the script is not followed any more. */
 static bool wait_for_block(struct ebb_engine *engine, const struct performance *playing,
@@ -530,7 +401,7 @@ static void wait_for_due(struct ebb_engine *engine, struct performance *playing,
         uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
         planned_ns -= expected_ns;
         if (engine->playing == playing)
-            learn_return(playing, i, lacked_room ? 0 : late_ns - expected_ns);
+            ebb__feedback_learn(playing, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }
 

@@ -409,7 +409,7 @@ static void fault_in_block(struct ebb_engine *engine, struct block *block, uintp
                            bool write)
 {
     if (block->fault_ns == 0) {
-        ebb__clock_missed(engine, block);
+        ebb__feedback_missed(engine, block);
         ebb__clock_seen(engine, block);
     }
     switch (block->state) {

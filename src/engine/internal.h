@@ -579,6 +579,22 @@ void ebb__timers_fault(struct ebb_engine *engine, struct block *block);
 /* If it has waited for `block` it goes on; how long it waited. */
 uint64_t ebb__timers_fault_over(struct ebb_engine *engine, struct block *block);
 
+/* feedback.c */
+/* Learn from whether an absence's block was late, beyond what the plan expects: what had to be waited
+ * for starts that much earlier and half as much again. What was there in time starts a little later
+ * again, down to the plan, since the machine may just have been busy for a moment, and early returns
+ * take the room of others; so does what was late for want of room: an earlier start does not help. */
+void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t late_ns);
+/* The program uses `block`, which is not there: what left too early within a stretch leaves later in
+ * the next iteration. */
+void ebb__feedback_missed(struct ebb_engine *engine, const struct block *block);
+/* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
+void ebb__feedback_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns);
+/* The room of `block` is needed first for something else: if it is coming back, or back and not yet due,
+ * it comes later in the next iteration, not later than the script says. How late it is now says nothing
+ * then. */
+void ebb__feedback_early(struct ebb_engine *engine, struct block *block);
+
 /* victim.c */
 struct block *ebb__victim_choose(struct ebb_engine *engine);
 
@@ -636,15 +652,6 @@ uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_b
 uint32_t ebb__clock_foresee(const struct ebb_engine *engine, uint64_t size_bytes);
 /* Let an absence begin, or with `in` end, unless the program is past it. */
 void ebb__clock_fire(struct ebb_engine *engine, uint32_t absence, bool in);
-/* The program uses `block`, which is not there: what left too early within a stretch leaves later in
- * the next iteration. */
-void ebb__clock_missed(struct ebb_engine *engine, const struct block *block);
-/* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
-void ebb__clock_late(struct ebb_engine *engine, const struct block *block, uint64_t late_ns);
-/* The room of `block` is needed first for something else: if it is coming back, or back and not yet due,
- * it comes later in the next iteration, not later than the script says. How late it is now says nothing
- * then. */
-void ebb__clock_early(struct ebb_engine *engine, struct block *block);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
  * script is played. O(log allocations). */
 uint32_t ebb__clock_next_alloc(const struct ebb_engine *engine, uint64_t size_bytes);

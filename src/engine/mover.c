@@ -199,7 +199,7 @@ bool ebb__mover_make_room(struct ebb_engine *engine, uint64_t bytes)
     struct block *comer;
     while (available + coming_free < bytes && (comer = early_comer(engine))) {
         coming_free += comer->page_bytes;
-        ebb__clock_early(engine, comer);
+        ebb__feedback_early(engine, comer);
         ebb__move_give_up(engine, comer);
     }
     return coming_free > 0;

@@ -94,7 +94,7 @@ void ebb__move_unpark(struct ebb_engine *engine, struct block *block)
         ebb__cold_back(engine, block);
     uint64_t waited_ns = ebb__timers_fault_over(engine, block);
     if (waited_ns)
-        ebb__clock_late(engine, block, waited_ns);
+        ebb__feedback_late(engine, block, waited_ns);
     pthread_cond_broadcast(&engine->changed);
 }
 
@@ -138,7 +138,7 @@ void ebb__move_evict(struct ebb_engine *engine, struct block *block)
     if (!block->slab)
         atomic_fetch_add(&engine->counters->reactive_evictions, 1);
     close_block(engine, block);
-    ebb__clock_early(engine, block);
+    ebb__feedback_early(engine, block);
     block->evicted_at = engine->event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(engine, block, true);
 }
