@@ -30,12 +30,12 @@ CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persis
 work = None  # a temporary folder for all tests of a file
 
 
-def compile_c(name, text=None, options=()):
-    """Compile `text`, or tests/programs/<name>.c, once, to work/<name>."""
+def compile_c(name, text=None, options=(), source=None):
+    """Compile `text`, or tests/programs/<source or name>.c, once, to work/<name>."""
     out = os.path.join(work, name)
     if os.path.exists(out):
         return out
-    source = os.path.join(SOURCE, "tests", "programs", f"{name}.c")
+    source = os.path.join(SOURCE, "tests", "programs", f"{source or name}.c")
     if text is not None:
         source = out + ".c"
         with open(source, "w", encoding="utf-8") as file:
@@ -150,12 +150,13 @@ class Launch(unittest.TestCase):
 
 
 def main():
+    """Run the tests of the script; does not return: a script that forgot the status could not fail."""
     global work
     if not os.access(EBB, os.X_OK):
         print(f"skipped: needs ebb, {EBB} is not built")
-        return 77
+        sys.exit(77)
     # A death by signal is what some tests ask for: no core files of them.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(prefix="ebb-launch-") as work:
         program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2)
-    return 0 if program.result.wasSuccessful() and program.result.testsRun > 0 else 1
+    sys.exit(0 if program.result.wasSuccessful() and program.result.testsRun > 0 else 1)

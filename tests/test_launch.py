@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sys
 
 import launching
 from launching import EBB, MIB, PYTHON, Launch, compile_c, main
@@ -205,4 +204,4 @@ class Static(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

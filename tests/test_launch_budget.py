@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import signal
-import sys
 
 from launching import CYCLE_ARGS, EBB, MIB, PYTHON, Launch, cycle, main
 
@@ -262,7 +261,6 @@ class Budgets(Launch):
 
 
 REPEATS_BEFORE = """
-import sys
 M = 1 << 20
 for _ in range(16):
     scratch, other = bytearray(M), bytearray(2 * M)
@@ -309,4 +307,4 @@ class Record(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,9 +5,7 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
-import unittest
 
 import launching
 from launching import EBB, MIB, SOURCE, compile_c
@@ -234,4 +232,4 @@ class PlanCache(launching.Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(launching.main())
+    launching.main()

@@ -7,7 +7,6 @@ Older systems are this one with features refused (EBB_REFUSE); the ordinary user
 import json
 import os
 import signal
-import sys
 
 import launching
 from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
@@ -115,4 +114,4 @@ class Fallbacks(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

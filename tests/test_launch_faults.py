@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -193,4 +192,4 @@ class Faults(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,9 +3,7 @@
 import json
 import os
 import subprocess
-import sys
 import time
-import unittest
 
 import launching
 from launching import EBB, cycle
@@ -64,4 +62,4 @@ class Long(launching.Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(launching.main())
+    launching.main()

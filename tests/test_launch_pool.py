@@ -4,7 +4,6 @@ does something else."""
 import json
 import os
 import shutil
-import sys
 
 from launching import EBB, MIB, Launch, compile_c, cycle, main
 
@@ -110,4 +109,4 @@ class Pool(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 import time
 
 from launching import CYCLE_ARGS, MIB, PYTHON, TIMEOUT, Launch, cycle, main
@@ -128,4 +127,4 @@ class Processes(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """A program that overwrites what it shares with its parent: the parent says so, and both go on."""
 import os
-import sys
 
 from launching import SOURCE, Launch, compile_c, main
 
@@ -21,4 +20,4 @@ class Scribble(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,7 +4,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 
 from launching import CYCLE_ARGS, EBB, PYTHON, TIMEOUT, Launch, cycle, main
@@ -140,4 +139,4 @@ class Signals(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

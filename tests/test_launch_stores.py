@@ -2,7 +2,6 @@
 """Where absent bytes can be: several directories at once, memory; each with the right bytes."""
 import json
 import os
-import sys
 
 from launching import CYCLE_ARGS, EBB, MIB, Launch, cycle, main
 
@@ -95,4 +94,4 @@ class Stores(Launch):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

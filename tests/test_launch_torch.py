@@ -3,7 +3,6 @@
 each with the results that it has without Ebb, to the last digit."""
 import json
 import os
-import sys
 
 from launching import MIB, PYTHON, SOURCE, TIMEOUT, Launch, main
 
@@ -64,4 +63,4 @@ add_manners()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -69,24 +69,14 @@ static void pin_message(const struct msghdr *message, bool pinned)
         pin_vector(message->msg_iov, message->msg_iovlen, pinned);
 }
 
-static void *look_up(const char *name, _Atomic(void *) *place)
-{
-    void *symbol = atomic_load_explicit(place, memory_order_acquire);
-    if (!symbol) {
-        symbol = dlsym(RTLD_NEXT, name);
-        atomic_store_explicit(place, symbol, memory_order_release);
-    }
-    return symbol;
-}
-
 /* A function that hands on to the next of its name, between BEFORE and AFTER. */
 #define HAND_ON(type, name, parameters, arguments, before, after)                                  \
     EXPORT type name parameters;                                                                   \
     type name parameters                                                                           \
     {                                                                                              \
-        static _Atomic(void *) place;                                                              \
+        EBB_BEHIND(behind, name);                                                                  \
         type(*next) parameters;                                                                    \
-        void *symbol = look_up(#name, &place);                                                     \
+        void *symbol = ebb__shim_behind(&behind);                                                  \
         memcpy(&next, &symbol, sizeof next);                                                       \
         before;                                                                                    \
         type result = next arguments;                                                              \
@@ -227,6 +217,11 @@ void ebb__shim_know_libc(void)
 bool ebb__shim_is_of_libc(const void *caller)
 {
     return is_in(&libc, caller) || is_in(&loader, caller);
+}
+
+bool ebb__shim_is_of_loader(const void *caller)
+{
+    return is_in(&loader, caller);
 }
 
 void ebb__shim_pin_buffers(bool on)

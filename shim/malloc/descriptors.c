@@ -3,7 +3,6 @@
  * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. */
 #include "shim.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -49,23 +48,15 @@ static bool is_protected(int descriptor)
     return false;
 }
 
-static void *next_function(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
-
 int close(int descriptor)
 {
-    static int (*_Atomic next)(int);
+    EBB_BEHIND(behind, close);
     if (is_protected(descriptor))
         return 0;
-    int (*function)(int) = atomic_load(&next);
-    if (!function) {
-        void *symbol = next_function("close");
-        memcpy(&function, &symbol, sizeof symbol);
-        atomic_store(&next, function);
-    }
-    return function ? function(descriptor) : (int)syscall(SYS_close, descriptor);
+    int (*next)(int);
+    void *symbol = ebb__shim_behind(&behind);
+    memcpy(&next, &symbol, sizeof next);
+    return next(descriptor);
 }
 
 int dup2(int from, int to)

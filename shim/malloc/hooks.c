@@ -1,9 +1,10 @@
 /* The allocation functions of the program.
  *
- * A request of at least the threshold becomes a managed block, a smaller one of some size, unless it
- * is libc's own, an object in a slab; everything else, and whatever the engine cannot give, is the next
- * allocator's. Any pointer may arrive here, whoever made it. errno is left as the program expects it:
- * untouched on success. */
+ * A request of at least the threshold becomes a managed block, unless it is the loader's own; a
+ * smaller one of some size, unless it is libc's own, an object in a slab; everything else, and
+ * whatever the engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made
+ * it. errno is left as the program expects it: untouched on success.
+ */
 #include "shim.h"
 
 #include <errno.h>
@@ -36,7 +37,8 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
 {
     if (bytes < EBB_SLABS_LEAST_BYTES)
         return NULL;
-    if (bytes >= ebb__shim_threshold && ebb__shim_is_buffer_of_libc(__builtin_return_address(0)))
+    if (bytes >= ebb__shim_threshold && (ebb__shim_is_of_loader(__builtin_return_address(0)) ||
+                                         ebb__shim_is_buffer_of_libc(__builtin_return_address(0))))
         return NULL;
     int saved = errno;
     void *pointer = NULL;

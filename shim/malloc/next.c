@@ -1,5 +1,6 @@
-/* The allocator behind the shim, by dlsym(RTLD_NEXT): libc's, or another preloaded one, whose
- * pointers must go back to it. dlsym itself may allocate: a small bump allocator serves it. */
+/* What is behind the shim, by dlsym(RTLD_NEXT): the allocator, libc's or another preloaded one, whose
+ * pointers must go back to it, and the functions that the shim's own of the same names hand on to.
+ * dlsym itself may allocate: a small bump allocator serves it. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -35,14 +36,9 @@ bool ebb__shim_bootstrap_owns(const void *pointer)
     return (uintptr_t)pointer - (uintptr_t)bootstrap < BOOTSTRAP_BYTES;
 }
 
-static void *look_up(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
-
 #define LOOK_UP(member, name)                                                                      \
     do {                                                                                           \
-        void *symbol = look_up(name);                                                              \
+        void *symbol = dlsym(RTLD_NEXT, name);                                                     \
         memcpy(&next.member, &symbol, sizeof symbol);                                              \
     } while (0)
 
@@ -63,4 +59,27 @@ const struct ebb_next *ebb__shim_next(void)
     LOOK_UP(malloc_usable_size, "malloc_usable_size");
     atomic_store_explicit(&state, 2, memory_order_release);
     return &next;
+}
+
+/* Of the section that EBB_BEHIND() puts its variables in. */
+extern struct ebb_behind first_behind[] __asm__("__start_ebb_behind")
+    __attribute__((visibility("hidden")));
+extern struct ebb_behind last_behind[] __asm__("__stop_ebb_behind")
+    __attribute__((visibility("hidden")));
+
+void *ebb__shim_behind(struct ebb_behind *behind)
+{
+    void *function = atomic_load_explicit(&behind->function, memory_order_acquire);
+    if (__builtin_expect(!function, 0)) {
+        function = dlsym(RTLD_NEXT, behind->name);
+        atomic_store_explicit(&behind->function, function, memory_order_release);
+    }
+    return function;
+}
+
+void ebb__shim_look_up_behind(void)
+{
+    for (struct ebb_behind *behind = first_behind; behind < last_behind; behind++)
+        ebb__shim_behind(behind);
+    dlerror(); /* what an older libc lacks is no error of the program's */
 }

@@ -1,7 +1,7 @@
 /* The shim for programs on the CPU: what its files share.
  *
  * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
- * next.c         the allocator behind us
+ * next.c         the allocator and the functions of libc behind us
  * start.c        hello to the parent, the engine at the first managed block, the service thread
  * descriptors.c  keeps the program from closing what the shim needs
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/slabs.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -35,6 +36,20 @@ const struct ebb_next *ebb__shim_next(void);
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
 
+/* A function of libc behind the shim's own of that name; defined with EBB_BEHIND(). */
+struct ebb_behind {
+    const char *name;
+    _Atomic(void *) function; /* NULL: not looked up yet */
+};
+#define EBB_BEHIND(variable, of)                                                                   \
+    static struct ebb_behind variable __attribute__((used, section("ebb_behind"))) = {.name = #of}
+/* Look up all of them; once, before there is an engine. The loader's lock, which a look-up takes, may be
+ * held by a thread that waits for an absent block (a constructor in dlopen()), so the engine's threads,
+ * which would bring that block, must not need it. Nor may a signal handler. */
+void ebb__shim_look_up_behind(void);
+/* The function, looked up now where it is called before that; to be copied into a pointer to one. */
+void *ebb__shim_behind(struct ebb_behind *behind);
+
 /* Blocks of at least so many bytes are managed; SIZE_MAX: none. */
 extern size_t ebb__shim_threshold;
 /* The engine, started if need be; NULL: nothing is managed. */
@@ -49,6 +64,9 @@ void ebb__shim_know_libc(void);
 /* True where the caller, by its return address, is one of them. What they keep is none of ours while it is
  * small: the engine's own threads may come to use it, and the child of a fork before it has an engine. */
 bool ebb__shim_is_of_libc(const void *caller);
+/* True where it is the loader. What that keeps (tables of symbols, thread-local variables) is none of ours
+ * at all: every thread may come to use it, and under the loader's lock. */
+bool ebb__shim_is_of_loader(const void *caller);
 /* From here on buffers are pinned while libc calls have them; or are not any more. */
 void ebb__shim_pin_buffers(bool on);
 /* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of

@@ -6,7 +6,6 @@
  * lose it on their way to the kernel. */
 #include "shim.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,21 +27,11 @@ static _Atomic bool keeping; /* masks lose SIGSEGV */
 static _Atomic bool taken;   /* SIGSEGV is ours */
 static struct sigaction theirs;
 
-static void *look_up(const char *name, _Atomic(void *) *place)
-{
-    void *symbol = atomic_load_explicit(place, memory_order_acquire);
-    if (!symbol) {
-        symbol = dlsym(RTLD_NEXT, name);
-        atomic_store_explicit(place, symbol, memory_order_release);
-    }
-    return symbol;
-}
-
 static int next_sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
-    static _Atomic(void *) place;
+    EBB_BEHIND(behind, sigaction);
     int (*next)(int, const struct sigaction *, struct sigaction *);
-    void *symbol = look_up("sigaction", &place);
+    void *symbol = ebb__shim_behind(&behind);
     memcpy(&next, &symbol, sizeof next);
     return next(number, action, before);
 }
@@ -59,9 +48,9 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
-    static _Atomic(void *) place;
+    EBB_BEHIND(behind, sigprocmask);
     int (*next)(int, const sigset_t *, sigset_t *);
-    void *symbol = look_up("sigprocmask", &place);
+    void *symbol = ebb__shim_behind(&behind);
     memcpy(&next, &symbol, sizeof next);
     sigset_t copy;
     return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
@@ -69,9 +58,9 @@ int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before
 
 int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
-    static _Atomic(void *) place;
+    EBB_BEHIND(behind, pthread_sigmask);
     int (*next)(int, const sigset_t *, sigset_t *);
-    void *symbol = look_up("pthread_sigmask", &place);
+    void *symbol = ebb__shim_behind(&behind);
     memcpy(&next, &symbol, sizeof next);
     sigset_t copy;
     return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);

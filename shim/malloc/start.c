@@ -436,6 +436,7 @@ static void after_fork_child(void)
 __attribute__((constructor)) static void start(void)
 {
     int saved = errno;
+    ebb__shim_look_up_behind();
     if (read_settings(getenv(EBB_PROTOCOL_ENV)) && say_hello()) {
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
         ebb__shim_know_libc();
