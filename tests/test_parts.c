@@ -155,6 +155,25 @@ static void freed_parts_are_no_blocks(void **state)
 }
 
 /* What the trace says of a walk over some units: each once an operation, by where it ends. */
+/* What was given its pages at once has been touched once: its parts are not all in use since then. */
+static void touched_as_a_whole(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(20 * MIB, false, false);
+    struct large bare = make_large(rig, 24 * MIB); /* more than there is: no pages yet */
+    struct large whole = make_large(rig, 20 * MIB);
+    assert_int_equal(parts_of(rig, &whole), 1);
+    assert_int_equal(held(rig), 20 * MIB);
+    for (size_t i = 0; i < bare.slice_count; i++) {
+        use_slice(rig, &bare.slices[i], i);
+        assert_within_budget(rig);
+    }
+    drop_large(rig, &bare);
+    drop_large(rig, &whole);
+    assert_all_gone(rig);
+    rig_close(rig);
+}
+
 static void trace_names_units(void **state)
 {
     (void)state;
@@ -517,6 +536,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_piece_where_there_is_room),
         cmocka_unit_test(freed_parts_are_no_blocks),
+        cmocka_unit_test(touched_as_a_whole),
         cmocka_unit_test(trace_names_units),
         cmocka_unit_test(far_below_one_block),
         cmocka_unit_test(what_was_one_part_need_not_fit),

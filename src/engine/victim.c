@@ -40,18 +40,37 @@ static uint64_t farness(const struct ebb_engine *engine, const struct block *blo
     return (age < whole ? age : whole) << 32;
 }
 
+/* What no plan moves as a whole leaves by the part. */
+static bool leaves_by_the_part(const struct ebb_engine *engine, const struct block *block)
+{
+    return !engine->playing || block->script_block == EBB_SCRIPT_NONE;
+}
+
+/* As many parts as it leaves in. */
+static uint32_t parts_in(const struct ebb_engine *engine, const struct block *block)
+{
+    return leaves_by_the_part(engine, block) && ebb__part_is_large(engine, block->page_bytes)
+               ? block->units
+               : 1;
+}
+
 static struct block *earliest_touched(struct ebb_engine *engine)
 {
-    struct block *best = NULL;
+    struct block *best = NULL, *in_use = NULL;
+    uint32_t in_use_count = 0;
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
-        if (!may_leave(engine, block) || block->needed_at == engine->event_number + 1 ||
-            block->touch + IN_USE_TOUCHES > engine->touches)
+        if (!may_leave(engine, block) || block->needed_at == engine->event_number + 1)
             continue;
-        if (!best || block->touch < best->touch)
-            best = block;
+        bool touched_last = block->touch + IN_USE_TOUCHES > engine->touches;
+        struct block **earliest = touched_last ? &in_use : &best;
+        if (touched_last)
+            in_use_count += parts_in(engine, block);
+        if (!*earliest || block->touch < (*earliest)->touch)
+            *earliest = block;
     }
-    return best;
+    /* A block that was used as a whole is one touch, however many parts it has now. */
+    return best || in_use_count <= IN_USE_TOUCHES ? best : in_use;
 }
 
 struct block *ebb__victim_choose(struct ebb_engine *engine)
@@ -75,8 +94,7 @@ struct block *ebb__victim_choose(struct ebb_engine *engine)
         best = ebb__cold_oldest(engine);
     if (!best)
         best = earliest_touched(engine);
-    /* What no plan moves as a whole leaves by the part. */
-    if (best && (!engine->playing || best->script_block == EBB_SCRIPT_NONE))
+    if (best && leaves_by_the_part(engine, best))
         ebb__part_split(engine, &engine->blocks[best->head]);
     return best;
 }
