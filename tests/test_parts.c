@@ -154,7 +154,6 @@ static void freed_parts_are_no_blocks(void **state)
     rig_close(rig);
 }
 
-/* What the trace says of a walk over some units: each once an operation, by where it ends. */
 /* What was given its pages at once has been touched once: its parts are not all in use since then. */
 static void touched_as_a_whole(void **state)
 {
@@ -174,6 +173,7 @@ static void touched_as_a_whole(void **state)
     rig_close(rig);
 }
 
+/* What the trace says of a walk over some units: each once an operation, by where it ends. */
 static void trace_names_units(void **state)
 {
     (void)state;

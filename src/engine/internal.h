@@ -396,7 +396,9 @@ bool ebb__part_is_large(const struct ebb_engine *engine, uint64_t page_bytes);
 uint32_t ebb__part_next(const struct ebb_engine *engine, uint32_t index);
 /* Is it all of a block, not a part of one, nor what is left of one? */
 bool ebb__part_is_whole(const struct ebb_engine *engine, const struct block *block);
-/* Into parts of one unit, as far as they are at rest. No effect on a block that is not large. */
+/* Can the block with that head be split? */
+bool ebb__part_has_units(const struct ebb_engine *engine, const struct block *head);
+/* Into parts of one unit, as far as they are at rest. No effect on a block that has no units. */
 void ebb__part_split(struct ebb_engine *engine, struct block *head);
 /* What can be one becomes one; true: the block is in one part. */
 bool ebb__part_join(struct ebb_engine *engine, struct block *head);

@@ -109,9 +109,14 @@ static bool join(struct ebb_engine *engine, uint32_t index, uint32_t next)
     return true;
 }
 
+bool ebb__part_has_units(const struct ebb_engine *engine, const struct block *head)
+{
+    return !head->placed && (head->parts > 1 || ebb__part_is_large(engine, head->page_bytes));
+}
+
 void ebb__part_split(struct ebb_engine *engine, struct block *head)
 {
-    if (head->placed || (!ebb__part_is_large(engine, head->page_bytes) && head->parts <= 1))
+    if (!ebb__part_has_units(engine, head))
         return;
     for (uint32_t i = ebb__block_index(engine, head); i != NO_BLOCK; i = ebb__part_next(engine, i))
         split(engine, i, 1);

@@ -49,7 +49,8 @@ static bool leaves_by_the_part(const struct ebb_engine *engine, const struct blo
 /* As many parts as it leaves in. */
 static uint32_t parts_in(const struct ebb_engine *engine, const struct block *block)
 {
-    return leaves_by_the_part(engine, block) && ebb__part_is_large(engine, block->page_bytes)
+    return leaves_by_the_part(engine, block) &&
+                   ebb__part_has_units(engine, &engine->blocks[block->head])
                ? block->units
                : 1;
 }
