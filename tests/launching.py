@@ -30,12 +30,12 @@ CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persis
 work = None  # a temporary folder for all tests of a file
 
 
-def compile_c(name, text=None, options=(), source=None):
-    """Compile `text`, or tests/programs/<source or name>.c, once, to work/<name>."""
+def compile_c(name, text=None, options=(), of=None):
+    """Compile `text`, or tests/programs/<of or name>.c, once, to work/<name>."""
     out = os.path.join(work, name)
     if os.path.exists(out):
         return out
-    source = os.path.join(SOURCE, "tests", "programs", f"{source or name}.c")
+    source = os.path.join(SOURCE, "tests", "programs", f"{of or name}.c")
     if text is not None:
         source = out + ".c"
         with open(source, "w", encoding="utf-8") as file:

@@ -13,7 +13,7 @@ BUDGET = 26 * MIB
 class Loader(Launch):
     def test_absent_blocks_under_its_lock(self):
         program = compile_c("opened", options=["-rdynamic", "-ldl"])
-        library = compile_c("opened_library", source="opened",
+        library = compile_c("opened_library", of="opened",
                             options=["-DLIBRARY", "-shared", "-fPIC"])
         plain = self.run_command([program, library])
         self.assertTrue(plain.stdout.startswith(b"sum "), plain.stderr)

@@ -74,10 +74,8 @@ static void pin_message(const struct msghdr *message, bool pinned)
     EXPORT type name parameters;                                                                   \
     type name parameters                                                                           \
     {                                                                                              \
-        EBB_BEHIND(behind, name);                                                                  \
         type(*next) parameters;                                                                    \
-        void *symbol = ebb__shim_behind(&behind);                                                  \
-        memcpy(&next, &symbol, sizeof next);                                                       \
+        EBB_BEHIND(next, name);                                                                    \
         before;                                                                                    \
         type result = next arguments;                                                              \
         after;                                                                                     \
@@ -214,14 +212,14 @@ void ebb__shim_know_libc(void)
             dl_iterate_phdr(note_text, &searches[i]);
 }
 
-bool ebb__shim_is_of_libc(const void *caller)
-{
-    return is_in(&libc, caller) || is_in(&loader, caller);
-}
-
 bool ebb__shim_is_of_loader(const void *caller)
 {
     return is_in(&loader, caller);
+}
+
+bool ebb__shim_is_of_libc(const void *caller)
+{
+    return is_in(&libc, caller) || ebb__shim_is_of_loader(caller);
 }
 
 void ebb__shim_pin_buffers(bool on)

@@ -50,12 +50,10 @@ static bool is_protected(int descriptor)
 
 int close(int descriptor)
 {
-    EBB_BEHIND(behind, close);
     if (is_protected(descriptor))
         return 0;
     int (*next)(int);
-    void *symbol = ebb__shim_behind(&behind);
-    memcpy(&next, &symbol, sizeof next);
+    EBB_BEHIND(next, close);
     return next(descriptor);
 }
 

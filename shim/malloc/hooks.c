@@ -3,8 +3,7 @@
  * A request of at least the threshold becomes a managed block, unless it is the loader's own; a
  * smaller one of some size, unless it is libc's own, an object in a slab; everything else, and
  * whatever the engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made
- * it. errno is left as the program expects it: untouched on success.
- */
+ * it. errno is left as the program expects it: untouched on success. */
 #include "shim.h"
 
 #include <errno.h>

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* The functions of the next allocator in the chain. */
 struct ebb_next {
@@ -36,18 +37,24 @@ const struct ebb_next *ebb__shim_next(void);
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
 
-/* A function of libc behind the shim's own of that name; defined with EBB_BEHIND(). */
+/* A function of libc behind the shim's own of that name. */
 struct ebb_behind {
     const char *name;
     _Atomic(void *) function; /* NULL: not looked up yet */
 };
-#define EBB_BEHIND(variable, of)                                                                   \
-    static struct ebb_behind variable __attribute__((used, section("ebb_behind"))) = {.name = #of}
+/* Set `next`, a pointer to a function, to the one behind `of`. */
+#define EBB_BEHIND(next, of)                                                                       \
+    do {                                                                                           \
+        static struct ebb_behind behind                                                            \
+            __attribute__((used, section("ebb_behind"))) = {.name = #of};                          \
+        void *function = ebb__shim_behind(&behind);                                                \
+        memcpy(&(next), &function, sizeof(next));                                                  \
+    } while (0)
 /* Look up all of them; once, before there is an engine. The loader's lock, which a look-up takes, may be
  * held by a thread that waits for an absent block (a constructor in dlopen()), so the engine's threads,
  * which would bring that block, must not need it. Nor may a signal handler. */
 void ebb__shim_look_up_behind(void);
-/* The function, looked up now where it is called before that; to be copied into a pointer to one. */
+/* The function, looked up now where it is called before that. */
 void *ebb__shim_behind(struct ebb_behind *behind);
 
 /* Blocks of at least so many bytes are managed; SIZE_MAX: none. */

@@ -29,10 +29,8 @@ static struct sigaction theirs;
 
 static int next_sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
-    EBB_BEHIND(behind, sigaction);
     int (*next)(int, const struct sigaction *, struct sigaction *);
-    void *symbol = ebb__shim_behind(&behind);
-    memcpy(&next, &symbol, sizeof next);
+    EBB_BEHIND(next, sigaction);
     return next(number, action, before);
 }
 
@@ -48,20 +46,16 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
-    EBB_BEHIND(behind, sigprocmask);
     int (*next)(int, const sigset_t *, sigset_t *);
-    void *symbol = ebb__shim_behind(&behind);
-    memcpy(&next, &symbol, sizeof next);
+    EBB_BEHIND(next, sigprocmask);
     sigset_t copy;
     return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
 }
 
 int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
-    EBB_BEHIND(behind, pthread_sigmask);
     int (*next)(int, const sigset_t *, sigset_t *);
-    void *symbol = ebb__shim_behind(&behind);
-    memcpy(&next, &symbol, sizeof next);
+    EBB_BEHIND(next, pthread_sigmask);
     sigset_t copy;
     return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
 }
