@@ -31,9 +31,12 @@ static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uin
                                          uint64_t *moved)
 {
     /* Registered first: from the first page that leaves on an access must wait. */
-    if (!watch(source, bytes, true) || !ebb__os_remap_pieces(target, source, bytes, moved))
-        return EBB_DEVICE_BUSY; /* out of mappings: the rest has stayed */
-    return EBB_DEVICE_OK;
+    bool good = watch(source, bytes, true) && ebb__os_remap_pieces(target, source, bytes, moved);
+    /* A protection that a system call of the program's own has set comes along; the store's reads and
+     * writes need the pages, and the next block's the mapping. */
+    if (*moved && ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) != 0)
+        good = false;
+    return good ? EBB_DEVICE_OK : EBB_DEVICE_BUSY; /* out of mappings: the rest has stayed */
 }
 
 static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
