@@ -243,6 +243,20 @@ static bool furnish(struct ebb_engine *engine, struct block *block)
     return got;
 }
 
+/* No further block can be had; said once. */
+static bool device_is_full(struct ebb_engine *engine)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    if (!ops->is_full || !ops->is_full(engine->device.state))
+        return false;
+    if (!engine->full_said)
+        ebb__engine_warn(engine,
+                         "too many blocks for the mappings that this system permits: further "
+                         "ones are NOT within the budget; raise vm.max_map_count");
+    engine->full_said = true;
+    return true;
+}
+
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
     uint64_t page_bytes = ebb__whole_pages(bytes);
@@ -262,9 +276,11 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
         block = ebb__pages_spare(engine, page_bytes);
         has_pages = block != NULL;
     }
-    if (!block)
+    bool is_full = !block && device_is_full(engine);
+    if (!block && !is_full)
         block = ebb__space_take(engine, page_bytes);
-    while (!block && ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
+    while (!block && !is_full &&
+           ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
         block = ebb__space_take(engine, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&engine->lock);
