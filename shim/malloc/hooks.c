@@ -34,7 +34,8 @@ static inline bool is_power_of_two(size_t number)
 static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, size_t alignment,
                                                                  bool zeroed)
 {
-    if (bytes < EBB_SLABS_LEAST_BYTES)
+    /* No object is larger than PTRDIFF_MAX: the next allocator refuses it, with its errno. */
+    if (bytes < EBB_SLABS_LEAST_BYTES || bytes > PTRDIFF_MAX)
         return NULL;
     if (bytes >= ebb__shim_threshold && (ebb__shim_is_of_loader(__builtin_return_address(0)) ||
                                          ebb__shim_is_buffer_of_libc(__builtin_return_address(0))))
