@@ -36,6 +36,36 @@ class Entries(Launch):
     def test_sizes_and_alignments(self):
         self.both(compile_c("sizes", options=["-fno-builtin", "-ldl", "-w"]), budget_mib=64)
 
+    def entries(self, *arguments, **kwargs):
+        self.both(compile_c("entries"), *arguments, **kwargs)
+
+    def test_cancelled_while_allocating(self):
+        self.entries("cancel")
+
+    def test_cancelled_in_a_call_that_has_a_block(self):
+        self.entries("cancel-calls")
+
+    def test_handler_uses_the_heap(self):
+        self.entries("handler")
+
+    def test_handler_jumps_out_of_an_access(self):
+        self.entries("jump")
+
+    def test_mask_cancellation_and_errno_are_kept(self):
+        self.entries("keeps")
+
+    def test_main_leaves_by_pthread_exit(self):
+        self.entries("leave-main")
+        self.entries("leave-child")
+
+    def test_exit_while_others_allocate(self):
+        self.entries("exit")
+
+    def test_fork_handlers_of_a_linked_library_allocate(self):
+        library = compile_c("libatfork.so", of="atfork",
+                            options=["-DLIBRARY", "-shared", "-fPIC"])
+        self.both(compile_c("atfork", options=[library]))
+
 
 if __name__ == "__main__":
     main()

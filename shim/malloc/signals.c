@@ -4,6 +4,7 @@
  * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
  * for whatever is not ours. A thread that blocks SIGSEGV would be killed at its next fault, so masks
  * lose it on their way to the kernel. */
+#include "guard.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -126,10 +127,15 @@ static void handle(int number, siginfo_t *info, void *context)
     struct ebb_engine *engine = ebb__shim_engine_now();
     bool write, fetch;
     describe(context, &write, &fetch);
-    if (info->si_code == SEGV_ACCERR && !fetch && engine && ebb__engine_owns(engine, info->si_addr))
+    if (info->si_code == SEGV_ACCERR && !fetch && engine &&
+        ebb__engine_owns(engine, info->si_addr)) {
+        struct ebb_guard guard;
+        ebb__guard_enter(&guard);
         ebb__engine_await(engine, (uintptr_t)info->si_addr, write);
-    else
+        ebb__guard_leave(&guard);
+    } else {
         hand_on(number, info, context);
+    }
     errno = saved;
 }
 
