@@ -14,8 +14,8 @@ from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
 DEVICES = {
     "": "uffd-move",
     "kernel": "uffd-move-user",
-    "move": "uffd-copy",
-    "kernel,move": "uffd-copy-user",
+    "move": "uffd-remap",
+    "kernel,move": "uffd-remap-user",
     "uffd": "protect",
 }
 NOBODY = 65534
@@ -62,7 +62,7 @@ class Fallbacks(Launch):
                             options=["-q"],  # two threads may do together what no plan fits
                             budget_mib=64)
 
-    def test_copying_device_forks(self):
+    def test_remapping_device_forks(self):
         self.expect("move", cycle(), *CYCLE_ARGS, "--iterations", "4", "--fork", "--realloc",
                     budget_mib=40)
 

@@ -2,7 +2,8 @@
  * while it is in there. The rules, for all entries, in one place:
  *
  * 1. A thread of the program calls a function of the engine that takes its lock only between
- *    ebb__guard_enter() and ebb__guard_leave(), in hooks.c, calls.c, signals.c and start.c.
+ *    ebb__guard_enter() and ebb__guard_leave(), in hooks.c, calls.c, mappings.c, signals.c,
+ *    start.c and atfork.c.
  * 2. Signals are blocked there. A handler that ran meanwhile could touch an absent page, and whoever is
  *    to bring it needs the lock that this very thread has; and it could leave by longjmp. What arrives
  *    is delivered when the thread leaves. Those that an instruction itself raises (SIGSEGV, which is a

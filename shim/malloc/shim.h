@@ -8,6 +8,7 @@
  * threads.c      the shim's own threads, which the program must not notice
  * sampler.c      one that asks libc's allocator what it has given out
  * descriptors.c  keeps the program from closing what the shim needs
+ * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
@@ -69,6 +70,9 @@ struct ebb_engine *ebb__shim_engine(void);
 struct ebb_slabs *ebb__shim_slabs(void);
 /* The engine if it has been started. */
 struct ebb_engine *ebb__shim_engine_now(void);
+
+/* mappings.c: where blocks lie; once the device is there. */
+void ebb__shim_know_arena(struct ebb_device_range arena);
 
 /* calls.c: find out where libc and the loader are; once, before the next. */
 void ebb__shim_know_libc(void);

@@ -326,6 +326,7 @@ static void start_engine(void)
     }
     if (shim.device.ops->calls_need_pins)
         ebb__shim_pin_buffers(true);
+    ebb__shim_know_arena(shim.device.layout.arena);
     atomic_store_explicit(&shim.engine, engine, memory_order_release);
     struct ebb_slabs *slabs;
     if (ebb__slabs_create(engine, &slabs) == EBB_OK)

@@ -207,7 +207,7 @@ static void make_new(struct ebb_engine *engine, struct block *block)
     block->script_block = EBB_SCRIPT_NONE;
     block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
     block->has_copy = block->hashed = block->shared_copy = false;
-    block->out_queued = block->in_queued = block->inherited = false;
+    block->out_queued = block->in_queued = block->inherited = block->kept = false;
 }
 
 static void begin_life(struct ebb_engine *engine, struct block *block, size_t bytes)
@@ -499,17 +499,21 @@ void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
     pthread_mutex_unlock(&engine->lock);
 }
 
-void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
+bool ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     pthread_mutex_lock(&engine->lock);
-    note_pause(engine, address);
-    for (;;) {
-        const struct block *block = look_at_fault(engine, address, write);
+    const struct block *block = ebb__space_find(engine, address);
+    bool waits = !block || !block->kept || block->state != BLOCK_RESIDENT;
+    if (waits)
+        note_pause(engine, address);
+    while (waits) {
+        block = look_at_fault(engine, address, write);
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
             break;
         pthread_cond_wait(&engine->changed, &engine->lock);
     }
     pthread_mutex_unlock(&engine->lock);
+    return waits;
 }
 
 /* Are these plans for the same iteration? */

@@ -89,6 +89,7 @@ struct block {
     bool placed;      /* lies in the pool (placed.c): its pages are not its own, it never moves */
     bool slab;        /* holds small objects (cold.c): no event and no plan knows it */
     bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
+    bool kept;        /* stays where it is until it is freed (keep.c) */
 };
 
 struct list {
@@ -350,7 +351,7 @@ static inline bool ebb__block_is_live(const struct block *block)
 static inline bool ebb__block_may_leave(const struct ebb_engine *engine, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && block->pinned_until <= engine->event_number;
+           !block->urgent && !block->kept && block->pinned_until <= engine->event_number;
 }
 static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const struct block *block)
 {
@@ -514,6 +515,11 @@ struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block);
 /* The oldest spare block, whose pages came with a fork, is emptied. */
 void ebb__pages_drop_spare(struct ebb_engine *engine);
+/* So many bytes of pages have gone back to the system. */
+void ebb__pages_gone(struct ebb_engine *engine, uint64_t bytes);
+
+/* keep.c: a kept block is freed: its mapping as at first, its pages gone. */
+void ebb__keep_end(struct ebb_engine *engine, struct block *block);
 /* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
 bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */
