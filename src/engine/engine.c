@@ -259,9 +259,10 @@ static bool device_is_full(struct ebb_engine *engine)
 
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
-    uint64_t page_bytes = ebb__whole_pages(bytes);
-    if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
+    /* What the arena cannot hold is refused before anything is rounded up, which could overflow. */
+    if (bytes == 0 || bytes > engine->device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
+    uint64_t page_bytes = ebb__whole_pages(bytes);
     pthread_mutex_lock(&engine->lock);
     if (engine->trace) {
         ebb__clock_close_operation(engine);
