@@ -85,6 +85,7 @@ struct process {
 struct ebb_serve {
     struct ebb_serve_options options;
     char environment[4608];
+    uint64_t secret[2];    /* of EBB_RUN: a hello must have it */
     int listening;         /* abstract address, for processes that lost the inherited descriptor */
     int hello_pair[2];     /* ours, the program's */
     EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
