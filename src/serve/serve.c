@@ -191,23 +191,25 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     struct ebb_ring *ring = map_ring(ring_descriptor, &bytes);
     close(ring_descriptor);
     struct process *process = ring ? calloc(1, sizeof *process) : NULL;
+    if (process) {
+        process->ring = ring;
+        process->ring_bytes = bytes;
+    }
     if (!process || ebb__watch_create(&process->watch) != EBB_OK ||
         ebb__recurrence_create(&process->recurrence) != EBB_OK ||
         !ebb_vec_push(&serve->processes, process)) {
-        if (process) {
-            ebb__watch_destroy(process->watch);
-            ebb__recurrence_destroy(process->recurrence);
-        }
-        free(process);
-        if (ring)
+        ebb__serve_warn(serve, "process %d is not managed: %s", process_id,
+                        ring ? "out of memory" : "its ring is none");
+        if (process)
+            ebb__gone_release(process);
+        else if (ring)
             munmap(ring, bytes);
         close(channel);
         return;
     }
+    process->number = ++serve->hello_count;
     process->process_id = process_id;
     process->channel = channel;
-    process->ring = ring;
-    process->ring_bytes = bytes;
     process->reactive_from = -1;
     process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
     serve->main_said_hello |= process->process_id == serve->main_process_id;
@@ -287,8 +289,8 @@ static void record_events(struct ebb_serve *serve, struct process *process,
     if (!serve->writer || serve->writer_status != EBB_OK)
         return;
     if (!serve->recorded)
-        serve->recorded = process;
-    if (serve->recorded != process)
+        serve->recorded = process->number;
+    if (serve->recorded != process->number)
         return;
     serve->writer_status =
         ebb__trace_writer_append(serve->writer, events, count, &serve->writer_error);
@@ -407,6 +409,7 @@ int ebb__serve_step(struct ebb_serve *serve)
 {
     take_hellos(serve, serve->hello_pair[0], NULL);
     accept_connections(serve);
+    ebb__gone_collect(serve);
     bool busy = false;
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
@@ -432,17 +435,9 @@ void ebb__serve_destroy(struct ebb_serve *serve)
     if (serve->probing)
         pthread_join(serve->prober, NULL);
     for (size_t i = 0; i < serve->processes.count; i++) {
-        struct process *process = serve->processes.items[i];
-        if (process->channel >= 0)
-            close(process->channel);
-        munmap(process->ring, process->ring_bytes);
-        ebb__watch_destroy(process->watch);
-        ebb__recurrence_destroy(process->recurrence);
-        ebb__profile_fini(&process->recalled);
-        ebb__profile_fini(&process->learnt);
-        free(process->script);
-        free(process->script_before);
-        free(process);
+        if (serve->processes.items[i]->channel >= 0)
+            close(serve->processes.items[i]->channel);
+        ebb__gone_release(serve->processes.items[i]);
     }
     ebb_vec_free(&serve->processes);
     for (size_t i = 0; i < serve->accepted.count; i++)
