@@ -15,7 +15,7 @@ import launching
 from launching import CYCLE_ARGS, EBB, MIB, PYTHON, TIMEOUT, Launch, compile_c, cycle, main
 
 STOPPED_SECONDS = 6  # longer than a process once waited
-MESSAGE = struct.Struct("=IIQQII2Q200s")
+MESSAGE = struct.Struct("=IIQQII2Q400s")
 HELLO, WELCOME = 1, 2
 RING_MAGIC, RING_BYTES = 0x31474e5242424535, 16 << 20
 F_ADD_SEALS, SEALS = 1033, 1 | 2 | 4

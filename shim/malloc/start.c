@@ -179,24 +179,40 @@ static bool start_service(struct ebb_engine *engine)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    bool good = pthread_create(&thread, &attributes, service, engine) == 0;
+    int why = pthread_create(&thread, &attributes, service, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    return good;
+    errno = why;
+    return !why;
+}
+
+/* The program runs as it would without Ebb, and that is said. */
+static void go_without(const struct ebb_error *error)
+{
+    char text[900];
+    snprintf(text, sizeof text, "%s: %s: the budget is NOT enforced%s%s", error->what, error->why,
+             error->remedy[0] ? "; " : "", error->remedy);
+    warn(NULL, text);
+}
+
+static void go_without_engine(const struct ebb_error *error)
+{
+    ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
+    ebb__host_destroy(&shim.device);
+    go_without(error);
 }
 
 static void start_engine(void)
 {
-    struct ebb_error error;
+    struct ebb_error error = {0};
     struct ebb_engine *engine;
     if (ebb__host_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
-        char text[500];
-        snprintf(text, sizeof text, "%s: %s: the budget is NOT enforced", error.what, error.why);
-        warn(NULL, text);
+        go_without(&error);
         return;
     }
     if (shim.device.ops->faults_are_signals && !ebb__shim_take_faults()) {
-        warn(NULL, "SIGSEGV cannot be handled: the budget is NOT enforced");
+        (void)ebb__fail(&error, EBB_ERR_UNSUPPORTED, "SIGSEGV", "it cannot be handled");
+        go_without_engine(&error);
         return;
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
@@ -216,8 +232,15 @@ static void start_engine(void)
         .warn = warn,
         .lost = ebb__shim_lost,
     };
-    if (ebb__engine_create(&config, &engine) != EBB_OK || !start_service(engine)) {
-        warn(NULL, "threads cannot be started: the budget is NOT enforced");
+    if (ebb__engine_create(&config, &engine, &error) != EBB_OK) {
+        go_without_engine(&error);
+        return;
+    }
+    if (!start_service(engine)) {
+        (void)ebb__fail(&error, EBB_ERR_LIMIT, "the service thread", "it cannot be started: %s",
+                        strerror(errno));
+        ebb__engine_destroy(engine);
+        go_without_engine(&error);
         return;
     }
     if (shim.device.ops->calls_need_pins)

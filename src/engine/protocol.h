@@ -45,7 +45,7 @@ struct ebb_message {
     uint32_t process_id;
     uint32_t parent_process_id; /* HELLO */
     uint64_t secret[2];         /* HELLO: of EBB_RUN */
-    char text[200];
+    char text[400];
 };
 
 #define EBB_MESSAGE_DESCRIPTORS 2u /* most that come with a message */
