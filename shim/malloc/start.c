@@ -191,6 +191,15 @@ static void warn(void *context, const char *message)
         ebb__message_send(shim.channel, &text, NULL, 0, 0);
 }
 
+static void guard(void *context, int descriptor, bool on)
+{
+    (void)context;
+    if (on)
+        ebb__shim_protect(descriptor);
+    else
+        ebb__shim_unprotect(descriptor);
+}
+
 static void lost(void *context, const char *message)
 {
     (void)context;
@@ -344,6 +353,7 @@ static void start_engine(void)
         .process_id = (uint32_t)getpid(),
         .open_store = settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
         .warn = warn,
+        .guard = guard,
         .lost = lost,
     };
     if (ebb__engine_create(&config, &engine) != EBB_OK || !start_service(engine)) {

@@ -123,8 +123,10 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (again == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
-    if (kind == EBB_DEVICE_PROTECT) /* its arena is in mappings of its own already */
+    if (kind == EBB_DEVICE_PROTECT) { /* its arena is in mappings of its own already */
+        madvise(again, ebb__host.all_bytes - layout->arena.bytes, MADV_DONTFORK);
         return ebb__host_protect_open(device, error);
+    }
     advise(device);
     return kind == EBB_DEVICE_UFFD_COPY || kind == EBB_DEVICE_UFFD_COPY_USER
                ? ebb__host_copy_open(device, error)

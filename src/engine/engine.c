@@ -89,7 +89,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
     engine->extent_table = ebb__engine_memory(MOST_EXTENTS * sizeof *engine->extent_table);
     if (!engine->open_blocks || !engine->history || !engine->extent_table ||
-        !ebb__space_init(engine))
+        !ebb__relatives_init(engine) || !ebb__space_init(engine))
         return EBB_ERR_MEMORY;
     ebb__extents_init(&engine->extents, engine->extent_table, MOST_EXTENTS, UINT64_MAX);
     engine->trace = config->trace;
@@ -106,6 +106,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
 void ebb__engine_destroy(struct ebb_engine *engine)
 {
     ebb__mover_stop(engine);
+    ebb__relatives_fini(engine);
     ebb__space_fini(engine);
     munmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
     munmap(engine->history, HISTORY * sizeof *engine->history);
@@ -206,7 +207,7 @@ static void make_new(struct ebb_engine *engine, struct block *block)
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
     block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
-    block->has_copy = block->hashed = block->shared_copy = false;
+    block->has_copy = block->hashed = false;
     block->out_queued = block->in_queued = block->inherited = false;
 }
 

@@ -70,6 +70,8 @@ struct ebb_engine_config {
     enum ebb_status (*open_store)(void *context, struct ebb_store *store, struct ebb_error *error);
     /* Tells the person who runs the program something that must not go unsaid. */
     void (*warn)(void *context, const char *message);
+    /* The engine has opened a descriptor that the program must not close, or gives it up. May be NULL. */
+    void (*guard)(void *context, int descriptor, bool on);
     /* The only copy of a block could not be read: does not return, or the block stays absent. */
     void (*lost)(void *context, const char *message);
     void *context;
