@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """Programs that fork while blocks are absent: store space that relatives share, side by side and within one
 another, on every device."""
+import json
+import os
 import signal
 
 from launching import Launch, compile_c, main
@@ -31,6 +33,16 @@ class Forks(Launch):
         early, late = map(int, self.forks("orphan", "60", status=-signal.SIGKILL))
         self.assertGreater(early, 0)
         self.assertLessEqual(late, early * 1.05)
+
+    def test_an_unheard_child_leaves_nothing_in_the_ledger(self):
+        """`ebb` is stopped for as long as the child waits for it; nothing has to leave afterwards."""
+        summary = os.path.join(self.folder, "summary.json")
+        self.forks("unheard", options=("--budget", "4M", "--quiet", "--summary-json", summary))
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(summary)
+        self.assertEqual((0, False), (figures["moved_out_bytes"], figures["budget_exceeded"]))
+        self.assertGreaterEqual(figures["peak_resident_bytes"], 15 << 18)
 
     def test_side_by_side(self):
         for device in DEVICES:

@@ -51,6 +51,8 @@ static struct {
     int channel; /* to the parent; -1: none */
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
+    struct ebb_ledger_slot *slot; /* of it, ours */
+    int life_line;                /* -1: none */
     uint64_t store_limit_bytes;
     bool trace;
     atomic_bool compress; /* what goes to the store */
@@ -58,7 +60,7 @@ static struct {
     _Atomic(struct ebb_engine *) engine;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
     _Atomic int state;                 /* 0: not started, 1: starting, 2: started or failed */
-} shim = {.channel = -1};
+} shim = {.channel = -1, .life_line = -1};
 
 struct ebb_engine *ebb__shim_engine_now(void)
 {
@@ -122,6 +124,27 @@ static int high_descriptor(int descriptor)
     return high;
 }
 
+/* Have a slot of the ledger, whose file, or our parent's life line, is `descriptor`. */
+static void enter_ledger(int descriptor)
+{
+    shim.life_line = ebb__ledger_enter(shim.ledger, descriptor, &shim.slot);
+    if (shim.life_line >= 0)
+        ebb__shim_protect(shim.life_line);
+}
+
+/* In the child of a fork, which has inherited its parent's. */
+static void enter_ledger_anew(void)
+{
+    int parents = shim.life_line;
+    shim.slot = shim.ledger->slots;
+    shim.life_line = -1;
+    if (parents < 0)
+        return;
+    ebb__shim_unprotect(parents);
+    enter_ledger(parents);
+    close(parents);
+}
+
 /* Say hello, be welcomed: ring, channel and ledger are there afterwards. */
 static bool say_hello(void)
 {
@@ -162,10 +185,15 @@ static bool say_hello(void)
                ebb__message_receive(shim.channel, &welcome, came, &count) == 1 &&
                welcome.kind == EBB_MESSAGE_WELCOME && count == 1;
     if (good) {
-        void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, came[0], 0);
+        void *shared =
+            mmap(NULL, sizeof *shim.ledger, PROT_READ | PROT_WRITE, MAP_SHARED, came[0], 0);
         good = shared != MAP_FAILED && ((struct ebb_ledger *)shared)->magic == EBB_LEDGER_MAGIC;
-        if (good)
+        if (good && !shim.ledger) {
             shim.ledger = shared;
+            enter_ledger(came[0]);
+        } else if (shared != MAP_FAILED) { /* in a child, which has inherited it */
+            munmap(shared, sizeof *shim.ledger);
+        }
     }
     ebb__message_close(came, count);
     if (!good) {
@@ -175,6 +203,7 @@ static bool say_hello(void)
         munmap(ring, bytes);
         return false;
     }
+    atomic_store(&ring->counters.has_slot, shim.life_line >= 0);
     shim.ring = ring;
     shim.store_limit_bytes = welcome.limit_bytes;
     shim.trace = welcome.value != 0;
@@ -347,6 +376,7 @@ static void start_engine(void)
         .out_workers = workers,
         .in_workers = workers,
         .ledger = shim.ledger,
+        .slot = shim.slot,
         .ring = shim.ring,
         .trace = shim.trace,
         .verify = settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
@@ -421,6 +451,7 @@ static void after_fork_child(void)
         close(shim.channel);
         shim.channel = -1;
     }
+    enter_ledger_anew();
     if (!say_hello()) {
         size_t bytes = ebb__ring_bytes(64);
         void *memory =
@@ -432,6 +463,7 @@ static void after_fork_child(void)
         }
     }
     if (engine) {
+        ebb__engine_set_slot(engine, shim.slot);
         uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
         if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
             !start_service(engine))

@@ -81,6 +81,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     if (engine->config.exchange_share == 0)
         engine->config.exchange_share = EBB_EXCHANGE_SHARE;
     engine->ledger = config->ledger;
+    engine->slot = config->slot ? config->slot : config->ledger->slots;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
     ebb__engine_init_sync(engine);

@@ -58,6 +58,11 @@ void ebb__engine_after_fork_parent(struct ebb_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+void ebb__engine_set_slot(struct ebb_engine *engine, struct ebb_ledger_slot *slot)
+{
+    engine->slot = slot;
+}
+
 enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct ebb_ledger *ledger,
                                              struct ebb_ring *ring)
 {

@@ -253,6 +253,7 @@ struct ebb_engine {
     struct ebb_engine_config config;
     struct ebb_device device;
     struct ebb_ledger *ledger;
+    struct ebb_ledger_slot *slot; /* ours */
     struct ebb_ring *ring;
     struct ebb_counters *counters;
 

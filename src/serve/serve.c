@@ -1,5 +1,7 @@
 #include "serve/internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -19,6 +21,7 @@
  * program does at 6 million events a second. */
 #define DRAIN_MS 10
 #define BATCH_EVENTS 4096
+#define REAP_NS ((uint64_t)100000000)
 /* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
 #define PROBE_FROM_BYTES ((uint64_t)16 << 20)
 
@@ -79,10 +82,11 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
 static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *error)
 {
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC);
-    if (serve->ledger_descriptor < 0 || ftruncate(serve->ledger_descriptor, 4096) != 0)
+    if (serve->ledger_descriptor < 0 ||
+        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
-    serve->ledger =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, serve->ledger_descriptor, 0);
+    serve->ledger = mmap(NULL, sizeof *serve->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                         serve->ledger_descriptor, 0);
     if (serve->ledger == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
     serve->ledger->magic = EBB_LEDGER_MAGIC;
@@ -310,8 +314,11 @@ static void drain(struct ebb_serve *serve, struct process *process)
 static void say_goodbye(struct ebb_serve *serve, struct process *process)
 {
     drain(serve, process);
-    uint64_t held = atomic_load(&process->ring->counters.held_bytes);
-    ebb__ledger_release(serve->ledger, held);
+    if (atomic_load(&process->ring->counters.has_slot))
+        serve->departed++;
+    else
+        ebb__ledger_release(serve->ledger, serve->ledger->slots,
+                            atomic_load(&process->ring->counters.held_bytes));
     close(process->channel);
     process->channel = -1;
 }
@@ -370,6 +377,18 @@ static void feed_starving(struct ebb_serve *serve)
         ebb__serve_tell(richest, EBB_MESSAGE_SHRINK, bytes);
 }
 
+/* What is told by a socket that closed is done at once, the rest now and then: processes that never said
+ * hello, and those that were killed in the midst of a change. */
+static void reap(struct ebb_serve *serve)
+{
+    uint64_t now = ebb__now_ns();
+    if (serve->departed == 0 && now < serve->reap_ns)
+        return;
+    unsigned reaped = ebb__ledger_reap(serve->ledger, serve->ledger_descriptor);
+    serve->departed -= reaped < serve->departed ? reaped : serve->departed;
+    serve->reap_ns = now + REAP_NS;
+}
+
 int ebb__serve_step(struct ebb_serve *serve)
 {
     take_hellos(serve, serve->hello_pair[0]);
@@ -388,6 +407,7 @@ int ebb__serve_step(struct ebb_serve *serve)
         }
         take_messages(serve, process);
     }
+    reap(serve);
     feed_starving(serve);
     return busy ? DRAIN_MS : 100;
 }
@@ -420,7 +440,7 @@ void ebb__serve_destroy(struct ebb_serve *serve)
         if (descriptors[i] >= 0)
             close(descriptors[i]);
     if (serve->ledger && serve->ledger != MAP_FAILED) {
-        munmap(serve->ledger, 4096);
+        munmap(serve->ledger, sizeof *serve->ledger);
         close(serve->ledger_descriptor);
     }
     if (serve->writer && ebb__trace_writer_close(serve->writer, NULL) != EBB_OK)

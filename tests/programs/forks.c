@@ -56,12 +56,12 @@ static void check(unsigned at, const char *who)
 
 static void make(unsigned many)
 {
-    count = many;
-    for (unsigned i = 0; i < many; i++) {
+    for (unsigned i = count; i < many; i++) {
         if (posix_memalign((void **)&blocks[i], 4096, BLOCK_BYTES) != 0)
             die("posix_memalign");
         fill(i, i + 1);
     }
+    count = many;
 }
 
 static void wait_for(pid_t child)
@@ -184,6 +184,25 @@ static void nested(unsigned depth)
     }
 }
 
+/* A child is not heard by a parent that is stopped, and ends. What it held must be there for others. */
+static void unheard(void)
+{
+    make(10);
+    kill(getppid(), SIGSTOP);
+    pid_t child = start();
+    if (child == 0) {
+        for (unsigned i = 0; i < 5; i++) {
+            blocks[i] = malloc(BLOCK_BYTES);
+            fill(i, i);
+        }
+        _exit(0);
+    }
+    wait_for(child);
+    kill(getppid(), SIGCONT);
+    usleep(500000);
+    make(15);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -192,6 +211,8 @@ int main(int argc, char **argv)
         kill(getppid(), SIGKILL);
     if (strcmp(mode, "sequence") == 0 || strcmp(mode, "orphan") == 0)
         one_after_another(many);
+    else if (strcmp(mode, "unheard") == 0)
+        unheard();
     else if (strcmp(mode, "beside") == 0)
         side_by_side(many);
     else if (strcmp(mode, "nested") == 0)
