@@ -14,8 +14,8 @@ from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
 DEVICES = {
     "": "uffd-move",
     "kernel": "uffd-move-user",
-    "move": "uffd-copy",
-    "kernel,move": "uffd-copy-user",
+    "move": "uffd-remap",
+    "kernel,move": "uffd-remap-user",
     "uffd": "protect",
 }
 NOBODY = 65534
@@ -55,14 +55,14 @@ class Fallbacks(Launch):
                 self.assertGreater(figures["planned_iterations"], 0)
 
     def test_cycle_in_every_manner(self):
-        for refused in ("kernel", "uffd"):
+        for refused in ("kernel", "move", "kernel,move", "uffd"):
             with self.subTest(refused):
                 self.expect(refused, cycle(), *CYCLE_ARGS, "--iterations", "4", "--threads", "2",
                             "--fork", "--realloc", "--io", "--foreign", "--odd", "4",
                             options=["-q"],  # two threads may do together what no plan fits
                             budget_mib=64)
 
-    def test_copying_device_forks(self):
+    def test_remapping_device_forks(self):
         self.expect("move", cycle(), *CYCLE_ARGS, "--iterations", "4", "--fork", "--realloc",
                     budget_mib=40)
 

@@ -4,6 +4,7 @@
  * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
  * for whatever is not ours. A thread that blocks SIGSEGV would be killed at its next fault, so masks
  * lose it on their way to the kernel. */
+#include "guard.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -120,15 +121,32 @@ static void describe(const void *context, bool *write, bool *fetch)
 #endif
 }
 
+/* The page is there now, or the access is to be tried again. A block that the program has protected is
+ * there, too; but it may have come back, and been kept, since the access failed. So what fails twice
+ * at one address is the program's own. */
+static bool is_served(struct ebb_engine *engine, uintptr_t address, bool write)
+{
+    static _Thread_local uintptr_t tried;
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    bool came = ebb__engine_await(engine, address, write);
+    ebb__guard_leave(&guard);
+    if (came)
+        return true;
+    bool is_first = tried != address;
+    tried = is_first ? address : 0;
+    return is_first;
+}
+
 static void handle(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
     struct ebb_engine *engine = ebb__shim_engine_now();
     bool write, fetch;
     describe(context, &write, &fetch);
-    if (info->si_code == SEGV_ACCERR && !fetch && engine && ebb__engine_owns(engine, info->si_addr))
-        ebb__engine_await(engine, (uintptr_t)info->si_addr, write);
-    else
+    if (info->si_code != SEGV_ACCERR || fetch || !engine ||
+        !ebb__engine_owns(engine, info->si_addr) ||
+        !is_served(engine, (uintptr_t)info->si_addr, write))
         hand_on(number, info, context);
     errno = saved;
 }

@@ -6,7 +6,7 @@
  *   depot    spare small pages (4 KiB), a stack
  * `move` takes pages from any of them to any other; what is moved is the pages themselves.
  *
- * Implementations: host_move.c, host_copy.c and host_protect.c, of which host.c chooses, and fake.c
+ * Implementations: host_move.c, host_remap.c and host_protect.c, of which host.c chooses, and fake.c
  * (plain memory and memcpy, for tests). All functions may be called from any thread, but the
  * engine's lock serialises move, fresh and release. */
 #ifndef EBB_DEVICE_DEVICE_H
@@ -27,8 +27,8 @@ enum ebb_device_kind {
     EBB_DEVICE_UFFD_MOVE = 1,
     EBB_DEVICE_FAKE = 2,
     EBB_DEVICE_UFFD_MOVE_USER = 3, /* system calls do not wait for absent pages */
-    EBB_DEVICE_UFFD_COPY = 4,
-    EBB_DEVICE_UFFD_COPY_USER = 5, /* likewise */
+    EBB_DEVICE_UFFD_REMAP = 4,
+    EBB_DEVICE_UFFD_REMAP_USER = 5, /* likewise */
     EBB_DEVICE_PROTECT = 6,
 };
 
@@ -76,6 +76,11 @@ struct ebb_device_ops {
     bool (*fill)(void *device, uintptr_t address);
     /* Make shared or write-protected (by fork) pages of the range this process's own. */
     void (*unshare)(void *device, uintptr_t address, uint64_t bytes);
+    /* Make [address, + bytes) of the arena what it was at first, whatever the program has made of the
+     * mappings there; the pages go. False: the system refuses. */
+    bool (*renew)(void *device, uintptr_t address, uint64_t bytes);
+    /* May be NULL. True: the system has no more mappings for further blocks. */
+    bool (*is_full)(void *device);
 };
 
 struct ebb_device {
@@ -96,6 +101,8 @@ EBB_NODISCARD enum ebb_status ebb__host_after_fork(struct ebb_device *device,
 /* The descriptor that becomes readable when there are faults; -1: they come as signals.
  * Thread-safe. */
 int ebb__host_descriptor(const struct ebb_device *device);
+/* All addresses that the device has taken for itself: [*first, *last). Thread-safe. */
+void ebb__host_reserved(uintptr_t *first, uintptr_t *last);
 /* Take up to `most` faults without blocking; returns how many. */
 size_t ebb__host_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most);
 

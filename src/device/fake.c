@@ -78,6 +78,12 @@ static void fake_unshare(void *state, uintptr_t address, uint64_t bytes)
     (void)bytes;
 }
 
+static bool fake_renew(void *state, uintptr_t address, uint64_t bytes)
+{
+    fake_release(state, address, bytes);
+    return true;
+}
+
 static const struct ebb_device_ops fake_ops = {
     .version = EBB_DEVICE_VERSION,
     .kind = EBB_DEVICE_FAKE,
@@ -86,6 +92,7 @@ static const struct ebb_device_ops fake_ops = {
     .release = fake_release,
     .fill = fake_fill,
     .unshare = fake_unshare,
+    .renew = fake_renew,
 };
 
 enum ebb_status ebb__fake_create(uint64_t arena_bytes, struct ebb_device *device)

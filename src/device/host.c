@@ -1,9 +1,13 @@
 /* The host's devices: which one this system permits, and the address space that all of them use.
  *
- * In order of preference: pages are moved and faults come by userfaultfd (host_move.c), bytes are
- * copied and faults come by userfaultfd (host_copy.c), pages are moved and faults come as signals
- * (host_protect.c). staging and depot are left out of forks: their pages stay this process's own. */
+ * In order of preference: pages are moved and faults come by userfaultfd (host_move.c), pages are
+ * remapped and faults come by userfaultfd (host_remap.c), pages are remapped and faults come as
+ * signals (host_protect.c). staging and depot are this process's own: a child maps them anew.
+ *
+ * Nothing of this is in a core dump: to write it the kernel would look for each page of the address
+ * space, absent or not, for many seconds. */
 #include "device/host.h"
+#include "device/os.h"
 #include "device/uffd.h"
 
 #include <errno.h>
@@ -56,12 +60,12 @@ bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
 static void advise(struct ebb_device *device)
 {
     const struct ebb_device_layout *layout = &device->layout;
-    madvise((void *)layout->arena.base, ebb__host.all_bytes, MADV_HUGEPAGE);
-    madvise((void *)layout->depot.base, layout->depot.bytes, MADV_NOHUGEPAGE);
-    madvise((void *)ebb__host.small_nursery, EBB_HOST_SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
+    ebb__os_advise(layout->arena.base, ebb__host.all_bytes, MADV_HUGEPAGE);
+    ebb__os_advise(layout->depot.base, layout->depot.bytes, MADV_NOHUGEPAGE);
+    ebb__os_advise(ebb__host.small_nursery, EBB_HOST_SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
     uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
-    madvise((void *)layout->staging.base, private_bytes, MADV_DONTFORK);
-    madvise((void *)layout->staging.base, private_bytes, MADV_DONTDUMP);
+    ebb__os_advise(layout->staging.base, private_bytes, MADV_DONTFORK);
+    ebb__os_advise(layout->arena.base, ebb__host.all_bytes, MADV_DONTDUMP);
 }
 
 /* One reservation: arena, staging, depot (each `arena_bytes`), nurseries. */
@@ -79,6 +83,7 @@ static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
     layout->depot = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
     ebb__host.nursery = base + 3 * arena_bytes;
     ebb__host.small_nursery = ebb__host.nursery + EBB_HOST_NURSERY_BYTES;
+    ebb__host.arena = base;
     ebb__host.all_bytes = all;
     return true;
 }
@@ -87,7 +92,7 @@ static enum ebb_status open_best(struct ebb_device *device, struct ebb_error *er
 {
     struct ebb_error other;
     enum ebb_status status = ebb__host_move_open(device, error);
-    if (status != EBB_OK && ebb__host_copy_open(device, &other) == EBB_OK)
+    if (status != EBB_OK && ebb__host_remap_open(device, &other) == EBB_OK)
         return EBB_OK;
     if (status != EBB_OK && ebb__host_protect_open(device, &other) == EBB_OK)
         return EBB_OK;
@@ -107,7 +112,7 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     advise(device);
     enum ebb_status status = open_best(device, error);
     if (status != EBB_OK)
-        munmap((void *)device->layout.arena.base, ebb__host.all_bytes);
+        syscall(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes);
     return status;
 }
 
@@ -118,25 +123,38 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
         close(ebb__host.uffd);
     ebb__host.uffd = -1;
     const struct ebb_device_layout *layout = &device->layout;
-    void *again = mmap((void *)layout->staging.base, ebb__host.all_bytes - layout->arena.bytes,
-                       PROT_READ | PROT_WRITE,
+    bool remaps = kind == EBB_DEVICE_UFFD_REMAP || kind == EBB_DEVICE_UFFD_REMAP_USER;
+    uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
+    uintptr_t private_base = layout->staging.base;
+    if (remaps) { /* staging has come along, and is in nobody's way */
+        if (!ebb__os_map_anew(layout->staging.base, layout->staging.bytes, PROT_READ | PROT_WRITE))
+            return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
+        private_base = layout->depot.base;
+        private_bytes -= layout->staging.bytes;
+    }
+    void *again = mmap((void *)private_base, private_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (again == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     if (kind == EBB_DEVICE_PROTECT) { /* its arena is in mappings of its own already */
-        madvise(again, ebb__host.all_bytes - layout->arena.bytes, MADV_DONTFORK);
+        ebb__os_advise(private_base, private_bytes, MADV_DONTFORK);
+        ebb__os_advise(private_base, private_bytes, MADV_DONTDUMP);
         return ebb__host_protect_open(device, error);
     }
     advise(device);
-    return kind == EBB_DEVICE_UFFD_COPY || kind == EBB_DEVICE_UFFD_COPY_USER
-               ? ebb__host_copy_open(device, error)
-               : ebb__host_move_open(device, error);
+    return remaps ? ebb__host_remap_open(device, error) : ebb__host_move_open(device, error);
 }
 
 int ebb__host_descriptor(const struct ebb_device *device)
 {
     (void)device;
     return ebb__host.uffd;
+}
+
+void ebb__host_reserved(uintptr_t *first, uintptr_t *last)
+{
+    *first = ebb__host.arena;
+    *last = ebb__host.arena + ebb__host.all_bytes;
 }
 
 size_t ebb__host_faults(const struct ebb_device *device, struct ebb_fault *faults, size_t most)

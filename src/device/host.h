@@ -13,6 +13,7 @@ struct ebb_host {
     int uffd; /* -1: the device does without */
     uintptr_t nursery;
     uintptr_t small_nursery;
+    uintptr_t arena;
     uint64_t all_bytes; /* of the one reservation that holds the ranges, from arena.base */
 };
 
@@ -36,8 +37,8 @@ bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there);
  * of a fork. EBB_ERR_UNSUPPORTED where the system has not what it takes. */
 EBB_NODISCARD enum ebb_status ebb__host_move_open(struct ebb_device *device,
                                                   struct ebb_error *error);
-EBB_NODISCARD enum ebb_status ebb__host_copy_open(struct ebb_device *device,
-                                                  struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__host_remap_open(struct ebb_device *device,
+                                                   struct ebb_error *error);
 EBB_NODISCARD enum ebb_status ebb__host_protect_open(struct ebb_device *device,
                                                      struct ebb_error *error);
 

@@ -5,6 +5,7 @@
  * that is pinned (direct I/O in flight) or shared (after fork) is refused with EBUSY. An ordinary
  * user has it too, with faults of user mode only: then system calls do not wait for what is absent. */
 #include "device/host.h"
+#include "device/os.h"
 #include "device/uffd.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
 {
     uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
     if ((target | source) % EBB_HUGE_BYTES == 0 && huge_bytes)
-        madvise((void *)target, huge_bytes, MADV_DONTNEED);
+        ebb__os_advise(target, huge_bytes, MADV_DONTNEED);
 }
 
 /* Where a page is migrated meanwhile (memory compaction), MOVE of Linux 6.18 tries it once more, does not
@@ -45,21 +46,36 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
     return range.len;
 }
 
+/* One page that MOVE refuses, because the program has changed the mapping at one end: what comes back is
+ * copied, what would leave stays. */
+static enum ebb_device_result move_refused(void *state, uintptr_t target, uintptr_t source)
+{
+    uint64_t copied;
+    if (ebb__host_place(state, source) == EBB_HOST_ARENA)
+        return EBB_DEVICE_BUSY;
+    if (!ebb__uffd_copy(ebb__host.uffd, target, source, EBB_PAGE_BYTES, &copied))
+        return EBB_DEVICE_FAILED;
+    ebb__os_advise(source, EBB_PAGE_BYTES, MADV_DONTNEED);
+    return EBB_DEVICE_OK;
+}
+
 static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t source,
                                         uint64_t bytes, uint64_t *moved)
 {
-    (void)state;
+    uint64_t piece = bytes;
     *moved = 0;
     clear_page_tables(target, source, bytes);
     while (*moved < bytes) {
         struct uffdio_move request = {
             .dst = target + *moved,
             .src = source + *moved,
-            .len = bytes - *moved,
+            .len = piece < bytes - *moved ? piece : bytes - *moved,
             .mode = UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
         };
+        piece = request.len;
         if (ioctl(ebb__host.uffd, UFFDIO_MOVE, &request) == 0) {
             *moved += (uint64_t)(request.move > 0 ? request.move : (__s64)request.len);
+            piece = bytes - *moved;
             continue;
         }
         int why = errno;
@@ -67,6 +83,19 @@ static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t
             *moved += (uint64_t)request.move;
         if (why == EAGAIN)
             continue;
+        /* Several mappings, or one that the program has changed: by pieces, down to the page. */
+        if ((why == EINVAL || why == ENOENT) && piece > EBB_PAGE_BYTES) {
+            piece = (piece / 2 + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+            continue;
+        }
+        if (why == EINVAL || why == ENOENT) {
+            enum ebb_device_result result = move_refused(state, target + *moved, source + *moved);
+            if (result != EBB_DEVICE_OK)
+                return result;
+            *moved += EBB_PAGE_BYTES;
+            piece = bytes - *moved;
+            continue;
+        }
         uint64_t unsaid =
             why == EEXIST ? moved_unsaid(target + *moved, source + *moved, bytes - *moved) : 0;
         *moved += unsaid;
@@ -86,7 +115,7 @@ static enum ebb_device_result host_fresh(void *state, uintptr_t target, uint64_t
     uint64_t done = 0;
     while (done < bytes) {
         uint64_t piece = bytes - done < most ? bytes - done : most;
-        if (madvise((void *)nursery, piece, MADV_POPULATE_WRITE) != 0) {
+        if (ebb__os_advise(nursery, piece, MADV_POPULATE_WRITE) != 0) {
             if (errno != EINVAL)
                 return EBB_DEVICE_FAILED;
             for (uint64_t at = 0; at < piece; at += EBB_PAGE_BYTES) /* before Linux 5.14 */
@@ -103,7 +132,7 @@ static enum ebb_device_result host_fresh(void *state, uintptr_t target, uint64_t
 static void host_release(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
-    madvise((void *)address, bytes, MADV_DONTNEED);
+    ebb__os_advise(address, bytes, MADV_DONTNEED);
 }
 
 static bool host_fill(void *state, uintptr_t address)
@@ -129,6 +158,12 @@ static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
     }
 }
 
+static bool host_renew(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    return ebb__uffd_renew(ebb__host.uffd, address, bytes);
+}
+
 static const struct ebb_device_ops kernel_ops = {
     .version = EBB_DEVICE_VERSION,
     .kind = EBB_DEVICE_UFFD_MOVE,
@@ -137,6 +172,7 @@ static const struct ebb_device_ops kernel_ops = {
     .release = host_release,
     .fill = host_fill,
     .unshare = host_unshare,
+    .renew = host_renew,
 };
 
 static const struct ebb_device_ops user_ops = {
@@ -148,6 +184,7 @@ static const struct ebb_device_ops user_ops = {
     .release = host_release,
     .fill = host_fill,
     .unshare = host_unshare,
+    .renew = host_renew,
 };
 
 enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error *error)
@@ -165,7 +202,7 @@ enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error 
     const struct ebb_device_range ranges[] = {device->layout.arena, device->layout.staging,
                                               device->layout.depot};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        if (!ebb__uffd_register(uffd, ranges[i], UFFDIO_REGISTER_MODE_MISSING)) {
+        if (!ebb__uffd_register_all(uffd, ranges[i], UFFDIO_REGISTER_MODE_MISSING)) {
             int why = errno;
             close(uffd);
             return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "register: %s",

@@ -10,30 +10,22 @@
  * Spare pages go back to the system, and appear where they are wanted when they are first touched
  * (anew_is_cheaper). */
 #include "device/host.h"
+#include "device/os.h"
+#include "device/runs.h"
 #include "device/uffd.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
-
-/* A new, empty mapping in place of whatever is there; so that neighbours join again. */
-static bool map_anew(uintptr_t address, uint64_t bytes, int protection)
-{
-    return mmap((void *)address, bytes, protection,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
-}
-
 static bool map_in_arena(uintptr_t address, uint64_t bytes)
 {
-    if (!map_anew(address, bytes, PROT_READ | PROT_WRITE))
+    if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
         return false;
+    ebb__runs_note(address, true);
     uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
     if (address % EBB_HUGE_BYTES == 0 && huge_bytes)
-        madvise((void *)address, huge_bytes, MADV_HUGEPAGE);
+        ebb__os_advise(address, huge_bytes, MADV_HUGEPAGE);
     return true;
 }
 
@@ -41,55 +33,50 @@ static bool map_in_staging(uintptr_t address, uint64_t bytes)
 {
     if (bytes == 0)
         return true;
-    if (!map_anew(address, bytes, PROT_READ | PROT_WRITE))
+    if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
         return false;
-    madvise((void *)address, bytes, MADV_DONTFORK);
-    madvise((void *)address, bytes, MADV_HUGEPAGE);
-    return true;
-}
-
-/* Move the pages, in pieces where the source consists of several mappings. */
-static bool remap(uintptr_t target, uintptr_t source, uint64_t bytes, uint64_t *moved)
-{
-    uint64_t piece = bytes;
-    while (*moved < bytes) {
-        if (piece > bytes - *moved)
-            piece = bytes - *moved;
-        void *from = (void *)(source + *moved), *to = (void *)(target + *moved);
-        if (mremap(from, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
-            to) {
-            *moved += piece;
-            piece = bytes - *moved;
-            continue;
-        }
-        if (errno != EFAULT || piece == EBB_PAGE_BYTES)
-            return false;
-        piece = piece / 2 & ~(EBB_PAGE_BYTES - 1);
-    }
+    ebb__os_advise(address, bytes, MADV_DONTFORK);
+    ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    ebb__runs_note(address, false);
     return true;
 }
 
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
-    if (mprotect((void *)source, bytes, PROT_NONE) != 0)
+    if (ebb__runs_full_in_staging() || ebb__os_protect(source, bytes, PROT_NONE) != 0)
         return EBB_DEVICE_BUSY; /* out of mappings: nothing has happened */
-    bool good = remap(target, source, bytes, moved);
-    bool readable = *moved == 0 || mprotect((void *)target, *moved, PROT_READ | PROT_WRITE) == 0;
-    madvise((void *)target, *moved, MADV_DONTFORK);
+    bool good = ebb__os_remap_pieces(target, source, bytes, moved);
+    bool readable = *moved == 0 || ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) == 0;
+    ebb__os_advise(target, *moved, MADV_DONTFORK);
+    ebb__runs_note(target, *moved != 0);
+    if (good && ebb__os_map_anew(source, bytes, PROT_NONE)) /* one with what is absent beside it */
+        ebb__runs_note(source, false);
     if (good && readable)
         return EBB_DEVICE_OK;
-    mprotect((void *)(source + *moved), bytes - *moved, PROT_READ | PROT_WRITE);
+    ebb__os_protect(source + *moved, bytes - *moved, PROT_READ | PROT_WRITE);
     return readable ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
 }
 
 static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                            uint64_t *moved)
 {
-    madvise((void *)source, bytes, MADV_DOFORK);
-    bool good = remap(target, source, bytes, moved);
+    ebb__os_advise(source, bytes, MADV_DOFORK);
+    bool good = ebb__os_remap_pieces(target, source, bytes, moved);
+    bool is_crowded = !good && errno == ENOMEM; /* out of mappings: others may come free */
     map_in_staging(source, *moved);
-    return good ? EBB_DEVICE_OK : EBB_DEVICE_FAILED;
+    if (*moved)
+        ebb__runs_note(target, true);
+    return good ? EBB_DEVICE_OK : is_crowded ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
+}
+
+static bool protect_renew(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    if (!ebb__os_map_anew(address, bytes, PROT_NONE))
+        return false;
+    ebb__runs_note(address, false);
+    return true;
 }
 
 static void protect_release(void *state, uintptr_t address, uint64_t bytes)
@@ -97,11 +84,11 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
     enum ebb_host_place place = ebb__host_place(state, address);
     bool good = true;
     if (place == EBB_HOST_ARENA)
-        good = map_anew(address, bytes, PROT_NONE);
+        good = protect_renew(state, address, bytes);
     else if (place == EBB_HOST_STAGING)
         good = map_in_staging(address, bytes);
     if (!good)
-        madvise((void *)address, bytes, MADV_DONTNEED);
+        ebb__os_advise(address, bytes, MADV_DONTNEED);
 }
 
 static enum ebb_device_result protect_fresh(void *state, uintptr_t target, uint64_t bytes)
@@ -132,7 +119,7 @@ static bool protect_fill(void *state, uintptr_t address)
 {
     (void)state;
     uintptr_t page = address & ~(uintptr_t)(EBB_PAGE_BYTES - 1);
-    mprotect((void *)page, EBB_PAGE_BYTES, PROT_READ | PROT_WRITE);
+    ebb__os_protect(page, EBB_PAGE_BYTES, PROT_READ | PROT_WRITE);
     return true; /* if it was accessible all along, this errs on the side of clearing it later */
 }
 
@@ -141,6 +128,12 @@ static void protect_unshare(void *state, uintptr_t address, uint64_t bytes)
     (void)state; /* shared pages can be moved like any other */
     (void)address;
     (void)bytes;
+}
+
+static bool protect_is_full(void *state)
+{
+    (void)state;
+    return ebb__runs_full_in_arena();
 }
 
 static const struct ebb_device_ops protect_ops = {
@@ -154,6 +147,8 @@ static const struct ebb_device_ops protect_ops = {
     .release = protect_release,
     .fill = protect_fill,
     .unshare = protect_unshare,
+    .renew = protect_renew,
+    .is_full = protect_is_full,
 };
 
 enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_error *error)
@@ -162,13 +157,15 @@ enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_err
     bool again = device->ops == &protect_ops; /* in a child: the arena is as it was */
     if (ebb__host_refused("protect"))
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mprotect", "refused");
+    if (!ebb__runs_open(layout))
+        return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     if (!again) {
         /* Whether the kernel can leave a mapping behind is seen by trying. */
         uint64_t moved = 0;
         if (!map_in_arena(layout->arena.base, EBB_HUGE_BYTES) ||
-            !remap(layout->staging.base, layout->arena.base, EBB_HUGE_BYTES, &moved))
+            !ebb__os_remap_pieces(layout->staging.base, layout->arena.base, EBB_HUGE_BYTES, &moved))
             return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mremap", "%s", strerror(errno));
-        if (!map_anew(layout->arena.base, layout->arena.bytes, PROT_NONE))
+        if (!ebb__os_map_anew(layout->arena.base, layout->arena.bytes, PROT_NONE))
             return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mmap", "%s", strerror(errno));
     }
     if (!map_in_staging(layout->staging.base, layout->staging.bytes))

@@ -17,10 +17,10 @@ const char *ebb__device_name(enum ebb_device_kind kind)
         return "uffd-move";
     case EBB_DEVICE_UFFD_MOVE_USER:
         return "uffd-move-user";
-    case EBB_DEVICE_UFFD_COPY:
-        return "uffd-copy";
-    case EBB_DEVICE_UFFD_COPY_USER:
-        return "uffd-copy-user";
+    case EBB_DEVICE_UFFD_REMAP:
+        return "uffd-remap";
+    case EBB_DEVICE_UFFD_REMAP_USER:
+        return "uffd-remap-user";
     case EBB_DEVICE_PROTECT:
         return "protect";
     case EBB_DEVICE_FAKE:
@@ -34,8 +34,6 @@ const char *ebb__device_name(enum ebb_device_kind kind)
 /* A mapping whose pages move away while it stays: Linux 5.7. */
 static bool can_leave_mappings(void)
 {
-    if (ebb__host_refused("protect"))
-        return false;
     char *memory = mmap(NULL, 2 * EBB_PAGE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -60,11 +58,12 @@ void ebb__host_support_look(struct ebb_host_support *support)
         support->uffd_errno = errno;
     support->has_move = features & UFFD_FEATURE_MOVE;
     support->has_write_protect = features & UFFD_FEATURE_PAGEFAULT_FLAG_WP;
-    support->has_protect = can_leave_mappings();
+    bool can_remap = can_leave_mappings();
+    support->has_protect = can_remap && !ebb__host_refused("protect");
     if (support->has_move)
         support->kind = support->kernel_faults ? EBB_DEVICE_UFFD_MOVE : EBB_DEVICE_UFFD_MOVE_USER;
-    else if (support->has_write_protect)
-        support->kind = support->kernel_faults ? EBB_DEVICE_UFFD_COPY : EBB_DEVICE_UFFD_COPY_USER;
+    else if (support->has_uffd && can_remap)
+        support->kind = support->kernel_faults ? EBB_DEVICE_UFFD_REMAP : EBB_DEVICE_UFFD_REMAP_USER;
     else if (support->has_protect)
         support->kind = EBB_DEVICE_PROTECT;
 }

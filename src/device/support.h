@@ -4,7 +4,7 @@
 
 #include "device/device.h"
 
-/* "uffd-move", "uffd-move-user", "uffd-copy", "uffd-copy-user", "protect", "fake"; "none". */
+/* "uffd-move", "uffd-move-user", "uffd-remap", "uffd-remap-user", "protect", "fake"; "none". */
 const char *ebb__device_name(enum ebb_device_kind kind);
 
 struct ebb_host_support {

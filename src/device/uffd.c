@@ -1,5 +1,7 @@
 #include "device/uffd.h"
 
+#include "device/os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -88,6 +90,84 @@ bool ebb__uffd_register(int uffd, struct ebb_device_range range, uint64_t mode)
     struct uffdio_register request = {.range = {.start = range.base, .len = range.bytes},
                                       .mode = mode};
     return ioctl(uffd, UFFDIO_REGISTER, &request) == 0;
+}
+
+bool ebb__uffd_register_all(int uffd, struct ebb_device_range range, uint64_t mode)
+{
+    if (ebb__uffd_register(uffd, range, mode))
+        return true;
+    if (range.bytes <= EBB_PAGE_BYTES)
+        return false;
+    /* By halves, down to the page: no list of mappings can be had without memory or /proc. */
+    uint64_t grain = range.bytes > EBB_HUGE_BYTES ? EBB_HUGE_BYTES : EBB_PAGE_BYTES;
+    uint64_t first = (range.bytes / 2 + grain - 1) & ~(grain - 1);
+    bool low = ebb__uffd_register_all(uffd, (struct ebb_device_range){range.base, first}, mode);
+    struct ebb_device_range rest = {range.base + first, range.bytes - first};
+    return (rest.bytes && ebb__uffd_register_all(uffd, rest, mode)) || low;
+}
+
+bool ebb__uffd_unregister(int uffd, struct ebb_device_range range)
+{
+    struct uffdio_range request = {.start = range.base, .len = range.bytes};
+    return ioctl(uffd, UFFDIO_UNREGISTER, &request) == 0;
+}
+
+bool ebb__uffd_renew(int uffd, uintptr_t address, uint64_t bytes)
+{
+    if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
+        return false;
+    ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    struct ebb_device_range range = {address, bytes};
+    return ebb__uffd_register(uffd, range, UFFDIO_REGISTER_MODE_MISSING);
+}
+
+void ebb__uffd_wake(int uffd, uintptr_t address, uint64_t bytes)
+{
+    struct uffdio_range range = {.start = address, .len = bytes};
+    if (bytes)
+        ioctl(uffd, UFFDIO_WAKE, &range);
+}
+
+bool ebb__uffd_copy(int uffd, uintptr_t target, uintptr_t source, uint64_t bytes, uint64_t *copied)
+{
+    uint64_t piece = bytes;
+    for (*copied = 0; *copied < bytes;) {
+        if (piece > bytes - *copied)
+            piece = bytes - *copied;
+        struct uffdio_copy request = {
+            .dst = target + *copied, .src = source + *copied, .len = piece};
+        if (ioctl(uffd, UFFDIO_COPY, &request) == 0) {
+            *copied += piece;
+            piece = bytes - *copied;
+            continue;
+        }
+        int why = errno;
+        if (request.copy > 0)
+            *copied += (uint64_t)request.copy;
+        if (why == EAGAIN)
+            continue;
+        if (why != ENOENT && why != EEXIST && why != EINVAL) {
+            errno = why;
+            return false;
+        }
+        if (request.copy > 0)
+            continue;
+        if (piece > EBB_PAGE_BYTES) { /* several mappings, or some page is there */
+            piece = (piece / 2 + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+            continue;
+        }
+        ebb__uffd_wake(uffd, target + *copied, EBB_PAGE_BYTES);
+        *copied += EBB_PAGE_BYTES;
+        piece = bytes - *copied;
+    }
+    return true;
+}
+
+bool ebb__uffd_zeros(int uffd, uintptr_t target, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += EBB_PAGE_BYTES)
+        ebb__uffd_fill(uffd, target + at);
+    return true;
 }
 
 size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most)

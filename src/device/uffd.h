@@ -37,6 +37,19 @@ bool ebb__host_refused(const char *feature);
 int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults);
 /* mode: UFFDIO_REGISTER_MODE_*. False and errno where the kernel refuses. */
 bool ebb__uffd_register(int uffd, struct ebb_device_range range, uint64_t mode);
+/* The same where the program may have put mappings into the range that cannot be registered, or none:
+ * those are left out. False and errno where nothing could be registered. */
+bool ebb__uffd_register_all(int uffd, struct ebb_device_range range, uint64_t mode);
+/* From here on the kernel serves the range by itself; wakes whoever waits. */
+bool ebb__uffd_unregister(int uffd, struct ebb_device_range range);
+/* A plain, empty, registered mapping, whatever the program has put there. False: none was to be had. */
+bool ebb__uffd_renew(int uffd, uintptr_t address, uint64_t bytes);
+/* Copy whole pages from `source` to where nothing is, whatever mappings are there; pages that are there
+ * already and pages of the program's own mappings are left as they are. *copied: how far it came. */
+bool ebb__uffd_copy(int uffd, uintptr_t target, uintptr_t source, uint64_t bytes, uint64_t *copied);
+/* Zero pages where nothing is. */
+bool ebb__uffd_zeros(int uffd, uintptr_t target, uint64_t bytes);
+void ebb__uffd_wake(int uffd, uintptr_t address, uint64_t bytes);
 /* Up to `most` faults, without blocking. */
 size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most);
 /* A zero page at `address` unless one is there; wakes whoever waits. True: it was put there. */

@@ -82,6 +82,8 @@ struct ebb_engine_config {
 /* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */
 EBB_NODISCARD enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
                                                  struct ebb_engine **engine);
+/* Threads that it has started. */
+unsigned ebb__engine_thread_count(const struct ebb_engine *engine);
 /* For tests: stops the workers, drops everything. No block may be in use. */
 void ebb__engine_destroy(struct ebb_engine *engine);
 
@@ -109,14 +111,22 @@ void ebb__engine_count_live(struct ebb_engine *engine, int64_t bytes);
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write);
 
 /* As ebb__engine_fault(), from the thread that waits, and until the page is there: for devices whose
- * faults are signals. */
-void ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write);
+ * faults are signals. False: the block is kept and here, so that the fault may be the program's own. */
+bool ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write);
 
 /* Bring [pointer, + bytes), as far as it lies in the block that `pointer` points into, into memory
  * and keep it there until the same range is unpinned as often: for the buffers of a system call on devices
  * with calls_need_pins. False: it lies in none. Thread-safe; touches the pages. */
 bool ebb__engine_pin(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
 void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
+
+/* Bring what [pointer, + bytes) meets of blocks into memory and keep it there, with the pages that it
+ * has, until it is freed: before the program changes the mapping there, or lends the pages to the
+ * kernel for longer than a call. Of a large block whole parts are kept. Slabs, too. False: no
+ * block is there. Thread-safe; waits for transfers, touches nothing. */
+bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
+/* Is some of that kept? Thread-safe. */
+bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
 
 /* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
  * soon as the live stream is found in it; where one of the same iteration plays, when the least lies at

@@ -89,6 +89,7 @@ struct block {
     bool strays;    /* its address space may hold pages that are not the block's */
     bool placed;    /* lies in the pool (placed.c): its pages are not its own, it never moves */
     bool slab;      /* holds small objects (cold.c): no event and no plan knows it */
+    bool kept;      /* stays where it is until it is freed (keep.c) */
 };
 
 struct list {
@@ -342,7 +343,8 @@ struct ebb_engine {
     uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
     uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
-    bool forked; /* pages may be shared with a child */
+    bool forked;    /* pages may be shared with a child */
+    bool full_said; /* that the device has no room for further blocks */
 };
 
 /* engine.c */
@@ -377,7 +379,7 @@ static inline bool ebb__block_is_live(const struct block *block)
 static inline bool ebb__block_may_leave(const struct ebb_engine *engine, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && block->pinned_until <= engine->event_number;
+           !block->urgent && !block->kept && block->pinned_until <= engine->event_number;
 }
 static inline uint32_t ebb__block_index(const struct ebb_engine *engine, const struct block *block)
 {
@@ -541,6 +543,11 @@ struct block *ebb__pages_spare(struct ebb_engine *engine, uint64_t page_bytes);
 void ebb__pages_keep_spare(struct ebb_engine *engine, struct block *block);
 /* The oldest spare block, whose pages came with a fork, is emptied. */
 void ebb__pages_drop_spare(struct ebb_engine *engine);
+/* So many bytes of pages have gone back to the system. */
+void ebb__pages_gone(struct ebb_engine *engine, uint64_t bytes);
+
+/* keep.c: a kept block is freed: its mapping as at first, its pages gone. */
+void ebb__keep_end(struct ebb_engine *engine, struct block *block);
 /* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
 bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */

@@ -65,7 +65,7 @@ static bool is_stood_on(const struct block *block)
 bool ebb__move_park(struct ebb_engine *engine, struct block *block)
 {
     uint64_t moved = 0;
-    bool stays = block->pins || is_stood_on(block);
+    bool stays = block->pins || block->kept || is_stood_on(block);
     block->frame = stays ? 0 : ebb__frames_take(engine, block->page_bytes);
     if (!block->frame || ebb__pages_move(engine, block->frame, block->address, block->page_bytes,
                                          &moved) != EBB_DEVICE_OK) {
@@ -488,7 +488,10 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block)
     switch (block->state) {
     case BLOCK_RESIDENT:
         ebb__move_drop_copy(engine, block);
-        if (block->placed) {
+        if (block->kept) {
+            ebb__keep_end(engine, block);
+            ebb__space_give(engine, block);
+        } else if (block->placed) {
             ebb__space_give(engine, block);
         } else if (!block->inherited && !block->slab && ebb__part_is_whole(engine, block)) {
             ebb__pages_keep_spare(engine, block);

@@ -37,6 +37,11 @@ static void held_release(struct ebb_engine *engine, uint64_t bytes)
     ebb__ledger_release(engine->ledger, engine->slot, bytes);
 }
 
+void ebb__pages_gone(struct ebb_engine *engine, uint64_t bytes)
+{
+    held_release(engine, bytes);
+}
+
 static uintptr_t depot_top(const struct ebb_engine *engine)
 {
     return engine->device.layout.depot.base + engine->depot_bytes;

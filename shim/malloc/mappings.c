@@ -1,0 +1,354 @@
+/* What the program does to the mappings of its blocks: mprotect, madvise, mlock, mbind, munmap, mremap,
+ * mmap over them. Elsewhere these calls go straight on.
+ *
+ * Pages of a block may be absent when such a call comes, and a mapping that differs from its neighbours
+ * cannot be moved. So advice that cannot change a byte is taken as heard, advice to forget bytes
+ * clears them, and whatever truly changes a mapping is done to a block that is brought home and kept
+ * there until it is freed (src/engine/keep.c). To make accessible what is accessible changes nothing.
+ *
+ * What this cannot see are system calls that are not made through these functions. There the device copes:
+ * it moves by pieces, and what cannot be moved stays, or is copied. */
+#include "guard.h"
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+EXPORT int mprotect(void *address, size_t bytes, int protection);
+EXPORT int pkey_mprotect(void *address, size_t bytes, int protection, int key);
+EXPORT int madvise(void *address, size_t bytes, int advice);
+EXPORT int posix_madvise(void *address, size_t bytes, int advice);
+EXPORT int mlock(const void *address, size_t bytes);
+EXPORT int mlock2(const void *address, size_t bytes, unsigned flags);
+EXPORT int munlock(const void *address, size_t bytes);
+EXPORT int mlockall(int flags);
+EXPORT long mbind(void *address, unsigned long bytes, int mode, const unsigned long *nodes,
+                  unsigned long most_node, unsigned flags);
+EXPORT int munmap(void *address, size_t bytes);
+EXPORT void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...);
+EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at);
+EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int file, off64_t at);
+EXPORT void *shmat(int id, const void *address, int flags);
+
+static _Atomic uintptr_t arena_first, arena_last;
+
+void ebb__shim_know_arena(struct ebb_device_range arena)
+{
+    atomic_store(&arena_first, arena.base);
+    atomic_store(&arena_last, arena.base + arena.bytes);
+}
+
+/* The engine where [address, + bytes) meets its blocks' addresses; NULL: the call is none of ours. */
+static struct ebb_engine *engine_for(const void *address, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)address, last = atomic_load(&arena_last);
+    if (first >= last || bytes > UINTPTR_MAX - first || first + bytes <= atomic_load(&arena_first))
+        return NULL;
+    return ebb__shim_engine_now();
+}
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + EBB_PAGE_BYTES - 1) & ~(size_t)(EBB_PAGE_BYTES - 1);
+}
+
+static bool is_aligned(const void *address)
+{
+    return (uintptr_t)address % EBB_PAGE_BYTES == 0;
+}
+
+/* The blocks there are the program's to change from now on. */
+static void keep(const void *address, size_t bytes)
+{
+    struct ebb_engine *engine = engine_for(address, bytes);
+    if (!engine)
+        return;
+    int saved = errno;
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_keep(engine, address, whole_pages(bytes));
+    ebb__guard_leave(&guard);
+    errno = saved;
+}
+
+static bool is_kept(struct ebb_engine *engine, const void *address, size_t bytes)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    bool kept = ebb__engine_is_kept(engine, address, whole_pages(bytes));
+    ebb__guard_leave(&guard);
+    return kept;
+}
+
+int pkey_mprotect(void *address, size_t bytes, int protection, int key)
+{
+    keep(address, bytes);
+    int (*next)(void *, size_t, int, int);
+    EBB_BEHIND(next, pkey_mprotect);
+    return next(address, bytes, protection, key);
+}
+
+int mprotect(void *address, size_t bytes, int protection)
+{
+    struct ebb_engine *engine = engine_for(address, bytes);
+    if (engine && is_aligned(address)) {
+        if (protection == (PROT_READ | PROT_WRITE) && !is_kept(engine, address, bytes))
+            return 0;
+        keep(address, bytes);
+    }
+    int (*next)(void *, size_t, int);
+    EBB_BEHIND(next, mprotect);
+    return next(address, bytes, protection);
+}
+
+enum meaning {
+    MEANS_NOTHING, /* for the bytes */
+    MEANS_TOUCH,   /* the pages are to be there */
+    MEANS_CLEAR,   /* the bytes are zero from here on */
+    MEANS_UNDO,    /* of a change that only a kept block can have */
+    MEANS_CHANGE,  /* of the mapping */
+};
+
+static enum meaning meaning_of(int advice)
+{
+    switch (advice) {
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_WILLNEED:
+    case MADV_FREE: /* the bytes may stay */
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case MADV_COLLAPSE:
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_DONTDUMP: /* no block is in a core dump */
+    case MADV_DODUMP:
+        return MEANS_NOTHING;
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE:
+        return MEANS_TOUCH;
+    case MADV_DONTNEED:
+    case MADV_DONTNEED_LOCKED:
+        return MEANS_CLEAR;
+    case MADV_DOFORK:
+    case MADV_KEEPONFORK:
+        return MEANS_UNDO;
+    default:
+        return MEANS_CHANGE;
+    }
+}
+
+static void touch(const char *address, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += EBB_PAGE_BYTES)
+        (void)*(volatile const char *)(address + at);
+}
+
+int madvise(void *address, size_t bytes, int advice)
+{
+    int (*next)(void *, size_t, int);
+    EBB_BEHIND(next, madvise);
+    struct ebb_engine *engine = engine_for(address, bytes);
+    if (!engine || !is_aligned(address))
+        return next(address, bytes, advice);
+    enum meaning meaning = meaning_of(advice);
+    bytes = whole_pages(bytes);
+    /* What is kept has the kernel's own semantics, whatever the program has made of it. */
+    if (meaning != MEANS_CHANGE && !is_kept(engine, address, bytes)) {
+        if (meaning == MEANS_CLEAR)
+            memset(address, 0, bytes);
+        else if (meaning == MEANS_TOUCH)
+            touch(address, bytes);
+        return 0;
+    }
+    if (meaning == MEANS_NOTHING)
+        return 0;
+    keep(address, bytes);
+    return next(address, bytes, advice);
+}
+
+int posix_madvise(void *address, size_t bytes, int advice)
+{
+    int saved = errno;
+    /* POSIX_MADV_DONTNEED may not lose a byte. The others have the same numbers. */
+    int why = advice == POSIX_MADV_DONTNEED ? 0 : madvise(address, bytes, advice) ? errno : 0;
+    errno = saved;
+    return why;
+}
+
+int mlock(const void *address, size_t bytes)
+{
+    keep(address, bytes);
+    int (*next)(const void *, size_t);
+    EBB_BEHIND(next, mlock);
+    return next(address, bytes);
+}
+
+int mlock2(const void *address, size_t bytes, unsigned flags)
+{
+    keep(address, bytes);
+    int (*next)(const void *, size_t, unsigned);
+    EBB_BEHIND(next, mlock2);
+    return next(address, bytes, flags);
+}
+
+int munlock(const void *address, size_t bytes)
+{
+    struct ebb_engine *engine = engine_for(address, bytes);
+    if (engine && !is_kept(engine, address, bytes))
+        return 0;
+    int (*next)(const void *, size_t);
+    EBB_BEHIND(next, munlock);
+    return next(address, bytes);
+}
+
+/* The next line of a list of mappings; false: that was the last. Reads by the byte from `buffer`. */
+struct lines {
+    int file;
+    size_t used, at;
+    char buffer[4096];
+};
+
+static bool next_range(struct lines *lines, uintptr_t *first, uintptr_t *last)
+{
+    char line[64];
+    size_t length = 0;
+    for (;;) {
+        if (lines->at == lines->used) {
+            ssize_t got = syscall(SYS_read, lines->file, lines->buffer, sizeof lines->buffer);
+            if (got <= 0)
+                return false;
+            lines->used = (size_t)got;
+            lines->at = 0;
+        }
+        char next = lines->buffer[lines->at++];
+        if (next == '\n')
+            break;
+        if (length + 1 < sizeof line)
+            line[length++] = next;
+    }
+    line[length] = 0;
+    char *dash;
+    *first = strtoul(line, &dash, 16);
+    *last = *dash == '-' ? strtoul(dash + 1, NULL, 16) : 0;
+    return true;
+}
+
+/* All that is mapped now but the engine's own ranges, which are far larger than memory. */
+static int lock_mappings(unsigned flags)
+{
+    struct lines lines = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    if (lines.file < 0)
+        return -1;
+    uintptr_t first, last, ours_first, ours_last;
+    ebb__host_reserved(&ours_first, &ours_last);
+    int result = 0;
+    while (result == 0 && next_range(&lines, &first, &last)) {
+        if ((first >= ours_first && last <= ours_last) || last <= first)
+            continue;
+        /* ENOMEM also where the line is out of date, or of the kernel's own. */
+        if (syscall(SYS_mlock2, first, last - first, flags) != 0 && errno == EPERM)
+            result = -1;
+    }
+    close(lines.file);
+    return result;
+}
+
+int mlockall(int flags)
+{
+    int (*next)(int);
+    EBB_BEHIND(next, mlockall);
+    if (!ebb__shim_engine_now())
+        return next(flags);
+    if (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) ||
+        !(flags & (MCL_CURRENT | MCL_FUTURE))) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (flags & MCL_CURRENT && lock_mappings(flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0) != 0)
+        return -1;
+    /* What comes to be mapped is locked as it is touched: the engine's tables are mostly empty. */
+    return flags & MCL_FUTURE ? next(MCL_FUTURE | MCL_ONFAULT) : 0;
+}
+
+long mbind(void *address, unsigned long bytes, int mode, const unsigned long *nodes,
+           unsigned long most_node, unsigned flags)
+{
+    keep(address, bytes);
+    return syscall(SYS_mbind, address, bytes, mode, nodes, most_node, flags);
+}
+
+int munmap(void *address, size_t bytes)
+{
+    keep(address, bytes);
+    int (*next)(void *, size_t);
+    EBB_BEHIND(next, munmap);
+    return next(address, bytes);
+}
+
+void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    void *target = flags & MREMAP_FIXED ? va_arg(arguments, void *) : NULL;
+    va_end(arguments);
+    keep(address, bytes);
+    if (target)
+        keep(target, new_bytes);
+    void *(*next)(void *, size_t, size_t, int, void *);
+    EBB_BEHIND(next, mremap);
+    return next(address, bytes, new_bytes, flags, target);
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at)
+{
+    if (flags & MAP_FIXED)
+        keep(address, bytes);
+    void *(*next)(void *, size_t, int, int, int, off_t);
+    EBB_BEHIND(next, mmap);
+    return next ? next(address, bytes, protection, flags, file, at)
+                : (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, at);
+}
+
+void *mmap64(void *address, size_t bytes, int protection, int flags, int file, off64_t at)
+{
+    return mmap(address, bytes, protection, flags, file, at);
+}
+
+void *shmat(int id, const void *address, int flags)
+{
+    struct shmid_ds segment;
+    if (flags & SHM_REMAP && engine_for(address, 1) && shmctl(id, IPC_STAT, &segment) == 0)
+        keep(address, segment.shm_segsz);
+    void *(*next)(int, const void *, int);
+    EBB_BEHIND(next, shmat);
+    return next(id, address, flags);
+}

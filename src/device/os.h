@@ -1,0 +1,67 @@
+/* The system calls that change the device's own mappings, made directly: the functions of libc of the
+ * same names are the shim's (mappings.c), where they do what the program means by them. */
+#ifndef EBB_DEVICE_OS_H
+#define EBB_DEVICE_OS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static inline int ebb__os_advise(uintptr_t address, uint64_t bytes, int advice)
+{
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static inline int ebb__os_protect(uintptr_t address, uint64_t bytes, int protection)
+{
+    return (int)syscall(SYS_mprotect, address, bytes, protection);
+}
+
+/* A new private mapping at `address`, in place of whatever is there; in no core dump, as all of the
+ * device's. */
+static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int protection)
+{
+    if (syscall(SYS_mmap, address, bytes, protection,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == -1)
+        return false;
+    ebb__os_advise(address, bytes, MADV_DONTDUMP);
+    return true;
+}
+
+/* Move pages, and leave an empty mapping behind. */
+static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t bytes)
+{
+    return syscall(SYS_mremap, source, bytes, bytes,
+                   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) != -1;
+}
+
+/* The same in pieces where the source consists of several mappings; *moved counts on. False and errno
+ * where a page could not be moved. */
+static inline bool ebb__os_remap_pieces(uintptr_t target, uintptr_t source, uint64_t bytes,
+                                        uint64_t *moved)
+{
+    const uint64_t page = 4096;
+    uint64_t piece = bytes;
+    while (*moved < bytes) {
+        if (piece > bytes - *moved)
+            piece = bytes - *moved;
+        if (ebb__os_remap(target + *moved, source + *moved, piece)) {
+            *moved += piece;
+            piece = bytes - *moved;
+        } else if (errno == EFAULT && piece > page) {
+            piece = (piece / 2 + page - 1) & ~(page - 1);
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+#endif

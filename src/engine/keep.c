@@ -1,0 +1,92 @@
+/* Blocks that are kept: they stay where they are, with the pages that they have, until they are freed.
+ *
+ * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to the
+ * kernel for longer than a call (vmsplice). Neither survives a move. Such a block is brought home
+ * first, is never moved again, and counts as resident. When it is freed its mapping is made anew, and its
+ * pages go back to the system: nobody else may get a page that the kernel still reads.
+ *
+ * Of a large block only the units of 2 MiB that are concerned are kept, the rest goes on moving. */
+#include "engine/internal.h"
+
+/* The block or part that has `address`; NULL: none that is alive. */
+static struct block *live_at(struct ebb_engine *engine, uintptr_t address)
+{
+    struct block *block = ebb__space_find(engine, address);
+    if (!block || address - block->address >= block->page_bytes)
+        return NULL;
+    bool is_slab = block->slab && block->state != BLOCK_EMPTY;
+    return is_slab || ebb__block_is_live(block) ? block : NULL;
+}
+
+/* The end of the range, or of what can be addressed. */
+static uintptr_t end_of(const void *pointer, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)pointer;
+    return bytes < UINTPTR_MAX - first ? first + bytes : UINTPTR_MAX;
+}
+
+/* The first address behind the page of `at` that may be in another block. */
+static uintptr_t next_of(const struct block *block, uintptr_t at)
+{
+    return block ? block->address + block->page_bytes
+                 : (at & ~(uintptr_t)(EBB_PAGE_BYTES - 1)) + EBB_PAGE_BYTES;
+}
+
+bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_t bytes)
+{
+    bool kept = false;
+    uintptr_t last = end_of(pointer, bytes);
+    pthread_mutex_lock(&engine->lock);
+    for (uintptr_t at = (uintptr_t)pointer; at < last && !kept;) {
+        const struct block *block = live_at(engine, at);
+        kept = block && block->kept;
+        at = next_of(block, at);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return kept;
+}
+
+bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)pointer, last = end_of(pointer, bytes);
+    bool found = false;
+    for (uintptr_t at = first; at < last;) {
+        pthread_mutex_lock(&engine->lock);
+        struct block *block = live_at(engine, at);
+        if (block && !block->slab && !block->placed) {
+            ebb__part_split(engine, &engine->blocks[block->head]);
+            block = live_at(engine, at);
+        }
+        if (block) {
+            found = block->kept = true;
+            if (block->out_queued)
+                ebb__move_unqueue_out(engine, block);
+        }
+        uintptr_t next = next_of(block, at);
+        bool is_here = !block || block->state == BLOCK_RESIDENT;
+        pthread_mutex_unlock(&engine->lock);
+        if (!is_here)
+            ebb__engine_await(engine, at, false);
+        at = next;
+    }
+    return found;
+}
+
+void ebb__keep_end(struct ebb_engine *engine, struct block *block)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    void *device = engine->device.state;
+    block->kept = false;
+    if (!ops->renew(device, block->address, block->page_bytes))
+        ops->release(device, block->address, block->page_bytes);
+    if (block->placed) { /* its units keep all their pages */
+        ops->fresh(device, block->address, block->page_bytes);
+        uintptr_t last = block->address + block->page_bytes - 1;
+        for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)
+            *ebb__pages_pieced(engine, at) = 1;
+        *ebb__pages_pieced(engine, last) = 1;
+    } else if (!block->inherited) {
+        ebb__pages_gone(engine, block->page_bytes);
+    }
+    block->inherited = false;
+}

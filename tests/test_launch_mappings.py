@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""What a program does to the mappings of its own blocks means under Ebb what it means without, on every
+device: tests/programs/mappings.c."""
+from launching import PYTHON, Launch, compile_c, main
+
+DEVICES = ("", "kernel", "move", "move,kernel", "uffd")
+TESTS = ("advice", "inline-advice", "dontneed", "protect", "inline-protect", "lock", "lock-all",
+         "policy", "fork", "map-over", "move-out", "small")
+
+
+class Mappings(Launch):
+    def expect(self, refused, *program, budget):
+        result = self.run_command([*self.options("--budget", budget), "--", *program],
+                                  env={**self.env, "EBB_REFUSE": refused}, cwd=self.tmp)
+        self.assertEqual(0, result.returncode, (refused, result.stdout, result.stderr))
+        return result
+
+    def test_every_call_on_every_device(self):
+        program = compile_c("mappings")
+        plain = self.run_command([program, *TESTS], cwd=self.tmp)
+        self.assertEqual(0, plain.returncode, plain.stdout)
+        for refused in DEVICES:
+            with self.subTest(refused):
+                result = self.expect(refused, program, *TESTS, budget="8M")
+                self.assertEqual(plain.stdout, result.stdout)
+
+    def test_one_page_of_a_large_block(self):
+        program = compile_c("mappings")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, program, "large", budget="40M")
+
+    def test_numpy_advises_huge_pages(self):
+        script = ("import numpy as np\n"
+                  "a = [np.full(4 << 20, i, np.uint8) for i in range(20)]\n"
+                  "assert all((x == i).all() for i, x in enumerate(a))\n")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, PYTHON, "-c", script, budget="40M")
+
+    def test_core_dump_leaves_the_arena_out(self):
+        """By the flag of each mapping in it: to dump 1 TiB of address space takes many seconds."""
+        program = compile_c("dumped", """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <string.h>
+            int main(void)
+            {
+                char line[512], *block[12];
+                unsigned long first = 0, last = 0, mapped = 0, left_out = 0;
+                for (int i = 0; i < 12; i++)
+                    memset(block[i] = malloc(2 << 20), 1, 2 << 20);
+                unsigned long from = (unsigned long)block[0];
+                unsigned long to = (unsigned long)block[11] + (2 << 20);
+                FILE *smaps = fopen("/proc/self/smaps", "r");
+                while (fgets(line, sizeof line, smaps)) {
+                    unsigned long low, high;
+                    if (sscanf(line, "%lx-%lx ", &low, &high) == 2) {
+                        first = low;
+                        last = high;
+                        continue;
+                    }
+                    int concerns = first < to && last > from;
+                    if (concerns && strncmp(line, "VmFlags:", 8) == 0) {
+                        mapped++;
+                        left_out += strstr(line, " dd") != NULL;
+                    }
+                }
+                printf("%d\\n", mapped > 0 && mapped == left_out);
+                return 0;
+            }""")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.assertEqual(b"1\n", self.expect(refused, program, budget="8M").stdout)
+
+
+if __name__ == "__main__":
+    main()
