@@ -148,12 +148,12 @@ static struct ebb_ledger *map_ledger(int descriptor)
         (uint64_t)status.st_size < sizeof(struct ebb_ledger))
         return NULL;
     void *shared =
-        mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        mmap(NULL, sizeof(struct ebb_ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (shared == MAP_FAILED)
         return NULL;
     if (((struct ebb_ledger *)shared)->magic == EBB_LEDGER_MAGIC)
         return shared;
-    munmap(shared, (size_t)status.st_size);
+    munmap(shared, sizeof(struct ebb_ledger));
     return NULL;
 }
 
@@ -173,7 +173,10 @@ static bool be_welcomed(struct ebb_shim_parent *parent)
         return false;
     if (welcome.kind == EBB_MESSAGE_WELCOME && count == 1)
         parent->ledger = map_ledger(came[0]);
-    ebb__message_close(came, count);
+    if (parent->ledger)
+        parent->ledger_descriptor = came[0];
+    else
+        ebb__message_close(came, count);
     parent->store_limit_bytes = welcome.limit_bytes;
     parent->trace = welcome.value != 0;
     return parent->ledger != NULL;

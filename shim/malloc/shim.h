@@ -80,6 +80,7 @@ struct ebb_shim_parent {
     int channel; /* -1: none */
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
+    int ledger_descriptor; /* of its file; the caller closes it */
     uint64_t store_limit_bytes;
     bool trace;
 };

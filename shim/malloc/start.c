@@ -30,6 +30,8 @@ static struct {
     int channel; /* to the parent; -1: none */
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
+    struct ebb_ledger_slot *slot; /* of it, ours */
+    int life_line;                /* -1: none */
     uint64_t store_limit_bytes;
     bool trace;
     atomic_bool compress; /* what goes to the store */
@@ -37,7 +39,7 @@ static struct {
     _Atomic(struct ebb_engine *) engine;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
     _Atomic int state;                 /* 0: not started, 1: starting, 2: started or failed */
-} shim = {.channel = -1};
+} shim = {.channel = -1, .life_line = -1};
 
 struct ebb_engine *ebb__shim_engine_now(void)
 {
@@ -49,6 +51,27 @@ struct ebb_slabs *ebb__shim_slabs(void)
     return atomic_load_explicit(&shim.slabs, memory_order_acquire);
 }
 
+/* Have a slot of the ledger, whose file, or our parent's life line, is `descriptor`. */
+static void enter_ledger(int descriptor)
+{
+    shim.life_line = ebb__ledger_enter(shim.ledger, descriptor, &shim.slot);
+    if (shim.life_line >= 0)
+        ebb__shim_protect(shim.life_line);
+}
+
+/* In the child of a fork, which has inherited its parent's. */
+static void enter_ledger_anew(void)
+{
+    int parents = shim.life_line;
+    shim.slot = shim.ledger->slots;
+    shim.life_line = -1;
+    if (parents < 0)
+        return;
+    ebb__shim_unprotect(parents);
+    enter_ledger(parents);
+    close(parents);
+}
+
 static bool say_hello(void)
 {
     struct ebb_shim_parent parent;
@@ -56,7 +79,14 @@ static bool say_hello(void)
         return false;
     shim.channel = parent.channel;
     shim.ring = parent.ring;
-    shim.ledger = parent.ledger;
+    if (shim.ledger) { /* in a child, which has inherited it */
+        munmap(parent.ledger, sizeof *parent.ledger);
+    } else {
+        shim.ledger = parent.ledger;
+        enter_ledger(parent.ledger_descriptor);
+    }
+    close(parent.ledger_descriptor);
+    atomic_store(&shim.ring->counters.has_slot, shim.life_line >= 0);
     shim.store_limit_bytes = parent.store_limit_bytes;
     shim.trace = parent.trace;
     return true;
@@ -69,6 +99,15 @@ static void warn(void *context, const char *message)
     snprintf(text.text, sizeof text.text, "%s", message);
     if (shim.channel >= 0)
         ebb__message_send(shim.channel, &text, NULL, 0, 0);
+}
+
+static void guard(void *context, int descriptor, bool on)
+{
+    (void)context;
+    if (on)
+        ebb__shim_protect(descriptor);
+    else
+        ebb__shim_unprotect(descriptor);
 }
 
 static enum ebb_status open_store(void *context, struct ebb_store *store, struct ebb_error *error)
@@ -197,12 +236,14 @@ static void start_engine(void)
         .out_workers = workers,
         .in_workers = workers,
         .ledger = shim.ledger,
+        .slot = shim.slot,
         .ring = shim.ring,
         .trace = shim.trace,
         .verify = ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
         .process_id = (uint32_t)getpid(),
         .open_store = ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
         .warn = warn,
+        .guard = guard,
         .lost = ebb__shim_lost,
     };
     if (ebb__engine_create(&config, &engine, &error) != EBB_OK) {
@@ -283,6 +324,7 @@ void ebb__shim_after_fork_child(void)
         close(shim.channel);
         shim.channel = -1;
     }
+    enter_ledger_anew();
     if (!say_hello()) {
         size_t bytes = ebb__ring_bytes(64);
         void *memory =
@@ -294,6 +336,7 @@ void ebb__shim_after_fork_child(void)
         }
     }
     if (engine) {
+        ebb__engine_set_slot(engine, shim.slot);
         uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
         if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
             !start_threads(engine))

@@ -72,6 +72,7 @@ void ebb__engine_init_sync(struct ebb_engine *engine)
 /* Everything but the workers; also where some of it could not be had. */
 static void release(struct ebb_engine *engine)
 {
+    ebb__relatives_fini(engine);
     ebb__space_fini(engine);
     ebb__engine_unmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
     ebb__engine_unmap(engine->history, HISTORY * sizeof *engine->history);
@@ -106,6 +107,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     if (engine->config.exchange_share == 0)
         engine->config.exchange_share = EBB_EXCHANGE_SHARE;
     engine->ledger = config->ledger;
+    engine->slot = config->slot ? config->slot : config->ledger->slots;
     engine->ring = config->ring;
     engine->counters = &config->ring->counters;
     ebb__engine_init_sync(engine);
@@ -113,7 +115,9 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     engine->open_blocks = ebb__engine_memory(MOST_OPEN * sizeof *engine->open_blocks);
     engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
     engine->extent_table = ebb__engine_memory(MOST_EXTENTS * sizeof *engine->extent_table);
-    if (!engine->open_blocks || !engine->history || !engine->extent_table ||
+    bool has_relatives =
+        ebb__relatives_init(engine); /* whatever failed before: it is undone, too */
+    if (!engine->open_blocks || !engine->history || !engine->extent_table || !has_relatives ||
         !ebb__space_init(engine)) {
         release(engine);
         return lack_memory(error);
@@ -236,7 +240,7 @@ static void make_new(struct ebb_engine *engine, struct block *block)
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
     block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
-    block->has_copy = block->hashed = block->shared_copy = false;
+    block->has_copy = block->hashed = false;
     block->out_queued = block->in_queued = block->inherited = block->kept = false;
 }
 

@@ -1,5 +1,7 @@
 #include "serve/internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -19,6 +21,7 @@
  * program does at 6 million events a second. */
 #define DRAIN_MS 10
 #define BATCH_EVENTS 4096
+#define REAP_NS ((uint64_t)100000000)
 /* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
 #define PROBE_FROM_BYTES ((uint64_t)16 << 20)
 
@@ -90,12 +93,13 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
 {
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* No process of the run can cut it short under the others. */
-    if (serve->ledger_descriptor < 0 || ftruncate(serve->ledger_descriptor, 4096) != 0 ||
+    if (serve->ledger_descriptor < 0 ||
+        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0 ||
         fcntl(serve->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
             0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
-    serve->ledger =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, serve->ledger_descriptor, 0);
+    serve->ledger = mmap(NULL, sizeof *serve->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                         serve->ledger_descriptor, 0);
     if (serve->ledger == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
     serve->ledger->magic = EBB_LEDGER_MAGIC;
@@ -345,8 +349,11 @@ static void drain(struct ebb_serve *serve, struct process *process)
 static void say_goodbye(struct ebb_serve *serve, struct process *process)
 {
     drain(serve, process);
-    uint64_t held = atomic_load(&process->ring->counters.held_bytes);
-    ebb__ledger_release(serve->ledger, held);
+    if (atomic_load(&process->ring->counters.has_slot))
+        serve->departed++;
+    else
+        ebb__ledger_release(serve->ledger, serve->ledger->slots,
+                            atomic_load(&process->ring->counters.held_bytes));
     close(process->channel);
     process->channel = -1;
 }
@@ -405,6 +412,18 @@ static void feed_starving(struct ebb_serve *serve)
         ebb__serve_tell(richest, EBB_MESSAGE_SHRINK, bytes);
 }
 
+/* What is told by a socket that closed is done at once, the rest now and then: processes that never said
+ * hello, and those that were killed in the midst of a change. */
+static void reap(struct ebb_serve *serve)
+{
+    uint64_t now = ebb__now_ns();
+    if (serve->departed == 0 && now < serve->reap_ns)
+        return;
+    unsigned reaped = ebb__ledger_reap(serve->ledger, serve->ledger_descriptor);
+    serve->departed -= reaped < serve->departed ? reaped : serve->departed;
+    serve->reap_ns = now + REAP_NS;
+}
+
 int ebb__serve_step(struct ebb_serve *serve)
 {
     take_hellos(serve, serve->hello_pair[0], NULL);
@@ -424,6 +443,7 @@ int ebb__serve_step(struct ebb_serve *serve)
         }
         take_messages(serve, process);
     }
+    reap(serve);
     feed_starving(serve);
     return busy ? DRAIN_MS : 100;
 }
@@ -448,7 +468,7 @@ void ebb__serve_destroy(struct ebb_serve *serve)
         if (descriptors[i] >= 0)
             close(descriptors[i]);
     if (serve->ledger && serve->ledger != MAP_FAILED) {
-        munmap(serve->ledger, 4096);
+        munmap(serve->ledger, sizeof *serve->ledger);
         close(serve->ledger_descriptor);
     }
     if (serve->writer && ebb__trace_writer_close(serve->writer, NULL) != EBB_OK)
