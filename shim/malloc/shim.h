@@ -13,6 +13,7 @@
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
+ * stacks.c       and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * engine's lock. */
 #ifndef EBB_SHIM_SHIM_H
@@ -117,6 +118,8 @@ void ebb__shim_pin_buffers(bool on);
 bool ebb__shim_is_buffer_of_libc(const void *caller);
 /* signals.c: from here on no thread blocks SIGSEGV. */
 void ebb__shim_keep_signal(void);
+/* stacks.c: the calling thread and all that are created from here on get a stack for signals. */
+void ebb__shim_give_stacks(void);
 /* signals.c: take SIGSEGV; false where it cannot be had. */
 bool ebb__shim_take_faults(void);
 
