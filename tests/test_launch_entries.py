@@ -58,6 +58,19 @@ class Entries(Launch):
         self.entries("leave-main")
         self.entries("leave-child")
 
+    def test_threads_on_blocks(self):
+        self.entries("stacks")
+
+    def test_contexts_on_blocks(self):
+        self.entries("contexts")
+
+    def test_signals_on_blocks(self):
+        self.entries("alternate")
+
+    def test_stacks_that_nobody_is_told_of(self):
+        # Without userfaultfd the fault itself needs room on the stack.
+        self.entries("raw-stacks", refused=[name for name in REFUSED if name != "uffd"])
+
     def test_exit_while_others_allocate(self):
         self.entries("exit")
 

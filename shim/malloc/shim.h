@@ -3,6 +3,7 @@
  * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
  * next.c         the allocator and the functions of libc behind us
  * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
+ * stacks.c       threads that run on blocks
  * start.c        hello to the parent, the engine at the first managed block, the service thread
  * atfork.c       the engine is held still around a fork
  * threads.c      the shim's own threads, which the program must not notice
