@@ -79,6 +79,24 @@ class Entries(Launch):
                             options=["-DLIBRARY", "-shared", "-fPIC"])
         self.both(compile_c("atfork", options=[library]))
 
+    def limited(self, limits, *arguments, **kwargs):
+        self.both(compile_c("limits"), *arguments, **kwargs,
+                  before=["bash", "-c", f'{limits}; exec "$@"', "bash"])
+
+    def test_few_descriptors(self):
+        """Where the limit cannot be raised Ebb's are the last ones."""
+        self.limited("ulimit -n 512", "descriptors", "500")
+        self.limited("ulimit -n 20", "descriptors", "10", refused=["", "uffd"])
+
+    def test_descriptors_as_without(self):
+        """Where it can be, the program has as many as without."""
+        self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
+        self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
+
+    def test_short_files(self):
+        self.limited("ulimit -f 10", "files", quiet=False)
+        self.limited("ulimit -f 3000", "files", quiet=False)
+
 
 if __name__ == "__main__":
     main()

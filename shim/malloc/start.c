@@ -9,6 +9,7 @@
 #include "stacks.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/lines.h"
 #include "device/support.h"
 #include "engine/protocol.h"
@@ -110,15 +111,6 @@ static int reach_parent(bool *ours)
     return descriptor;
 }
 
-static int high_descriptor(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 702);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 /* Say hello, be welcomed: ring, channel and ledger are there afterwards. */
 static bool say_hello(void)
 {
@@ -127,7 +119,12 @@ static bool say_hello(void)
     if (memory < 0)
         return false;
     struct ebb_ring *ring = MAP_FAILED;
-    if (ftruncate(memory, (off_t)bytes) == 0)
+    /* It is no file of the program's: its limit is not meant. To exceed it would be SIGXFSZ. */
+    struct rlimit limit;
+    bool fits =
+        ebb__limit_raise(RLIMIT_FSIZE, bytes, &limit) && ftruncate(memory, (off_t)bytes) == 0;
+    ebb__limit_restore(RLIMIT_FSIZE, &limit);
+    if (fits)
         ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (ring == MAP_FAILED) {
         close(memory);
@@ -145,7 +142,7 @@ static bool say_hello(void)
         int descriptors[2] = {pair[1], memory};
         good = ebb__message_send(parent, &hello, descriptors, 2, 0);
         close(pair[1]);
-        shim.channel = high_descriptor(pair[0]);
+        shim.channel = ebb__descriptor_high(pair[0]);
     }
     if (parent >= 0 && ours)
         close(parent);

@@ -1,5 +1,7 @@
 #include "serve/internal.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -33,15 +35,6 @@ void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...)
         serve->options.warn(serve->options.context, message);
 }
 
-static int close_on_exec_high(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD, 600);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *error)
 {
     uint64_t number;
@@ -57,8 +50,7 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
         listen(serve->listening, 128) != 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
-    serve->hello_pair[1] = close_on_exec_high(serve->hello_pair[1]);
-    fcntl(serve->hello_pair[1], F_SETFD, FD_CLOEXEC);
+    serve->hello_pair[1] = ebb__descriptor_high(serve->hello_pair[1]);
     fcntl(serve->hello_pair[0], F_SETFL, O_NONBLOCK);
     struct stat status;
     if (fstat(serve->hello_pair[1], &status) != 0)
@@ -79,7 +71,11 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
 static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *error)
 {
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC);
-    if (serve->ledger_descriptor < 0 || ftruncate(serve->ledger_descriptor, 4096) != 0)
+    struct rlimit limit; /* the user's is for files; to exceed it would be SIGXFSZ */
+    bool fits = ebb__limit_raise(RLIMIT_FSIZE, 4096, &limit) &&
+                ftruncate(serve->ledger_descriptor, 4096) == 0;
+    ebb__limit_restore(RLIMIT_FSIZE, &limit);
+    if (!fits)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
     serve->ledger =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, serve->ledger_descriptor, 0);
