@@ -31,6 +31,15 @@ void ebb__limit_restore(int resource, const struct rlimit *before)
         setrlimit(resource, before);
 }
 
+bool ebb__memory_file_size(int descriptor, uint64_t bytes)
+{
+    struct rlimit before;
+    bool good =
+        ebb__limit_raise(RLIMIT_FSIZE, bytes, &before) && ftruncate(descriptor, (off_t)bytes) == 0;
+    ebb__limit_restore(RLIMIT_FSIZE, &before);
+    return good;
+}
+
 /* The highest free number below the limit. */
 static int below(int descriptor, rlim_t limit)
 {

@@ -12,6 +12,9 @@
 bool ebb__limit_raise(int resource, uint64_t least, struct rlimit *before);
 void ebb__limit_restore(int resource, const struct rlimit *before);
 
+/* Shared memory becomes `bytes` long. The user's limit is for files; to exceed it would be SIGXFSZ. */
+bool ebb__memory_file_size(int descriptor, uint64_t bytes);
+
 /* Give `descriptor` a high number, behind all that the program can get where that is possible, and close
  * the low one, which the program expects to get next. Close-on-exec. Returns what there is now. */
 int ebb__descriptor_high(int descriptor);

@@ -1,5 +1,6 @@
 #include "engine/internal.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,6 +16,12 @@ void *ebb__engine_memory(size_t bytes)
     void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+void ebb__engine_unmap(void *memory, size_t bytes)
+{
+    if (memory) /* at address 0 there may be something of the program's */
+        munmap(memory, bytes ? bytes : 1);
 }
 
 static uint32_t thread_id(void)
@@ -62,12 +69,30 @@ void ebb__engine_init_sync(struct ebb_engine *engine)
     pthread_cond_init(&engine->in_work, NULL);
 }
 
+/* Everything but the workers; also where some of it could not be had. */
+static void release(struct ebb_engine *engine)
+{
+    ebb__space_fini(engine);
+    ebb__engine_unmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
+    ebb__engine_unmap(engine->history, HISTORY * sizeof *engine->history);
+    ebb__engine_unmap(engine->extent_table, MOST_EXTENTS * sizeof *engine->extent_table);
+    ebb__engine_unmap(engine, sizeof *engine);
+}
+
+static enum ebb_status lack_memory(struct ebb_error *error)
+{
+    enum ebb_status status = ebb__fail(error, EBB_ERR_MEMORY, "the engine's tables",
+                                       "address space is lacking: %s", strerrordesc_np(ENOMEM));
+    ebb__error_set_remedy(error, "raise the limit of address space (ulimit -v)");
+    return status;
+}
+
 enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
-                                   struct ebb_engine **created)
+                                   struct ebb_engine **created, struct ebb_error *error)
 {
     struct ebb_engine *engine = ebb__engine_memory(sizeof *engine);
     if (!engine)
-        return EBB_ERR_MEMORY;
+        return lack_memory(error);
     engine->config = *config;
     engine->device = config->device;
     if (engine->config.part_from_bytes == 0)
@@ -89,12 +114,20 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
     engine->extent_table = ebb__engine_memory(MOST_EXTENTS * sizeof *engine->extent_table);
     if (!engine->open_blocks || !engine->history || !engine->extent_table ||
-        !ebb__space_init(engine))
-        return EBB_ERR_MEMORY;
+        !ebb__space_init(engine)) {
+        release(engine);
+        return lack_memory(error);
+    }
     ebb__extents_init(&engine->extents, engine->extent_table, MOST_EXTENTS, UINT64_MAX);
     engine->trace = config->trace;
-    if (!ebb__mover_start(engine))
-        return EBB_ERR_LIMIT;
+    if (!ebb__mover_start(engine)) {
+        enum ebb_status status = ebb__fail(error, EBB_ERR_LIMIT, "the engine's threads",
+                                           "they cannot be started: %s", strerrordesc_np(errno));
+        ebb__error_set_remedy(error, "raise the limit of processes (ulimit -u, the cgroup's "
+                                     "pids.max) or of address space (ulimit -v)");
+        release(engine);
+        return status;
+    }
     atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
     atomic_store(&engine->counters->managing, 1);
     if (engine->trace)
@@ -106,11 +139,8 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
 void ebb__engine_destroy(struct ebb_engine *engine)
 {
     ebb__mover_stop(engine);
-    ebb__space_fini(engine);
-    munmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
-    munmap(engine->history, HISTORY * sizeof *engine->history);
-    munmap(engine->extent_table, MOST_EXTENTS * sizeof *engine->extent_table);
-    munmap(engine, sizeof *engine);
+    atomic_store(&engine->counters->managing, 0);
+    release(engine);
 }
 
 /* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
@@ -243,6 +273,20 @@ static bool furnish(struct ebb_engine *engine, struct block *block)
     return got;
 }
 
+/* No further block can be had; said once. */
+static bool device_is_full(struct ebb_engine *engine)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    if (!ops->is_full || !ops->is_full(engine->device.state))
+        return false;
+    if (!engine->full_said)
+        ebb__engine_warn(engine,
+                         "too many blocks for the mappings that this system permits: further "
+                         "ones are NOT within the budget; raise vm.max_map_count");
+    engine->full_said = true;
+    return true;
+}
+
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
     /* What the arena cannot hold is refused before anything is rounded up, which could overflow. */
@@ -263,9 +307,11 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
         block = ebb__pages_spare(engine, page_bytes);
         has_pages = block != NULL;
     }
-    if (!block)
+    bool is_full = !block && device_is_full(engine);
+    if (!block && !is_full)
         block = ebb__space_take(engine, page_bytes);
-    while (!block && ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
+    while (!block && !is_full &&
+           ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
         block = ebb__space_take(engine, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&engine->lock);

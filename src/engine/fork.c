@@ -98,6 +98,8 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     } else if (engine->store_open) {
         engine->store_failed = true;
         engine->store_retry_ns = 0;
+        ebb__engine_warn(engine, "forked from a fork of a fork too often to have a store of its "
+                                 "own: the budget is NOT kept");
     }
     ebb__extents_init(&engine->extents, engine->extent_table, engine->extents.capacity, UINT64_MAX);
     if (engine->trace) {

@@ -316,11 +316,13 @@ struct ebb_engine {
     uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
     uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
-    bool forked; /* pages may be shared with a child */
+    bool forked;    /* pages may be shared with a child */
+    bool full_said; /* that the device has no room for further blocks */
 };
 
 /* engine.c */
 void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
+void ebb__engine_unmap(void *memory, size_t bytes);    /* back to it; NULL is fine */
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
@@ -550,6 +552,7 @@ void ebb__move_touch(struct ebb_engine *engine, struct block *block);   /* used 
 void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
 
 /* mover.c: the lanes */
+/* False, with errno, where threads cannot be started: none is left then. */
 EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
 void ebb__mover_stop(struct ebb_engine *engine);
 /* No block of this process can leave: ask for what other processes of the run hold, wait a little;
