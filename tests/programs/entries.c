@@ -156,7 +156,7 @@ static void start_alarm(void)
 {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval every = {{0, 300}, {0, 300}};
+    struct itimerval every = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &every, NULL);
 }
 
@@ -293,8 +293,8 @@ static void exit_meanwhile(void)
 }
 
 /* Threads whose stacks, and what else is a thread's own, lie in blocks that are mostly absent. */
-#define STACKS 8
-#define STACK_BYTES ((size_t)512 << 10)
+#define STACKS 6 /* 1.5 MiB, which stay in memory */
+#define STACK_BYTES ((size_t)256 << 10)
 
 static atomic_uint steps;
 
@@ -385,7 +385,7 @@ static void alternate(void)
             die("sigaltstack");
         struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART | SA_ONSTACK};
         sigaction(SIGALRM, &action, NULL);
-        struct itimerval every = {{0, 300}, {0, 300}};
+        struct itimerval every = {{0, 1000}, {0, 1000}};
         setitimer(ITIMER_REAL, &every, NULL);
         int before = taken;
         for (long end = now_ms() + 200; now_ms() < end || taken < before + 10;)
