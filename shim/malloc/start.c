@@ -6,6 +6,7 @@
  * the ledger is shared memory, the engine goes on reactively. */
 #include "guard.h"
 #include "shim.h"
+#include "stacks.h"
 
 #include "base/clock.h"
 #include "base/lines.h"
@@ -192,9 +193,12 @@ static void *service(void *argument)
 /* The engine's threads run; false: one of the others cannot be started. Then no fault is served. */
 static bool start_threads(struct ebb_engine *engine)
 {
-    bool good = ebb__shim_start_thread(service, engine) && ebb__shim_start_sampler(shim.ring);
+    /* The last one is at work at once; the others do nothing with an engine that nobody enters. */
+    bool good = ebb__shim_start_sampler(shim.ring) &&
+                ebb__stacks_start(engine, shim.device.layout.arena) &&
+                ebb__shim_start_thread(service, engine);
     if (good)
-        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 2);
+        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 3);
     return good;
 }
 

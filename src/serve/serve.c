@@ -1,6 +1,7 @@
 #include "serve/internal.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,15 +37,6 @@ void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...)
         serve->options.warn(serve->options.context, message);
 }
 
-static int close_on_exec_high(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD, 600);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 /* Unknown to all others, or the caller cannot be served. */
 static bool make_secret(uint64_t *words, size_t count)
 {
@@ -68,8 +60,7 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0 ||
         setsockopt(serve->hello_pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
-    serve->hello_pair[1] = close_on_exec_high(serve->hello_pair[1]);
-    fcntl(serve->hello_pair[1], F_SETFD, FD_CLOEXEC);
+    serve->hello_pair[1] = ebb__descriptor_high(serve->hello_pair[1]);
     fcntl(serve->hello_pair[0], F_SETFL, O_NONBLOCK);
     struct stat status;
     if (fstat(serve->hello_pair[1], &status) != 0)
@@ -94,7 +85,7 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* No process of the run can cut it short under the others. */
     if (serve->ledger_descriptor < 0 ||
-        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0 ||
+        !ebb__memory_file_size(serve->ledger_descriptor, sizeof *serve->ledger) ||
         fcntl(serve->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
             0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));

@@ -1,5 +1,7 @@
 #include "store/store.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +19,8 @@ static unsigned descriptor_count; /* places ever used */
 static int file_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
 {
     int descriptor = *(int *)state;
+    if (!ebb__file_may_have(offset + bytes))
+        return ENOSPC;
     for (uint64_t done = 0; done < bytes;) {
         ssize_t wrote =
             pwrite(descriptor, (const char *)from + done, bytes - done, (off_t)(offset + done));
@@ -98,15 +102,6 @@ enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes
                : ebb__store_descriptor_open(descriptor, directory, limit_bytes, store, error);
 }
 
-int ebb__store_descriptor_high(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 701);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, uint64_t limit_bytes,
                                            struct ebb_store *store, struct ebb_error *error)
 {
@@ -117,7 +112,7 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
         close(descriptor);
         return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
     }
-    descriptor = ebb__store_descriptor_high(descriptor);
+    descriptor = ebb__descriptor_high(descriptor);
     /* Past the page cache where the file system can; elsewhere (tmpfs) as it is. */
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)

@@ -65,9 +65,6 @@ EBB_NODISCARD enum ebb_status ebb__store_descriptor_open(int descriptor, const c
 EBB_NODISCARD enum ebb_status ebb__store_mapped_open(int descriptor, const char *place,
                                                      uint64_t limit_bytes, struct ebb_store *store,
                                                      struct ebb_error *error);
-/* The same file by a descriptor where programs seldom have theirs; `descriptor` is closed then. */
-int ebb__store_descriptor_high(int descriptor);
-
 /* For tests: memory of `bytes`, with faults that can be set. */
 struct ebb_faulty_store {
     unsigned char *memory;
