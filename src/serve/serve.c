@@ -1,5 +1,7 @@
 #include "serve/internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -411,6 +413,7 @@ int ebb__serve_step(struct ebb_serve *serve)
     accept_connections(serve);
     ebb__gone_collect(serve);
     bool busy = false;
+    uint64_t now_ns = ebb__now_ns();
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
         if (process->channel < 0)
@@ -422,6 +425,7 @@ int ebb__serve_step(struct ebb_serve *serve)
             ebb__serve_learn(serve, process);
             busy = true;
         }
+        ebb__alarm_look(serve, process, now_ns);
         take_messages(serve, process);
     }
     feed_starving(serve);

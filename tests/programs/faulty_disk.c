@@ -7,7 +7,8 @@
  *   delay_us=N      each transfer takes so much longer
  *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
  *                   that is freed, or written, before it is looked at)
- *   hang_read=N     the N-th read takes hang_ms longer; hang_write=N likewise
+ *   hang_read=N     the N-th read takes hang_ms longer, from when the file FAULTY_DISK_HANGS is
+ *                   there; hang_write=N likewise
  *   no_tmpfile=1    files without a name cannot be had, but by making and unlinking them; names that
  *                   are made then go to the file FAULTY_DISK_NAMES, with the flags of open()
  *   probe=1         the files by which Ebb measures the disk are of the store, too
@@ -53,8 +54,12 @@ static int of_the_store(int file)
 static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good,
                     const char *bad, const char *hang)
 {
-    if (setting(hang) && number == (unsigned long)setting(hang))
+    if (setting(hang) && number == (unsigned long)setting(hang)) {
+        const char *said = getenv("FAULTY_DISK_HANGS");
+        if (said)
+            syscall(SYS_openat, AT_FDCWD, said, O_WRONLY | O_CREAT, 0600);
         usleep((useconds_t)setting("hang_ms") * 1000);
+    }
     if (setting("delay_us"))
         usleep((useconds_t)setting("delay_us"));
     unsigned long first = (unsigned long)setting(good), most = (unsigned long)setting(bad);

@@ -1,0 +1,69 @@
+#!/usr/bin/python3
+"""What takes so long that something must be wrong is told, once, and changes nothing else."""
+import os
+import re
+import signal
+import time
+
+import launching
+from launching import CYCLE_ARGS, Launch, compile_c, cycle, main
+
+BLOCK = r"block \d+ \([\d.]+ [KM]iB\)"
+WAITS = rf"ebb: process \d+: it has waited 0\.\d s for {BLOCK}, which [^\n]*--store\n"
+READS = rf"ebb: process \d+: {BLOCK} has been read from the store for 1\.\d s: [^\n]*--store\n"
+WRITES = rf"ebb: process \d+: {BLOCK} has been written to the store for 1\.\d s: [^\n]*--store\n"
+
+
+class Alarm(Launch):
+    def setUp(self):
+        super().setUp()
+        disk = os.path.join(launching.work, "faulty_disk.so")
+        if not os.path.exists(disk):
+            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
+        self.env["LD_PRELOAD"] = disk
+        self.plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+
+    def expect(self, fault, pattern):
+        self.env["EBB_ALARM_MS"] = "400,1200"
+        self.env["FAULTY_DISK"] = fault
+        result = self.run_ebb(cycle(), *CYCLE_ARGS, options=["--budget", "26M"])
+        self.assertEqual((0, self.plain), (result.returncode, result.stdout), result.stderr)
+        self.assertRegex(result.stderr.decode(), rf"\A{pattern}\Z")
+        return result.stderr.decode()
+
+    def test_read_that_hangs(self):
+        text = self.expect("hang_read=2,hang_ms=2200", WAITS + READS)
+        self.assertIn("which is being read from the store: the store does not answer", text)
+        waits, read = (re.search(r"block \d+", line)[0] for line in text.splitlines())
+        self.assertEqual(waits, read)
+
+    def test_write_that_hangs(self):
+        self.expect("hang_write=3,hang_ms=2200", rf"({WAITS})?{WRITES}")
+
+    def test_slow_disk_is_none(self):
+        self.expect("delay_us=4000", "")
+
+    def test_stopped_program_is_none(self):
+        """Nor is one whose parent was stopped: nobody could go on."""
+        self.env["EBB_ALARM_MS"] = "400,1200"
+        self.env["FAULTY_DISK"] = "hang_read=2,hang_ms=3000"
+        self.env["FAULTY_DISK_HANGS"] = sign = os.path.join(self.folder, "hangs")
+        parent = self.start(cycle(), *CYCLE_ARGS, options=["--budget", "26M"])
+        self.expect_hang(parent, sign)
+        with open(f"/proc/{parent.pid}/task/{parent.pid}/children", encoding="ascii") as file:
+            program = int(file.read().split()[0])
+        os.kill(program, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(program, signal.SIGCONT)
+        out, err = parent.communicate(timeout=launching.TIMEOUT)
+        self.assertEqual((0, self.plain, b""), (parent.returncode, out, err))
+
+    def expect_hang(self, parent, sign):
+        end = time.monotonic() + launching.TIMEOUT
+        while not os.path.exists(sign):
+            self.assertTrue(parent.poll() is None and time.monotonic() < end, "it never came to that")
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main()
