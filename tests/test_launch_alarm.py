@@ -40,6 +40,49 @@ class Alarm(Launch):
     def test_write_that_hangs(self):
         self.expect("hang_write=3,hang_ms=2200", rf"({WAITS})?{WRITES}")
 
+    def test_fault_that_nobody_knows_of(self):
+        """A thread sleeps, and the engine takes nothing for unanswered: the kernel says so."""
+        program = compile_c("unanswered", """
+            #include <fcntl.h>
+            #include <linux/userfaultfd.h>
+            #include <pthread.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <sys/ioctl.h>
+            #include <sys/mman.h>
+            #include <sys/syscall.h>
+            #include <unistd.h>
+            static volatile char *page;
+            static void *touch(void *unused) { (void)unused; page[0] = 1; return NULL; }
+            int main(void)
+            {
+                memset(malloc(1 << 20), 1, 1 << 20);
+                int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+                struct uffdio_api api = {.api = UFFD_API};
+                if (faults < 0 || ioctl(faults, UFFDIO_API, &api) != 0)
+                    return 77;
+                page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                struct uffdio_register all = {.range = {(unsigned long)page, 4096},
+                                              .mode = UFFDIO_REGISTER_MODE_MISSING};
+                if (ioctl(faults, UFFDIO_REGISTER, &all) != 0)
+                    return 77;
+                pthread_t thread;
+                pthread_create(&thread, NULL, touch, NULL);
+                usleep(1500000);
+                struct uffdio_zeropage zero = {.range = {(unsigned long)page, 4096}};
+                ioctl(faults, UFFDIO_ZEROPAGE, &zero);
+                pthread_join(thread, NULL);
+                return page[0] == 1 ? 0 : 1;
+            }
+            """)
+        self.env["EBB_ALARM_MS"] = "400,1200"
+        result = self.run_ebb(program)
+        if result.returncode == 77:
+            return  # no userfaultfd here
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertRegex(result.stderr, rb"\Aebb: process \d+: thread \d+ has slept 0\.\d s in a page "
+                                        rb"fault that its engine does not know of: [^\n]*\n\Z")
+
     def test_slow_disk_is_none(self):
         self.expect("delay_us=4000", "")
 

@@ -115,6 +115,9 @@ static const char slow_remedy[] =
 static const char engine_remedy[] = "if it does not go on, end the program, give it a larger "
                                     "--budget, and report this";
 
+static const char stuck_remedy[] =
+    "unless the program answers its own faults, end it, and report this";
+
 static const char *remedy_for(const struct overdue *fault, const struct overdue *transfer)
 {
     if (!transfer->wait)
@@ -172,9 +175,13 @@ void ebb__alarm_look(struct ebb_serve *serve, struct process *process, uint64_t 
     alarm->looked_ns = now_ns;
     struct overdue fault = {0}, transfer = {0};
     note(process, now_ns, gap, &fault, &transfer);
+    bool managing = atomic_load(&process->ring->counters.managing);
+    uint64_t stuck_ns = managing ? ebb__stuck_look(process, now_ns, gap) : 0;
     uint64_t oldest_ns = fault.age_ns > transfer.age_ns ? fault.age_ns : transfer.age_ns;
+    oldest_ns = stuck_ns > oldest_ns ? stuck_ns : oldest_ns;
     if (oldest_ns >= shorter_ns / LOOKS && is_stopped(process->process_id)) {
         note(process, now_ns, true, &fault, &transfer);
+        (void)ebb__stuck_look(process, now_ns, true);
         return;
     }
     bool late_fault = fault.wait && fault.age_ns >= fault_limit_ns;
@@ -183,6 +190,15 @@ void ebb__alarm_look(struct ebb_serve *serve, struct process *process, uint64_t 
         tell_fault(serve, process, &fault, &transfer);
     if (late_transfer && !alarm->told_transfer)
         tell_transfer(serve, process, &transfer);
+    /* What the engine knows of explains the thread's sleep. */
+    bool is_stuck = stuck_ns >= fault_limit_ns && (!fault.wait || fault.age_ns < stuck_ns / 2);
+    if (is_stuck && !alarm->told_stuck)
+        ebb__serve_warn(
+            serve,
+            "process %d: thread %d has slept %.1f s in a page fault that its engine does "
+            "not know of: %s",
+            process->process_id, process->stuck.thread, (double)stuck_ns / 1e9, stuck_remedy);
+    alarm->told_stuck = is_stuck;
     alarm->told_fault = late_fault;
     alarm->told_transfer = late_transfer;
 }
