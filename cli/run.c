@@ -25,6 +25,8 @@ static const char help[] =
     "      --store DIR            where absent blocks go (default: a directory on a disk); given\n"
     "                             several times, they are striped; memory or memory:NODE: a file\n"
     "                             in memory, on that NUMA node\n"
+    "                             (what was written stays in a disk's free blocks, as swap does: for\n"
+    "                             secret data give a directory on an encrypted disk)\n"
     "      --store-limit SIZE     most bytes there\n"
     "      --compress WHEN        leave zeros out of what goes to the store: auto (default: where the\n"
     "                             store is slower than 1 GB/s), on, off\n"
