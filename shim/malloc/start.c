@@ -181,7 +181,14 @@ static void *service(void *argument)
                 ebb__engine_fault(engine, faults[i].address, faults[i].write);
         }
         /* A parent that is gone reads as something to read, too. */
-        if (watched[1].revents && !((watched[1].revents & POLLIN) && serve_message(engine))) {
+        struct ebb_wait *wait = watched[1].revents
+                                    ? ebb__wait_begin(shim.ring->waits.answers, EBB_WAIT_ANSWERS,
+                                                      EBB_WAIT_MESSAGE, 0, 0, 0)
+                                    : NULL;
+        bool heard =
+            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(engine));
+        ebb__wait_end(wait);
+        if (!heard) {
             atomic_store(&shim.ring->parent_gone, 1);
             watched[1].fd = -1;
             ebb__engine_set_trace(engine, false); /* nobody is there to end it */

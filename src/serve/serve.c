@@ -421,6 +421,7 @@ int ebb__serve_step(struct ebb_serve *serve)
     accept_connections(serve);
     ebb__gone_collect(serve);
     bool busy = false;
+    uint64_t now_ns = ebb__now_ns();
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
         if (process->channel < 0)
@@ -432,6 +433,7 @@ int ebb__serve_step(struct ebb_serve *serve)
             ebb__serve_learn(serve, process);
             busy = true;
         }
+        ebb__alarm_look(serve, process, now_ns);
         take_messages(serve, process);
     }
     reap(serve);

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Kept in place: the shim must not allocate. A process has one store of its own, on several
  * disks perhaps, and may read those of the processes it was forked from. -1: closed. */
 #define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
+#define MOST_NAMES 8 /* 128 random bits are never taken, unless the directory lies */
 static int descriptors[MOST_STORES];
 static unsigned descriptor_count; /* places ever used */
 
@@ -66,21 +68,36 @@ static size_t file_descriptors(void *state, int *found, size_t most)
 
 static const struct ebb_store_ops file_ops = {file_write, file_read, file_close, file_descriptors};
 
-static int open_nameless(const char *directory)
+/* A name that nobody can guess, for the moment until it is gone: who knows it beforehand could put
+ * something of his own there. */
+static int open_and_unlink(const char *directory)
+{
+    char path[4096];
+    for (int tries = 0; tries < MOST_NAMES; tries++) {
+        uint64_t random[2];
+        if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        if ((size_t)snprintf(path, sizeof path, "%s/.ebb-%016llx%016llx", directory,
+                             (unsigned long long)random[0],
+                             (unsigned long long)random[1]) >= sizeof path) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int descriptor = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
+        if (descriptor >= 0)
+            unlink(path);
+        if (descriptor >= 0 || errno != EEXIST)
+            return descriptor;
+    }
+    return -1;
+}
+
+int ebb__store_open_nameless(const char *directory)
 {
     int descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
         return descriptor;
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/.ebb-store-%ld", directory, (long)getpid()) >=
-        sizeof path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    descriptor = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor >= 0)
-        unlink(path);
-    return descriptor;
+    return open_and_unlink(directory);
 }
 
 /* Its pages are the medium: the file system says so of a file (DAX). */
@@ -94,7 +111,7 @@ static bool is_on_persistent_memory(int descriptor)
 enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                      struct ebb_store *store, struct ebb_error *error)
 {
-    int descriptor = open_nameless(directory);
+    int descriptor = ebb__store_open_nameless(directory);
     if (descriptor < 0)
         return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
     return is_on_persistent_memory(descriptor)
