@@ -12,12 +12,17 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef SS_AUTODISARM
 #define SS_AUTODISARM (1U << 31)
+#endif
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -44,6 +49,13 @@ static void *map_stack(void)
     void *memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* What the kernel asks for at least; the C library's constant says more. */
+static size_t least_bytes(void)
+{
+    size_t bytes = getauxval(AT_MINSIGSTKSZ);
+    return bytes ? bytes : 2048;
 }
 
 static long set_stack(const stack_t *stack, stack_t *before)
@@ -112,7 +124,7 @@ int ebb__shim_signal_stack(const stack_t *stack, stack_t *before)
             return -1;
         }
         bool is_off = flags == SS_DISABLE;
-        if (!is_off && stack->ss_size < (size_t)MINSIGSTKSZ) {
+        if (!is_off && stack->ss_size < least_bytes()) {
             errno = ENOMEM;
             return -1;
         }

@@ -137,7 +137,7 @@ static struct ebb_ledger *map_ledger(int descriptor)
     struct stat status;
     int seals = fcntl(descriptor, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(descriptor, &status) != 0 ||
-        (uint64_t)status.st_size < sizeof(struct ebb_ledger))
+        (uint64_t)status.st_size < EBB_LEDGER_LEAST_BYTES)
         return NULL;
     void *shared =
         mmap(NULL, sizeof(struct ebb_ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);

@@ -84,8 +84,10 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
 {
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* No process of the run can cut it short under the others. */
-    if (serve->ledger_descriptor < 0 ||
-        !ebb__memory_file_size(serve->ledger_descriptor, sizeof *serve->ledger) ||
+    uint64_t bytes = sizeof *serve->ledger;
+    if (serve->ledger_descriptor >= 0 && !ebb__memory_file_size(serve->ledger_descriptor, bytes))
+        bytes = EBB_LEDGER_LEAST_BYTES;
+    if (serve->ledger_descriptor < 0 || !ebb__memory_file_size(serve->ledger_descriptor, bytes) ||
         fcntl(serve->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
             0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
@@ -94,6 +96,8 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
     if (serve->ledger == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
     serve->ledger->magic = EBB_LEDGER_MAGIC;
+    serve->ledger->slot_count =
+        (bytes - offsetof(struct ebb_ledger, slots)) / sizeof serve->ledger->slots[0];
     bool known = serve->options.budget_fraction <= 0;
     atomic_store(&serve->ledger->budget_bytes, known ? serve->options.budget_bytes : UINT64_MAX);
     atomic_store(&serve->ledger->in_force, known && serve->options.budget_bytes != UINT64_MAX);
