@@ -319,6 +319,10 @@ static void start_engine(void)
 {
     struct ebb_error error;
     struct ebb_engine *engine;
+    if (!ebb__host_support_holds()) {
+        warn(NULL, "the program filters its system calls (seccomp): the budget is NOT enforced");
+        return;
+    }
     if (ebb__host_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
         char text[500];
         snprintf(text, sizeof text, "%s: %s: the budget is NOT enforced", error.what, error.why);
@@ -330,6 +334,7 @@ static void start_engine(void)
         return;
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
+    ebb__shim_protect(ebb__uffd_node());
     size_t disks = ebb__line_count(settings.places);
     /* Four transfers in flight on each disk, as far as that goes. */
     unsigned workers = disks > 1 ? 8 : 0;
@@ -406,6 +411,8 @@ static void after_fork_child(void)
         if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             lost(NULL, error.why);
         ebb__shim_protect(ebb__host_descriptor(&shim.device));
+        if (shim.device.ops->calls_need_pins) /* it may have given rights away since it started */
+            ebb__shim_pin_buffers(true);
     }
     if (shim.channel >= 0) {
         ebb__shim_unprotect(shim.channel);

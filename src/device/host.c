@@ -111,6 +111,8 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     device->state = device;
     advise(device);
     enum ebb_status status = open_best(device, error);
+    if (ebb__host.uffd < 0)
+        ebb__uffd_close_node();
     if (status != EBB_OK)
         syscall(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes);
     return status;
