@@ -83,6 +83,8 @@ static void foreign_pointers(void **state)
     assert_int_equal(ebb__engine_usable_bytes(rig->engine, freed), 0);
     assert_null(ebb__engine_alloc(rig->engine, 0, 64, false));
     assert_null(ebb__engine_alloc(rig->engine, SIZE_MAX, 64, false));
+    assert_null(ebb__engine_alloc(rig->engine, (size_t)-4096, 64, false));
+    assert_null(ebb__engine_alloc(rig->engine, (size_t)PTRDIFF_MAX + 1, 64, false));
     assert_null(ebb__engine_alloc(rig->engine, ARENA_BYTES + 1, 64, false));
     assert_null(ebb__engine_alloc(rig->engine, 4096, 4 << 20, false));
     rig_close(rig);

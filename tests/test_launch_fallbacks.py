@@ -55,7 +55,7 @@ class Fallbacks(Launch):
                 self.assertGreater(figures["planned_iterations"], 0)
 
     def test_cycle_in_every_manner(self):
-        for refused in ("kernel", "uffd"):
+        for refused in ("kernel", "move", "kernel,move", "uffd"):
             with self.subTest(refused):
                 self.expect(refused, cycle(), *CYCLE_ARGS, "--iterations", "4", "--threads", "2",
                             "--fork", "--realloc", "--io", "--foreign", "--odd", "4",

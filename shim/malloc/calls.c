@@ -6,11 +6,13 @@
  * (io_uring, aio, ioctl, futexes in managed blocks, inline system calls), and stdio's formatted
  * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
+#include "guard.h"
 #include "shim.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,59 +39,84 @@ static inline struct ebb_engine *engine_for(const void *buffer)
     return engine && ebb__engine_owns(engine, buffer) ? engine : NULL;
 }
 
-static void pin(const void *buffer, size_t bytes)
+static void pin(struct ebb_engine *engine, const void *buffer, size_t bytes)
 {
-    struct ebb_engine *engine = engine_for(buffer);
-    if (engine)
-        ebb__engine_pin(engine, buffer, bytes);
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_pin(engine, buffer, bytes);
+    ebb__guard_leave(&guard);
 }
 
-static void unpin(const void *buffer, size_t bytes)
+static void unpin(struct ebb_engine *engine, const void *buffer, size_t bytes)
 {
-    struct ebb_engine *engine = engine_for(buffer);
-    if (engine)
-        ebb__engine_unpin(engine, buffer, bytes);
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_unpin(engine, buffer, bytes);
+    ebb__guard_leave(&guard);
 }
 
-static void pin_vector(const struct iovec *vector, size_t count, bool pinned)
+/* What a call has: the vector may be the program's own. */
+struct buffers {
+    const struct iovec *vector;
+    size_t count;
+};
+
+static bool have_blocks(const struct buffers *buffers)
 {
-    if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !vector)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        if (pinned)
-            pin(vector[i].iov_base, vector[i].iov_len);
-        else
-            unpin(vector[i].iov_base, vector[i].iov_len);
+    if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !buffers->vector)
+        return false;
+    for (size_t i = 0; i < buffers->count; i++)
+        if (engine_for(buffers->vector[i].iov_base))
+            return true;
+    return false;
+}
+
+static void pin_all(const struct buffers *buffers)
+{
+    for (size_t i = 0; i < buffers->count; i++) {
+        struct ebb_engine *engine = engine_for(buffers->vector[i].iov_base);
+        if (engine)
+            pin(engine, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
     }
 }
 
-static void pin_message(const struct msghdr *message, bool pinned)
+static void unpin_all(void *argument)
 {
-    if (message)
-        pin_vector(message->msg_iov, message->msg_iovlen, pinned);
+    const struct buffers *buffers = argument;
+    for (size_t i = 0; i < buffers->count; i++) {
+        struct ebb_engine *engine = engine_for(buffers->vector[i].iov_base);
+        if (engine)
+            unpin(engine, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
+    }
 }
 
-/* A function that hands on to the next of its name, between BEFORE and AFTER. */
-#define HAND_ON(type, name, parameters, arguments, before, after)                                  \
+/* A function that hands on to the next of its name. Its buffers are unpinned also where the thread is
+ * cancelled in it. */
+#define HAND_ON(type, name, parameters, arguments, its_vector, its_count)                          \
     EXPORT type name parameters;                                                                   \
     type name parameters                                                                           \
     {                                                                                              \
         type(*next) parameters;                                                                    \
         EBB_BEHIND(next, name);                                                                    \
-        before;                                                                                    \
-        type result = next arguments;                                                              \
-        after;                                                                                     \
+        struct buffers buffers = {its_vector, its_count};                                          \
+        if (!have_blocks(&buffers))                                                                \
+            return next arguments;                                                                 \
+        type result;                                                                               \
+        pin_all(&buffers);                                                                         \
+        pthread_cleanup_push(unpin_all, &buffers);                                                 \
+        result = next arguments;                                                                   \
+        pthread_cleanup_pop(1);                                                                    \
         return result;                                                                             \
     }
 
 #define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
-    HAND_ON(type, name, parameters, arguments, pin(buffer, bytes), unpin(buffer, bytes))
+    HAND_ON(type, name, parameters, arguments,                                                     \
+            (&(struct iovec){(void *)(uintptr_t)(buffer), bytes}), 1)
 #define VECTOR(name, parameters, arguments)                                                        \
-    HAND_ON(ssize_t, name, parameters, arguments, pin_vector(vector, (size_t)count, true),         \
-            pin_vector(vector, (size_t)count, false))
+    HAND_ON(ssize_t, name, parameters, arguments, vector, count > 0 ? (size_t)count : 0)
 #define MESSAGE(name, parameters, arguments)                                                       \
-    HAND_ON(ssize_t, name, parameters, arguments, pin_message(message, true),                      \
-            pin_message(message, false))
+    HAND_ON(ssize_t, name, parameters, arguments, message ? message->msg_iov : NULL,               \
+            message ? message->msg_iovlen : 0)
 
 #undef fread_unlocked
 #undef fwrite_unlocked
@@ -155,8 +182,16 @@ BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file
 BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (from, file), from,
        SIZE_MAX)
 /* Its buffer is the kernel's as long as the file is open. */
-HAND_ON(int, setvbuf, (FILE *restrict file, char *restrict buffer, int mode, size_t bytes),
-        (file, buffer, mode, bytes), pin(buffer, bytes), )
+EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
+int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
+{
+    int (*next)(FILE *, char *, int, size_t);
+    EBB_BEHIND(next, setvbuf);
+    struct ebb_engine *engine = engine_for(buffer);
+    if (engine)
+        pin(engine, buffer, bytes);
+    return next(file, buffer, mode, bytes);
+}
 
 /* What programs compiled with _FORTIFY_SOURCE call. */
 BUFFER(ssize_t, __read_chk, (int file, void *to, size_t bytes, size_t room),

@@ -3,7 +3,9 @@
  * A request of at least the threshold becomes a managed block, unless it is the loader's own; a
  * smaller one of some size, unless it is libc's own, an object in a slab; everything else, and
  * whatever the engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made
- * it. errno is left as the program expects it: untouched on success. */
+ * it. errno is left as the program expects it: untouched on success. What asks the engine does so under
+ * a guard (guard.h). */
+#include "guard.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -30,11 +32,60 @@ static inline bool is_power_of_two(size_t number)
     return number && (number & (number - 1)) == 0;
 }
 
+static __attribute__((noinline)) void *block_alloc(size_t bytes, size_t alignment)
+{
+    struct ebb_engine *engine = ebb__shim_engine();
+    if (!engine)
+        return NULL;
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    void *pointer = ebb__engine_alloc(engine, bytes, alignment, false);
+    ebb__guard_leave(&guard);
+    return pointer;
+}
+
+/* An object for which a slab must be asked of the engine. */
+static __attribute__((noinline)) void *slab_alloc(struct ebb_slabs *slabs, size_t bytes,
+                                                  size_t alignment)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    void *pointer = ebb__slabs_alloc(slabs, bytes, alignment);
+    ebb__guard_leave(&guard);
+    return pointer;
+}
+
+static __attribute__((noinline)) void block_free(struct ebb_engine *engine, void *pointer)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_free(engine, pointer);
+    ebb__guard_leave(&guard);
+}
+
+static __attribute__((noinline)) void slab_give(uintptr_t slab)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_give_slab(ebb__shim_engine_now(), slab);
+    ebb__guard_leave(&guard);
+}
+
+static size_t block_bytes(struct ebb_engine *engine, const void *pointer)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    size_t bytes = ebb__engine_usable_bytes(engine, pointer);
+    ebb__guard_leave(&guard);
+    return bytes;
+}
+
 /* A managed block or an object in a slab, or NULL where this is not for us. Keeps errno. */
 static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, size_t alignment,
                                                                  bool zeroed)
 {
-    if (bytes < EBB_SLABS_LEAST_BYTES)
+    /* No object is larger than PTRDIFF_MAX: the next allocator refuses it, with its errno. */
+    if (bytes < EBB_SLABS_LEAST_BYTES || bytes > PTRDIFF_MAX)
         return NULL;
     if (bytes >= ebb__shim_threshold && (ebb__shim_is_of_loader(__builtin_return_address(0)) ||
                                          ebb__shim_is_buffer_of_libc(__builtin_return_address(0))))
@@ -43,15 +94,17 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     void *pointer = NULL;
     if (bytes < ebb__shim_threshold) {
         struct ebb_slabs *slabs = ebb__shim_slabs();
-        if (slabs && !ebb__shim_is_of_libc(__builtin_return_address(0)))
-            pointer = ebb__slabs_alloc(slabs, bytes, alignment);
-        if (pointer && zeroed)
-            memset(pointer, 0, bytes);
+        if (slabs && bytes <= EBB_SLABS_MOST_BYTES &&
+            !ebb__shim_is_of_libc(__builtin_return_address(0))) {
+            pointer = ebb__slabs_alloc_there(slabs, bytes, alignment);
+            if (!pointer)
+                pointer = slab_alloc(slabs, bytes, alignment);
+        }
     } else {
-        struct ebb_engine *engine = ebb__shim_engine();
-        if (engine)
-            pointer = ebb__engine_alloc(engine, bytes, alignment, zeroed);
+        pointer = block_alloc(bytes, alignment);
     }
+    if (pointer && zeroed)
+        memset(pointer, 0, bytes);
     errno = saved;
     return pointer;
 }
@@ -84,14 +137,17 @@ void free(void *pointer)
     struct ebb_engine *engine = owner(pointer);
     if (engine) {
         int saved = errno;
-        ebb__engine_free(engine, pointer);
+        block_free(engine, pointer);
         errno = saved;
         return;
     }
     struct ebb_slabs *slabs = slabs_of(pointer);
     if (slabs) {
         int saved = errno;
-        ebb__slabs_free(slabs, pointer);
+        uintptr_t slab = 0;
+        ebb__slabs_free_there(slabs, pointer, &slab);
+        if (slab)
+            slab_give(slab);
         errno = saved;
         return;
     }
@@ -120,7 +176,7 @@ static size_t usable_bytes(void *pointer)
 {
     struct ebb_engine *engine = owner(pointer);
     if (engine)
-        return ebb__engine_usable_bytes(engine, pointer);
+        return block_bytes(engine, pointer);
     struct ebb_slabs *slabs = slabs_of(pointer);
     if (slabs)
         return ebb__slabs_usable_bytes(slabs, pointer);

@@ -8,6 +8,7 @@
  *
  * What this cannot see are system calls that are not made through these functions. There the device copes:
  * it moves by pieces, and what cannot be moved stays, or is copied. */
+#include "guard.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -85,10 +86,23 @@ static bool is_aligned(const void *address)
 static void keep(const void *address, size_t bytes)
 {
     struct ebb_engine *engine = engine_for(address, bytes);
+    if (!engine)
+        return;
     int saved = errno;
-    if (engine)
-        ebb__engine_keep(engine, address, whole_pages(bytes));
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_keep(engine, address, whole_pages(bytes));
+    ebb__guard_leave(&guard);
     errno = saved;
+}
+
+static bool is_kept(struct ebb_engine *engine, const void *address, size_t bytes)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    bool kept = ebb__engine_is_kept(engine, address, whole_pages(bytes));
+    ebb__guard_leave(&guard);
+    return kept;
 }
 
 int pkey_mprotect(void *address, size_t bytes, int protection, int key)
@@ -103,8 +117,7 @@ int mprotect(void *address, size_t bytes, int protection)
 {
     struct ebb_engine *engine = engine_for(address, bytes);
     if (engine && is_aligned(address)) {
-        if (protection == (PROT_READ | PROT_WRITE) &&
-            !ebb__engine_is_kept(engine, address, whole_pages(bytes)))
+        if (protection == (PROT_READ | PROT_WRITE) && !is_kept(engine, address, bytes))
             return 0;
         keep(address, bytes);
     }
@@ -169,7 +182,7 @@ int madvise(void *address, size_t bytes, int advice)
     enum meaning meaning = meaning_of(advice);
     bytes = whole_pages(bytes);
     /* What is kept has the kernel's own semantics, whatever the program has made of it. */
-    if (meaning != MEANS_CHANGE && !ebb__engine_is_kept(engine, address, bytes)) {
+    if (meaning != MEANS_CHANGE && !is_kept(engine, address, bytes)) {
         if (meaning == MEANS_CLEAR)
             memset(address, 0, bytes);
         else if (meaning == MEANS_TOUCH)
@@ -210,7 +223,7 @@ int mlock2(const void *address, size_t bytes, unsigned flags)
 int munlock(const void *address, size_t bytes)
 {
     struct ebb_engine *engine = engine_for(address, bytes);
-    if (engine && !ebb__engine_is_kept(engine, address, whole_pages(bytes)))
+    if (engine && !is_kept(engine, address, bytes))
         return 0;
     int (*next)(const void *, size_t);
     EBB_BEHIND(next, munlock);

@@ -2,7 +2,11 @@
  *
  * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
  * next.c         the allocator and the functions of libc behind us
+ * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
  * start.c        hello to the parent, the engine at the first managed block, the service thread
+ * atfork.c       the engine is held still around a fork
+ * threads.c      the shim's own threads, which the program must not notice
+ * sampler.c      one that asks libc's allocator what it has given out
  * descriptors.c  keeps the program from closing what the shim needs
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
@@ -87,6 +91,19 @@ bool ebb__shim_is_buffer_of_libc(const void *caller);
 void ebb__shim_keep_signal(void);
 /* signals.c: take SIGSEGV; false where it cannot be had. */
 bool ebb__shim_take_faults(void);
+
+/* start.c, for atfork.c: in the thread that forks, under a guard. */
+void ebb__shim_before_fork(void);
+void ebb__shim_after_fork_parent(void);
+void ebb__shim_after_fork_child(void);
+/* atfork.c: see to it that these are called; any number of times. */
+void ebb__shim_register_fork(void);
+/* threads.c: a thread without signals; false where it cannot be had. */
+bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
+/* `count` threads more are ours: the process ends without them. */
+void ebb__shim_hide_threads(unsigned count);
+/* sampler.c: once a process. */
+bool ebb__shim_start_sampler(struct ebb_ring *ring);
 
 /* Descriptors that must stay open; at most a handful. */
 void ebb__shim_protect(int descriptor);

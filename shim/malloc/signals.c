@@ -4,6 +4,7 @@
  * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
  * for whatever is not ours. A thread that blocks SIGSEGV would be killed at its next fault, so masks
  * lose it on their way to the kernel. */
+#include "guard.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -126,7 +127,11 @@ static void describe(const void *context, bool *write, bool *fetch)
 static bool is_served(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     static _Thread_local uintptr_t tried;
-    if (ebb__engine_await(engine, address, write))
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    bool came = ebb__engine_await(engine, address, write);
+    ebb__guard_leave(&guard);
+    if (came)
         return true;
     bool is_first = tried != address;
     tried = is_first ? address : 0;

@@ -4,6 +4,7 @@
  * Without EBB_RUN in the environment, or without a parent that answers, the shim stays inert: the
  * program runs as it would without it. A parent that goes away later changes nothing but plans:
  * the ledger is shared memory, the engine goes on reactively. */
+#include "guard.h"
 #include "shim.h"
 
 #include "base/clock.h"
@@ -14,9 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <malloc.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -31,9 +30,6 @@
 #include <unistd.h>
 
 #define WELCOME_TIMEOUT_MS 5000
-#define SERVICE_STACK_BYTES ((size_t)256 << 10)
-#define SAMPLE_NS ((uint64_t)100000000)
-#define MOST_SAMPLE_NS ((uint64_t)6400000000)
 #define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
 
 size_t ebb__shim_threshold = SIZE_MAX;
@@ -258,13 +254,6 @@ static bool serve_message(struct ebb_engine *engine)
     return true;
 }
 
-/* What the next allocator has given out, where it is libc's. Walks its free lists: not often. */
-static void sample_unmanaged(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    ebb__ledger_raise(&shim.ring->counters.unmanaged_bytes, info.uordblks + info.hblkhd);
-}
-
 /* Serves the faults of the program and the messages of the parent, for the life of the process. */
 static void *service(void *argument)
 {
@@ -273,16 +262,8 @@ static void *service(void *argument)
         {.fd = ebb__host_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
     };
-    uint64_t interval_ns = SAMPLE_NS, next_ns = ebb__now_ns();
     for (;;) {
-        int ready = poll(watched, 2, (int)(interval_ns / 1000000));
-        if (ebb__now_ns() >= next_ns) {
-            sample_unmanaged();
-            if (interval_ns < MOST_SAMPLE_NS)
-                interval_ns *= 2; /* ever more rarely */
-            next_ns = ebb__now_ns() + interval_ns;
-        }
-        if (ready <= 0)
+        if (poll(watched, 2, -1) <= 0)
             continue;
         if (watched[0].revents) {
             struct ebb_fault faults[64];
@@ -299,19 +280,12 @@ static void *service(void *argument)
     return NULL;
 }
 
-static bool start_service(struct ebb_engine *engine)
+/* The engine's threads run; false: one of the others cannot be started. Then no fault is served. */
+static bool start_threads(struct ebb_engine *engine)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, SERVICE_STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t thread;
-    bool good = pthread_create(&thread, &attributes, service, engine) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    bool good = ebb__shim_start_thread(service, engine) && ebb__shim_start_sampler(shim.ring);
+    if (good)
+        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 2);
     return good;
 }
 
@@ -351,7 +325,7 @@ static void start_engine(void)
         .warn = warn,
         .lost = lost,
     };
-    if (ebb__engine_create(&config, &engine) != EBB_OK || !start_service(engine)) {
+    if (ebb__engine_create(&config, &engine) != EBB_OK || !start_threads(engine)) {
         warn(NULL, "threads cannot be started: the budget is NOT enforced");
         return;
     }
@@ -372,12 +346,15 @@ struct ebb_engine *ebb__shim_engine(void)
     int expected = 0;
     if (!atomic_compare_exchange_strong(&shim.state, &expected, 1))
         return NULL; /* another thread, or this one further up, is at it */
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
     start_engine();
+    ebb__guard_leave(&guard);
     atomic_store(&shim.state, 2);
     return ebb__shim_engine_now();
 }
 
-static void before_fork(void)
+void ebb__shim_before_fork(void)
 {
     struct ebb_engine *engine = ebb__shim_engine_now();
     struct ebb_slabs *slabs = ebb__shim_slabs();
@@ -387,7 +364,7 @@ static void before_fork(void)
         ebb__engine_before_fork(engine);
 }
 
-static void after_fork_parent(void)
+void ebb__shim_after_fork_parent(void)
 {
     struct ebb_engine *engine = ebb__shim_engine_now();
     if (engine)
@@ -398,8 +375,10 @@ static void after_fork_parent(void)
 }
 
 /* The child is a process of its own: new channel, new ring, new descriptors, the same ledger. */
-static void after_fork_child(void)
+void ebb__shim_after_fork_child(void)
 {
+    if (!shim.ring)
+        return;
     int saved = errno;
     struct ebb_engine *engine = ebb__shim_engine_now();
     struct ebb_slabs *slabs = ebb__shim_slabs();
@@ -432,7 +411,7 @@ static void after_fork_child(void)
     if (engine) {
         uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
         if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
-            !start_service(engine))
+            !start_threads(engine))
             lost(NULL, "the child of a fork cannot start threads");
         ebb__engine_count_live(engine, (int64_t)small_bytes);
     }
@@ -446,7 +425,7 @@ __attribute__((constructor)) static void start(void)
     int saved = errno;
     ebb__shim_look_up_behind();
     if (read_settings(getenv(EBB_PROTOCOL_ENV)) && say_hello()) {
-        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+        ebb__shim_register_fork();
         ebb__shim_know_libc();
         ebb__shim_threshold = settings.threshold;
         struct ebb_host_support support;

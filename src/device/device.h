@@ -79,6 +79,8 @@ struct ebb_device_ops {
     /* Make [address, + bytes) of the arena what it was at first, whatever the program has made of the
      * mappings there; the pages go. False: the system refuses. */
     bool (*renew)(void *device, uintptr_t address, uint64_t bytes);
+    /* May be NULL. True: the system has no more mappings for further blocks. */
+    bool (*is_full)(void *device);
 };
 
 struct ebb_device {

@@ -138,8 +138,11 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (again == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
-    if (kind == EBB_DEVICE_PROTECT) /* its arena is in mappings of its own already */
+    if (kind == EBB_DEVICE_PROTECT) { /* its arena is in mappings of its own already */
+        ebb__os_advise(private_base, private_bytes, MADV_DONTFORK);
+        ebb__os_advise(private_base, private_bytes, MADV_DONTDUMP);
         return ebb__host_protect_open(device, error);
+    }
     advise(device);
     return remaps ? ebb__host_remap_open(device, error) : ebb__host_move_open(device, error);
 }

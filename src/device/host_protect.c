@@ -11,6 +11,7 @@
  * (anew_is_cheaper). */
 #include "device/host.h"
 #include "device/os.h"
+#include "device/runs.h"
 #include "device/uffd.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ static bool map_in_arena(uintptr_t address, uint64_t bytes)
 {
     if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
         return false;
+    ebb__runs_note(address, true);
     uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
     if (address % EBB_HUGE_BYTES == 0 && huge_bytes)
         ebb__os_advise(address, huge_bytes, MADV_HUGEPAGE);
@@ -35,17 +37,21 @@ static bool map_in_staging(uintptr_t address, uint64_t bytes)
         return false;
     ebb__os_advise(address, bytes, MADV_DONTFORK);
     ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    ebb__runs_note(address, false);
     return true;
 }
 
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
-    if (ebb__os_protect(source, bytes, PROT_NONE) != 0)
+    if (ebb__runs_full_in_staging() || ebb__os_protect(source, bytes, PROT_NONE) != 0)
         return EBB_DEVICE_BUSY; /* out of mappings: nothing has happened */
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
     bool readable = *moved == 0 || ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) == 0;
     ebb__os_advise(target, *moved, MADV_DONTFORK);
+    ebb__runs_note(target, *moved != 0);
+    if (good && ebb__os_map_anew(source, bytes, PROT_NONE)) /* one with what is absent beside it */
+        ebb__runs_note(source, false);
     if (good && readable)
         return EBB_DEVICE_OK;
     ebb__os_protect(source + *moved, bytes - *moved, PROT_READ | PROT_WRITE);
@@ -59,7 +65,18 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
     bool is_crowded = !good && errno == ENOMEM; /* out of mappings: others may come free */
     map_in_staging(source, *moved);
+    if (*moved)
+        ebb__runs_note(target, true);
     return good ? EBB_DEVICE_OK : is_crowded ? EBB_DEVICE_BUSY : EBB_DEVICE_FAILED;
+}
+
+static bool protect_renew(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    if (!ebb__os_map_anew(address, bytes, PROT_NONE))
+        return false;
+    ebb__runs_note(address, false);
+    return true;
 }
 
 static void protect_release(void *state, uintptr_t address, uint64_t bytes)
@@ -67,7 +84,7 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
     enum ebb_host_place place = ebb__host_place(state, address);
     bool good = true;
     if (place == EBB_HOST_ARENA)
-        good = ebb__os_map_anew(address, bytes, PROT_NONE);
+        good = protect_renew(state, address, bytes);
     else if (place == EBB_HOST_STAGING)
         good = map_in_staging(address, bytes);
     if (!good)
@@ -113,10 +130,10 @@ static void protect_unshare(void *state, uintptr_t address, uint64_t bytes)
     (void)bytes;
 }
 
-static bool protect_renew(void *state, uintptr_t address, uint64_t bytes)
+static bool protect_is_full(void *state)
 {
     (void)state;
-    return ebb__os_map_anew(address, bytes, PROT_NONE);
+    return ebb__runs_full_in_arena();
 }
 
 static const struct ebb_device_ops protect_ops = {
@@ -131,6 +148,7 @@ static const struct ebb_device_ops protect_ops = {
     .fill = protect_fill,
     .unshare = protect_unshare,
     .renew = protect_renew,
+    .is_full = protect_is_full,
 };
 
 enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_error *error)
@@ -139,6 +157,8 @@ enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_err
     bool again = device->ops == &protect_ops; /* in a child: the arena is as it was */
     if (ebb__host_refused("protect"))
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mprotect", "refused");
+    if (!ebb__runs_open(layout))
+        return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     if (!again) {
         /* Whether the kernel can leave a mapping behind is seen by trying. */
         uint64_t moved = 0;

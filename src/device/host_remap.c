@@ -6,32 +6,56 @@
  * ordinary mapping, in which the kernel makes pages at first touch. Where the system has no more
  * mappings to give, a block stays where it is, and what must come back is copied in.
  *
+ * Each run of resident pages is a mapping of its own, and there may not be many (runs.h). Where there
+ * are enough, a new block gets small zero pages within the registered range instead.
+ *
  * A page that the kernel is still writing to cannot be told from another: calls that take buffers
  * must keep their blocks from leaving (calls_need_pins). Spare pages go back to the system and
  * appear anew where they are wanted (anew_is_cheaper). */
 #include "device/host.h"
 #include "device/os.h"
+#include "device/runs.h"
 #include "device/uffd.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Accesses to absent pages of the range wait (true), or the kernel serves them (false). */
 static bool watch(uintptr_t address, uint64_t bytes, bool on)
 {
     struct ebb_device_range range = {address, bytes};
-    if (on)
-        return ebb__uffd_register(ebb__host.uffd, range, UFFDIO_REGISTER_MODE_MISSING);
-    return ebb__uffd_unregister(ebb__host.uffd, range);
+    return on ? ebb__uffd_register(ebb__host.uffd, range, UFFDIO_REGISTER_MODE_MISSING)
+              : ebb__uffd_unregister(ebb__host.uffd, range);
+}
+
+/* May what begins at `address` of the arena be a mapping of its own? What has been one may stay one: it
+ * need not have become one with its neighbours meanwhile. */
+static bool may_be_run(uintptr_t address)
+{
+    return ebb__runs_begins(address) || !ebb__runs_full_in_arena();
+}
+
+/* Frames that are empty: one mapping with what is around them. */
+static void empty_frames(uintptr_t address, uint64_t bytes)
+{
+    bool is_run = ebb__runs_begins(address);
+    if (!is_run || !ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE)) {
+        ebb__os_advise(address, bytes, MADV_DONTNEED);
+        return;
+    }
+    ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    ebb__runs_note(address, false);
 }
 
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
     /* Registered first: from the first page that leaves on an access must wait. */
-    bool good = watch(source, bytes, true) && ebb__os_remap_pieces(target, source, bytes, moved);
+    bool good = !ebb__runs_full_in_staging() && watch(source, bytes, true) &&
+                ebb__os_remap_pieces(target, source, bytes, moved);
+    if (*moved)
+        ebb__runs_note(target, true);
     /* A protection that a system call of the program's own has set comes along; the store's reads and
      * writes need the pages, and the next block's the mapping. */
     if (*moved && ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) != 0)
@@ -43,7 +67,10 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
                                            uint64_t *moved)
 {
     if (ebb__os_remap_pieces(target, source, bytes, moved)) {
+        if (may_be_run(target) || !watch(target, bytes, true))
+            ebb__runs_note(target, true);
         ebb__uffd_wake(ebb__host.uffd, target, bytes);
+        empty_frames(source, bytes);
         return EBB_DEVICE_OK;
     }
     ebb__uffd_wake(ebb__host.uffd, target, *moved);
@@ -55,20 +82,37 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
     return good ? EBB_DEVICE_OK : EBB_DEVICE_FAILED;
 }
 
+/* What has been a mapping of its own is made one with its neighbours only where that matters: it costs
+ * as much again. */
+static void release_blocks(uintptr_t address, uint64_t bytes)
+{
+    if (ebb__runs_begins(address) && ebb__runs_full_in_arena() &&
+        ebb__uffd_renew(ebb__host.uffd, address, bytes)) {
+        ebb__runs_note(address, false);
+        return;
+    }
+    watch(address, bytes, true);
+    ebb__os_advise(address, bytes, MADV_DONTNEED);
+}
+
 static void remap_release(void *state, uintptr_t address, uint64_t bytes)
 {
     enum ebb_host_place place = ebb__host_place(state, address);
-    if (place == EBB_HOST_ARENA)
-        watch(address, bytes, true);
-    if (place != EBB_HOST_DEPOT)
-        ebb__os_advise(address, bytes, MADV_DONTNEED);
+    if (place == EBB_HOST_STAGING) {
+        empty_frames(address, bytes);
+    } else if (place == EBB_HOST_ARENA) {
+        release_blocks(address, bytes);
+    }
 }
 
 static enum ebb_device_result remap_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
-    if (ebb__host_place(state, target) != EBB_HOST_ARENA || watch(target, bytes, false))
+    if (ebb__host_place(state, target) != EBB_HOST_ARENA)
         return EBB_DEVICE_OK;
-    /* Out of mappings. */
+    if (may_be_run(target) && watch(target, bytes, false)) {
+        ebb__runs_note(target, true);
+        return EBB_DEVICE_OK;
+    }
     return ebb__uffd_zeros(ebb__host.uffd, target, bytes) ? EBB_DEVICE_OK : EBB_DEVICE_FAILED;
 }
 
@@ -132,6 +176,10 @@ enum ebb_status ebb__host_remap_open(struct ebb_device *device, struct ebb_error
     int uffd = ebb__uffd_open(0, &features, &kernel_faults);
     if (uffd < 0)
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "%s", strerror(errno));
+    if (!ebb__runs_open(layout)) {
+        close(uffd);
+        return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
+    }
     if (!ebb__uffd_register_all(uffd, layout->arena, UFFDIO_REGISTER_MODE_MISSING)) {
         int why = errno;
         close(uffd);

@@ -243,11 +243,26 @@ static bool furnish(struct ebb_engine *engine, struct block *block)
     return got;
 }
 
+/* No further block can be had; said once. */
+static bool device_is_full(struct ebb_engine *engine)
+{
+    const struct ebb_device_ops *ops = engine->device.ops;
+    if (!ops->is_full || !ops->is_full(engine->device.state))
+        return false;
+    if (!engine->full_said)
+        ebb__engine_warn(engine,
+                         "too many blocks for the mappings that this system permits: further "
+                         "ones are NOT within the budget; raise vm.max_map_count");
+    engine->full_said = true;
+    return true;
+}
+
 void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignment, bool zeroed)
 {
-    uint64_t page_bytes = ebb__whole_pages(bytes);
-    if (bytes == 0 || page_bytes < bytes || alignment > EBB_HUGE_BYTES)
+    /* What the arena cannot hold is refused before anything is rounded up, which could overflow. */
+    if (bytes == 0 || bytes > engine->device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
+    uint64_t page_bytes = ebb__whole_pages(bytes);
     pthread_mutex_lock(&engine->lock);
     if (engine->trace) {
         ebb__clock_close_operation(engine);
@@ -262,9 +277,11 @@ void *ebb__engine_alloc(struct ebb_engine *engine, size_t bytes, size_t alignmen
         block = ebb__pages_spare(engine, page_bytes);
         has_pages = block != NULL;
     }
-    if (!block)
+    bool is_full = !block && device_is_full(engine);
+    if (!block && !is_full)
         block = ebb__space_take(engine, page_bytes);
-    while (!block && ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
+    while (!block && !is_full &&
+           ebb__pages_strip_spare(engine)) /* spare blocks hold address space too */
         block = ebb__space_take(engine, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&engine->lock);

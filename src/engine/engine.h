@@ -79,6 +79,8 @@ struct ebb_engine_config {
 /* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */
 EBB_NODISCARD enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
                                                  struct ebb_engine **engine);
+/* Threads that it has started. */
+unsigned ebb__engine_thread_count(const struct ebb_engine *engine);
 /* For tests: stops the workers, drops everything. No block may be in use. */
 void ebb__engine_destroy(struct ebb_engine *engine);
 

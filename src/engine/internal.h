@@ -316,7 +316,8 @@ struct ebb_engine {
     uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
     uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
-    bool forked; /* pages may be shared with a child */
+    bool forked;    /* pages may be shared with a child */
+    bool full_said; /* that the device has no room for further blocks */
 };
 
 /* engine.c */

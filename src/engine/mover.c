@@ -333,6 +333,11 @@ bool ebb__mover_start(struct ebb_engine *engine)
     return good;
 }
 
+unsigned ebb__engine_thread_count(const struct ebb_engine *engine)
+{
+    return engine->worker_count;
+}
+
 void ebb__mover_stop(struct ebb_engine *engine)
 {
     pthread_mutex_lock(&engine->lock);

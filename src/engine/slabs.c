@@ -122,8 +122,8 @@ void ebb__slabs_destroy(struct ebb_slabs *slabs)
     munmap(slabs, sizeof *slabs);
 }
 
-/* A slab for `class`, whose lock is held; NO_SLAB: memory is out. */
-static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
+/* A slab for `class`, whose lock is held; NO_SLAB: memory is out, or the engine is not to be asked. */
+static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class, bool ask)
 {
     pthread_mutex_lock(&slabs->lock);
     uint32_t index = slabs->kept;
@@ -132,6 +132,8 @@ static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
         slabs->kept_count--;
     }
     pthread_mutex_unlock(&slabs->lock);
+    if (index == NO_SLAB && !ask)
+        return NO_SLAB;
     if (index == NO_SLAB) {
         uintptr_t address = ebb__engine_take_slab(slabs->engine);
         if (!address)
@@ -153,8 +155,8 @@ static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class)
     return index;
 }
 
-/* A slab whose last object is gone, off its class's list. */
-static void give_slab(struct ebb_slabs *slabs, uint32_t index)
+/* A slab whose last object is gone, off its class's list, is kept; or its address: it is the engine's. */
+static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
     slabs->slabs[index].class = CLASS_FREE;
     pthread_mutex_lock(&slabs->lock);
@@ -164,8 +166,7 @@ static void give_slab(struct ebb_slabs *slabs, uint32_t index)
         slabs->kept_count++;
     }
     pthread_mutex_unlock(&slabs->lock);
-    if (!keep)
-        ebb__engine_give_slab(slabs->engine, slab_address(slabs, index));
+    return keep ? 0 : slab_address(slabs, index);
 }
 
 /* The first class from `class` on whose objects are aligned; CLASSES: none. */
@@ -176,7 +177,7 @@ static unsigned aligned_class(unsigned class, size_t alignment)
     return class;
 }
 
-void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
+static void *alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment, bool ask)
 {
     if (bytes < EBB_SLABS_LEAST_BYTES || bytes > EBB_SLABS_MOST_BYTES)
         return NULL;
@@ -188,7 +189,7 @@ void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
     pthread_mutex_lock(&slabs->classes[class].lock);
     uint32_t index = slabs->classes[class].with_room;
     if (index == NO_SLAB)
-        index = take_slab(slabs, class);
+        index = take_slab(slabs, class, ask);
     uintptr_t address = 0;
     if (index != NO_SLAB) {
         struct slab *slab = &slabs->slabs[index];
@@ -205,6 +206,16 @@ void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
     if (address)
         ebb__engine_count_live(slabs->engine, (int64_t)class_bytes(class));
     return (void *)address;
+}
+
+void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
+{
+    return alloc(slabs, bytes, alignment, true);
+}
+
+void *ebb__slabs_alloc_there(struct ebb_slabs *slabs, size_t bytes, size_t alignment)
+{
+    return alloc(slabs, bytes, alignment, false);
 }
 
 bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
@@ -226,8 +237,9 @@ static bool find(struct ebb_slabs *slabs, const void *pointer, uint32_t *index, 
     return within % bytes == 0 && *place < slab->capacity;
 }
 
-bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer)
+bool ebb__slabs_free_there(struct ebb_slabs *slabs, void *pointer, uintptr_t *empty)
 {
+    *empty = 0;
     uint32_t index;
     unsigned place;
     if (!find(slabs, pointer, &index, &place))
@@ -245,11 +257,20 @@ bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer)
         link_slab(slabs, &slabs->classes[class].with_room, index);
     if (slab->free_count == slab->capacity) {
         unlink_slab(slabs, &slabs->classes[class].with_room, index);
-        give_slab(slabs, index);
+        *empty = give_slab(slabs, index);
     }
     pthread_mutex_unlock(&slabs->classes[class].lock);
     ebb__engine_count_live(slabs->engine, -(int64_t)class_bytes(class));
     return true;
+}
+
+bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer)
+{
+    uintptr_t empty;
+    bool good = ebb__slabs_free_there(slabs, pointer, &empty);
+    if (empty)
+        ebb__engine_give_slab(slabs->engine, empty);
+    return good;
 }
 
 size_t ebb__slabs_usable_bytes(struct ebb_slabs *slabs, const void *pointer)

@@ -27,10 +27,14 @@ void ebb__slabs_destroy(struct ebb_slabs *slabs);
 /* `bytes` in [LEAST, MOST], aligned to at least 64 and to `alignment` (a power of two). NULL where
  * the sizes do not suit or memory is out. */
 void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment);
+/* Likewise, without the engine: NULL also where it would have to be asked for a slab. */
+void *ebb__slabs_alloc_there(struct ebb_slabs *slabs, size_t bytes, size_t alignment);
 /* No lock. */
 bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer);
 /* False where no object in use starts there. */
 bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer);
+/* Likewise, without the engine. *slab: to be given back to it by ebb__engine_give_slab(); 0: none. */
+bool ebb__slabs_free_there(struct ebb_slabs *slabs, void *pointer, uintptr_t *slab);
 /* Bytes that may be used at `pointer`, at least those asked for; 0 where no object starts there. */
 size_t ebb__slabs_usable_bytes(struct ebb_slabs *slabs, const void *pointer);
 

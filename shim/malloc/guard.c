@@ -1,0 +1,31 @@
+#include "guard.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Signals that libc keeps for itself: cancellation, and changes of user that all threads make. */
+#define FIRST_OF_LIBC 32
+#define LAST_OF_LIBC 33
+
+#define SIGNAL(number) ((uint64_t)1 << ((number)-1))
+#define STAYS                                                                                      \
+    (SIGNAL(SIGSEGV) | SIGNAL(SIGBUS) | SIGNAL(SIGFPE) | SIGNAL(SIGILL) | SIGNAL(SIGTRAP) |        \
+     SIGNAL(SIGSYS) | SIGNAL(FIRST_OF_LIBC) | SIGNAL(LAST_OF_LIBC))
+
+static const uint64_t held_back = ~(uint64_t)STAYS;
+
+/* Signals are the outer pair: a handler that leaves by longjmp, as one may that has interrupted an
+ * access to memory, does so before cancellation is changed or after it is restored. */
+void ebb__guard_enter(struct ebb_guard *guard)
+{
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancellation);
+}
+
+void ebb__guard_leave(const struct ebb_guard *guard)
+{
+    pthread_setcancelstate(guard->cancellation, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &guard->signals, NULL, sizeof guard->signals);
+}

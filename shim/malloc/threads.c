@@ -1,0 +1,36 @@
+/* The shim's own threads: the program must not notice that they are there.
+ *
+ * They take no signal of the program's. And they do not keep the process alive: the C library ends it,
+ * with exit(0), when the last thread that pthread_create() has started or main() has left by
+ * pthread_exit() ends, which it knows by a count of its own. Ours are taken out of it. A library that does
+ * not let us have the count leaves such a program running. */
+#include "shim.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define STACK_BYTES ((size_t)256 << 10)
+
+bool ebb__shim_start_thread(void *(*function)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    bool good = pthread_create(&thread, &attributes, function, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return good;
+}
+
+void ebb__shim_hide_threads(unsigned count)
+{
+    unsigned *threads;
+    EBB_BEHIND(threads, __nptl_nthreads);
+    if (threads && __atomic_load_n(threads, __ATOMIC_RELAXED) > count)
+        __atomic_fetch_sub(threads, count, __ATOMIC_RELAXED);
+}

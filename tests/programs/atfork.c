@@ -1,0 +1,64 @@
+/* atfork: handlers around a fork that allocate, of a library that the program is linked with, and so
+ * registered before anything that is preloaded is up. Compiled with -DLIBRARY it is that library. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES ((size_t)1 << 20)
+
+#ifdef LIBRARY
+#define COUNT 8
+static unsigned char *blocks[COUNT];
+int atfork_runs;
+
+/* Use all blocks, of which half are absent, and make them anew. */
+static void use(void)
+{
+    atfork_runs++;
+    for (int i = 0; i < COUNT; i++) {
+        unsigned char *fresh = malloc(BYTES);
+        memset(fresh, i + 1, BYTES);
+        for (size_t at = 0; blocks[i] && at < BYTES; at += 4093)
+            if (blocks[i][at] != i + 1) {
+                printf("bad byte\n");
+                fflush(stdout);
+                _exit(1);
+            }
+        free(blocks[i]);
+        blocks[i] = fresh;
+    }
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    pthread_atfork(use, use, use);
+    use();
+}
+#else
+extern int atfork_runs;
+
+int main(void)
+{
+    for (int i = 0; i < 8; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            pid_t grandchild = fork();
+            if (grandchild == 0)
+                _exit(atfork_runs == 5 + 2 * i ? 0 : 3);
+            int status;
+            _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 4);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0) {
+            printf("child: %x\n", (unsigned)status);
+            return 1;
+        }
+    }
+    printf("good %d\n", atfork_runs);
+    return 0;
+}
+#endif

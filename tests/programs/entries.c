@@ -1,0 +1,317 @@
+/* entries: threads, signals, cancellation and the ends of programs meet the allocator, with blocks of
+ * which half have to be absent. What is asked for in argv[1]; prints "good", and exits with 0. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT 16
+#define BYTES ((size_t)512 << 10)
+#define NS_A_MS 1000000L
+
+static unsigned char *blocks[COUNT]; /* 8 MiB: twice the budget */
+static atomic_uint seed = 1;
+
+static void die(const char *what)
+{
+    printf("bad: %s\n", what);
+    fflush(stdout);
+    _exit(1);
+}
+
+static void nap_ms(long ms)
+{
+    struct timespec nap = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_A_MS};
+    while (nanosleep(&nap, &nap) != 0) {
+    }
+}
+
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / NS_A_MS;
+}
+
+static void fill_all(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(BYTES);
+        if (!blocks[i])
+            die("malloc");
+        memset(blocks[i], i + 1, BYTES);
+    }
+}
+
+static void check(int i)
+{
+    for (size_t at = 0; at < BYTES; at += 1021)
+        if (blocks[i][at] != i + 1)
+            die("byte");
+}
+
+/* Allocate, use and free, and use blocks that may be absent. */
+static void churn(void)
+{
+    unsigned number = atomic_fetch_add(&seed, 7);
+    size_t bytes = ((size_t)200 << 10) + number % 9 * 65536;
+    unsigned char *scratch = malloc(bytes);
+    if (!scratch)
+        die("malloc");
+    memset(scratch, 1, bytes);
+    check((int)(number % COUNT));
+    scratch = realloc(scratch, bytes + 100000);
+    scratch[bytes] = 1;
+    free(scratch);
+    void *small[40];
+    for (int i = 0; i < 40; i++)
+        small[i] = malloc(9000);
+    for (int i = 0; i < 40; i++)
+        free(small[i]);
+}
+
+/* Threads that end by pthread_cancel(), wherever they are. */
+static void *churn_for_ever(void *unused)
+{
+    for (;;) {
+        churn();
+        pthread_testcancel();
+    }
+    return unused;
+}
+
+static void cancel(void)
+{
+    for (int round = 0; round < 30; round++) {
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++)
+            pthread_create(&threads[i], NULL, churn_for_ever, NULL);
+        nap_ms(1 + round % 7);
+        for (int i = 0; i < 2; i++)
+            pthread_cancel(threads[i]);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        churn();
+    }
+}
+
+/* Threads that are cancelled in a call that has a block. */
+static int pair[2];
+
+static void *read_for_ever(void *block)
+{
+    for (;;)
+        if (read(pair[0], block, BYTES) < 0)
+            die("read");
+    return NULL;
+}
+
+static void cancel_calls(void)
+{
+    if (pipe(pair) != 0)
+        die("pipe");
+    for (int round = 0; round < COUNT; round++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, read_for_ever, blocks[round]);
+        nap_ms(2);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < 4 * COUNT; i++) /* what stayed pinned could not make way */
+        churn();
+}
+
+/* A handler that uses the heap, while its thread is anywhere. */
+static atomic_int taken, jumps;
+static volatile sig_atomic_t may_jump;
+static sigjmp_buf back;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    static unsigned turn;
+    unsigned i = turn++ % COUNT;
+    for (size_t at = 0; at < BYTES; at += 65536)
+        if (blocks[i][at] != i + 1)
+            die("byte in a handler");
+    taken++;
+    if (may_jump) {
+        jumps++;
+        siglongjmp(back, 1);
+    }
+}
+
+static void start_alarm(void)
+{
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval every = {{0, 300}, {0, 300}};
+    setitimer(ITIMER_REAL, &every, NULL);
+}
+
+static void stop_alarm(void)
+{
+    struct itimerval never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void handler(void)
+{
+    start_alarm();
+    for (long end = now_ms() + 400; now_ms() < end || taken < 10;)
+        churn();
+    stop_alarm();
+}
+
+/* A handler that leaves an access to memory for good. */
+static void jump(void)
+{
+    start_alarm();
+    volatile unsigned i = 0;
+    for (long end = now_ms() + 400; now_ms() < end || jumps < 10; i++) {
+        if (sigsetjmp(back, 1) == 0) {
+            may_jump = 1;
+            for (size_t at = 0; at < BYTES; at += 4096)
+                if (((volatile unsigned char *)blocks[i % COUNT])[at] != i % COUNT + 1)
+                    die("byte");
+        }
+        may_jump = 0;
+        if (i % 4 == 0)
+            churn();
+    }
+    stop_alarm();
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    if (state != PTHREAD_CANCEL_ENABLE)
+        die("cancellation is disabled");
+}
+
+/* What a call leaves as it was. */
+static void keeps(void)
+{
+    sigset_t before, after;
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR1);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int state;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+    for (int i = 0; i < 100; i++) {
+        errno = 1000 + i;
+        churn();
+        if (errno != 1000 + i)
+            die("errno");
+    }
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&before, number) != sigismember(&after, number))
+            die("mask");
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    if (state != PTHREAD_CANCEL_ENABLE)
+        die("cancellation");
+}
+
+/* The end of main() is not that of the process. */
+static void *outlive(void *unused)
+{
+    nap_ms(200);
+    for (int i = 0; i < 20; i++)
+        churn();
+    return unused;
+}
+
+static void say_good(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        check(i);
+        free(blocks[i]);
+    }
+    printf("good\n");
+}
+
+static void leave_main(void)
+{
+    atexit(say_good);
+    pthread_t thread;
+    pthread_create(&thread, NULL, outlive, NULL);
+    pthread_detach(thread);
+    pthread_create(&thread, NULL, outlive, NULL);
+    pthread_exit(NULL);
+}
+
+/* The same in a child, whose only thread is not its first one. */
+static void *fork_and_leave(void *unused)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < COUNT; i++)
+            check(i);
+        pthread_exit(NULL);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0)
+        die("child");
+    return unused;
+}
+
+static void leave_child(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, fork_and_leave, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void free_own(void)
+{
+    unsigned char *own = malloc(4 * BYTES);
+    memset(own, 1, 4 * BYTES);
+    free(own);
+    for (int i = 0; i < COUNT; i++)
+        check(i);
+    printf("good\n");
+}
+
+/* exit() while others allocate; what is registered for the end uses the heap. */
+static void exit_meanwhile(void)
+{
+    atexit(free_own);
+    pthread_t thread;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread, NULL, churn_for_ever, NULL);
+    nap_ms(100);
+    exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } cases[] = {
+        {"cancel", cancel},
+        {"cancel-calls", cancel_calls},
+        {"handler", handler},
+        {"jump", jump},
+        {"keeps", keeps},
+        {"leave-main", leave_main},
+        {"leave-child", leave_child},
+        {"exit", exit_meanwhile},
+    };
+    fill_all();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (argc > 1 && strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].function();
+            say_good();
+            return 0;
+        }
+    return 2;
+}
