@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -32,9 +33,18 @@ void ebb__launch_warn(void *context, const char *message)
 bool ebb__launch_find_shim(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
-    if (length <= 0)
-        return false;
-    path[length] = 0;
+    if (length > 0) {
+        path[length] = 0;
+    } else { /* no /proc: by the name that this program was started by */
+        const char *name = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+        char *real = name ? realpath(name, NULL) : NULL;
+        size_t found = real ? strlen(real) : 0;
+        if (found > 0 && found < bytes)
+            memcpy(path, real, found + 1);
+        free(real);
+        if (found == 0 || found >= bytes)
+            return false;
+    }
     char *slash = strrchr(path, '/');
     if (!slash || (size_t)(slash + 1 - path) + sizeof SHIM_NAME > bytes)
         return false;
