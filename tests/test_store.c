@@ -298,13 +298,21 @@ static void faulty_store(void **state)
 static void too_many_files(void **state)
 {
     (void)state;
-    struct ebb_store stores[200];
+    enum { MOST = EBB_STORE_MOST * EBB_STORE_MOST_PLACES };
+    static struct ebb_store stores[MOST + 1];
     struct ebb_error error;
     size_t opened = 0;
-    while (opened < 200 && ebb__store_file_open("/tmp", 0, &stores[opened], &error) == EBB_OK)
+    while (opened <= MOST && ebb__store_file_open("/tmp", 0, &stores[opened], &error) == EBB_OK)
         opened++;
-    assert_true(opened > 8 && opened < 200);
+    if (error.status == EBB_ERR_IO && opened > 8) { /* the limit of descriptors came first */
+        for (size_t i = 0; i < opened; i++)
+            stores[i].ops->close(stores[i].state);
+        skip();
+    }
+    assert_true(opened > 8 && opened <= MOST);
     assert_int_equal(error.status, EBB_ERR_LIMIT);
+    stores[3].ops->close(stores[3].state); /* its place is free again */
+    assert_int_equal(ebb__store_file_open("/tmp", 0, &stores[3], &error), EBB_OK);
     for (size_t i = 0; i < opened; i++)
         stores[i].ops->close(stores[i].state);
 }

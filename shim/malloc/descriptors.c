@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define MOST_DESCRIPTORS 128
+#define MOST_DESCRIPTORS 1024 /* forks within one another hold two and more each */
 
 EXPORT int close(int descriptor);
 EXPORT int dup2(int from, int to);
@@ -19,11 +19,14 @@ EXPORT int close_range(unsigned first, unsigned last, int flags);
 EXPORT void closefrom(int first);
 
 static _Atomic int protected[MOST_DESCRIPTORS]; /* descriptor + 1; 0: free place */
+static _Atomic int protected_end;               /* no place from here on has ever been used */
 
 void ebb__shim_protect(int descriptor)
 {
     for (int i = 0; i < MOST_DESCRIPTORS; i++) {
-        int expected = 0;
+        int expected = 0, end = atomic_load(&protected_end);
+        while (end <= i && !atomic_compare_exchange_weak(&protected_end, &end, i + 1))
+            ;
         if (atomic_compare_exchange_strong(&protected[i], &expected, descriptor + 1))
             return;
     }
@@ -31,7 +34,7 @@ void ebb__shim_protect(int descriptor)
 
 void ebb__shim_unprotect(int descriptor)
 {
-    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+    for (int i = 0; i < atomic_load(&protected_end); i++) {
         int expected = descriptor + 1;
         if (atomic_compare_exchange_strong(&protected[i], &expected, 0))
             return;
@@ -42,7 +45,8 @@ static bool is_protected(int descriptor)
 {
     if (descriptor < 0)
         return false;
-    for (int i = 0; i < MOST_DESCRIPTORS; i++)
+    int end = atomic_load_explicit(&protected_end, memory_order_acquire);
+    for (int i = 0; i < end; i++)
         if (atomic_load_explicit(&protected[i], memory_order_relaxed) == descriptor + 1)
             return true;
     return false;
@@ -87,7 +91,7 @@ int close_range(unsigned first, unsigned last, int flags)
     while (first <= last) {
         unsigned stop = last;
         bool found = false;
-        for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+        for (int i = 0; i < atomic_load(&protected_end); i++) {
             unsigned kept = (unsigned)atomic_load(&protected[i]) - 1;
             if (kept != (unsigned)-1 && kept >= first && kept <= stop) {
                 stop = kept;

@@ -55,10 +55,11 @@ struct ebb_engine;
 struct ebb_engine_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
-    struct ebb_ring *ring;    /* events and counters go here */
-    bool trace;               /* observe accesses from the start */
-    bool verify;              /* check what comes back against what left, by a 128-bit hash */
-    uint64_t part_from_bytes; /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
+    struct ebb_ledger_slot *slot; /* of it, this process's; NULL: the first */
+    struct ebb_ring *ring;        /* events and counters go here */
+    bool trace;                   /* observe accesses from the start */
+    bool verify;                  /* check what comes back against what left, by a 128-bit hash */
+    uint64_t part_from_bytes;     /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
     uint64_t pause_ns;       /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
     uint64_t cold_ns;        /* slabs are looked at so often at most; 0: EBB_COLD_NS */
     uint64_t store_pause_ns; /* a store that failed is tried again after that, doubling; 0:
@@ -70,18 +71,21 @@ struct ebb_engine_config {
     enum ebb_status (*open_store)(void *context, struct ebb_store *store, struct ebb_error *error);
     /* Tells the person who runs the program something that must not go unsaid. */
     void (*warn)(void *context, const char *message);
+    /* The engine has opened a descriptor that the program must not close, or gives it up. May be NULL. */
+    void (*guard)(void *context, int descriptor, bool on);
     /* The only copy of a block could not be read: does not return, or the block stays absent. */
     void (*lost)(void *context, const char *message);
     void *context;
     unsigned out_workers, in_workers; /* transfers in flight a lane; 0: four */
 };
 
-/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */
+/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started; nothing is left behind then. */
 EBB_NODISCARD enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
-                                                 struct ebb_engine **engine);
+                                                 struct ebb_engine **engine,
+                                                 struct ebb_error *error);
 /* Threads that it has started. */
 unsigned ebb__engine_thread_count(const struct ebb_engine *engine);
-/* For tests: stops the workers, drops everything. No block may be in use. */
+/* Stops the workers, drops everything. No block may be in use. */
 void ebb__engine_destroy(struct ebb_engine *engine);
 
 /* A block of `bytes` (> 0), page aligned; aligned to `alignment` (a power of two up to 2 MiB).
@@ -149,6 +153,9 @@ void ebb__engine_after_fork_parent(struct ebb_engine *engine);
 EBB_NODISCARD enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine,
                                                            struct ebb_ledger *ledger,
                                                            struct ebb_ring *ring);
+
+/* In the child, before that: its own slot of the ledger, instead of its parent's. */
+void ebb__engine_set_slot(struct ebb_engine *engine, struct ebb_ledger_slot *slot);
 
 /* For tests and debugging: wait until no transfer is queued or in flight. */
 void ebb__engine_settle(struct ebb_engine *engine);

@@ -2,9 +2,8 @@
  *
  * Before the fork every transfer ends and every parked block goes back to the arena, so that the
  * child inherits by copy on write what is resident. What is away stays in the store, which both
- * can read: those slots are never given out again, so that neither can overwrite the other's
- * bytes. Slabs are all there: other libraries' handlers may use some in the child before this file
- * does. The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a store
+ * can read; relatives.c sees to it that neither overwrites what the other needs. Slabs are all there:
+ * other libraries' handlers may use some in the child before this file does. The child has no engine thread yet and a new userfaultfd; it starts reactive, writes to a store
  * of its own, and counts only the pages that it takes itself. */
 #include "engine/internal.h"
 
@@ -20,14 +19,18 @@ void ebb__engine_before_fork(struct ebb_engine *engine)
     while (engine->out_current != NO_BLOCK || engine->in_current != NO_BLOCK || engine->transfers ||
            engine->store_opening)
         pthread_cond_wait(&engine->changed, &engine->lock);
+    bool is_read = false;
     for (uint32_t i = 1; i <= engine->block_count; i++) {
         struct block *block = &engine->blocks[i];
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(engine, block);
-        if (block->has_copy)
-            block->shared_copy = true;
+        /* A copy of what is in memory is worth less than the space, which a child would share. */
+        if (block->state != BLOCK_AWAY)
+            ebb__move_drop_copy(engine, block);
+        is_read |= block->has_copy && ebb__relatives_wrote(engine, block);
         block->keep_copy = block->hashed = false;
     }
+    ebb__relatives_before_fork(engine, is_read);
     for (uint32_t i = 0; i < engine->open_count; i++)
         engine->blocks[engine->open_blocks[i]].open = false;
     engine->open_count = 0;
@@ -48,10 +51,16 @@ void ebb__engine_after_fork_parent(struct ebb_engine *engine)
 {
     engine->forked = true;
     engine->frozen = engine->cold.all_here = false;
+    ebb__relatives_after_fork_parent(engine);
     watch_again(engine);
     pthread_cond_broadcast(&engine->out_work);
     pthread_cond_broadcast(&engine->in_work);
     pthread_mutex_unlock(&engine->lock);
+}
+
+void ebb__engine_set_slot(struct ebb_engine *engine, struct ebb_ledger_slot *slot)
+{
+    engine->slot = slot;
 }
 
 enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct ebb_ledger *ledger,
@@ -92,13 +101,7 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
     ebb__placed_after_fork_child(engine);
     atomic_store(&engine->counters->live_bytes, live);
     atomic_store(&engine->counters->peak_live_bytes, live);
-    if (engine->store_open && engine->store_current + 1 < MAX_STORES) {
-        engine->store_current++;
-        engine->store_open = false;
-    } else if (engine->store_open) {
-        engine->store_failed = true;
-        engine->store_retry_ns = 0;
-    }
+    ebb__relatives_after_fork_child(engine);
     ebb__extents_init(&engine->extents, engine->extent_table, engine->extents.capacity, UINT64_MAX);
     if (engine->trace) {
         engine->trace = false;

@@ -53,6 +53,7 @@ struct block {
     uint64_t evicted_at; /* event number of its last eviction without a plan */
     uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
+    uint64_t generation;   /* of forks, that had begun when the store's copy was written */
     uint64_t hash[2];      /* of the bytes in the store, where has_copy and hashed */
     uint64_t in_since_ns;  /* when it was put on the in queue last */
     uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
@@ -83,13 +84,12 @@ struct block {
     bool given_up; /* coming, but what it has taken is needed first for something else */
     bool has_copy; /* store_offset holds its bytes as of the last write out */
     bool hashed;
-    bool keep_copy;   /* do not give the store's copy up when it comes back */
-    bool inherited;   /* its pages came with a fork: not in the ledger */
-    bool strays;      /* its address space may hold pages that are not the block's */
-    bool placed;      /* lies in the pool (placed.c): its pages are not its own, it never moves */
-    bool slab;        /* holds small objects (cold.c): no event and no plan knows it */
-    bool shared_copy; /* the store's bytes belong to the process this one was forked from too */
-    bool kept;        /* stays where it is until it is freed (keep.c) */
+    bool keep_copy; /* do not give the store's copy up when it comes back */
+    bool inherited; /* its pages came with a fork: not in the ledger */
+    bool strays;    /* its address space may hold pages that are not the block's */
+    bool placed;    /* lies in the pool (placed.c): its pages are not its own, it never moves */
+    bool slab;      /* holds small objects (cold.c): no event and no plan knows it */
+    bool kept;      /* stays where it is until it is freed (keep.c) */
 };
 
 struct list {
@@ -215,7 +215,27 @@ struct frames {
     uint64_t shape_bytes;
 };
 
-#define MAX_STORES 8
+/* Space of our store that a living generation may read. */
+struct deferred {
+    uint64_t offset, bytes;
+    uint64_t after,
+        until; /* generations that had begun when it was written, and when it was dropped */
+};
+
+/* relatives.c */
+struct relatives {
+    int base;        /* file in memory whose bytes are locked, -1: none yet */
+    int line;        /* during a fork: the new generation's, -1: none */
+    uint64_t newest; /* generation; 0: none has begun */
+    uint64_t *living;
+    uint32_t living_count;
+    uint64_t eternal; /* the newest of which nobody can tell whether it lives; 0: none */
+    struct deferred *deferred;
+    uint32_t deferred_count;
+    uint64_t look_ns; /* do not look at the locks before */
+};
+
+#define MAX_STORES (EBB_STORE_MOST - 2u) /* a block names one by a byte */
 #define MAX_SCRIPTS 4
 #define HISTORY 16384u /* remembered allocations: several iterations */
 #define SPARE_BUCKETS 1024u
@@ -234,6 +254,7 @@ struct ebb_engine {
     struct ebb_engine_config config;
     struct ebb_device device;
     struct ebb_ledger *ledger;
+    struct ebb_ledger_slot *slot; /* ours */
     struct ebb_ring *ring;
     struct ebb_counters *counters;
 
@@ -261,8 +282,14 @@ struct ebb_engine {
     uint64_t owed_bytes; /* to be given back for another process */
 
     /* moves.c, mover.c */
-    struct ebb_store stores[MAX_STORES]; /* the last one is ours, the others those of ancestors */
+    /* Our own, at store_current, and those of ancestors where copies of our blocks are: how many, and
+     * the lines that tell so. In the last place is never one. */
+    struct ebb_store stores[MAX_STORES + 1];
+    uint64_t store_copies[MAX_STORES + 1];
+    int store_lines[MAX_STORES + 1];
     unsigned store_current;
+    struct relatives relatives;
+    bool nested_too_deep; /* no place for a store of our own */
     struct ebb_extents extents;
     struct ebb_extent *extent_table;
     bool store_open, store_opening;
@@ -322,6 +349,7 @@ struct ebb_engine {
 
 /* engine.c */
 void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
+void ebb__engine_unmap(void *memory, size_t bytes);    /* back to it; NULL is fine */
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
@@ -550,7 +578,28 @@ void ebb__move_discard(struct ebb_engine *engine, struct block *block); /* freed
 void ebb__move_touch(struct ebb_engine *engine, struct block *block);   /* used now */
 void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block);
 
+/* relatives.c: forked processes that read the same store */
+EBB_NODISCARD bool ebb__relatives_init(struct ebb_engine *engine);
+void ebb__relatives_fini(struct ebb_engine *engine);
+/* A fork follows; is_read: some block's only copy is in our store. */
+void ebb__relatives_before_fork(struct ebb_engine *engine, bool is_read);
+void ebb__relatives_after_fork_parent(struct ebb_engine *engine);
+/* Our parent's store becomes an ancestor's, what is ours is yet to be opened. */
+void ebb__relatives_after_fork_child(struct ebb_engine *engine);
+/* Is the store's copy of `block` in our own store? */
+static inline bool ebb__relatives_wrote(const struct ebb_engine *engine, const struct block *block)
+{
+    return block->store == engine->store_current;
+}
+/* There is one block more whose copy is where that of `block` is. */
+void ebb__relatives_count(struct ebb_engine *engine, const struct block *block);
+/* The store's copy of `block` is given up. */
+void ebb__relatives_drop(struct ebb_engine *engine, const struct block *block);
+/* So much is to be written: see whether space has come free, if the store would have to grow. */
+void ebb__relatives_look(struct ebb_engine *engine, uint64_t bytes);
+
 /* mover.c: the lanes */
+/* False, with errno, where threads cannot be started: none is left then. */
 EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
 void ebb__mover_stop(struct ebb_engine *engine);
 /* No block of this process can leave: ask for what other processes of the run hold, wait a little;

@@ -112,14 +112,10 @@ void ebb__move_touch(struct ebb_engine *engine, struct block *block)
 
 void ebb__move_drop_copy(struct ebb_engine *engine, struct block *block)
 {
-    /* What a forked relative may still read is never given out again. */
-    if (block->has_copy && !block->shared_copy) {
-        ebb__extents_give(&engine->extents, block->store_offset, block->page_bytes);
-        atomic_store(&engine->counters->store_bytes, engine->extents.used_bytes);
-    }
+    if (block->has_copy)
+        ebb__relatives_drop(engine, block);
     block->has_copy = false;
     block->hashed = false;
-    block->shared_copy = false;
 }
 
 static void close_block(struct ebb_engine *engine, struct block *block)
@@ -279,6 +275,7 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
             ebb__clock_changed(engine, block);
     }
     ebb__move_drop_copy(engine, block);
+    ebb__relatives_look(engine, block->page_bytes);
     if (!ebb__extents_take(&engine->extents, block->page_bytes, &block->store_offset)) {
         block->transfer_error = ENOSPC;
         ebb__move_finish_out(engine, block);
@@ -289,6 +286,7 @@ bool ebb__move_start_out(struct ebb_engine *engine, struct block *block)
     block->hash[1] = hash[1];
     block->hashed = engine->config.verify;
     block->store = (uint8_t)engine->store_current;
+    block->generation = engine->relatives.newest;
     atomic_store(&engine->counters->store_bytes, engine->extents.used_bytes);
     ebb__ledger_raise(&engine->counters->store_peak_bytes, engine->extents.peak_bytes);
     return true;
@@ -444,7 +442,8 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         return;
     }
     atomic_fetch_add(&engine->counters->moved_in_bytes, block->page_bytes);
-    if (engine->config.verify || (block->keep_copy && !block->shared_copy)) {
+    bool keeps = block->keep_copy && ebb__relatives_wrote(engine, block);
+    if (engine->config.verify || keeps) {
         /* Now, while nobody can write it, and before the program sees it. */
         engine->transfers++;
         pthread_mutex_unlock(&engine->lock);
@@ -466,7 +465,7 @@ void ebb__move_finish_in(struct ebb_engine *engine, struct block *block)
         block->hash[1] = hash[1];
         block->hashed = true;
     }
-    if (!block->keep_copy || block->shared_copy)
+    if (!keeps)
         ebb__move_drop_copy(engine, block);
     if (block->urgent || block->fault_ns || !ebb__guards_await(engine, block)) {
         ebb__move_unpark(engine, block);

@@ -34,7 +34,7 @@ static void held_add(struct ebb_engine *engine, uint64_t bytes)
 static void held_release(struct ebb_engine *engine, uint64_t bytes)
 {
     atomic_fetch_sub(&engine->counters->held_bytes, bytes);
-    ebb__ledger_release(engine->ledger, bytes);
+    ebb__ledger_release(engine->ledger, engine->slot, bytes);
 }
 
 void ebb__pages_gone(struct ebb_engine *engine, uint64_t bytes)
@@ -94,8 +94,8 @@ bool ebb__pages_init(struct ebb_engine *engine)
 void ebb__pages_fini(struct ebb_engine *engine)
 {
     const struct ebb_device_layout *layout = &engine->device.layout;
-    munmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    munmap(engine->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
+    ebb__engine_unmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    ebb__engine_unmap(engine->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
     ebb__frames_fini(engine);
 }
 
@@ -251,10 +251,10 @@ void ebb__pages_drop_spare(struct ebb_engine *engine)
 
 static bool make(struct ebb_engine *engine, uintptr_t target, uint64_t bytes, bool force)
 {
-    if (!ebb__ledger_reserve(engine->ledger, bytes)) {
+    if (!ebb__ledger_reserve(engine->ledger, engine->slot, bytes)) {
         if (!force)
             return false;
-        ebb__ledger_force(engine->ledger, bytes);
+        ebb__ledger_force(engine->ledger, engine->slot, bytes);
     }
     held_add(engine, bytes);
     if (engine->device.ops->fresh(engine->device.state, target, bytes) == EBB_DEVICE_OK)

@@ -72,8 +72,10 @@ static bool split(struct ebb_engine *engine, uint32_t index, uint32_t units)
     rest->run_units = 0;
     rest->parts = 0;
     rest->open = false;
-    if (block->has_copy)
+    if (block->has_copy) {
         rest->store_offset += bytes;
+        ebb__relatives_count(engine, rest);
+    }
     block->hashed = rest->hashed = false;
     block->page_bytes = bytes;
     block->units = units;

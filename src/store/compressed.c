@@ -32,9 +32,8 @@ struct compressed {
 };
 
 /* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
-#define MOST_STORES 16
-static struct compressed stores[MOST_STORES];
-static unsigned store_count;
+#define MOST_STORES EBB_STORE_MOST
+static struct compressed stores[MOST_STORES]; /* no pages: free */
 
 /* One for each transfer that can be under way, address space until it is used. */
 #define MOST_BUFFERS 64
@@ -158,6 +157,7 @@ static void compressed_close(void *state)
     struct compressed *compressed = state;
     compressed->under.ops->close(compressed->under.state);
     munmap(compressed->pages, (compressed->page_count + 1) * sizeof compressed->pages[0]);
+    compressed->pages = NULL;
 }
 
 static size_t compressed_descriptors(void *state, int *descriptors, size_t most)
@@ -179,7 +179,10 @@ static void *address_space(uint64_t bytes)
 enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *wanted,
                                     _Atomic uint64_t *saved_bytes)
 {
-    if (store_count == MOST_STORES)
+    unsigned place = 0;
+    while (place < MOST_STORES && stores[place].pages)
+        place++;
+    if (place == MOST_STORES)
         return EBB_ERR_LIMIT;
     if (!buffers)
         buffers = address_space(MOST_BUFFERS * BUFFER_BYTES);
@@ -194,7 +197,7 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
     } while (!table && reach >= LEAST_TABLE_BYTES);
     if (!table)
         return EBB_ERR_MEMORY;
-    struct compressed *compressed = &stores[store_count++];
+    struct compressed *compressed = &stores[place];
     *compressed = (struct compressed){*store, wanted, saved_bytes, table, pages};
     *store = (struct ebb_store){&compressed_ops, compressed, store->limit_bytes};
     return EBB_OK;

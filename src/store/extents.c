@@ -23,6 +23,14 @@ static void count_use(struct ebb_extents *extents, uint64_t bytes)
         extents->peak_bytes = extents->used_bytes;
 }
 
+bool ebb__extents_have(const struct ebb_extents *extents, uint64_t bytes)
+{
+    for (size_t i = 0; i < extents->count; i++)
+        if (extents->free[i].bytes >= bytes)
+            return true;
+    return false;
+}
+
 bool ebb__extents_take(struct ebb_extents *extents, uint64_t bytes, uint64_t *offset)
 {
     for (size_t i = 0; i < extents->count; i++) {

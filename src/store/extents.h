@@ -28,6 +28,8 @@ void ebb__extents_init(struct ebb_extents *extents, struct ebb_extent *table, si
                        uint64_t limit_bytes);
 /* Take `bytes` (> 0); false where the limit forbids it. */
 bool ebb__extents_take(struct ebb_extents *extents, uint64_t bytes, uint64_t *offset);
+/* Can `bytes` be taken without growing the store? */
+bool ebb__extents_have(const struct ebb_extents *extents, uint64_t bytes);
 void ebb__extents_give(struct ebb_extents *extents, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 /* Kept in place: the shim must not allocate. A process has one store of its own, on several
- * disks perhaps, and may read those of the processes it was forked from. */
-#define MOST_STORES (16 * EBB_STORE_MOST_PLACES)
+ * disks perhaps, and may read those of the processes it was forked from. -1: closed. */
+#define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
 static int descriptors[MOST_STORES];
-static unsigned descriptor_count;
+static unsigned descriptor_count; /* places ever used */
 
 static int file_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
 {
@@ -110,7 +110,10 @@ int ebb__store_descriptor_high(int descriptor)
 enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, uint64_t limit_bytes,
                                            struct ebb_store *store, struct ebb_error *error)
 {
-    if (descriptor_count == MOST_STORES) {
+    unsigned at = 0;
+    while (at < descriptor_count && descriptors[at] >= 0)
+        at++;
+    if (at == MOST_STORES) {
         close(descriptor);
         return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
     }
@@ -119,8 +122,9 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)
         fcntl(descriptor, F_SETFL, flags | O_DIRECT);
-    int *kept = &descriptors[descriptor_count++];
+    int *kept = &descriptors[at];
     *kept = descriptor;
+    descriptor_count += at == descriptor_count;
     *store = (struct ebb_store){&file_ops, kept, limit_bytes};
     return EBB_OK;
 }

@@ -31,9 +31,9 @@ struct mapped {
 };
 
 /* Kept in place: the shim must not allocate. */
-#define MOST_STORES (16 * EBB_STORE_MOST_PLACES)
+#define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
 static struct mapped stores[MOST_STORES];
-static unsigned store_count;
+static unsigned store_count; /* places ever used */
 
 static int allocate(int descriptor, uint64_t from, uint64_t to)
 {
@@ -135,8 +135,11 @@ enum ebb_status ebb__store_mapped_open(int descriptor, const char *place, uint64
 {
     uint64_t reach = limit_bytes < REACH_BYTES ? limit_bytes & ~(uint64_t)4095 : REACH_BYTES;
     void *base = MAP_FAILED;
+    unsigned at = 0;
+    while (at < store_count && stores[at].descriptor >= 0)
+        at++;
     /* Where address space is rationed. */
-    while (store_count < MOST_STORES && reach > 0 && base == MAP_FAILED) {
+    while (at < MOST_STORES && reach > 0 && base == MAP_FAILED) {
         base = mmap(NULL, reach, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
         if (base == MAP_FAILED)
             reach = reach / 2 < LEAST_REACH_BYTES ? 0 : reach / 2 & ~(uint64_t)4095;
@@ -144,7 +147,8 @@ enum ebb_status ebb__store_mapped_open(int descriptor, const char *place, uint64
     if (base == MAP_FAILED)
         return ebb__store_descriptor_open(descriptor, place, limit_bytes, store, error);
     madvise(base, reach, MADV_DONTDUMP);
-    struct mapped *mapped = &stores[store_count++];
+    store_count += at == store_count;
+    struct mapped *mapped = &stores[at];
     *mapped = (struct mapped){.descriptor = ebb__store_descriptor_high(descriptor),
                               .base = base,
                               .reach_bytes = reach,

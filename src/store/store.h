@@ -28,6 +28,8 @@ struct ebb_store {
 };
 
 #define EBB_STORE_MOST_PLACES 8
+/* Open at a time in one process: its own, and those of its ancestors that it reads. */
+#define EBB_STORE_MOST 256
 
 /* The store at `places`, a list with one place a line: an absolute directory (a file there), or
  * "memory" or "memory:NODE"; over several it is striped. The limit is that of all together.

@@ -18,9 +18,8 @@ struct striped {
 };
 
 /* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
-#define MOST_STORES 16
-static struct striped striped_stores[MOST_STORES];
-static unsigned striped_count;
+#define MOST_STORES EBB_STORE_MOST
+static struct striped striped_stores[MOST_STORES]; /* count 0: free */
 
 /* The part that holds `offset`, where in it, and how many bytes from there on. */
 static const struct ebb_store *part_at(const struct striped *striped, uint64_t offset,
@@ -67,6 +66,7 @@ static void striped_close(void *state)
     struct striped *striped = state;
     for (uint64_t i = 0; i < striped->count; i++)
         striped->parts[i].ops->close(striped->parts[i].state);
+    striped->count = 0;
 }
 
 static size_t striped_descriptors(void *state, int *descriptors, size_t most)
@@ -95,14 +95,16 @@ enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes, struct
 {
     char place[PATH_MAX];
     size_t count = ebb__line_count(places);
-    if (count == 0 || count > EBB_STORE_MOST_PLACES || striped_count == MOST_STORES)
+    unsigned free_one = 0;
+    while (free_one < MOST_STORES && striped_stores[free_one].count)
+        free_one++;
+    if (count == 0 || count > EBB_STORE_MOST_PLACES || free_one == MOST_STORES)
         return ebb__fail(error, EBB_ERR_LIMIT, "--store", "%zu places", count);
     if (count == 1)
         return ebb__line_next(&places, place, sizeof place)
                    ? open_place(place, limit_bytes, store, error)
                    : ebb__fail(error, EBB_ERR_LIMIT, "--store", "path too long");
-    struct striped *striped = &striped_stores[striped_count];
-    striped->count = 0;
+    struct striped *striped = &striped_stores[free_one];
     while (ebb__line_next(&places, place, sizeof place)) {
         enum ebb_status status =
             open_place(place, UINT64_MAX, &striped->parts[striped->count], error);
@@ -112,7 +114,6 @@ enum ebb_status ebb__store_open(const char *places, uint64_t limit_bytes, struct
         }
         striped->count++;
     }
-    striped_count++;
     *store = (struct ebb_store){&striped_ops, striped, limit_bytes};
     return EBB_OK;
 }

@@ -1,0 +1,224 @@
+/* Programs that fork: each mode is one test of tests/test_launch_forks.py. All of them hold blocks of 256 KiB
+ * under a budget that some of them must be absent for, and check every word. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 18, WORDS = BLOCK_BYTES / 8, MOST_BLOCKS = 256 };
+
+static uint64_t *blocks[MOST_BLOCKS];
+static uint64_t seeds[MOST_BLOCKS];
+static unsigned count;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "forks: %s: %s\n", what, strerror(errno));
+    _exit(2);
+}
+
+static void fill(unsigned at, uint64_t seed)
+{
+    seeds[at] = seed;
+    for (size_t i = 0; i < WORDS; i++)
+        blocks[at][i] = seed * 0x9e3779b97f4a7c15u + i;
+}
+
+static size_t wrong(const uint64_t *block, uint64_t seed, size_t words)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < words; i++)
+        bad += block[i] != seed * 0x9e3779b97f4a7c15u + i;
+    return bad;
+}
+
+static void check(unsigned at, const char *who)
+{
+    size_t bad = wrong(blocks[at], seeds[at], WORDS);
+    if (bad) {
+        fprintf(stderr, "forks: %s: %zu of %d words of block %u are wrong\n", who, bad, WORDS, at);
+        _exit(1);
+    }
+}
+
+static void make(unsigned many)
+{
+    for (unsigned i = count; i < many; i++) {
+        if (posix_memalign((void **)&blocks[i], 4096, BLOCK_BYTES) != 0)
+            die("posix_memalign");
+        fill(i, i + 1);
+    }
+    count = many;
+}
+
+static void wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            die("waitpid");
+    if (status != 0) {
+        fprintf(stderr, "forks: a child ended with %#x\n", (unsigned)status);
+        _exit(1);
+    }
+}
+
+static pid_t start(void)
+{
+    pid_t child = fork();
+    if (child < 0)
+        die("fork");
+    return child;
+}
+
+/* What the store's file, which has no name, takes of the disk. */
+static uint64_t store_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (int descriptor = 3; descriptor < 1024; descriptor++) {
+        char path[64], name[4096];
+        struct stat status;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+        ssize_t length = readlink(path, name, sizeof name - 1);
+        if (length <= 0)
+            continue;
+        name[length] = 0;
+        if (name[0] == '/' && strstr(name, "(deleted)") && strstr(name, "memfd") == NULL &&
+            fstat(descriptor, &status) == 0)
+            bytes += (uint64_t)status.st_blocks * 512;
+    }
+    return bytes;
+}
+
+/* Each fork finds blocks in the store; afterwards all of them are written anew. */
+static void one_after_another(unsigned many)
+{
+    make(16);
+    uint64_t early_bytes = 0;
+    for (unsigned round = 0; round < many; round++) {
+        pid_t child = start();
+        if (child == 0) {
+            for (unsigned i = 0; i < 2; i++)
+                check((round * 7 + i) % count, "a child");
+            _exit(0);
+        }
+        for (unsigned i = 0; i < 3; i++)
+            fill((round * 3 + i) % count, round * count + i + 100);
+        wait_for(child);
+        for (unsigned i = 0; i < count; i++)
+            check(i, "the parent");
+        if (round == 9)
+            early_bytes = store_bytes();
+    }
+    if (many >= 10)
+        printf("%llu %llu\n", (unsigned long long)early_bytes, (unsigned long long)store_bytes());
+}
+
+/* Children live side by side, some have children themselves and end before these, some are killed. The
+ * parent writes on. */
+static void side_by_side(unsigned many)
+{
+    enum { LIVING = 8 };
+    pid_t children[LIVING] = {0};
+    make(10);
+    for (unsigned round = 0; round < many; round++) {
+        pid_t *slot = &children[round % LIVING];
+        if (*slot && round % 5 == 0) {
+            kill(*slot, SIGKILL);
+            waitpid(*slot, NULL, 0);
+        } else if (*slot) {
+            wait_for(*slot);
+        }
+        *slot = start();
+        if (*slot == 0) {
+            if (round % 3 == 0 && start() > 0)
+                _exit(0); /* what follows is a grandchild's */
+            for (unsigned turn = 0; turn < 2; turn++) {
+                usleep(1000 * (round % 7));
+                for (unsigned i = 0; i < count; i++)
+                    check(i, "a child");
+                if (turn == 0)
+                    fill(round % count, round);
+            }
+            _exit(0);
+        }
+        for (unsigned i = 0; i < 4; i++)
+            fill((round * 4 + i) % count, round * count + i + 100);
+        for (unsigned i = 0; i < count; i++)
+            check(i, "the parent");
+    }
+    for (unsigned i = 0; i < LIVING; i++)
+        if (children[i])
+            wait_for(children[i]);
+}
+
+/* Each process forks the next and lives on; every one writes some blocks and reads all. */
+static void nested(unsigned depth)
+{
+    make(10);
+    for (unsigned level = 0; level < depth; level++) {
+        pid_t child = start();
+        if (child) {
+            wait_for(child);
+            for (unsigned i = 0; i < count; i++)
+                check(i, "an ancestor");
+            exit(0);
+        }
+        for (unsigned i = 0; i < 2; i++)
+            fill((level + i * 5) % count, level * 10 + i + 100);
+        for (unsigned i = 0; i < count; i++)
+            check(i, "a descendant");
+    }
+}
+
+/* A child is not heard by a parent that is stopped, and ends. What it held must be there for others. */
+static void unheard(void)
+{
+    make(10);
+    kill(getppid(), SIGSTOP);
+    pid_t child = start();
+    if (child == 0) {
+        for (unsigned i = 0; i < 5; i++) {
+            blocks[i] = malloc(BLOCK_BYTES);
+            fill(i, i);
+        }
+        _exit(0);
+    }
+    wait_for(child);
+    kill(getppid(), SIGCONT);
+    usleep(500000);
+    make(15);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    unsigned many = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
+    if (strcmp(mode, "orphan") == 0)
+        kill(getppid(), SIGKILL);
+    if (strcmp(mode, "sequence") == 0 || strcmp(mode, "orphan") == 0)
+        one_after_another(many);
+    else if (strcmp(mode, "unheard") == 0)
+        unheard();
+    else if (strcmp(mode, "beside") == 0)
+        side_by_side(many);
+    else if (strcmp(mode, "nested") == 0)
+        nested(many);
+    else
+        return 2;
+    puts("right");
+    return 0;
+}

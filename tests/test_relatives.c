@@ -1,0 +1,257 @@
+/* Forked relatives and the store that they read: space is given out again when the last of them that may
+ * read it has ended or has nothing there any more, however it ends, and not before. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "engine_rig.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ITEMS = 4, ITEM_BYTES = 1 << 20 };
+
+struct stage {
+    struct rig *rig;
+    struct item items[ITEMS];
+    int go[2]; /* a byte lets a child go on */
+    int at[2]; /* a byte says that it has come so far */
+};
+
+static struct stage stage_open(void)
+{
+    struct stage stage = {.rig = rig_open(NO_BUDGET, false)};
+    assert_int_equal(pipe(stage.go), 0);
+    assert_int_equal(pipe(stage.at), 0);
+    for (uint64_t i = 0; i < ITEMS; i++) {
+        stage.items[i] = make(stage.rig, ITEM_BYTES, i + 1);
+        send_away(stage.rig, &stage.items[i]);
+    }
+    return stage;
+}
+
+static void stage_close(struct stage *stage)
+{
+    for (unsigned i = 0; i < ITEMS; i++)
+        drop(stage->rig, &stage->items[i]);
+    for (unsigned i = 0; i < 2; i++) {
+        close(stage->go[i]);
+        close(stage->at[i]);
+    }
+    rig_close(stage->rig);
+}
+
+static void say(int pipe_end)
+{
+    if (write(pipe_end, "", 1) != 1)
+        _exit(9);
+}
+
+static void await(int pipe_end)
+{
+    char byte;
+    if (read(pipe_end, &byte, 1) != 1)
+        _exit(9);
+}
+
+static void end_well(pid_t child)
+{
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* As the shim does it. A child that does not get its engine ends. */
+static pid_t fork_engine(struct rig *rig)
+{
+    ebb__engine_before_fork(rig->engine);
+    pid_t child = fork();
+    if (child) {
+        ebb__engine_after_fork_parent(rig->engine);
+        return child;
+    }
+    alarm(60); /* it does not outlive a test that fails */
+    if (ebb__engine_after_fork_child(rig->engine, &rig->ledger, rig->ring) != EBB_OK)
+        _exit(8);
+    return 0;
+}
+
+/* Bring all back, write them and send them away again; returns what the store takes then. */
+static uint64_t turn_over(struct stage *stage, uint64_t seed)
+{
+    nap_us(3000); /* locks are not looked at more often */
+    for (unsigned i = 0; i < ITEMS; i++) {
+        put(stage->rig, &stage->items[i], seed + i);
+        send_away(stage->rig, &stage->items[i]);
+    }
+    return stage->rig->engine->extents.used_bytes;
+}
+
+/* As if more room were wanted than there is; returns what the store takes then. */
+static uint64_t look(struct stage *stage)
+{
+    nap_us(3000);
+    pthread_mutex_lock(&stage->rig->engine->lock);
+    ebb__relatives_look(stage->rig->engine, STORE_BYTES);
+    uint64_t bytes = stage->rig->engine->extents.used_bytes;
+    pthread_mutex_unlock(&stage->rig->engine->lock);
+    return bytes;
+}
+
+static bool all_right(struct stage *stage)
+{
+    for (unsigned i = 0; i < ITEMS; i++)
+        if (take_turn(stage->rig, &stage->items[i], false, PATIENCE_MS) != TURN_RIGHT)
+            return false;
+    return true;
+}
+
+static void a_killed_child_gives_its_share_back(void **state)
+{
+    (void)state;
+    if (!has_threads_after_fork())
+        skip();
+    struct stage stage = stage_open();
+    pid_t child = fork_engine(stage.rig);
+    if (child == 0) {
+        say(stage.at[1]);
+        for (;;)
+            pause();
+    }
+    await(stage.at[0]);
+    assert_int_equal(turn_over(&stage, 10), 2 * ITEMS * ITEM_BYTES);
+    assert_int_equal(turn_over(&stage, 20), 2 * ITEMS * ITEM_BYTES);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(turn_over(&stage, 30), 2 * ITEMS * ITEM_BYTES);
+    assert_int_equal(stage.rig->engine->extents.end_bytes, 2 * ITEMS * ITEM_BYTES);
+    assert_int_equal(look(&stage), ITEMS * ITEM_BYTES);
+    assert_true(all_right(&stage));
+    stage_close(&stage);
+}
+
+/* A child that lives on, but has brought all of it back. */
+static void a_child_that_has_all_gives_its_share_back(void **state)
+{
+    (void)state;
+    if (!has_threads_after_fork())
+        skip();
+    struct stage stage = stage_open();
+    pid_t child = fork_engine(stage.rig);
+    if (child == 0) {
+        await(stage.go[0]);
+        if (!all_right(&stage))
+            _exit(1);
+        say(stage.at[1]);
+        await(stage.go[0]);
+        _exit(0);
+    }
+    assert_int_equal(turn_over(&stage, 10), 2 * ITEMS * ITEM_BYTES);
+    say(stage.go[1]);
+    await(stage.at[0]);
+    assert_int_equal(look(&stage), ITEMS * ITEM_BYTES);
+    assert_int_equal(turn_over(&stage, 20), ITEMS * ITEM_BYTES);
+    say(stage.go[1]);
+    end_well(child);
+    stage_close(&stage);
+}
+
+/* The child ends at once; its own child reads what the first process had written. */
+static void a_grandchild_keeps_it(void **state)
+{
+    (void)state;
+    if (!has_threads_after_fork())
+        skip();
+    struct stage stage = stage_open();
+    pid_t child = fork_engine(stage.rig);
+    if (child == 0) {
+        if (fork_engine(stage.rig) == 0) {
+            await(stage.go[0]);
+            bool right = all_right(&stage);
+            if (right)
+                say(stage.at[1]);
+            _exit(right ? 0 : 1);
+        }
+        _exit(0);
+    }
+    end_well(child);
+    for (uint64_t seed = 10; seed < 50; seed += 10)
+        assert_int_equal(turn_over(&stage, seed), 2 * ITEMS * ITEM_BYTES);
+    assert_int_equal(stage.rig->engine->relatives.living_count, 1);
+    say(stage.go[1]);
+    await(stage.at[0]);
+    for (unsigned i = 0; look(&stage) > ITEMS * ITEM_BYTES && i < 1000; i++)
+        assert_int_equal(stage.rig->engine->relatives.living_count, 1);
+    assert_int_equal(look(&stage), ITEMS * ITEM_BYTES);
+    stage_close(&stage);
+}
+
+/* What is in memory at a fork has no copy worth keeping, so a child without absent blocks holds nothing. */
+static void nothing_is_shared_without_absent_blocks(void **state)
+{
+    (void)state;
+    if (!has_threads_after_fork())
+        skip();
+    struct stage stage = stage_open();
+    for (unsigned i = 0; i < ITEMS; i++) {
+        call_in(stage.rig, &stage.items[i], true, true);
+        wait_for_state(stage.rig, &stage.items[i], BLOCK_RESIDENT);
+    }
+    assert_int_equal(stage.rig->engine->extents.used_bytes, ITEMS * ITEM_BYTES);
+    pid_t child = fork_engine(stage.rig);
+    if (child == 0) {
+        await(stage.go[0]);
+        _exit(0);
+    }
+    assert_int_equal(stage.rig->engine->extents.used_bytes, 0);
+    assert_int_equal(stage.rig->engine->relatives.newest, 0);
+    assert_int_equal(turn_over(&stage, 10), ITEMS * ITEM_BYTES);
+    say(stage.go[1]);
+    end_well(child);
+    stage_close(&stage);
+}
+
+/* Deeper than there are places: it is said, and every byte is there. */
+static void nests_until_it_says_so(void **state)
+{
+    (void)state;
+    if (!has_threads_after_fork())
+        skip();
+    struct stage stage = stage_open();
+    pid_t child = fork_engine(stage.rig);
+    if (child == 0) {
+        struct ebb_engine *engine = stage.rig->engine;
+        pthread_mutex_lock(&engine->lock);
+        for (unsigned i = 0; i < MAX_STORES; i++) /* as if each were an ancestor's */
+            if (engine->store_copies[i] == 0) {
+                engine->stores[i] = engine->stores[0];
+                engine->store_copies[i] = 1;
+            }
+        pthread_mutex_unlock(&engine->lock);
+        pid_t grandchild = fork_engine(stage.rig);
+        if (grandchild == 0)
+            _exit(atomic_load(&stage.rig->warned) == 1 && engine->store_failed && all_right(&stage)
+                      ? 0
+                      : 1);
+        int status = 1;
+        waitpid(grandchild, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 7);
+    }
+    end_well(child);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_child_gives_its_share_back),
+        cmocka_unit_test(a_child_that_has_all_gives_its_share_back),
+        cmocka_unit_test(a_grandchild_keeps_it),
+        cmocka_unit_test(nothing_is_shared_without_absent_blocks),
+        cmocka_unit_test(nests_until_it_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
