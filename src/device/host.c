@@ -114,8 +114,11 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
         bool is_counted = all_bytes(arena_bytes) > room.bytes;
         arena_bytes /= 2;
         bool is_little = arena_bytes < least_bytes || arena_bytes < EBB_HUGE_BYTES * 64;
-        if (is_little && is_counted)
-            return ebb__fail(error, EBB_ERR_MEMORY, "address space", "there is %s", room.counted);
+        if (is_little && is_counted) {
+            ebb__fail(error, EBB_ERR_MEMORY, "address space", "there is %s", room.counted);
+            ebb__error_set_remedy(error, "`ebb doctor` says what helps");
+            return EBB_ERR_MEMORY;
+        }
         if (is_little)
             return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     }

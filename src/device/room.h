@@ -10,6 +10,9 @@
 
 #include <stdint.h>
 
+/* Three ranges of 16 GiB, the least that is worth it (arbitrary), and the device's own. */
+#define EBB_ROOM_LEAST_BYTES (((uint64_t)48 << 30) + ((uint64_t)66 << 20))
+
 struct ebb_room {
     uint64_t bytes;      /* that may be reserved; UINT64_MAX: nobody counts */
     const char *counted; /* by what; NULL: nobody counts */
