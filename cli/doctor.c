@@ -3,9 +3,11 @@
 #include "command.h"
 #include "launch.h"
 #include "options.h"
+#include "place.h"
 #include "store_dir.h"
 
 #include "base/size.h"
+#include "device/room.h"
 #include "device/support.h"
 #include "machine/machine.h"
 #include "store/store.h"
@@ -28,6 +30,7 @@
 /* With less room a training's absent blocks may not fit: arbitrary. */
 #define LITTLE_ROOM_BYTES ((uint64_t)4 << 30)
 #define MOST_MEMORY_BYTES ((uint64_t)1 << 56)
+#define USUAL_MAPPINGS 65530ul /* the kernel's default */
 
 enum verdict { OK, WARN, FAIL };
 static const char *const verdict_names[] = {"ok", "warn", "fail"};
@@ -44,6 +47,7 @@ struct report {
     size_t count;
     enum verdict worst;
     struct ebb_host_support support;
+    enum ebb_place place;
     char store[PATH_MAX]; /* empty: none */
     char cache[PATH_MAX];
     struct ebb_machine machine;
@@ -91,54 +95,118 @@ static bool read_line(const char *path, char *line, size_t bytes)
     return good;
 }
 
-static void check_kernel(struct report *report)
+static int kernel_version(void)
 {
     struct utsname system;
     int major = 0, minor = 0;
+    if (uname(&system) != 0 || sscanf(system.release, "%d.%d", &major, &minor) != 2)
+        return 0;
+    return major * 100 + minor;
+}
+
+static void check_kernel(struct report *report)
+{
+    struct utsname system;
     uname(&system);
-    if (sscanf(system.release, "%d.%d", &major, &minor) != 2)
-        major = minor = 0;
-    int version = major * 100 + minor;
+    int version = kernel_version();
     add(report, "kernel", version >= 608 ? OK : WARN,
-        "a kernel of 6.8 or later moves pages instead of copying them", "%s %s on %s",
-        system.sysname, system.release, system.machine);
+        "Linux 6.8 or later moves pages without changing mappings", "%s %s on %s", system.sysname,
+        system.release, system.machine);
     add(report, "page-tables", version >= 614 ? OK : WARN,
         "Linux 6.14 or later gives empty page tables back, so that huge pages stay whole",
         version >= 614 ? "empty ones are given back" : "empty ones stay: huge pages may be split");
 }
 
+static void check_place(struct report *report)
+{
+    const struct ebb_host_support *support = &report->support;
+    report->place = ebb__place_look();
+    add(report, "container", OK, "", "%s", ebb__place_name(report->place));
+    if (support->filters == 0)
+        add(report, "seccomp", OK, "", "no filter");
+    else
+        add(report, "seccomp", support->deaths ? WARN : OK,
+            "let the profile refuse userfaultfd with an error, or permit it: docs/containers.md",
+            support->deaths
+                ? "%u filters, which kill for %u of the things that Ebb would do: it does "
+                  "not"
+                : "%u filters, which kill for nothing that Ebb does",
+            support->filters, support->deaths);
+}
+
 static void check_faults(struct report *report)
 {
     const struct ebb_host_support *support = &report->support;
-    char sysctl[16] = "";
-    bool open_to_all = read_line("/proc/sys/vm/unprivileged_userfaultfd", sysctl, sizeof sysctl) &&
-                       sysctl[0] == '1';
-    bool node = access("/dev/userfaultfd", R_OK | W_OK) == 0;
-    static const char remedy[] =
-        "run as root, set sysctl vm.unprivileged_userfaultfd=1, or give yourself /dev/userfaultfd";
+    static const char *const doors[] = {
+        [EBB_UFFD_NODE] = "by /dev/userfaultfd: faults of programs and of system calls",
+        [EBB_UFFD_CALL] = "by the system call: faults of programs and of system calls",
+        [EBB_UFFD_USER_CALL] = "by the system call, for users: faults of programs only, buffers of "
+                               "system calls are fetched beforehand",
+    };
+    /* In a container it may be there outside, whether or not we see it. */
+    bool has_node = access("/dev/userfaultfd", F_OK) == 0 ||
+                    (kernel_version() >= 601 && report->place != EBB_PLACE_HOST);
+    const char *remedy = kernel_version() < 511 && report->place == EBB_PLACE_HOST
+                             ? "run as root, or as root: sysctl vm.unprivileged_userfaultfd=1"
+                             : ebb__place_remedy(report->place, has_node);
     if (!support->has_uffd)
         add(report, "userfaultfd", support->has_protect ? WARN : FAIL, remedy, "none: %s",
             strerror(support->uffd_errno));
     else
-        add(report, "userfaultfd", support->kernel_faults ? OK : WARN, remedy,
-            "%s (root: %s, sysctl: %s, /dev/userfaultfd: %s)",
-            support->kernel_faults ? "faults of programs and of system calls"
-                                   : "faults of programs only: buffers of system calls are fetched "
-                                     "beforehand",
-            geteuid() == 0 ? "yes" : "no", open_to_all ? "open" : "closed", node ? "yes" : "no");
-    add(report, "move", support->has_move ? OK : WARN,
-        "Linux 6.8 or later with CONFIG_USERFAULTFD moves pages",
-        support->has_move ? "UFFDIO_MOVE: pages move without being copied"
-                          : "no UFFDIO_MOVE: blocks that leave and return are copied once more");
-    add(report, "write-protect", support->has_write_protect ? OK : WARN,
-        "Linux 5.7 or later with CONFIG_HAVE_ARCH_USERFAULTFD_WP",
-        support->has_write_protect ? "faults tell writes" : "no write-protect faults");
+        add(report, "userfaultfd", support->kernel_faults ? OK : WARN, remedy, "%s",
+            doors[support->door]);
+}
+
+static void check_move(struct report *report)
+{
+    const struct ebb_host_support *support = &report->support;
+    const struct ebb_move_fault *fault = support->move_fault;
+    if (support->move_is_avoided)
+        add(report, "move", WARN,
+            fault->needs_swap
+                ? "swapoff -a; or systemd-run --scope -p MemorySwapMax=0 ebb run ...; or "
+                  "EBB_TRUST_MOVE=1 if your distribution has mended this kernel"
+                : "another kernel; or EBB_TRUST_MOVE=1 if your distribution has mended "
+                  "this one",
+            "avoided: UFFDIO_MOVE of this kernel may have %s%s", fault->names,
+            fault->needs_swap ? ", and its pages may be swapped out" : "");
+    else if (!support->has_move)
+        add(report, "move", WARN, "Linux 6.8 or later with CONFIG_USERFAULTFD moves pages",
+            "no UFFDIO_MOVE: what leaves and returns changes mappings");
+    else if (fault)
+        add(report, "move", OK, "", "UFFDIO_MOVE; this kernel may have %s: %s", fault->names,
+            fault->needs_swap && !support->may_swap ? "harmless without swap space"
+                                                    : "EBB_TRUST_MOVE says that it has not");
+    else
+        add(report, "move", OK, "", "UFFDIO_MOVE: pages move without being copied");
     add(report, "device",
         support->kind == EBB_DEVICE_NONE        ? FAIL
         : support->kind == EBB_DEVICE_UFFD_MOVE ? OK
                                                 : WARN,
         "see the lines above; with none of them programs run unmanaged", "%s",
         ebb__device_name(support->kind));
+}
+
+/* What counts addresses and mappings. */
+static void check_limits(struct report *report)
+{
+    struct ebb_room room = ebb__room_look();
+    char maps[32] = "", size[32];
+    unsigned long most = read_line("/proc/sys/vm/max_map_count", maps, sizeof maps)
+                             ? strtoul(maps, NULL, 10)
+                             : USUAL_MAPPINGS;
+    bool is_counted = room.bytes < EBB_ROOM_LEAST_BYTES;
+    if (is_counted)
+        add(report, "limits", FAIL,
+            strstr(room.counted, "overcommit") ? "as root: sysctl vm.overcommit_memory=0"
+            : strstr(room.counted, "-v")       ? "ulimit -v unlimited"
+                                               : "ulimit -d unlimited",
+            "there is %s: programs would run unmanaged", room.counted);
+    else
+        add(report, "limits", most < USUAL_MAPPINGS ? WARN : OK,
+            "as root: sysctl vm.max_map_count=65530", "addresses: %s; mappings: %lu",
+            room.counted ? ebb_size_format(room.bytes, size, sizeof size) : "as many as there are",
+            most);
 }
 
 static void check_huge_pages(struct report *report)
@@ -260,6 +328,8 @@ static int print_json(const struct report *report)
     json_object_set_new(root, "schema", json_string("ebb.doctor/1"));
     json_object_set_new(root, "verdict", json_string(verdict_names[report->worst]));
     json_object_set_new(root, "device", json_string(ebb__device_name(report->support.kind)));
+    static const char *const doors[] = {"none", "node", "call", "user-call"};
+    json_object_set_new(root, "userfaultfd", json_string(doors[report->support.door]));
     json_object_set_new(root, "store", report->store[0] ? json_string(report->store) : json_null());
     json_object_set_new(root, "plan_cache",
                         report->cache[0] ? json_string(report->cache) : json_null());
@@ -313,7 +383,10 @@ int ebb__cmd_doctor(int argc, char **argv)
     ebb__host_support_look(&report.support);
     check_shim(&report);
     check_kernel(&report);
+    check_place(&report);
     check_faults(&report);
+    check_move(&report);
+    check_limits(&report);
     check_huge_pages(&report);
     check_store(&report, options.store);
     check_memory(&report);

@@ -14,8 +14,8 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 EBB = os.path.join(BIN, "ebb")
-NAMES = ["library", "kernel", "page-tables", "userfaultfd", "move", "write-protect", "device",
-         "huge-pages", "store", "lanes", "memory", "swap", "plan-cache"]
+NAMES = ["library", "kernel", "page-tables", "container", "seccomp", "userfaultfd", "move", "device",
+         "limits", "huge-pages", "store", "lanes", "memory", "swap", "plan-cache"]
 
 
 class Doctor(unittest.TestCase):
@@ -91,6 +91,38 @@ class Doctor(unittest.TestCase):
         self.assertEqual("none", report["device"])
         self.assertEqual("fail", checks["userfaultfd"]["verdict"])
         self.assertEqual("fail", checks["device"]["verdict"])
+
+    def test_doors(self):
+        """Through which it came: the file, the system call, the system call for users."""
+        for refuse, door, words in (("node", "call", "by the system call: "),
+                                    ("node,kernel", "user-call", "for users"),
+                                    ("node,call", "none", "none: ")):
+            report, checks = self.look(code=0, EBB_REFUSE=refuse)
+            self.assertEqual(door, report["userfaultfd"])
+            self.assertIn(words, checks["userfaultfd"]["detail"])
+        if os.access("/dev/userfaultfd", os.R_OK | os.W_OK):
+            report, checks = self.look(code=0)
+            self.assertEqual("node", report["userfaultfd"])
+            self.assertIn("by /dev/userfaultfd", checks["userfaultfd"]["detail"])
+
+    def test_container(self):
+        """The line for whoever starts it there."""
+        _, checks = self.look(code=0, EBB_REFUSE="uffd", KUBERNETES_SERVICE_HOST="10.0.0.1")
+        self.assertEqual("Kubernetes", checks["container"]["detail"])
+        self.assertIn("seccompProfile", checks["userfaultfd"]["remedy"])
+        _, checks = self.look(code=0, EBB_REFUSE="uffd", APPTAINER_CONTAINER="/x.sif")
+        self.assertIn("Apptainer", checks["container"]["detail"])
+        self.assertRegex(checks["userfaultfd"]["remedy"], "udev|sysctl")
+
+    def test_limits(self):
+        _, checks = self.look(code=0)
+        self.assertEqual("ok", checks["limits"]["verdict"])
+        done = subprocess.run(["bash", "-c", 'ulimit -v 8000000; exec "$@"', "-", EBB, "doctor", "--json",
+                               "--store", self.folder.name], stdout=subprocess.PIPE, check=False,
+                              timeout=60)
+        (check,) = [c for c in json.loads(done.stdout)["checks"] if c["name"] == "limits"]
+        self.assertEqual(("fail", "ulimit -v unlimited", 1),
+                         (check["verdict"], check["remedy"], done.returncode))
 
     def test_store(self):
         report, checks = self.look("--store", "/no/such/folder", code=1)

@@ -229,6 +229,11 @@ static void start_engine(void)
 {
     struct ebb_error error = {0};
     struct ebb_engine *engine;
+    if (!ebb__host_support_holds()) {
+        ebb__fail(&error, EBB_ERR_UNSUPPORTED, "seccomp", "the program filters its system calls");
+        go_without(&error);
+        return;
+    }
     if (ebb__host_create(LEAST_ARENA_BYTES, &shim.device, &error) != EBB_OK) {
         go_without(&error);
         return;
@@ -239,6 +244,7 @@ static void start_engine(void)
         return;
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
+    ebb__shim_protect(ebb__uffd_node());
     size_t disks = ebb__line_count(ebb__shim_settings.places);
     /* Four transfers in flight on each disk, as far as that goes. */
     unsigned workers = disks > 1 ? 8 : 0;
@@ -329,6 +335,8 @@ void ebb__shim_after_fork_child(void)
         if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             ebb__shim_lost(NULL, error.why);
         ebb__shim_protect(ebb__host_descriptor(&shim.device));
+        if (shim.device.ops->calls_need_pins) /* it may have given rights away since it started */
+            ebb__shim_pin_buffers(true);
     }
     if (shim.channel >= 0) {
         ebb__shim_unprotect(shim.channel);

@@ -8,6 +8,7 @@
  * space, absent or not, for many seconds. */
 #include "device/host.h"
 #include "device/os.h"
+#include "device/room.h"
 #include "device/uffd.h"
 
 #include <errno.h>
@@ -69,9 +70,14 @@ static void advise(struct ebb_device *device)
 }
 
 /* One reservation: arena, staging, depot (each `arena_bytes`), nurseries. */
+static uint64_t all_bytes(uint64_t arena_bytes)
+{
+    return 3 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
+}
+
 static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
 {
-    uint64_t all = 3 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
+    uint64_t all = all_bytes(arena_bytes);
     char *memory = mmap(NULL, all + EBB_HUGE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -103,14 +109,24 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
                                  struct ebb_error *error)
 {
     uint64_t arena_bytes = (uint64_t)1 << 40;
-    while (!reserve(arena_bytes, device)) {
+    struct ebb_room room = ebb__room_look();
+    while (all_bytes(arena_bytes) > room.bytes || !reserve(arena_bytes, device)) {
+        bool is_counted = all_bytes(arena_bytes) > room.bytes;
         arena_bytes /= 2;
-        if (arena_bytes < least_bytes || arena_bytes < EBB_HUGE_BYTES * 64)
+        bool is_little = arena_bytes < least_bytes || arena_bytes < EBB_HUGE_BYTES * 64;
+        if (is_little && is_counted) {
+            ebb__fail(error, EBB_ERR_MEMORY, "address space", "there is %s", room.counted);
+            ebb__error_set_remedy(error, "`ebb doctor` says what helps");
+            return EBB_ERR_MEMORY;
+        }
+        if (is_little)
             return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     }
     device->state = device;
     advise(device);
     enum ebb_status status = open_best(device, error);
+    if (ebb__host.uffd < 0)
+        ebb__uffd_close_node();
     if (status != EBB_OK)
         syscall(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes);
     return status;

@@ -171,6 +171,8 @@ enum ebb_status ebb__host_remap_open(struct ebb_device *device, struct ebb_error
     const struct ebb_device_layout *layout = &device->layout;
     uint64_t features;
     bool kernel_faults;
+    if (ebb__host_refused("remap"))
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mremap", "refused");
     int uffd = ebb__uffd_open(0, &features, &kernel_faults);
     if (uffd < 0)
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "%s", strerror(errno));

@@ -42,6 +42,13 @@ static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t by
                    MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) != -1;
 }
 
+/* True where [address, + bytes) is in more than one mapping, or in none. Asked by a request to grow in place
+ * by a page, which fails in either case: what follows in the device's ranges is mapped. */
+static inline bool ebb__os_is_split(uintptr_t address, uint64_t bytes)
+{
+    return syscall(SYS_mremap, address, bytes, bytes + 4096, 0, 0) == -1 && errno == EFAULT;
+}
+
 /* The same in pieces where the source consists of several mappings; *moved counts on. False and errno
  * where a page could not be moved. */
 static inline bool ebb__os_remap_pieces(uintptr_t target, uintptr_t source, uint64_t bytes,
@@ -52,6 +59,12 @@ static inline bool ebb__os_remap_pieces(uintptr_t target, uintptr_t source, uint
     while (*moved < bytes) {
         if (piece > bytes - *moved)
             piece = bytes - *moved;
+        /* Asked first: Linux 6.1 does not move several mappings at once, but says so only when it has
+         * unmapped the target, where another thread may look meanwhile and be killed. */
+        if (piece > page && ebb__os_is_split(source + *moved, piece)) {
+            piece = (piece / 2 + page - 1) & ~(page - 1);
+            continue;
+        }
         if (ebb__os_remap(target + *moved, source + *moved, piece)) {
             *moved += piece;
             piece = bytes - *moved;

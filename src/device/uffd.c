@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,8 +17,20 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
+static const char *const features[] = {"node", "call",  "kernel", "move",
+                                       "uffd", "remap", "protect"};
+static unsigned refused; /* a bit a feature */
+static enum ebb_uffd_door last_door;
+static struct {
+    int descriptor;
+    dev_t device;
+} node = {.descriptor = -1};
+
 bool ebb__host_refused(const char *feature)
 {
+    for (unsigned i = 0; i < sizeof features / sizeof features[0]; i++)
+        if (refused & 1u << i && strcmp(features[i], feature) == 0)
+            return true;
     const char *list = getenv("EBB_REFUSE");
     size_t length = strlen(feature);
     while (list && *list) {
@@ -29,30 +42,99 @@ bool ebb__host_refused(const char *feature)
     return false;
 }
 
-static int open_any(bool *kernel_faults)
+void ebb__host_refuse(const char *feature)
 {
-    if (ebb__host_refused("uffd")) {
-        errno = ENOSYS;
-        return -1;
+    for (unsigned i = 0; i < sizeof features / sizeof features[0]; i++)
+        if (strcmp(features[i], feature) == 0)
+            refused |= 1u << i;
+}
+
+/* Out of the way of programs that count descriptors, where the limit lets us. */
+static int move_high(int descriptor)
+{
+    return descriptor >= 0 ? ebb__descriptor_high(descriptor) : descriptor;
+}
+
+/* False also where the program has closed it by a system call of its own, and the number means another
+ * file by now: that one is left alone. */
+static bool node_is_open(void)
+{
+    struct stat status;
+    if (node.descriptor >= 0 && fstat(node.descriptor, &status) == 0 && S_ISCHR(status.st_mode) &&
+        status.st_rdev == node.device)
+        return true;
+    node.descriptor = -1;
+    return false;
+}
+
+static int enter_by_node(void)
+{
+    if (!node_is_open()) {
+        struct stat status;
+        node.descriptor = move_high(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+        if (node.descriptor < 0)
+            return -1;
+        if (fstat(node.descriptor, &status) == 0)
+            node.device = status.st_rdev;
     }
-    int flags = O_CLOEXEC | O_NONBLOCK, uffd = -1;
-    *kernel_faults = !ebb__host_refused("kernel");
-    if (*kernel_faults) {
-        uffd = (int)syscall(SYS_userfaultfd, flags);
-        int node = uffd < 0 ? open("/dev/userfaultfd", O_RDWR | O_CLOEXEC) : -1;
-        if (node >= 0) {
-            uffd = ioctl(node, USERFAULTFD_IOC_NEW, flags);
-            close(node);
-        }
-    }
+    int uffd = ioctl(node.descriptor, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
     if (uffd < 0) {
-        *kernel_faults = false;
-        uffd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+        int why = errno;
+        ebb__uffd_close_node();
+        errno = why;
     }
     return uffd;
 }
 
-int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults)
+int ebb__uffd_enter(enum ebb_uffd_door door)
+{
+    int flags = O_CLOEXEC | O_NONBLOCK;
+    bool is_refused = ebb__host_refused("uffd") ||
+                      (door != EBB_UFFD_USER_CALL && ebb__host_refused("kernel")) ||
+                      ebb__host_refused(door == EBB_UFFD_NODE ? "node" : "call");
+    if (is_refused) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (door == EBB_UFFD_NODE)
+        return enter_by_node();
+    if (door == EBB_UFFD_USER_CALL)
+        flags |= UFFD_USER_MODE_ONLY;
+    return (int)syscall(SYS_userfaultfd, flags);
+}
+
+enum ebb_uffd_door ebb__uffd_door(void)
+{
+    return last_door;
+}
+
+int ebb__uffd_node(void)
+{
+    return node_is_open() ? node.descriptor : -1;
+}
+
+void ebb__uffd_close_node(void)
+{
+    if (node_is_open())
+        close(node.descriptor);
+    node.descriptor = -1;
+}
+
+static int open_any(bool *kernel_faults)
+{
+    static const enum ebb_uffd_door doors[] = {EBB_UFFD_NODE, EBB_UFFD_CALL, EBB_UFFD_USER_CALL};
+    int uffd = -1;
+    last_door = EBB_UFFD_CLOSED;
+    for (size_t i = 0; i < sizeof doors / sizeof doors[0] && uffd < 0; i++) {
+        uffd = ebb__uffd_enter(doors[i]);
+        if (uffd >= 0)
+            last_door = doors[i];
+    }
+    *kernel_faults = last_door == EBB_UFFD_NODE || last_door == EBB_UFFD_CALL;
+    return uffd;
+}
+
+int ebb__uffd_open(uint64_t wanted, uint64_t *found, bool *kernel_faults)
 {
     /* What the kernel has is asked of a first descriptor: asking agrees upon an API for good. */
     struct uffdio_api api = {.api = UFFD_API};
@@ -66,14 +148,13 @@ int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults)
         errno = why;
         return -1;
     }
-    *features = api.features & wanted;
+    *found = api.features & wanted;
     if (ebb__host_refused("move"))
-        *features &= ~(uint64_t)UFFD_FEATURE_MOVE;
-    api = (struct uffdio_api){.api = UFFD_API, .features = *features};
-    uffd = open_any(kernel_faults);
+        *found &= ~(uint64_t)UFFD_FEATURE_MOVE;
+    api = (struct uffdio_api){.api = UFFD_API, .features = *found};
+    uffd = move_high(open_any(kernel_faults));
     if (uffd < 0)
         return -1;
-    uffd = ebb__descriptor_high(uffd);
     if (ioctl(uffd, UFFDIO_API, &api) != 0) {
         why = errno;
         close(uffd);

@@ -1,9 +1,16 @@
 /* userfaultfd, as the host devices use it: opened in the most capable way that is permitted, its
  * features looked at, ranges registered, faults read.
  *
+ * There are three doors. /dev/userfaultfd (Linux 6.1) needs permission for that file and nothing else:
+ * no capability, no sysctl, and no system call that containers refuse. The system call needs
+ * CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1. Both give faults of system calls, too. The same
+ * call with UFFD_USER_MODE_ONLY needs nothing, and gives faults of the program's own code only.
+ *
  * EBB_REFUSE in the environment takes features away, so that older or stricter systems can be tried
- * on this one: a list of `kernel` (faults of system calls), `move` (UFFDIO_MOVE), `uffd` (all of
- * it), `protect` (the device without userfaultfd), separated by commas. */
+ * on this one: a list of `node` (/dev/userfaultfd), `call` (the system call), `kernel` (faults of
+ * system calls, so both of these), `move` (UFFDIO_MOVE), `uffd` (all of it), `remap` (the device
+ * without UFFDIO_MOVE), `protect` (the device without userfaultfd), separated by commas. What the system itself would answer with death, or does
+ * wrong, is refused in the same way (support.c). */
 #ifndef EBB_DEVICE_UFFD_H
 #define EBB_DEVICE_UFFD_H
 
@@ -28,8 +35,26 @@ struct uffdio_move {
 #define UFFD_FEATURE_MOVE (1 << 16)
 #endif
 
-/* True where EBB_REFUSE names `feature`. */
+/* True where EBB_REFUSE names `feature`, or it was refused by ebb__host_refuse(). */
 bool ebb__host_refused(const char *feature);
+/* Never use `feature` in this process, nor in its forks. Not thread-safe. */
+void ebb__host_refuse(const char *feature);
+
+enum ebb_uffd_door {
+    EBB_UFFD_CLOSED,
+    EBB_UFFD_NODE, /* /dev/userfaultfd */
+    EBB_UFFD_CALL,
+    EBB_UFFD_USER_CALL, /* with UFFD_USER_MODE_ONLY */
+};
+
+/* Through that door only; -1 and errno: it is closed. */
+int ebb__uffd_enter(enum ebb_uffd_door door);
+/* Through which door the last ebb__uffd_open() has come. */
+enum ebb_uffd_door ebb__uffd_door(void);
+/* /dev/userfaultfd stays open once it was used: a process that gives its rights away, or changes its
+ * root, forks all the same, and its child needs a userfaultfd. -1: it was not. */
+int ebb__uffd_node(void);
+void ebb__uffd_close_node(void);
 
 /* A descriptor with a high number, out of the way of programs that count them, and its API agreed
  * upon with the features that are wanted and there. *kernel_faults: system calls that meet an absent

@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+"""Little room: limits of address space, no mappings left, no /proc, another root, rights given away. The
+program's result is the same; what cannot be done is said in one line."""
+import os
+import subprocess
+import unittest
+
+import launching
+from launching import EBB, Launch, compile_c, main
+
+NOBODY = "65534"
+SAID = rb"\Aebb: [^\n]*NOT (enforced|kept)[^\n]*\n\Z"
+
+
+class Limits(Launch):
+    def expect(self, *what, said=None, before=(), refused="", code=0):
+        result = self.run_command(
+            [*before, *self.options("--budget", "10M"), "--", compile_c("cramped"), *what],
+            env={**self.env, "EBB_REFUSE": refused})
+        self.assertEqual((code, b"good\n"), (result.returncode, result.stdout), result.stderr)
+        self.assertRegex(result.stderr, said or rb"\A\Z")
+        return result.stderr
+
+    def test_limit_of_address_space(self):
+        """Where it leaves the program less than this machine's memory, Ebb takes none of it."""
+        for limit in ("-v 8000000", "-d 8000000"):
+            errors = self.expect(said=SAID, before=["bash", "-c", f'ulimit {limit}; exec "$@"', "-"])
+            self.assertIn(f"ulimit {limit[:2]}".encode(), errors)
+
+    def test_large_limit_of_address_space(self):
+        self.expect(before=["bash", "-c", 'ulimit -v 400000000; exec "$@"', "-"])
+
+    def test_limit_that_the_program_sets(self):
+        for refused in ("", "move", "uffd"):
+            with self.subTest(refused):
+                self.expect("limit", str(4 << 30), refused=refused)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_rights_given_away(self):
+        for folder in (launching.work, self.folder, self.store):
+            os.chmod(folder, 0o777)
+        for refused in ("", "call", "move"):
+            with self.subTest(refused):
+                self.expect("user", NOBODY, refused=refused)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_another_root(self):
+        """Neither store nor /proc nor /dev is to be had any more."""
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        for refused in ("", "call", "move", "uffd"):
+            with self.subTest(refused):
+                self.expect("root", empty, said=rb"\A(ebb: [^\n]*NOT kept[^\n]*\n)?\Z",
+                            refused=refused)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_no_proc(self):
+        before = ["unshare", "-m", "sh", "-c", 'umount -l /proc && exec "$@"', "-"]
+        for refused in ("", "move", "uffd"):
+            with self.subTest(refused):
+                self.expect(before=before, refused=refused)
+        done = subprocess.run([*before, EBB, "doctor", "--store", self.store], env=self.env,
+                              stdout=subprocess.PIPE, check=False, timeout=60)
+        self.assertEqual(0, done.returncode, done.stdout)
+
+    def test_no_mappings_left(self):
+        for refused in ("", "kernel", "move"):
+            with self.subTest(refused):
+                self.expect("mapslater", refused=refused, said=rb"\A(ebb: [^\n]*\n)?\Z")
+
+
+if __name__ == "__main__":
+    main()
