@@ -473,6 +473,8 @@ void ebb__placed_fini(struct ebb_engine *engine);
 /* True where `address` lies in the pool. No lock needed. */
 bool ebb__placed_owns(const struct ebb_engine *engine, uintptr_t address);
 struct block *ebb__placed_find(struct ebb_engine *engine, uintptr_t address);
+/* The block that has the page of `address`; O(pages of the block). */
+struct block *ebb__placed_covering(struct ebb_engine *engine, uintptr_t address);
 /* How many words of tables a script's placements take, and filling so many, zeroed. No lock. */
 size_t ebb__placed_table_words(const struct ebb_engine *engine, const struct ebb_script *script);
 void ebb__placed_prepare(struct performance *performance, uint32_t *words);
