@@ -216,6 +216,11 @@ static void warn(void *context, const char *message)
         ebb__message_send(shim.channel, &text, NULL, 0, 0);
 }
 
+void ebb__shim_warn(const char *message)
+{
+    warn(NULL, message);
+}
+
 static void guard(void *context, int descriptor, bool on)
 {
     (void)context;
@@ -465,6 +470,9 @@ __attribute__((constructor)) static void start(void)
         ebb__shim_threshold = settings.threshold;
         struct ebb_host_support support;
         ebb__host_support_look(&support);
+        if (support.kind != EBB_DEVICE_UFFD_MOVE && support.kind != EBB_DEVICE_NONE &&
+            !(settings.flags & EBB_PROTOCOL_FLAG_RECORD))
+            ebb__shim_refuse_async(); /* before the program looks for them */
         if (support.kind == EBB_DEVICE_PROTECT)
             ebb__shim_keep_signal(); /* before any thread can block it */
     }
