@@ -9,9 +9,11 @@
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -29,12 +31,24 @@ void ebb__launch_warn(void *context, const char *message)
     fprintf(stderr, "ebb: %s\n", message);
 }
 
-bool ebb__launch_find_shim(char *path, size_t bytes)
+/* Of this program; without /proc as it was called. */
+static bool find_own_path(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
-    if (length <= 0)
+    if (length > 0) {
+        path[length] = 0;
+        return true;
+    }
+    const char *called = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+    char resolved[PATH_MAX];
+    return called && realpath(called, resolved) &&
+           (size_t)snprintf(path, bytes, "%s", resolved) < bytes;
+}
+
+bool ebb__launch_find_shim(char *path, size_t bytes)
+{
+    if (!find_own_path(path, bytes))
         return false;
-    path[length] = 0;
     char *slash = strrchr(path, '/');
     if (!slash || (size_t)(slash + 1 - path) + sizeof SHIM_NAME > bytes)
         return false;
@@ -63,10 +77,38 @@ static bool set_environment(const struct ebb_launch *launch, const struct ebb_se
 
 static const int forwarded[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 
-/* Signals that this process takes through a descriptor: those it forwards, INT and QUIT (which the
- * terminal sends to the whole group, the program included), and CHLD. */
-static int watch_signals(sigset_t *before)
+/* What the program gets back as this process had it. */
+struct inheritance {
+    sigset_t mask;
+    struct sigaction pipe;
+    struct rlimit files;
+};
+
+/* Each process of the run takes a descriptor of this one: as many as it may have. */
+static void raise_file_limit(struct rlimit *before)
 {
+    if (getrlimit(RLIMIT_NOFILE, before) != 0)
+        *before = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit most = {before->rlim_max, before->rlim_max};
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
+static void hand_back(const struct inheritance *before)
+{
+    sigaction(SIGPIPE, &before->pipe, NULL);
+    sigprocmask(SIG_SETMASK, &before->mask, NULL);
+    if (before->files.rlim_cur != RLIM_INFINITY)
+        setrlimit(RLIMIT_NOFILE, &before->files);
+}
+
+/* Signals that this process takes through a descriptor: those it forwards, INT and QUIT (which the
+ * terminal sends to the whole group, the program included), and CHLD. Nobody may read what it says:
+ * that is no reason to end by SIGPIPE instead of as the program ends. */
+static int watch_signals(struct inheritance *before)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &ignore, &before->pipe);
+    raise_file_limit(&before->files);
     sigset_t watched;
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
@@ -74,7 +116,7 @@ static int watch_signals(sigset_t *before)
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGQUIT);
     sigaddset(&watched, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &watched, before);
+    sigprocmask(SIG_BLOCK, &watched, &before->mask);
     return signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -118,7 +160,7 @@ static bool is_static(pid_t program)
 
 /* Start the program; on success *program is set and 0 returned, else the errno of exec. */
 static int start_program(const struct ebb_launch *launch, struct ebb_serve *serve,
-                         const sigset_t *mask, pid_t *program)
+                         const struct inheritance *before, pid_t *program)
 {
     int report[2];
     *program = -1;
@@ -127,9 +169,9 @@ static int start_program(const struct ebb_launch *launch, struct ebb_serve *serv
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        sigprocmask(SIG_SETMASK, mask, NULL);
+        hand_back(before);
         fcntl(ebb__serve_inherited(serve), F_SETFD, 0);
-        int why = ENOEXEC;
+        int why = ELIBACC; /* the library to be preloaded is not where it should be */
         if (set_environment(launch, serve)) {
             execvp(launch->argv[0], launch->argv);
             why = errno;
@@ -221,7 +263,7 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *
 struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_serve *serve)
 {
     struct ebb_launch_result result = {.exit_code = -1};
-    sigset_t before;
+    struct inheritance before;
     int signals = watch_signals(&before);
     /* Fixed: what is freed of the windows of events goes back, whatever their sizes have been. */
     mallopt(M_MMAP_THRESHOLD, 16 << 10);
@@ -230,7 +272,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     int why = start_program(launch, serve, &before, &program);
     if (why) {
         fprintf(stderr, "ebb: %s: %s: %s\n", launch->command_name, launch->argv[0], strerror(why));
-        result.exit_code = program < 0                       ? EBB_EXIT_OWN_FAILURE
+        result.exit_code = program < 0 || why == ELIBACC     ? EBB_EXIT_OWN_FAILURE
                            : why == ENOENT || why == ENOTDIR ? EBB_EXIT_NOT_FOUND
                                                              : EBB_EXIT_NOT_EXECUTABLE;
         return result;

@@ -1,6 +1,7 @@
 /* `ebb`: finds the command and hands over. */
 #include "command.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,8 +62,18 @@ int ebb__command_usage(const char *command, const char *message, ...)
     return 2;
 }
 
+/* Called without stdin, stdout or stderr: no file of ours may take its number, or what is written
+ * there would go into that file. The program that is started lacks it as before. */
+static void keep_standard_descriptors(void)
+{
+    for (int descriptor = 0; descriptor <= 2; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != descriptor)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    keep_standard_descriptors();
     if (argc < 2) {
         print_help(stderr);
         return 2;

@@ -105,7 +105,7 @@ static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool 
                                        .warn = on_warn,
                                        .lost = on_lost,
                                        .context = rig};
-    assert_int_equal(ebb__engine_create(&config, &rig->engine), EBB_OK);
+    assert_int_equal(ebb__engine_create(&config, &rig->engine, NULL), EBB_OK);
     return rig;
 }
 

@@ -58,6 +58,12 @@ static void write_one(struct ebb_ring *ring, uint64_t number)
     ebb__ring_write(ring, &event);
 }
 
+static bool is_loss(const struct ebb_event *event, uint64_t count)
+{
+    return event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_LOST &&
+           event->size_bytes == count;
+}
+
 static void nap_ns(long ns)
 {
     const struct timespec nap = {.tv_nsec = ns};
@@ -100,8 +106,9 @@ static void full_without_a_reader(void **state)
     for (uint64_t i = 0; i < EBB_RING_EVENTS; i++)
         assert_true(is_event(&events[i], i)); /* the oldest are kept */
     write_one(ring, 7);                       /* there is room again */
-    assert_int_equal(ebb__ring_read(ring, events, 10), 1);
-    assert_true(is_event(&events[0], 7));
+    assert_int_equal(ebb__ring_read(ring, events, 10), 2);
+    assert_true(is_loss(&events[0], 100));
+    assert_true(is_event(&events[1], 7));
     ring_close(ring);
 }
 
@@ -114,12 +121,48 @@ static void reader_that_never_reads(void **state)
     assert_int_equal(atomic_load(&ring->parent_gone), 0);
     struct timespec began, ended;
     clock_gettime(CLOCK_MONOTONIC, &began);
-    write_one(ring, 1); /* waits for a second, then gives the parent up */
+    write_one(ring, 1); /* waits for a second */
     clock_gettime(CLOCK_MONOTONIC, &ended);
     assert_true(ended.tv_sec - began.tv_sec >= 1);
-    assert_int_equal(atomic_load(&ring->parent_gone), 1);
-    write_one(ring, 2);
-    assert_int_equal(atomic_load(&ring->lost), 2);
+    for (uint64_t i = 0; i < 1000; i++) /* does not wait again */
+        write_one(ring, 2);
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    assert_true(began.tv_sec - ended.tv_sec < 100);
+    assert_int_equal(atomic_load(&ring->lost), 1001);
+    assert_int_equal(atomic_load(&ring->parent_gone), 0);
+    ring_close(ring);
+}
+
+static void write_mark(struct ebb_ring *ring, enum ebb_mark mark)
+{
+    ebb__ring_write(ring, &(struct ebb_event){.kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
+}
+
+/* A parent that was stopped takes events again: it is told how many it lacks, and what is so now. */
+static void reader_that_comes_back(void **state)
+{
+    (void)state;
+    struct ebb_ring *ring = ring_open();
+    static struct ebb_event events[EBB_RING_EVENTS];
+    for (uint64_t round = 0; round < 2; round++) {
+        for (uint64_t i = 0; i < EBB_RING_EVENTS; i++)
+            write_one(ring, i);
+        write_one(ring, 1);
+        write_mark(ring, EBB_MARK_TRACE_OFF);
+        write_mark(ring, EBB_MARK_PLAN_ON);
+        write_mark(ring, EBB_MARK_PLAN_OFF);
+        assert_int_equal(ebb__ring_read(ring, events, EBB_RING_EVENTS), EBB_RING_EVENTS);
+        write_one(ring, 8);
+        write_one(ring, 9);
+        assert_int_equal(ebb__ring_read(ring, events, 10), 5);
+        assert_true(is_loss(&events[0], 4));
+        assert_int_equal(events[1].mark, EBB_MARK_TRACE_OFF);
+        assert_int_equal(events[2].mark, EBB_MARK_PLAN_OFF);
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(events[i].time_ns, 8); /* time never falls */
+        assert_true(is_event(&events[3], 8) && is_event(&events[4], 9));
+        assert_int_equal(atomic_load(&ring->lost), (round + 1) * 4);
+    }
     ring_close(ring);
 }
 
@@ -208,8 +251,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_and_wrap_around),   cmocka_unit_test(full_without_a_reader),
-        cmocka_unit_test(reader_that_never_reads), cmocka_unit_test(full_with_a_slow_reader),
-        cmocka_unit_test(producer_killed),         cmocka_unit_test(hostile_counters),
+        cmocka_unit_test(reader_that_never_reads), cmocka_unit_test(reader_that_comes_back),
+        cmocka_unit_test(full_with_a_slow_reader), cmocka_unit_test(producer_killed),
+        cmocka_unit_test(hostile_counters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,14 @@
  * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
  * next.c         the allocator and the functions of libc behind us
  * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
- * start.c        hello to the parent, the engine at the first managed block, the service thread
+ * hello.c        finding the parent of the run, and being welcomed
+ * start.c        the engine at the first managed block, the service thread, forks
  * atfork.c       the engine is held still around a fork
  * rawfork.c      forks without handlers
  * lent.c         pages that the kernel keeps for longer than a call
  * threads.c      the shim's own threads, which the program must not notice
  * sampler.c      one that asks libc's allocator what it has given out
+ * lost.c         the end of a process whose bytes cannot be had
  * descriptors.c  keeps the program from closing what the shim needs
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
@@ -21,6 +23,7 @@
 #include "engine/engine.h"
 #include "engine/slabs.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,6 +66,31 @@ struct ebb_behind {
 void ebb__shim_look_up_behind(void);
 /* The function, looked up now where it is called before that. */
 void *ebb__shim_behind(struct ebb_behind *behind);
+
+/* hello.c: what EBB_RUN says. */
+struct ebb_shim_settings {
+    size_t threshold;
+    unsigned flags;        /* EBB_PROTOCOL_FLAG_* */
+    char places[PATH_MAX]; /* of the store, one a line */
+};
+extern struct ebb_shim_settings ebb__shim_settings;
+/* False: this process is of no run. */
+bool ebb__shim_read_settings(void);
+
+/* What a process shares with its parent. */
+struct ebb_shim_parent {
+    int channel; /* -1: none */
+    struct ebb_ring *ring;
+    struct ebb_ledger *ledger;
+    int ledger_descriptor; /* of its file; the caller closes it */
+    uint64_t store_limit_bytes;
+    bool trace;
+};
+/* Say hello and be welcomed, however long that takes; false, and all is empty: there is no parent. */
+bool ebb__shim_say_hello(struct ebb_shim_parent *parent);
+
+/* lost.c: say why on stderr, and end the process. */
+void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn));
 
 /* Blocks of at least so many bytes are managed; SIZE_MAX: none. */
 extern size_t ebb__shim_threshold;

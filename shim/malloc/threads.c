@@ -6,6 +6,7 @@
  * not let us have the count leaves such a program running. */
 #include "shim.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -21,10 +22,11 @@ bool ebb__shim_start_thread(void *(*function)(void *), void *argument)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    bool good = pthread_create(&thread, &attributes, function, argument) == 0;
+    int why = pthread_create(&thread, &attributes, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    return good;
+    errno = why;
+    return why == 0;
 }
 
 void ebb__shim_hide_threads(unsigned count)

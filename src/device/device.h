@@ -95,6 +95,8 @@ struct ebb_device {
  * into use; `device` must stay where it is. EBB_ERR_UNSUPPORTED where nothing will do. */
 EBB_NODISCARD enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
                                                struct ebb_error *error);
+/* Give up all that ebb__host_create() took; nothing of it is in use any more. */
+void ebb__host_destroy(struct ebb_device *device);
 /* In the child of a fork: the same ranges again, under a new userfaultfd. */
 EBB_NODISCARD enum ebb_status ebb__host_after_fork(struct ebb_device *device,
                                                    struct ebb_error *error);

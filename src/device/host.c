@@ -116,6 +116,14 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     return status;
 }
 
+void ebb__host_destroy(struct ebb_device *device)
+{
+    if (ebb__host.uffd >= 0)
+        close(ebb__host.uffd);
+    ebb__host.uffd = -1;
+    munmap((void *)device->layout.arena.base, ebb__host.all_bytes);
+}
+
 enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error *error)
 {
     enum ebb_device_kind kind = device->ops->kind;

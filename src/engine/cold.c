@@ -41,7 +41,7 @@ bool ebb__cold_init(struct ebb_engine *engine)
 
 void ebb__cold_fini(struct ebb_engine *engine)
 {
-    munmap(engine->cold.slabs, engine->cold.total * sizeof *engine->cold.slabs);
+    ebb__engine_unmap(engine->cold.slabs, engine->cold.total * sizeof *engine->cold.slabs);
 }
 
 bool ebb__cold_owns(const struct ebb_engine *engine, uintptr_t address)

@@ -1,5 +1,6 @@
 #include "engine/internal.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,6 +16,12 @@ void *ebb__engine_memory(size_t bytes)
     void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+void ebb__engine_unmap(void *memory, size_t bytes)
+{
+    if (memory) /* at address 0 there may be something of the program's */
+        munmap(memory, bytes ? bytes : 1);
 }
 
 static uint32_t thread_id(void)
@@ -62,12 +69,31 @@ void ebb__engine_init_sync(struct ebb_engine *engine)
     pthread_cond_init(&engine->in_work, NULL);
 }
 
+/* Everything but the workers; also where some of it could not be had. */
+static void release(struct ebb_engine *engine)
+{
+    ebb__relatives_fini(engine);
+    ebb__space_fini(engine);
+    ebb__engine_unmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
+    ebb__engine_unmap(engine->history, HISTORY * sizeof *engine->history);
+    ebb__engine_unmap(engine->extent_table, MOST_EXTENTS * sizeof *engine->extent_table);
+    ebb__engine_unmap(engine, sizeof *engine);
+}
+
+static enum ebb_status lack_memory(struct ebb_error *error)
+{
+    enum ebb_status status = ebb__fail(error, EBB_ERR_MEMORY, "the engine's tables",
+                                       "address space is lacking: %s", strerrordesc_np(ENOMEM));
+    ebb__error_set_remedy(error, "raise the limit of address space (ulimit -v)");
+    return status;
+}
+
 enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
-                                   struct ebb_engine **created)
+                                   struct ebb_engine **created, struct ebb_error *error)
 {
     struct ebb_engine *engine = ebb__engine_memory(sizeof *engine);
     if (!engine)
-        return EBB_ERR_MEMORY;
+        return lack_memory(error);
     engine->config = *config;
     engine->device = config->device;
     if (engine->config.part_from_bytes == 0)
@@ -89,13 +115,23 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
     engine->open_blocks = ebb__engine_memory(MOST_OPEN * sizeof *engine->open_blocks);
     engine->history = ebb__engine_memory(HISTORY * sizeof *engine->history);
     engine->extent_table = ebb__engine_memory(MOST_EXTENTS * sizeof *engine->extent_table);
-    if (!engine->open_blocks || !engine->history || !engine->extent_table ||
-        !ebb__relatives_init(engine) || !ebb__space_init(engine))
-        return EBB_ERR_MEMORY;
+    bool has_relatives =
+        ebb__relatives_init(engine); /* whatever failed before: it is undone, too */
+    if (!engine->open_blocks || !engine->history || !engine->extent_table || !has_relatives ||
+        !ebb__space_init(engine)) {
+        release(engine);
+        return lack_memory(error);
+    }
     ebb__extents_init(&engine->extents, engine->extent_table, MOST_EXTENTS, UINT64_MAX);
     engine->trace = config->trace;
-    if (!ebb__mover_start(engine))
-        return EBB_ERR_LIMIT;
+    if (!ebb__mover_start(engine)) {
+        enum ebb_status status = ebb__fail(error, EBB_ERR_LIMIT, "the engine's threads",
+                                           "they cannot be started: %s", strerrordesc_np(errno));
+        ebb__error_set_remedy(error, "raise the limit of processes (ulimit -u, the cgroup's "
+                                     "pids.max) or of address space (ulimit -v)");
+        release(engine);
+        return status;
+    }
     atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
     atomic_store(&engine->counters->managing, 1);
     if (engine->trace)
@@ -107,12 +143,8 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
 void ebb__engine_destroy(struct ebb_engine *engine)
 {
     ebb__mover_stop(engine);
-    ebb__relatives_fini(engine);
-    ebb__space_fini(engine);
-    munmap(engine->open_blocks, MOST_OPEN * sizeof *engine->open_blocks);
-    munmap(engine->history, HISTORY * sizeof *engine->history);
-    munmap(engine->extent_table, MOST_EXTENTS * sizeof *engine->extent_table);
-    munmap(engine, sizeof *engine);
+    atomic_store(&engine->counters->managing, 0);
+    release(engine);
 }
 
 /* Let victims leave until `bytes` are on their way out, or nothing more can leave. */

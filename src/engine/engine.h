@@ -79,12 +79,13 @@ struct ebb_engine_config {
     unsigned out_workers, in_workers; /* transfers in flight a lane; 0: four */
 };
 
-/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started. */
+/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started; nothing is left behind then. */
 EBB_NODISCARD enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
-                                                 struct ebb_engine **engine);
+                                                 struct ebb_engine **engine,
+                                                 struct ebb_error *error);
 /* Threads that it has started. */
 unsigned ebb__engine_thread_count(const struct ebb_engine *engine);
-/* For tests: stops the workers, drops everything. No block may be in use. */
+/* Stops the workers, drops everything. No block may be in use. */
 void ebb__engine_destroy(struct ebb_engine *engine);
 
 /* A block of `bytes` (> 0), page aligned; aligned to `alignment` (a power of two up to 2 MiB).

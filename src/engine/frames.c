@@ -52,9 +52,9 @@ bool ebb__frames_init(struct ebb_engine *engine)
 void ebb__frames_fini(struct ebb_engine *engine)
 {
     struct frames *frames = &engine->frames;
-    munmap(frames->states, frames->units_total);
-    munmap(frames->runs, frames->units_total * sizeof *frames->runs);
-    munmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
+    ebb__engine_unmap(frames->states, frames->units_total);
+    ebb__engine_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
+    ebb__engine_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
 }
 
 void ebb__frames_reset(struct ebb_engine *engine)

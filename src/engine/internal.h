@@ -349,6 +349,7 @@ struct ebb_engine {
 
 /* engine.c */
 void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
+void ebb__engine_unmap(void *memory, size_t bytes);    /* back to it; NULL is fine */
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);
@@ -598,6 +599,7 @@ void ebb__relatives_drop(struct ebb_engine *engine, const struct block *block);
 void ebb__relatives_look(struct ebb_engine *engine, uint64_t bytes);
 
 /* mover.c: the lanes */
+/* False, with errno, where threads cannot be started: none is left then. */
 EBB_NODISCARD bool ebb__mover_start(struct ebb_engine *engine);
 void ebb__mover_stop(struct ebb_engine *engine);
 /* No block of this process can leave: ask for what other processes of the run hold, wait a little;

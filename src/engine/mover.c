@@ -311,8 +311,10 @@ bool ebb__mover_start(struct ebb_engine *engine)
 {
     unsigned out = engine->config.out_workers ? engine->config.out_workers : DEFAULT_WORKERS;
     unsigned in = engine->config.in_workers ? engine->config.in_workers : DEFAULT_WORKERS;
-    if (out + in > sizeof engine->workers / sizeof engine->workers[0])
+    if (out + in > sizeof engine->workers / sizeof engine->workers[0]) {
+        errno = E2BIG;
         return false;
+    }
     sigset_t all, before;
     sigfillset(&all);
     pthread_attr_t attributes;
@@ -322,15 +324,18 @@ bool ebb__mover_start(struct ebb_engine *engine)
                                                : (size_t)PTHREAD_STACK_MIN);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
     engine->worker_count = 0;
-    bool good = true;
-    for (unsigned i = 0; i < out + in && good; i++) {
-        good = pthread_create(&engine->workers[i], &attributes, i < out ? out_worker : in_worker,
-                              engine) == 0;
-        engine->worker_count += good;
+    int why = 0;
+    for (unsigned i = 0; i < out + in && !why; i++) {
+        why = pthread_create(&engine->workers[i], &attributes, i < out ? out_worker : in_worker,
+                             engine);
+        engine->worker_count += !why;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    return good;
+    if (why)
+        ebb__mover_stop(engine);
+    errno = why;
+    return !why;
 }
 
 unsigned ebb__engine_thread_count(const struct ebb_engine *engine)

@@ -94,8 +94,8 @@ bool ebb__pages_init(struct ebb_engine *engine)
 void ebb__pages_fini(struct ebb_engine *engine)
 {
     const struct ebb_device_layout *layout = &engine->device.layout;
-    munmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    munmap(engine->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
+    ebb__engine_unmap(engine->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    ebb__engine_unmap(engine->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
     ebb__frames_fini(engine);
 }
 

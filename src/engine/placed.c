@@ -41,10 +41,10 @@ void ebb__placed_fini(struct ebb_engine *engine)
 {
     struct pool *pool = &engine->pool;
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
-    munmap(pool->first_page, pages * sizeof *pool->first_page);
-    munmap(pool->taken, pages / 8);
-    munmap(pool->users, pool->units_total * sizeof *pool->users);
-    munmap(pool->states, pool->units_total);
+    ebb__engine_unmap(pool->first_page, pages * sizeof *pool->first_page);
+    ebb__engine_unmap(pool->taken, pages / 8);
+    ebb__engine_unmap(pool->users, pool->units_total * sizeof *pool->users);
+    ebb__engine_unmap(pool->states, pool->units_total);
 }
 
 bool ebb__placed_owns(const struct ebb_engine *engine, uintptr_t address)

@@ -1,11 +1,16 @@
 /* What a program and its parent say to each other, over one SOCK_SEQPACKET socket a process.
  *
  * `ebb run` puts EBB_RUN into the environment:
- *     EBB_RUN=1:<fd>:<inode>:<name>:<threshold>:<flags>:<places of the store, one a line>
+ *     EBB_RUN=2:<fd>:<inode>:<pid>:<uid>:<secret>:<name>:<threshold>:<flags>:<places of the store, one a line>
  * <fd> is an inherited socket (checked against <inode>, since programs close and reuse
  * descriptors), <name> the abstract address that serves where the descriptor is gone. A process
  * says hello on either with two descriptors: its end of a socket pair and its ring. Everything
- * after that goes over the socket pair. */
+ * after that goes over the socket pair.
+ *
+ * Names of abstract sockets are public, and free again once their owner has ended. So each side makes
+ * sure of the other before it hands anything over: the process sees by SO_PEERCRED that <name> is
+ * process <pid> of user <uid>; the parent takes a hello only with <secret>, which other users cannot
+ * read, and only from its own user unless it is root's. */
 #ifndef EBB_ENGINE_PROTOCOL_H
 #define EBB_ENGINE_PROTOCOL_H
 
@@ -13,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EBB_PROTOCOL_VERSION 1
+#define EBB_PROTOCOL_VERSION 2
 #define EBB_PROTOCOL_ENV "EBB_RUN"
 #define EBB_PROTOCOL_FLAG_QUIET 1u    /* no warnings of the shim's own on stderr */
 #define EBB_PROTOCOL_FLAG_RECORD 2u   /* record only: never move anything out */
@@ -39,7 +44,8 @@ struct ebb_message {
     uint64_t limit_bytes; /* WELCOME: of the store */
     uint32_t process_id;
     uint32_t parent_process_id; /* HELLO */
-    char text[200];
+    uint64_t secret[2];         /* HELLO: of EBB_RUN */
+    char text[400];
 };
 
 #define EBB_MESSAGE_DESCRIPTORS 2u /* most that come with a message */
@@ -52,6 +58,11 @@ bool ebb__message_send(int socket, const struct ebb_message *message, const int 
  * of another version; -1: the other side is gone. Thread-safe. */
 int ebb__message_receive(int socket, struct ebb_message *message,
                          int descriptors[EBB_MESSAGE_DESCRIPTORS], size_t *count);
+/* Likewise; *sender: who sent it, where the socket has SO_PASSCRED, else process 0. */
+struct ucred;
+int ebb__message_receive_from(int socket, struct ebb_message *message,
+                              int descriptors[EBB_MESSAGE_DESCRIPTORS], size_t *count,
+                              struct ucred *sender);
 void ebb__message_close(const int *descriptors, size_t count);
 
 #endif

@@ -2,6 +2,10 @@
 
 #include "trace/event.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #define PAGE_MASK ((uint64_t)4095)
 
 static bool array_fits(uint64_t bytes, uint64_t offset, uint64_t count, uint64_t item_bytes)
@@ -101,4 +105,24 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
             !clock_ok(script, absences[i].due_clock, true))
             return false;
     return true;
+}
+
+struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes)
+{
+    if (bytes < sizeof(struct ebb_script) || bytes > EBB_SCRIPT_MOST_BYTES)
+        return NULL;
+    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return NULL;
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(descriptor, copy + done, bytes - done, (off_t)done);
+        if (got > 0) {
+            done += (uint64_t)got;
+        } else if (got == 0 || errno != EINTR) {
+            munmap(copy, bytes);
+            return NULL;
+        }
+    }
+    mprotect(copy, bytes, PROT_READ);
+    return (struct ebb_script *)(void *)copy;
 }

@@ -1,4 +1,4 @@
-/* The script: a plan as the engine reads it, one blob in shared memory, from parent to process.
+/* The script: a plan as the engine reads it, one blob, from parent to process.
  *
  * The engine's clock is the sequence of managed ALLOC and FREE events of one iteration (the
  * *template*); for a program that has none, a choice of its accesses: then every event is an ACCESS
@@ -127,5 +127,12 @@ static inline bool ebb__script_is_during(uint32_t position, uint32_t from, uint6
 
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
+
+/* Larger ones are refused: two million times as many events as a large training has. Arbitrary. */
+#define EBB_SCRIPT_MOST_BYTES ((uint64_t)1 << 30)
+/* A private, read-only copy of the `bytes` in a file, to be valid or not: what its sender still can
+ * write, or cut short, is never looked at twice. NULL: the size is none of a script's, the file has
+ * less, or memory is lacking. Give it back by munmap(). */
+struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes);
 
 #endif

@@ -34,9 +34,9 @@ bool ebb__space_init(struct ebb_engine *engine)
 
 void ebb__space_fini(struct ebb_engine *engine)
 {
-    munmap(engine->blocks, MOST_BLOCKS * sizeof *engine->blocks);
-    munmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
-    munmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
+    ebb__engine_unmap(engine->blocks, MOST_BLOCKS * sizeof *engine->blocks);
+    ebb__engine_unmap(engine->unit_block, engine->units_total * sizeof *engine->unit_block);
+    ebb__engine_unmap(engine->empty_by_units, SPARE_BUCKETS * sizeof *engine->empty_by_units);
     ebb__placed_fini(engine);
     ebb__cold_fini(engine);
     ebb__pages_fini(engine);

@@ -4,30 +4,6 @@
 
 #include <stdlib.h>
 
-static void add_counters(const struct process *process, struct ebb_serve_result *result)
-{
-    const struct ebb_counters *counters = &process->ring->counters;
-    result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
-    result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
-    result->saved_bytes += atomic_load(&counters->saved_bytes);
-    result->dropped_bytes += atomic_load(&counters->dropped_bytes);
-    result->stall_ns += atomic_load(&counters->stall_ns);
-    result->demand_faults += atomic_load(&counters->demand_faults);
-    result->mismatches += atomic_load(&counters->mismatches);
-    result->reactive_evictions += atomic_load(&counters->reactive_evictions);
-    result->busy_blocks += atomic_load(&counters->busy_blocks);
-    result->pool_load_bytes += atomic_load(&counters->pool_load_bytes);
-    result->pool_peak_bytes += atomic_load(&counters->pool_peak_bytes);
-    result->pool_blocks += atomic_load(&counters->pool_blocks);
-    result->pool_misses += atomic_load(&counters->pool_misses);
-    result->page_moves += atomic_load(&counters->page_moves);
-    result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
-    result->lost_events += atomic_load(&process->ring->lost);
-    result->managing |= atomic_load(&counters->managing) != 0;
-    if (atomic_load(&counters->store_error))
-        result->store_error = (int)atomic_load(&counters->store_error);
-}
-
 /* The process whose blocks were largest speaks for the run. */
 static const struct process *busiest(const struct ebb_serve *serve)
 {
@@ -84,7 +60,8 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     ebb__serve_step(serve);
     if (serve->probing)
         ebb__serve_end_probe(serve);
-    *result = (struct ebb_serve_result){.planned_from_iteration = -1, .budget_from_iteration = -1};
+    *result = serve->gone;
+    result->planned_from_iteration = result->budget_from_iteration = -1;
     const struct ebb_ledger *ledger = serve->ledger;
     result->budget_bytes = atomic_load(&ledger->budget_bytes);
     result->learning_peak_bytes = atomic_load(&ledger->learning_peak_bytes);
@@ -92,7 +69,7 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     result->peak_resident_bytes = atomic_load(&ledger->in_force) ? atomic_load(&ledger->peak_bytes)
                                                                  : result->learning_peak_bytes;
     for (size_t i = 0; i < serve->processes.count; i++)
-        add_counters(serve->processes.items[i], result);
+        ebb__gone_add(serve->processes.items[i], result);
     const struct process *main = busiest(serve);
     if (main) {
         const struct ebb_counters *counters = &main->ring->counters;
@@ -114,7 +91,8 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
         if (main->watch)
             iteration_figures(main, result);
     }
-    ebb__recall_save(serve);
+    for (size_t i = 0; i < serve->processes.count; i++)
+        ebb__recall_save(serve, serve->processes.items[i]);
     if (main)
         result->cache = main->cache;
     result->period_events = serve->period_events;
@@ -125,7 +103,7 @@ enum ebb_status ebb__serve_finish(struct ebb_serve *serve, struct ebb_serve_resu
     result->plans = serve->plans;
     result->replans = serve->replans;
     result->events = serve->events;
-    result->processes = serve->processes.count;
+    result->processes = serve->hello_count;
     result->main_said_hello = serve->main_said_hello;
     if (serve->probed) {
         result->out_bps = 1e9 / serve->machine.out.ns_per_byte;

@@ -46,6 +46,7 @@ struct trial {
 };
 
 struct process {
+    uint64_t number; /* of its hello, from 1 */
     int process_id;
     int channel; /* -1: gone */
     struct ebb_ring *ring;
@@ -85,6 +86,7 @@ struct process {
 struct ebb_serve {
     struct ebb_serve_options options;
     char environment[4608];
+    uint64_t secret[2];    /* of EBB_RUN: a hello must have it */
     int listening;         /* abstract address, for processes that lost the inherited descriptor */
     int hello_pair[2];     /* ours, the program's */
     EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
@@ -93,6 +95,8 @@ struct ebb_serve {
     unsigned departed; /* processes whose slots of the ledger are to be taken out */
     uint64_t reap_ns;  /* when it is looked for such at the latest */
     EBB_VEC(struct process *) processes;
+    size_t hello_count;           /* processes so far */
+    struct ebb_serve_result gone; /* sums of what those counted that were released */
     int main_process_id;
     bool main_said_hello;
     struct ebb_machine machine;
@@ -103,7 +107,7 @@ struct ebb_serve {
     enum ebb_status probe_status;
     struct ebb_error probe_error;
     struct ebb_trace_writer *writer;
-    struct process *recorded; /* whose events go to the trace */
+    uint64_t recorded; /* number of the process whose events go to the trace; 0: none yet */
     enum ebb_status writer_status;
     struct ebb_error writer_error;
     bool budget_set;
@@ -156,8 +160,14 @@ void ebb__recall_plan(struct ebb_serve *serve, struct process *process);
 void ebb__recall_judge(struct ebb_serve *serve, struct process *process);
 /* The run learns this model, and takes it over. */
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
-/* Keep what was learnt for the next run. */
-void ebb__recall_save(struct ebb_serve *serve);
+/* Keep what was learnt of this process for the next run. */
+void ebb__recall_save(struct ebb_serve *serve, struct process *process);
+/* gone.c: add what a process has counted to the figures of the run. */
+void ebb__gone_add(const struct process *process, struct ebb_serve_result *result);
+/* Release everything of a process. */
+void ebb__gone_release(struct process *process);
+/* Release those that have ended, but for the one with the largest blocks. */
+void ebb__gone_collect(struct ebb_serve *serve);
 /* learn.c: look at what the process has done and plan, or learn anew. */
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
 /* Begin to measure where the transfers will go, beside the running program. */

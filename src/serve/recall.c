@@ -274,28 +274,24 @@ static bool was_planned(const struct process *process)
     return false;
 }
 
-void ebb__recall_save(struct ebb_serve *serve)
+void ebb__recall_save(struct ebb_serve *serve, struct process *process)
 {
-    for (size_t i = 0; i < serve->processes.count; i++) {
-        struct process *process = serve->processes.items[i];
-        struct ebb_profile *learnt = &process->learnt;
-        if (process->state == LEARNER_RECALLED && process->watch)
-            ebb__recall_judge(serve, process);
-        if (!process->has_key || !learnt->iteration_count || !serve->probed ||
-            !was_planned(process))
-            continue;
-        uint64_t peak = ebb__serve_unmanaged_peak(process), known = learnt->unmanaged_peak_bytes;
-        bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
-        if (!process->learnt_anew && same_peak)
-            continue;
-        learnt->unmanaged_peak_bytes = peak;
-        if (process->small_bytes)
-            learnt->small_bytes = process->small_bytes;
-        learnt->store_id = ebb__profile_store_id(serve->options.store);
-        learnt->machine = serve->machine;
-        learnt->compressed = serve->compressed;
-        if (ebb__cache_store(serve->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES,
-                             NULL) != EBB_OK)
-            continue; /* the next run learns for itself */
-    }
+    struct ebb_profile *learnt = &process->learnt;
+    if (process->state == LEARNER_RECALLED && process->watch)
+        ebb__recall_judge(serve, process);
+    if (!process->has_key || !learnt->iteration_count || !serve->probed || !was_planned(process))
+        return;
+    uint64_t peak = ebb__serve_unmanaged_peak(process), known = learnt->unmanaged_peak_bytes;
+    bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
+    if (!process->learnt_anew && same_peak)
+        return;
+    learnt->unmanaged_peak_bytes = peak;
+    if (process->small_bytes)
+        learnt->small_bytes = process->small_bytes;
+    learnt->store_id = ebb__profile_store_id(serve->options.store);
+    learnt->machine = serve->machine;
+    learnt->compressed = serve->compressed;
+    if (ebb__cache_store(serve->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES, NULL) !=
+        EBB_OK)
+        return; /* the next run learns for itself */
 }

@@ -45,20 +45,28 @@ static int close_on_exec_high(int descriptor)
     return high;
 }
 
+/* Unknown to all others, or the caller cannot be served. */
+static bool make_secret(uint64_t *words, size_t count)
+{
+    return getrandom(words, count * sizeof *words, 0) == (ssize_t)(count * sizeof *words);
+}
+
 static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *error)
 {
     uint64_t number;
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        number = (uint64_t)time(NULL);
+    if (!make_secret(&number, 1) || !make_secret(serve->secret, 2))
+        return ebb__fail(error, EBB_ERR_IO, "getrandom", "%s", strerror(errno));
     char name[64];
     snprintf(name, sizeof name, "ebb-%ld-%016llx", (long)getpid(), (unsigned long long)number);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path + 1, name, strlen(name));
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    const int yes = 1;
     serve->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (serve->listening < 0 || bind(serve->listening, (struct sockaddr *)&address, bytes) != 0 ||
         listen(serve->listening, 128) != 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0)
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0 ||
+        setsockopt(serve->hello_pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
     serve->hello_pair[1] = close_on_exec_high(serve->hello_pair[1]);
     fcntl(serve->hello_pair[1], F_SETFD, FD_CLOEXEC);
@@ -70,8 +78,10 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
                      (serve->options.verify ? EBB_PROTOCOL_FLAG_VERIFY : 0) |
                      (serve->options.compress != EBB_COMPRESS_OFF ? EBB_PROTOCOL_FLAG_COMPRESS : 0);
     int length = snprintf(serve->environment, sizeof serve->environment,
-                          EBB_PROTOCOL_ENV "=1:%d:%llu:%s:%llu:%u:%s", serve->hello_pair[1],
-                          (unsigned long long)status.st_ino, name,
+                          EBB_PROTOCOL_ENV "=2:%d:%llu:%ld:%lu:%016llx%016llx:%s:%llu:%u:%s",
+                          serve->hello_pair[1], (unsigned long long)status.st_ino, (long)getpid(),
+                          (unsigned long)geteuid(), (unsigned long long)serve->secret[0],
+                          (unsigned long long)serve->secret[1], name,
                           (unsigned long long)serve->options.threshold_bytes, flags,
                           serve->options.store ? serve->options.store : "");
     if (length < 0 || (size_t)length >= sizeof serve->environment)
@@ -81,9 +91,12 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
 
 static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *error)
 {
-    serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC);
+    serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    /* No process of the run can cut it short under the others. */
     if (serve->ledger_descriptor < 0 ||
-        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0)
+        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0 ||
+        fcntl(serve->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+            0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
     serve->ledger = mmap(NULL, sizeof *serve->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
                          serve->ledger_descriptor, 0);
@@ -160,7 +173,9 @@ static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
 {
     struct stat status;
     *bytes = ebb__ring_bytes(EBB_RING_EVENTS);
-    if (fstat(descriptor, &status) != 0 || (uint64_t)status.st_size < *bytes)
+    int seals = fcntl(descriptor, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(descriptor, &status) != 0 ||
+        (uint64_t)status.st_size < *bytes)
         return NULL;
     void *memory = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (memory == MAP_FAILED)
@@ -172,30 +187,33 @@ static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
     return memory;
 }
 
-static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, int channel,
-                    int ring_descriptor)
+/* process_id: in this process's own numbers. */
+static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, int process_id,
+                    int channel, int ring_descriptor)
 {
     size_t bytes;
     struct ebb_ring *ring = map_ring(ring_descriptor, &bytes);
     close(ring_descriptor);
     struct process *process = ring ? calloc(1, sizeof *process) : NULL;
+    if (process) {
+        process->ring = ring;
+        process->ring_bytes = bytes;
+    }
     if (!process || ebb__watch_create(&process->watch) != EBB_OK ||
         ebb__recurrence_create(&process->recurrence) != EBB_OK ||
         !ebb_vec_push(&serve->processes, process)) {
-        if (process) {
-            ebb__watch_destroy(process->watch);
-            ebb__recurrence_destroy(process->recurrence);
-        }
-        free(process);
-        if (ring)
+        ebb__serve_warn(serve, "process %d is not managed: %s", process_id,
+                        ring ? "out of memory" : "its ring is none");
+        if (process)
+            ebb__gone_release(process);
+        else if (ring)
             munmap(ring, bytes);
         close(channel);
         return;
     }
-    process->process_id = (int)hello->process_id;
+    process->number = ++serve->hello_count;
+    process->process_id = process_id;
     process->channel = channel;
-    process->ring = ring;
-    process->ring_bytes = bytes;
     process->reactive_from = -1;
     process->budget_from = serve->options.budget_fraction > 0 ? -1 : 0;
     serve->main_said_hello |= process->process_id == serve->main_process_id;
@@ -210,37 +228,54 @@ static void welcome(struct ebb_serve *serve, const struct ebb_message *hello, in
     ebb__recall_plan(serve, process);
 }
 
-static void take_hellos(struct ebb_serve *serve, int socket)
+static bool is_known(const struct ebb_serve *serve, const struct ebb_message *hello,
+                     const struct ucred *sender)
+{
+    bool knows = hello->secret[0] == serve->secret[0] && hello->secret[1] == serve->secret[1];
+    /* Root's programs may become other users; nobody else's do. */
+    return knows && (sender->uid == geteuid() || geteuid() == 0);
+}
+
+/* `peer`: who made the connection; NULL: each message says who sent it. */
+static void take_hellos(struct ebb_serve *serve, int socket, const struct ucred *peer)
 {
     struct ebb_message message;
-    int descriptors[2];
+    struct ucred sender;
+    int descriptors[EBB_MESSAGE_DESCRIPTORS];
     size_t count;
-    while (ebb__message_receive(socket, &message, descriptors, &count) == 1) {
-        if (message.kind == EBB_MESSAGE_HELLO && count == 2) {
-            welcome(serve, &message, descriptors[0], descriptors[1]);
-            continue;
+    while (ebb__message_receive_from(socket, &message, descriptors, &count, &sender) == 1) {
+        if (peer)
+            sender = *peer;
+        if (message.kind == EBB_MESSAGE_HELLO && count == 2 && is_known(serve, &message, &sender)) {
+            int process_id = sender.pid ? (int)sender.pid : (int)message.process_id;
+            welcome(serve, &message, process_id, descriptors[0], descriptors[1]);
+        } else {
+            ebb__message_close(descriptors, count);
         }
-        for (size_t i = 0; i < count; i++)
-            close(descriptors[i]);
     }
+}
+
+static bool peer_of(int connection, struct ucred *peer)
+{
+    socklen_t bytes = sizeof *peer;
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, peer, &bytes) == 0;
 }
 
 static void accept_connections(struct ebb_serve *serve)
 {
     int connection;
+    struct ucred peer;
     while ((connection = accept4(serve->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
            0) {
-        struct ucred peer;
-        socklen_t bytes = sizeof peer;
-        bool ours = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
-                    (peer.uid == getuid() || getuid() == 0);
+        bool ours = peer_of(connection, &peer) && (peer.uid == geteuid() || geteuid() == 0);
         if (!ours || !ebb_vec_push(&serve->accepted, connection))
             close(connection);
     }
     for (size_t i = 0; i < serve->accepted.count;) {
         char byte;
         int waiting = serve->accepted.items[i];
-        take_hellos(serve, waiting);
+        if (peer_of(waiting, &peer))
+            take_hellos(serve, waiting, &peer);
         ssize_t got = recv(waiting, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             close(waiting);
@@ -258,8 +293,8 @@ static void record_events(struct ebb_serve *serve, struct process *process,
     if (!serve->writer || serve->writer_status != EBB_OK)
         return;
     if (!serve->recorded)
-        serve->recorded = process;
-    if (serve->recorded != process)
+        serve->recorded = process->number;
+    if (serve->recorded != process->number)
         return;
     serve->writer_status =
         ebb__trace_writer_append(serve->writer, events, count, &serve->writer_error);
@@ -391,8 +426,9 @@ static void reap(struct ebb_serve *serve)
 
 int ebb__serve_step(struct ebb_serve *serve)
 {
-    take_hellos(serve, serve->hello_pair[0]);
+    take_hellos(serve, serve->hello_pair[0], NULL);
     accept_connections(serve);
+    ebb__gone_collect(serve);
     bool busy = false;
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
@@ -419,17 +455,9 @@ void ebb__serve_destroy(struct ebb_serve *serve)
     if (serve->probing)
         pthread_join(serve->prober, NULL);
     for (size_t i = 0; i < serve->processes.count; i++) {
-        struct process *process = serve->processes.items[i];
-        if (process->channel >= 0)
-            close(process->channel);
-        munmap(process->ring, process->ring_bytes);
-        ebb__watch_destroy(process->watch);
-        ebb__recurrence_destroy(process->recurrence);
-        ebb__profile_fini(&process->recalled);
-        ebb__profile_fini(&process->learnt);
-        free(process->script);
-        free(process->script_before);
-        free(process);
+        if (serve->processes.items[i]->channel >= 0)
+            close(serve->processes.items[i]->channel);
+        ebb__gone_release(serve->processes.items[i]);
     }
     ebb_vec_free(&serve->processes);
     for (size_t i = 0; i < serve->accepted.count; i++)

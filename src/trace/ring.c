@@ -10,14 +10,16 @@ void ebb__ring_init(struct ebb_ring *ring, uint64_t event_capacity, uint64_t ori
     ring->origin_ns = origin_ns;
 }
 
-/* True once there is room; false where the parent has not taken an event for a second. */
-static bool wait_for_room(struct ebb_ring *ring, uint64_t written)
+/* True once there is room for `wanted` events; false where the parent has not taken one for a second. */
+static bool wait_for_room(struct ebb_ring *ring, uint64_t written, uint64_t wanted)
 {
     const struct timespec nap = {.tv_nsec = 100000};
     uint64_t seen = atomic_load_explicit(&ring->read, memory_order_acquire);
+    if (ring->untold && seen == ring->given_up_at)
+        return false;
     for (int naps = 0; naps < 10000; naps++) {
         uint64_t read = atomic_load_explicit(&ring->read, memory_order_acquire);
-        if (written - read < ring->event_capacity)
+        if (written - read + wanted <= ring->event_capacity)
             return true;
         if (atomic_load(&ring->parent_gone))
             return false;
@@ -27,20 +29,69 @@ static bool wait_for_room(struct ebb_ring *ring, uint64_t written)
         }
         nanosleep(&nap, NULL);
     }
-    atomic_store(&ring->parent_gone, 1);
     return false;
+}
+
+/* Where the newest lost mark of this kind is kept; NULL: it says nothing about what follows it. */
+static struct ebb_event *owed_place(struct ebb_ring *ring, const struct ebb_event *event)
+{
+    if (event->kind != EBB_EVENT_MARK)
+        return NULL;
+    if (event->mark == EBB_MARK_TRACE_ON || event->mark == EBB_MARK_TRACE_OFF)
+        return &ring->owed[0];
+    if (event->mark == EBB_MARK_PLAN_ON || event->mark == EBB_MARK_PLAN_OFF)
+        return &ring->owed[1];
+    return NULL;
+}
+
+static void lose(struct ebb_ring *ring, const struct ebb_event *event)
+{
+    struct ebb_event *owed = owed_place(ring, event);
+    if (owed)
+        *owed = *event;
+    ring->untold++;
+    ring->given_up_at = atomic_load_explicit(&ring->read, memory_order_acquire);
+    atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
+}
+
+static void put(struct ebb_ring *ring, uint64_t at, const struct ebb_event *event)
+{
+    ring->events[at & (ring->event_capacity - 1)] = *event;
+}
+
+/* Say at `time_ns` what was lost, and what is so since; returns how many events that took. */
+static uint64_t tell_loss(struct ebb_ring *ring, uint64_t written, uint64_t time_ns)
+{
+    uint64_t count = 0;
+    put(ring, written + count++,
+        &(struct ebb_event){.time_ns = time_ns,
+                            .size_bytes = ring->untold,
+                            .kind = EBB_EVENT_MARK,
+                            .mark = EBB_MARK_LOST});
+    for (unsigned i = 0; i < EBB_RING_OWED; i++) {
+        if (ring->owed[i].kind == EBB_EVENT_NONE)
+            continue;
+        ring->owed[i].time_ns = time_ns;
+        put(ring, written + count++, &ring->owed[i]);
+        ring->owed[i].kind = EBB_EVENT_NONE;
+    }
+    ring->untold = 0;
+    return count;
 }
 
 void ebb__ring_write(struct ebb_ring *ring, const struct ebb_event *event)
 {
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed);
     uint64_t read = atomic_load_explicit(&ring->read, memory_order_acquire);
-    if (written - read >= ring->event_capacity &&
-        (atomic_load(&ring->parent_gone) || !wait_for_room(ring, written))) {
-        atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
+    uint64_t wanted = ring->untold ? 2 + EBB_RING_OWED : 1;
+    if (written - read + wanted > ring->event_capacity &&
+        (atomic_load(&ring->parent_gone) || !wait_for_room(ring, written, wanted))) {
+        lose(ring, event);
         return;
     }
-    ring->events[written & (ring->event_capacity - 1)] = *event;
+    if (ring->untold)
+        written += tell_loss(ring, written, event->time_ns);
+    put(ring, written, event);
     atomic_store_explicit(&ring->written, written + 1, memory_order_release);
 }
 

@@ -5,8 +5,9 @@
  * one consumer (the parent). Both sides only ever add to their own counter, so that a process
  * killed anywhere leaves a ring that can be drained to the last complete event.
  *
- * A full ring is waited for as long as the parent lives (the trace is complete, or says what it
- * lost); without a parent events are dropped and counted. */
+ * A full ring is waited for, a second at most: then the parent is stopped, or very busy. Events are
+ * dropped and counted until it takes some again. The first event after that is a mark that says how
+ * many were lost. Without a parent nobody waits. */
 #ifndef EBB_TRACE_RING_H
 #define EBB_TRACE_RING_H
 
@@ -19,6 +20,8 @@
 
 #define EBB_RING_MAGIC 0x31474e5242424535ull
 #define EBB_RING_EVENTS ((uint64_t)1 << 16) /* 2 MiB: 40 iterations of ResNet-50 */
+/* Marks that say what is so from then on: accesses are observed or not, a plan is in force or not. */
+#define EBB_RING_OWED 2u
 
 /* Counters of one process, written by the engine, read by the parent at any time. Bytes and ns. */
 struct ebb_counters {
@@ -65,8 +68,11 @@ struct ebb_ring {
     struct ebb_counters counters;
     _Alignas(64) _Atomic uint64_t written; /* events ever written */
     _Atomic uint64_t lost;                 /* events dropped */
-    _Alignas(64) _Atomic uint64_t read;    /* events ever taken */
-    _Atomic uint32_t parent_gone;          /* set by whoever notices */
+    uint64_t untold;      /* of these, those that no mark tells of yet; the producer's alone */
+    uint64_t given_up_at; /* `read`, when an event was dropped last; likewise */
+    struct ebb_event owed[EBB_RING_OWED]; /* newest marks of state among the untold; likewise */
+    _Alignas(64) _Atomic uint64_t read;   /* events ever taken */
+    _Atomic uint32_t parent_gone; /* its channel has hung up: set by the process, for good */
     _Alignas(64) struct ebb_event events[];
 };
 
@@ -79,7 +85,8 @@ static inline size_t ebb__ring_bytes(uint64_t event_capacity)
 void ebb__ring_init(struct ebb_ring *ring, uint64_t event_capacity, uint64_t origin_ns);
 
 /* Append one event. Waits while the ring is full and the parent takes events: at most a second
- * without progress, after which the parent counts as gone. One producer at a time. */
+ * without progress, after which events are dropped at once until the parent has taken some. One
+ * producer at a time. */
 void ebb__ring_write(struct ebb_ring *ring, const struct ebb_event *event);
 
 /* False where the counters are those of no ring: the process has written where it should not. */

@@ -1,0 +1,224 @@
+/* Hello: how the library in a process finds the parent of its run, and what it is handed.
+ *
+ * EBB_RUN says where the parent is (engine/protocol.h). It may be stale: of a run that has ended, or
+ * inherited by a program that outlives it. Then there is nobody to say hello to, or somebody else has
+ * the parent's name: that one must neither get our ring nor give us orders. The parent may also be
+ * slow, or stopped. It is waited for as long as it lives: a process that went on alone would hold
+ * memory that no budget counts. Its death ends the wait, since the sockets hang up. */
+#include "shim.h"
+
+#include "base/clock.h"
+#include "engine/protocol.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+struct ebb_shim_settings ebb__shim_settings;
+
+static struct {
+    int inherited;
+    unsigned long long inode;
+    long process_id; /* the parent's */
+    unsigned long user_id;
+    unsigned long long secret[2];
+    char name[64];
+} where;
+
+bool ebb__shim_read_settings(void)
+{
+    const char *text = getenv(EBB_PROTOCOL_ENV);
+    struct ebb_shim_settings *settings = &ebb__shim_settings;
+    int consumed = 0;
+    unsigned long long threshold;
+    if (!text ||
+        sscanf(text, "2:%d:%llu:%ld:%lu:%16llx%16llx:%63[^:]:%llu:%u:%n", &where.inherited,
+               &where.inode, &where.process_id, &where.user_id, &where.secret[0], &where.secret[1],
+               where.name, &threshold, &settings->flags, &consumed) != 9 ||
+        consumed == 0)
+        return false;
+    settings->threshold = (size_t)threshold;
+    snprintf(settings->places, sizeof settings->places, "%s", text + consumed);
+    return true;
+}
+
+/* Is the other end the parent's? Beyond a pid namespace its number is not known, and reads 0. */
+static bool leads_to_parent(int descriptor, struct ucred *peer)
+{
+    socklen_t bytes = sizeof *peer;
+    return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, peer, &bytes) == 0 &&
+           (peer->pid == 0 || peer->pid == where.process_id);
+}
+
+static bool is_inherited_socket(int descriptor)
+{
+    struct stat status;
+    struct ucred peer;
+    return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
+           (unsigned long long)status.st_ino == where.inode && leads_to_parent(descriptor, &peer);
+}
+
+/* A socket on which the parent hears a hello; -1: none. *ours: close it afterwards. */
+static int reach_parent(bool *ours)
+{
+    *ours = false;
+    if (is_inherited_socket(where.inherited))
+        return where.inherited;
+    int descriptor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        return -1;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(where.name);
+    memcpy(address.sun_path + 1, where.name, length);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    struct ucred peer;
+    int failed;
+    do /* one that is interrupted may be made again: nothing has happened */
+        failed = connect(descriptor, (struct sockaddr *)&address, bytes);
+    while (failed && errno == EINTR);
+    if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != where.user_id) {
+        close(descriptor);
+        return -1;
+    }
+    *ours = true;
+    return descriptor;
+}
+
+static int high_descriptor(int descriptor)
+{
+    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 702);
+    if (high < 0)
+        return descriptor;
+    close(descriptor);
+    return high;
+}
+
+/* What cannot change its size any more cannot be cut short under whoever has it mapped. */
+static struct ebb_ring *make_ring(int *memory)
+{
+    size_t bytes = ebb__ring_bytes(EBB_RING_EVENTS);
+    *memory = memfd_create("ebb-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*memory < 0)
+        return NULL;
+    void *ring = MAP_FAILED;
+    if (ftruncate(*memory, (off_t)bytes) == 0 &&
+        fcntl(*memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *memory, 0);
+    if (ring == MAP_FAILED) {
+        close(*memory);
+        return NULL;
+    }
+    ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
+    return ring;
+}
+
+/* Send the hello; where too many descriptors are on their way already, later. */
+static bool send_hello(int parent, const int descriptors[2])
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    struct ebb_message hello = {.kind = EBB_MESSAGE_HELLO,
+                                .process_id = (uint32_t)getpid(),
+                                .parent_process_id = (uint32_t)getppid(),
+                                .secret = {where.secret[0], where.secret[1]}};
+    prctl(PR_GET_NAME, hello.text);
+    while (!ebb__message_send(parent, &hello, descriptors, 2, 0)) {
+        if (errno != ETOOMANYREFS)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static struct ebb_ledger *map_ledger(int descriptor)
+{
+    struct stat status;
+    int seals = fcntl(descriptor, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(descriptor, &status) != 0 ||
+        (uint64_t)status.st_size < sizeof(struct ebb_ledger))
+        return NULL;
+    void *shared =
+        mmap(NULL, sizeof(struct ebb_ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (shared == MAP_FAILED)
+        return NULL;
+    if (((struct ebb_ledger *)shared)->magic == EBB_LEDGER_MAGIC)
+        return shared;
+    munmap(shared, sizeof(struct ebb_ledger));
+    return NULL;
+}
+
+/* Wait for the answer, however slow the parent is; false where it has gone. */
+static bool be_welcomed(struct ebb_shim_parent *parent)
+{
+    struct ebb_message welcome;
+    int came[EBB_MESSAGE_DESCRIPTORS], got = 0;
+    size_t count = 0;
+    struct pollfd answer = {.fd = parent->channel, .events = POLLIN};
+    while (got == 0) {
+        if (poll(&answer, 1, -1) < 0 && errno != EINTR)
+            return false;
+        got = ebb__message_receive(parent->channel, &welcome, came, &count);
+    }
+    if (got < 0)
+        return false;
+    if (welcome.kind == EBB_MESSAGE_WELCOME && count == 1)
+        parent->ledger = map_ledger(came[0]);
+    if (parent->ledger)
+        parent->ledger_descriptor = came[0];
+    else
+        ebb__message_close(came, count);
+    parent->store_limit_bytes = welcome.limit_bytes;
+    parent->trace = welcome.value != 0;
+    return parent->ledger != NULL;
+}
+
+static bool say_hello(struct ebb_shim_parent *parent)
+{
+    int memory, pair[2];
+    bool ours, good = false;
+    *parent = (struct ebb_shim_parent){.channel = -1};
+    int door = reach_parent(&ours);
+    if (door < 0)
+        return false;
+    parent->ring = make_ring(&memory);
+    if (parent->ring) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+            good = send_hello(door, (int[]){pair[1], memory});
+            close(pair[1]);
+            parent->channel = high_descriptor(pair[0]);
+        }
+        close(memory);
+    }
+    if (ours)
+        close(door);
+    if (good && be_welcomed(parent)) {
+        ebb__shim_protect(parent->channel);
+        return true;
+    }
+    if (parent->channel >= 0)
+        close(parent->channel);
+    if (parent->ring)
+        munmap(parent->ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    *parent = (struct ebb_shim_parent){.channel = -1};
+    return false;
+}
+
+bool ebb__shim_say_hello(struct ebb_shim_parent *parent)
+{
+    int before, saved = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    bool good = say_hello(parent);
+    pthread_setcancelstate(before, NULL);
+    errno = saved;
+    return good;
+}
