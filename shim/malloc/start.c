@@ -364,7 +364,7 @@ __attribute__((constructor)) static void start(void)
         struct ebb_host_support support;
         ebb__host_support_look(&support);
         if (support.kind != EBB_DEVICE_UFFD_MOVE && support.kind != EBB_DEVICE_NONE &&
-            !(settings.flags & EBB_PROTOCOL_FLAG_RECORD))
+            !(ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD))
             ebb__shim_refuse_async(); /* before the program looks for them */
         if (support.kind == EBB_DEVICE_PROTECT)
             ebb__shim_keep_signal(); /* before any thread can block it */
