@@ -32,7 +32,7 @@ class Forks(Launch):
         """Generations end although `ebb` has died."""
         early, late = map(int, self.forks("orphan", "60", status=-signal.SIGKILL))
         self.assertGreater(early, 0)
-        self.assertLessEqual(late, early * 1.05)
+        self.assertLessEqual(late, early + (4 << 18))  # blocks; each fork would keep several
 
     def test_an_unheard_child_leaves_nothing_in_the_ledger(self):
         """`ebb` is stopped for as long as the child waits for it; nothing has to leave afterwards."""

@@ -74,7 +74,8 @@ static int start_child(void *argument)
 {
     struct start start = *(const struct start *)argument;
     after(0);
-    _exit(start.entry(start.argument)); /* all of it: the thread that returned is not the only one */
+    _exit(
+        start.entry(start.argument)); /* all of it: the thread that returned is not the only one */
 }
 
 int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)

@@ -7,6 +7,7 @@
  * start.c        the engine at the first managed block, the service thread, forks
  * atfork.c       the engine is held still around a fork
  * rawfork.c      forks without handlers
+ * ending.c       what the child of a fork has copied
  * lent.c         pages that the kernel keeps for longer than a call
  * threads.c      the shim's own threads, which the program must not notice
  * sampler.c      one that asks libc's allocator what it has given out
@@ -141,6 +142,8 @@ const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int fl
 /* From here on what writes while no call is under way cannot be set up; is it so? Then that is said. */
 void ebb__shim_refuse_async(void);
 bool ebb__shim_refuses_async(void);
+/* ending.c: this is the child of a fork, with counters of its own. */
+void ebb__shim_watch_ending(struct ebb_counters *own);
 /* start.c: tell it to the person who runs the program. */
 void ebb__shim_warn(const char *message);
 /* atfork.c: see to it that these are called; any number of times. */

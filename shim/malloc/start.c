@@ -347,6 +347,7 @@ void ebb__shim_after_fork_child(void)
             !start_threads(engine))
             ebb__shim_lost(NULL, "the child of a fork cannot start threads");
         ebb__engine_count_live(engine, (int64_t)small_bytes);
+        ebb__shim_watch_ending(&shim.ring->counters);
     }
     if (parents_ring && parents_ring != shim.ring)
         munmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));

@@ -205,6 +205,29 @@ static void unheard(void)
     make(15);
 }
 
+/* Children that have the parent's blocks in memory write them, or only read them, and stay for a while, or
+ * end at once. */
+static void copies(unsigned many, bool writes, bool stays)
+{
+    make(12);
+    pid_t children[16];
+    for (unsigned i = 0; i < many && i < 16; i++) {
+        children[i] = start();
+        if (children[i] == 0) {
+            for (unsigned at = 0; at < count; at++) {
+                check(at, "a child");
+                if (writes)
+                    fill(at, at + i + 40);
+            }
+            if (stays)
+                usleep(1500000);
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < many && i < 16; i++)
+        wait_for(children[i]);
+}
+
 static int read_all(void *argument)
 {
     (void)argument;
@@ -311,6 +334,12 @@ int main(int argc, char **argv)
         one_after_another(many);
     else if (strcmp(mode, "unheard") == 0)
         unheard();
+    else if (strcmp(mode, "copies") == 0)
+        copies(many, true, true);
+    else if (strcmp(mode, "copies-at-once") == 0)
+        copies(many, true, false);
+    else if (strcmp(mode, "readers") == 0)
+        copies(many, false, true);
     else if (strcmp(mode, "without-handlers") == 0)
         without_handlers();
     else if (strcmp(mode, "lent") == 0)
