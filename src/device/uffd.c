@@ -1,5 +1,7 @@
 #include "device/uffd.h"
 
+#include "base/limits.h"
+
 #include "device/os.h"
 
 #include <errno.h>
@@ -71,11 +73,7 @@ int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults)
     uffd = open_any(kernel_faults);
     if (uffd < 0)
         return -1;
-    int high = fcntl(uffd, F_DUPFD_CLOEXEC, 700);
-    if (high >= 0) {
-        close(uffd);
-        uffd = high;
-    }
+    uffd = ebb__descriptor_high(uffd);
     if (ioctl(uffd, UFFDIO_API, &api) != 0) {
         why = errno;
         close(uffd);

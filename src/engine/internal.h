@@ -654,6 +654,17 @@ void ebb__feedback_late(struct ebb_engine *engine, const struct block *block, ui
  * then. */
 void ebb__feedback_early(struct ebb_engine *engine, struct block *block);
 
+/* waits.c: for the parent's eyes */
+/* A fault is about to be looked at; until ebb__wait_end(). No lock needed. */
+struct ebb_wait *ebb__waits_enter(struct ebb_engine *engine, uintptr_t address);
+/* The program waits for `block`; until ebb__wait_end(), which needs no lock, or until this. */
+struct ebb_wait *ebb__waits_block(struct ebb_engine *engine, const struct block *block);
+void ebb__waits_fault_over(struct ebb_engine *engine, const struct block *block);
+/* A transfer of `block`, the opening of the store; until ebb__wait_end(), which needs no lock. */
+struct ebb_wait *ebb__waits_transfer(struct ebb_engine *engine, const struct block *block,
+                                     bool out);
+struct ebb_wait *ebb__waits_open(struct ebb_engine *engine);
+
 /* victim.c */
 struct block *ebb__victim_choose(struct ebb_engine *engine);
 
