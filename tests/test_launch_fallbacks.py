@@ -42,8 +42,10 @@ class Fallbacks(Launch):
         if code == 0 and figures["device"] != "none":
             self.assertGreater(figures["moved_out_bytes"], 0)
         if code == 0 and figures["device"] != "none" and fits:
-            self.assertLessEqual(figures["peak_resident_bytes"], budget_mib * MIB)
-            self.assertFalse(figures["budget_exceeded"])
+            exceeded = figures["peak_resident_bytes"] > budget_mib * MIB
+            self.assertEqual(exceeded, figures["budget_exceeded"])
+            # What a parent or a child writes after a fork exists twice: that is counted and said.
+            self.assertTrue(not exceeded or "--fork" in program)
         return figures, result.stderr
 
     def test_cycle(self):

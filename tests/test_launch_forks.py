@@ -23,16 +23,17 @@ class Forks(Launch):
         return words
 
     def test_store_space_returns(self):
-        """As much after 1,000 forks as after ten."""
+        """As much after 1,000 forks as after ten, but for two of 16 blocks that may chance to be away at
+        once: each fork keeps several where space does not return."""
         early, late = map(int, self.forks("sequence", str(FORKS)))
         self.assertGreater(early, 0)
-        self.assertLessEqual(late, early * 1.05)
+        self.assertLessEqual(late, early * 1.05 + (2 << 18))
 
     def test_store_space_returns_without_parent(self):
         """Generations end although `ebb` has died."""
         early, late = map(int, self.forks("orphan", "60", status=-signal.SIGKILL))
         self.assertGreater(early, 0)
-        self.assertLessEqual(late, early * 1.05)
+        self.assertLessEqual(late, early + (4 << 18))  # blocks; each fork would keep several
 
     def test_an_unheard_child_leaves_nothing_in_the_ledger(self):
         """`ebb` is stopped for as long as the child waits for it; nothing has to leave afterwards."""

@@ -28,6 +28,7 @@ static int open_ledger(void **state)
     assert_int_equal(ftruncate(file, sizeof *ledger), 0);
     ledger = mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     assert_true(ledger != MAP_FAILED);
+    ledger->slot_count = EBB_LEDGER_SLOTS;
     atomic_store(&ledger->budget_bytes, BUDGET_BYTES);
     return 0;
 }

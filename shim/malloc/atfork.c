@@ -21,23 +21,32 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 static atomic_flag registered = ATOMIC_FLAG_INIT;
 /* Of the thread that forks. */
 static _Thread_local struct ebb_guard guard;
+static _Thread_local bool under_way;
 
-static void before_fork(void)
+bool ebb__fork_is_under_way(void)
+{
+    return under_way;
+}
+
+void ebb__fork_before(void)
 {
     ebb__guard_enter(&guard);
     ebb__shim_before_fork();
+    under_way = true;
 }
 
-static void after_fork_parent(void)
+void ebb__fork_after_parent(void)
 {
     struct ebb_guard entered = guard;
+    under_way = false;
     ebb__shim_after_fork_parent();
     ebb__guard_leave(&entered);
 }
 
-static void after_fork_child(void)
+void ebb__fork_after_child(void)
 {
     struct ebb_guard entered = guard;
+    under_way = false;
     ebb__shim_after_fork_child();
     ebb__guard_leave(&entered);
 }
@@ -53,7 +62,8 @@ static int next_register(void (*before)(void), void (*in_parent)(void), void (*i
 void ebb__shim_register_fork(void)
 {
     if (!atomic_flag_test_and_set(&registered))
-        next_register(before_fork, after_fork_parent, after_fork_child, &__dso_handle);
+        next_register(ebb__fork_before, ebb__fork_after_parent, ebb__fork_after_child,
+                      &__dso_handle);
 }
 
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),

@@ -3,7 +3,7 @@
  * Elsewhere they go straight on.
  *
  * What this cannot cover, on those devices: system calls that are not made through these functions
- * (io_uring, aio, ioctl, futexes in managed blocks, inline system calls), and stdio's formatted
+ * (ioctl, futexes in managed blocks, inline system calls), and stdio's formatted
  * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
 #include "guard.h"
@@ -135,7 +135,7 @@ BUFFER(ssize_t, pwrite64, (int file, const void *from, size_t bytes, off64_t at)
 BUFFER(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags), to,
        bytes)
 BUFFER(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
-       (file, from, bytes, flags), from, bytes)
+       (file, from, bytes, flags), ebb__shim_lend_to_send(from, bytes, flags), bytes)
 BUFFER(ssize_t, recvfrom,
        (int file, void *restrict to, size_t bytes, int flags, struct sockaddr *restrict peer,
         socklen_t *restrict peer_bytes),
@@ -143,7 +143,8 @@ BUFFER(ssize_t, recvfrom,
 BUFFER(ssize_t, sendto,
        (int file, const void *from, size_t bytes, int flags, const struct sockaddr *peer,
         socklen_t peer_bytes),
-       (file, from, bytes, flags, peer, peer_bytes), from, bytes)
+       (file, from, bytes, flags, peer, peer_bytes), ebb__shim_lend_to_send(from, bytes, flags),
+       bytes)
 BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
 
 VECTOR(readv, (int file, const struct iovec *vector, int count), (file, vector, count))
@@ -166,7 +167,9 @@ VECTOR(pwritev64v2, (int file, const struct iovec *vector, int count, off64_t at
        (file, vector, count, at, flags))
 
 MESSAGE(recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags))
-MESSAGE(sendmsg, (int file, const struct msghdr *message, int flags), (file, message, flags))
+HAND_ON(ssize_t, sendmsg, (int file, const struct msghdr *message, int flags),
+        (file, message, flags), ebb__shim_lend_message(message, flags) ? message->msg_iov : NULL,
+        message ? message->msg_iovlen : 0)
 
 /* stdio passes large buffers to the kernel as they are, past its own. */
 BUFFER(size_t, fread, (void *restrict to, size_t size, size_t count, FILE *restrict file),

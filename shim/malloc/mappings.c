@@ -7,7 +7,8 @@
  * there until it is freed (src/engine/keep.c). To make accessible what is accessible changes nothing.
  *
  * What this cannot see are system calls that are not made through these functions. There the device copes:
- * it moves by pieces, and what cannot be moved stays, or is copied. */
+ * it moves by pieces, and what cannot be moved stays, or is copied. The device without userfaultfd
+ * cannot: what such a call makes readable of an absent block reads as zeros. */
 #include "guard.h"
 #include "shim.h"
 

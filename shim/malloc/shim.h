@@ -7,6 +7,9 @@
  * hello.c        finding the parent of the run, and being welcomed
  * start.c        the engine at the first managed block, the service thread, forks
  * atfork.c       the engine is held still around a fork
+ * rawfork.c      forks without handlers
+ * ending.c       what the child of a fork has copied
+ * lent.c         pages that the kernel keeps for longer than a call
  * threads.c      the shim's own threads, which the program must not notice
  * sampler.c      one that asks libc's allocator what it has given out
  * lost.c         the end of a process whose bytes cannot be had
@@ -131,6 +134,25 @@ bool ebb__shim_take_faults(void);
 void ebb__shim_before_fork(void);
 void ebb__shim_after_fork_parent(void);
 void ebb__shim_after_fork_child(void);
+/* atfork.c: the handlers themselves, for forks that have none; and whether this thread is between them. */
+void ebb__fork_before(void);
+void ebb__fork_after_parent(void);
+void ebb__fork_after_child(void);
+bool ebb__fork_is_under_way(void);
+/* lent.c: the kernel keeps these pages for longer than a call: the blocks there stay where they are. */
+struct iovec;
+struct msghdr;
+void ebb__shim_lend(const struct iovec *vector, size_t count);
+/* Likewise where `flags` say so; returns the first argument. */
+const void *ebb__shim_lend_to_send(const void *from, size_t bytes, int flags);
+const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int flags);
+/* From here on what writes while no call is under way cannot be set up; is it so? Then that is said. */
+void ebb__shim_refuse_async(void);
+bool ebb__shim_refuses_async(void);
+/* ending.c: this is the child of a fork, with counters of its own. */
+void ebb__shim_watch_ending(struct ebb_counters *own);
+/* start.c: tell it to the person who runs the program. */
+void ebb__shim_warn(const char *message);
 /* atfork.c: see to it that these are called; any number of times. */
 void ebb__shim_register_fork(void);
 /* threads.c: a thread without signals; false where it cannot be had. */

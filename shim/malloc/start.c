@@ -102,6 +102,11 @@ static void warn(void *context, const char *message)
         ebb__message_send(shim.channel, &text, NULL, 0, 0);
 }
 
+void ebb__shim_warn(const char *message)
+{
+    warn(NULL, message);
+}
+
 static void guard(void *context, int descriptor, bool on)
 {
     (void)context;
@@ -361,6 +366,7 @@ void ebb__shim_after_fork_child(void)
             !start_threads(engine))
             ebb__shim_lost(NULL, "the child of a fork cannot start threads");
         ebb__engine_count_live(engine, (int64_t)small_bytes);
+        ebb__shim_watch_ending(&shim.ring->counters);
     }
     if (parents_ring && parents_ring != shim.ring)
         munmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
@@ -377,6 +383,9 @@ __attribute__((constructor)) static void start(void)
         ebb__shim_threshold = ebb__shim_settings.threshold;
         struct ebb_host_support support;
         ebb__host_support_look(&support);
+        if (support.kind != EBB_DEVICE_UFFD_MOVE && support.kind != EBB_DEVICE_NONE &&
+            !(ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD))
+            ebb__shim_refuse_async(); /* before the program looks for them */
         if (support.kind == EBB_DEVICE_PROTECT)
             ebb__shim_keep_signal(); /* before any thread can block it */
     }

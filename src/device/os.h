@@ -14,22 +14,46 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
+/* Past libc's syscall(), which is the shim's, too. errno as libc sets it. */
+static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
+                                uintptr_t e, uintptr_t f)
+{
+#ifdef __x86_64__
+    long result;
+    register uintptr_t r10 __asm__("r10") = d;
+    register uintptr_t r8 __asm__("r8") = e;
+    register uintptr_t r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    if (result > -4096 && result < 0) {
+        errno = (int)-result;
+        return -1;
+    }
+    return result;
+#else
+    return syscall(number, a, b, c, d, e, f);
+#endif
+}
+
 static inline int ebb__os_advise(uintptr_t address, uint64_t bytes, int advice)
 {
-    return (int)syscall(SYS_madvise, address, bytes, advice);
+    return (int)ebb__os_call(SYS_madvise, address, bytes, (uintptr_t)advice, 0, 0, 0);
 }
 
 static inline int ebb__os_protect(uintptr_t address, uint64_t bytes, int protection)
 {
-    return (int)syscall(SYS_mprotect, address, bytes, protection);
+    return (int)ebb__os_call(SYS_mprotect, address, bytes, (uintptr_t)protection, 0, 0, 0);
 }
 
 /* A new private mapping at `address`, in place of whatever is there; in no core dump, as all of the
  * device's. */
 static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int protection)
 {
-    if (syscall(SYS_mmap, address, bytes, protection,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == -1)
+    if (ebb__os_call(SYS_mmap, address, bytes, (uintptr_t)protection,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uintptr_t)-1,
+                     0) == -1)
         return false;
     ebb__os_advise(address, bytes, MADV_DONTDUMP);
     return true;
@@ -38,8 +62,8 @@ static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int prote
 /* Move pages, and leave an empty mapping behind. */
 static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
-    return syscall(SYS_mremap, source, bytes, bytes,
-                   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) != -1;
+    return ebb__os_call(SYS_mremap, source, bytes, bytes,
+                        MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target, 0) != -1;
 }
 
 /* True where [address, + bytes) is in more than one mapping, or in none. Asked by a request to grow in place

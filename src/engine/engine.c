@@ -88,6 +88,16 @@ static enum ebb_status lack_memory(struct ebb_error *error)
     return status;
 }
 
+void ebb__engine_announce(struct ebb_engine *engine)
+{
+    const struct ebb_device_layout *layout = &engine->device.layout;
+    struct ebb_counters *counters = engine->counters;
+    atomic_store(&counters->mechanism, (uint32_t)engine->device.ops->kind);
+    atomic_store(&counters->arena_first, layout->arena.base);
+    atomic_store(&counters->arena_last, layout->depot.base + layout->depot.bytes);
+    atomic_store(&counters->managing, 1);
+}
+
 enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
                                    struct ebb_engine **created, struct ebb_error *error)
 {
@@ -132,8 +142,7 @@ enum ebb_status ebb__engine_create(const struct ebb_engine_config *config,
         release(engine);
         return status;
     }
-    atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
-    atomic_store(&engine->counters->managing, 1);
+    ebb__engine_announce(engine);
     if (engine->trace)
         ebb__engine_mark(engine, EBB_MARK_TRACE_ON, 0);
     *created = engine;

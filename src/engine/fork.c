@@ -108,7 +108,6 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
         engine->blind_until = 0;
         ebb__engine_mark(engine, EBB_MARK_TRACE_OFF, 0);
     }
-    atomic_store(&engine->counters->mechanism, (uint32_t)engine->device.ops->kind);
-    atomic_store(&engine->counters->managing, 1);
+    ebb__engine_announce(engine);
     return ebb__mover_start(engine) ? EBB_OK : EBB_ERR_LIMIT;
 }

@@ -350,6 +350,7 @@ struct ebb_engine {
 /* engine.c */
 void *ebb__engine_memory(size_t bytes);                /* zeroed, from the system; NULL: none */
 void ebb__engine_unmap(void *memory, size_t bytes);    /* back to it; NULL is fine */
+void ebb__engine_announce(struct ebb_engine *engine);  /* it is at work: for the parent */
 void ebb__engine_init_sync(struct ebb_engine *engine); /* no lock needed */
 void ebb__engine_event(struct ebb_engine *engine, const struct ebb_event *event);
 void ebb__engine_mark(struct ebb_engine *engine, enum ebb_mark mark, uint64_t value);

@@ -16,6 +16,7 @@
  *
  * A line is a description of its own, had by /proc. Where that cannot be had, the generation counts
  * as living for ever: its space is lost, no byte is. */
+#include "base/limits.h"
 #include "engine/internal.h"
 
 #include <fcntl.h>
@@ -28,7 +29,6 @@
 /* To look at the locks takes one part in so many of the time, and is not done more often than this. */
 #define LOOK_SHARE 100u
 #define LOOK_NS ((uint64_t)1000000)
-#define LEAST_DESCRIPTOR 703
 
 static void guard(struct ebb_engine *engine, int descriptor, bool on)
 {
@@ -48,11 +48,7 @@ static void close_descriptor(struct ebb_engine *engine, int *descriptor)
 /* Out of the way of programs that count on low numbers. */
 static int keep_high(struct ebb_engine *engine, int descriptor)
 {
-    int high = descriptor < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
-    if (high >= 0)
-        close(descriptor);
-    else
-        high = descriptor;
+    int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
     if (high >= 0)
         guard(engine, high, true);
     return high;

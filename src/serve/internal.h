@@ -115,6 +115,10 @@ struct ebb_serve {
     struct ebb_ledger *ledger;
     int ledger_descriptor;
     unsigned departed; /* processes whose slots of the ledger are to be taken out */
+    uint64_t copied_bytes; /* that forked relatives have beyond what they have entered */
+    uint64_t copies_faults;
+    size_t copies_relatives;
+    uint64_t copies_look_ns; /* do not look before */
     uint64_t reap_ns;  /* when it is looked for such at the latest */
     EBB_VEC(struct process *) processes;
     size_t hello_count;           /* processes so far */
@@ -194,6 +198,10 @@ void ebb__gone_add(const struct process *process, struct ebb_serve_result *resul
 void ebb__gone_release(struct process *process);
 /* Release those that have ended, but for the one with the largest blocks. */
 void ebb__gone_collect(struct ebb_serve *serve);
+/* copies.c: count what forked relatives have copied, if it is time. */
+void ebb__copies_look(struct ebb_serve *serve);
+/* There are, or were, so many bytes beyond what is held. */
+void ebb__copies_note(struct ebb_serve *serve, uint64_t copied_bytes);
 /* learn.c: look at what the process has done and plan, or learn anew. */
 void ebb__serve_learn(struct ebb_serve *serve, struct process *process);
 /* Begin to measure where the transfers will go, beside the running program. */

@@ -344,6 +344,10 @@ static void drain(struct ebb_serve *serve, struct process *process)
 static void say_goodbye(struct ebb_serve *serve, struct process *process)
 {
     drain(serve, process);
+    uint64_t copied_bytes = atomic_load(&process->ring->counters.copied_bytes);
+    if (copied_bytes)
+        ebb__copies_note(serve,
+                         serve->copied_bytes > copied_bytes ? serve->copied_bytes : copied_bytes);
     if (atomic_load(&process->ring->counters.has_slot))
         serve->departed++;
     else
@@ -440,6 +444,7 @@ int ebb__serve_step(struct ebb_serve *serve)
         ebb__alarm_look(serve, process, now_ns);
         take_messages(serve, process);
     }
+    ebb__copies_look(serve);
     reap(serve);
     feed_starving(serve);
     return busy ? DRAIN_MS : 100;

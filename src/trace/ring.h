@@ -58,8 +58,11 @@ struct ebb_counters {
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */
-    _Atomic uint32_t has_slot;          /* 1: of its own in the ledger */
-    _Atomic uint32_t mechanism;         /* enum ebb_device_kind */
+    _Atomic uint64_t arena_first, arena_last; /* addresses: all that the engine has pages in */
+    _Atomic uint64_t
+        copied_bytes; /* at the end of a fork's child: pages of its own beyond held_bytes */
+    _Atomic uint32_t has_slot;  /* 1: of its own in the ledger */
+    _Atomic uint32_t mechanism; /* enum ebb_device_kind */
 };
 
 struct ebb_ring {

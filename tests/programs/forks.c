@@ -195,12 +195,133 @@ static void unheard(void)
             blocks[i] = malloc(BLOCK_BYTES);
             fill(i, i);
         }
-        _exit(0);
+        pause();
     }
-    wait_for(child);
+    sleep(7); /* longer than a child that is not heard waits */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
     kill(getppid(), SIGCONT);
     usleep(500000);
     make(15);
+}
+
+/* Children that have the parent's blocks in memory write them, or only read them, and stay for a while, or
+ * end at once. */
+static void copies(unsigned many, bool writes, bool stays)
+{
+    make(12);
+    pid_t children[16];
+    for (unsigned i = 0; i < many && i < 16; i++) {
+        children[i] = start();
+        if (children[i] == 0) {
+            for (unsigned at = 0; at < count; at++) {
+                check(at, "a child");
+                if (writes)
+                    fill(at, at + i + 40);
+            }
+            if (stays)
+                usleep(1500000);
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < many && i < 16; i++)
+        wait_for(children[i]);
+}
+
+static int read_all(void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; i < count; i++)
+        check(i, "a child without handlers");
+    fill(3, 77);
+    check(3, "a child without handlers");
+    return 0;
+}
+
+/* Children that no handler of pthread_atfork() hears of read what is absent. */
+static void without_handlers(void)
+{
+    static _Alignas(16) char stack[256 << 10];
+    make(16);
+    for (unsigned round = 0; round < 4; round++) {
+        pid_t child = -1;
+        if (round % 4 == 0)
+            child = _Fork();
+        else if (round % 4 == 1)
+            child = (pid_t)syscall(SYS_fork);
+        else if (round % 4 == 2)
+            child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0L);
+        else
+            child = clone(read_all, stack + sizeof stack, SIGCHLD, NULL);
+        if (child < 0)
+            die("a fork");
+        if (child == 0)
+            _exit(read_all(NULL));
+        fill(round, round + 200);
+        wait_for(child);
+        for (unsigned i = 0; i < count; i++)
+            check(i, "the parent");
+    }
+}
+
+/* A block is lent to a pipe, or is in it and has been freed; then all others are used. The pipe must hold
+ * what the block held. */
+static void lent(void)
+{
+    enum { LENT = 1 << 16 };
+    static uint64_t back[LENT / 8];
+    make(16);
+    for (unsigned round = 0; round < 12; round++) {
+        unsigned at = round % count;
+        int ends[2];
+        if (pipe(ends) != 0)
+            die("pipe");
+        fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+        struct iovec vector = {blocks[at], LENT};
+        ssize_t done = round % 2 ? vmsplice(ends[1], &vector, 1, SPLICE_F_GIFT)
+                                 : syscall(SYS_vmsplice, ends[1], &vector, 1, 0);
+        if (done != LENT)
+            die("vmsplice");
+        uint64_t seed = seeds[at];
+        if (round % 3 == 2) {
+            free(blocks[at]);
+            if (posix_memalign((void **)&blocks[at], 4096, BLOCK_BYTES) != 0)
+                die("posix_memalign");
+            fill(at, seed + 1000);
+        }
+        for (unsigned turn = 0; turn < 2; turn++)
+            for (unsigned i = 0; i < count; i++)
+                if (i != at) {
+                    check(i, "a block beside");
+                    fill(i, round * 100 + i);
+                }
+        for (size_t got = 0; got < LENT;) {
+            ssize_t piece = read(ends[0], (char *)back + got, LENT - got);
+            if (piece <= 0)
+                die("read");
+            got += (size_t)piece;
+        }
+        size_t bad = wrong(back, seed, LENT / 8);
+        if (bad) {
+            fprintf(stderr, "forks: %zu of %d words in the pipe are wrong\n", bad, LENT / 8);
+            _exit(1);
+        }
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
+/* Prints whether io_uring and aio can be set up. */
+static void asynchronous(void)
+{
+    make(4);
+    char parameters[256] = {0};
+    int ring = (int)syscall(SYS_io_uring_setup, 4, parameters);
+    puts(ring >= 0 ? "ring" : errno == ENOSYS ? "no-ring" : "ring-refused");
+    unsigned long context = 0;
+    puts(syscall(SYS_io_setup, 4, &context) == 0 ? "aio"
+         : errno == ENOSYS                       ? "no-aio"
+                                                 : "aio-fails");
 }
 
 int main(int argc, char **argv)
@@ -213,6 +334,18 @@ int main(int argc, char **argv)
         one_after_another(many);
     else if (strcmp(mode, "unheard") == 0)
         unheard();
+    else if (strcmp(mode, "copies") == 0)
+        copies(many, true, true);
+    else if (strcmp(mode, "copies-at-once") == 0)
+        copies(many, true, false);
+    else if (strcmp(mode, "readers") == 0)
+        copies(many, false, true);
+    else if (strcmp(mode, "without-handlers") == 0)
+        without_handlers();
+    else if (strcmp(mode, "lent") == 0)
+        lent();
+    else if (strcmp(mode, "asynchronous") == 0)
+        asynchronous();
     else if (strcmp(mode, "beside") == 0)
         side_by_side(many);
     else if (strcmp(mode, "nested") == 0)

@@ -1,0 +1,63 @@
+/* The end of a fork's child: what it has copied is counted, in case that the parent has not looked.
+ *
+ * The parent counts copies by looking at living processes (src/serve/copies.c). A child may have ended
+ * before. So one that has had page faults enough counts the pages that it alone has once more itself, when
+ * it ends by exit() or _exit(). One that is killed does not. */
+#include "base/smaps.h"
+#include "shim.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define LEAST_FAULTS 64
+
+EXPORT void _exit(int status);
+EXPORT void _Exit(int status);
+
+static struct ebb_counters *counters; /* NULL: this is no child */
+static long faults_before;
+
+static long faults(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_minflt : 0;
+}
+
+void ebb__shim_watch_ending(struct ebb_counters *own)
+{
+    counters = own;
+    faults_before = faults();
+}
+
+__attribute__((destructor)) static void note_copies(void)
+{
+    int saved = errno;
+    struct ebb_smaps smaps;
+    if (counters && faults() - faults_before >= LEAST_FAULTS &&
+        ebb__smaps_read("/proc/self/smaps", atomic_load(&counters->arena_first),
+                        atomic_load(&counters->arena_last), &smaps)) {
+        uint64_t held = atomic_load(&counters->held_bytes);
+        if (smaps.private_bytes > held)
+            atomic_store(&counters->copied_bytes, smaps.private_bytes - held);
+    }
+    counters = NULL;
+    errno = saved;
+}
+
+void _exit(int status)
+{
+    void (*next)(int);
+    EBB_BEHIND(next, _exit);
+    note_copies();
+    next(status);
+    __builtin_unreachable();
+}
+
+void _Exit(int status)
+{
+    _exit(status);
+}

@@ -1,0 +1,144 @@
+/* Forks that no handler of pthread_atfork() hears of: _Fork(), clone() without CLONE_VM, and fork and
+ * clone by syscall(). Their children have the program's memory as any fork's, and absent blocks in it, so
+ * what is done around a fork (atfork.c) is done here, too.
+ *
+ * Not covered: a child that shares the descriptors but not the memory (CLONE_FILES without CLONE_VM),
+ * which is said, and a system call that the program makes by an instruction of its own, which nobody
+ * sees. In such children absent blocks read as zeros. Those that share the memory (threads, vfork(),
+ * posix_spawn()) need nothing. */
+#include "guard.h"
+#include "shim.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+/* What a child needs of its stack before its engine is there. Arbitrary. */
+#define STACK_BYTES ((size_t)64 << 10)
+
+EXPORT pid_t _Fork(void);
+EXPORT int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...);
+EXPORT long syscall(long number, ...);
+
+/* Does the child of a clone with `flags` need what the child of a fork does? */
+static bool is_fork(uint64_t flags)
+{
+    if (flags & CLONE_VM || !ebb__shim_engine_now() || ebb__fork_is_under_way())
+        return false;
+    if (!(flags & CLONE_FILES))
+        return true;
+    ebb__shim_warn("a process that shares descriptors but not memory was cloned: absent blocks "
+                   "read as zeros there");
+    return false;
+}
+
+/* Behind the call that made the child; returns its result again. */
+static long after(long result)
+{
+    int saved = errno;
+    if (result == 0)
+        ebb__fork_after_child();
+    else
+        ebb__fork_after_parent();
+    errno = saved;
+    return result;
+}
+
+pid_t _Fork(void)
+{
+    pid_t (*next)(void);
+    EBB_BEHIND(next, _Fork);
+    if (!next) { /* glibc before 2.34 */
+        errno = ENOSYS;
+        return -1;
+    }
+    if (!is_fork(0))
+        return next();
+    ebb__fork_before();
+    return (pid_t)after(next());
+}
+
+struct start {
+    int (*entry)(void *);
+    void *argument;
+};
+
+static int start_child(void *argument)
+{
+    struct start start = *(const struct start *)argument;
+    after(0);
+    _exit(
+        start.entry(start.argument)); /* all of it: the thread that returned is not the only one */
+}
+
+int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
+{
+    va_list more;
+    va_start(more, argument);
+    void *parent_tid = va_arg(more, void *), *tls = va_arg(more, void *);
+    void *child_tid = va_arg(more, void *);
+    va_end(more);
+    int (*next)(int (*)(void *), void *, int, void *, ...);
+    EBB_BEHIND(next, clone);
+    if (!entry || !stack || !is_fork((unsigned)flags))
+        return next(entry, stack, flags, argument, parent_tid, tls, child_tid);
+    /* It may be a block, and must be there. */
+    ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
+    struct start start = {entry, argument};
+    ebb__fork_before();
+    int child = next(start_child, stack, flags, &start, parent_tid, tls, child_tid);
+    after(child ? child : -1); /* only the parent returns */
+    return child;
+}
+
+/* Is it a fork whose child returns from syscall()? One with a stack of its own cannot. */
+static bool forks(long number, const long arguments[6])
+{
+    struct clone_args of_three;
+    switch (number) {
+#ifdef SYS_fork
+    case SYS_fork:
+        return is_fork(0);
+#endif
+    case SYS_clone:
+        return arguments[1] == 0 && is_fork((uint64_t)arguments[0]);
+    case SYS_clone3:
+        if (arguments[0] == 0 || (size_t)arguments[1] < CLONE_ARGS_SIZE_VER0)
+            return false;
+        memcpy(&of_three, (const void *)arguments[0], CLONE_ARGS_SIZE_VER0);
+        return of_three.stack == 0 && is_fork(of_three.flags);
+    default:
+        return false;
+    }
+}
+
+long syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+    va_start(list, number);
+    for (size_t i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    long (*next)(long, ...);
+    EBB_BEHIND(next, syscall);
+    if (number == SYS_vmsplice)
+        ebb__shim_lend((const struct iovec *)arguments[1], (size_t)arguments[2]);
+    if ((number == SYS_io_uring_setup || number == SYS_io_setup) && ebb__shim_refuses_async()) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (!forks(number, arguments))
+        return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                    arguments[5]);
+    ebb__fork_before();
+    return after(next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                      arguments[5]));
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""What goes around the handlers of fork, pages that the kernel keeps for longer than a call, on every device;
+and pages that it copies after a fork."""
+import json
+import os
+
+from launching import MIB, Launch, compile_c, main
+
+DEVICES = ["", "kernel", "move", "move,kernel", "uffd"]
+
+
+class Lent(Launch):
+    def forks(self, mode, refuse=""):
+        """The words that the program prints before `right`."""
+        env = dict(self.env, EBB_REFUSE=refuse)
+        result = self.run_ebb(compile_c("forks"), mode, options=("--budget", "2560K", "--quiet"),
+                              env=env)
+        self.assertEqual((0, b""), (result.returncode, result.stderr), (mode, refuse))
+        words = result.stdout.decode().split()
+        self.assertEqual("right", words.pop())
+        return words
+
+    def copies(self, *args, refuse=""):
+        summary = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(compile_c("forks"), *args,
+                              options=("--budget", "5M", "--quiet", "--summary-json", summary),
+                              env=dict(self.env, EBB_REFUSE=refuse))
+        self.assertEqual((0, b"right\n", b""), (result.returncode, result.stdout, result.stderr))
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        os.unlink(summary)
+        return figures["budget_exceeded"], figures["peak_resident_bytes"]
+
+    def test_what_children_copy_is_counted(self):
+        """The parent's 3 MiB, and as much for each of three children."""
+        exceeded, peak = self.copies("copies", "3")
+        self.assertTrue(exceeded)
+        self.assertGreater(peak, 12 * MIB * 0.95)
+        self.assertLess(peak, 12 * MIB * 1.05)
+
+    def test_what_a_child_has_copied_that_has_ended_is_counted(self):
+        exceeded, peak = self.copies("copies-at-once", "1")
+        self.assertTrue(exceeded)
+        self.assertGreater(peak, 6 * MIB * 0.95)
+        self.assertLess(peak, 6 * MIB * 1.05)
+
+    def test_what_children_read_is_shared(self):
+        """Where the parent can watch its blocks without copying what it shares."""
+        exceeded, peak = self.copies("readers", "3", refuse="move")
+        self.assertFalse(exceeded)
+        self.assertLess(peak, 4 * MIB)
+
+    def test_without_handlers(self):
+        """_Fork(), clone() and the system calls."""
+        for device in DEVICES:
+            with self.subTest(refuse=device):
+                self.forks("without-handlers", refuse=device)
+
+    def test_pages_lent_to_a_pipe(self):
+        for device in DEVICES:
+            with self.subTest(refuse=device):
+                self.forks("lent", refuse=device)
+
+    def test_what_writes_between_calls_is_refused(self):
+        """io_uring and aio, where a device cannot see what they use; one line says so."""
+        plain = self.run_command([compile_c("forks"), "asynchronous"]).stdout.decode().split()
+        self.assertEqual(plain[:-1], self.forks("asynchronous"))
+        for device in DEVICES[1:]:
+            env = dict(self.env, EBB_REFUSE=device)
+            result = self.run_ebb(compile_c("forks"), "asynchronous", options=["--budget", "4M"],
+                                  env=env)
+            self.assertEqual(b"no-ring\nno-aio\nright\n", result.stdout, result.stderr)
+            self.assertEqual(1, result.stderr.count(b"ENOSYS"), result.stderr)
+
+
+if __name__ == "__main__":
+    main()
