@@ -117,6 +117,11 @@ static int watch_signals(struct inheritance *before)
     sigaddset(&watched, SIGQUIT);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, &before->mask);
+    /* A limit on files (ulimit -f) is an error where this process writes one, not its end. */
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
     return signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

@@ -25,6 +25,8 @@ static const char help[] =
     "      --store DIR            where absent blocks go (default: a directory on a disk); given\n"
     "                             several times, they are striped; memory or memory:NODE: a file\n"
     "                             in memory, on that NUMA node\n"
+    "                             (what was written stays in a disk's free blocks, as swap does: for\n"
+    "                             secret data give a directory on an encrypted disk)\n"
     "      --store-limit SIZE     most bytes there\n"
     "      --compress WHEN        leave zeros out of what goes to the store: auto (default: where the\n"
     "                             store is slower than 1 GB/s), on, off\n"
@@ -158,6 +160,17 @@ static FILE *open_summary(const struct run_options *run, int *failed)
     return file;
 }
 
+/* For tests: EBB_ALARM_MS=FAULT,TRANSFER, instead of 10 and 60 seconds. */
+static void set_alarm(struct ebb_serve_options *serving)
+{
+    const char *text = getenv("EBB_ALARM_MS");
+    unsigned long fault_ms, transfer_ms;
+    if (!text || sscanf(text, "%lu,%lu", &fault_ms, &transfer_ms) != 2)
+        return;
+    serving->fault_limit_ns = fault_ms * 1000000;
+    serving->transfer_limit_ns = transfer_ms * 1000000;
+}
+
 int ebb__cmd_run(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -221,6 +234,7 @@ int ebb__cmd_run(int argc, char **argv)
     if (!run.no_cache && ebb__cache_dir_find(cache, sizeof cache))
         run.serving.cache = cache;
     run.serving.command = argv[optind];
+    set_alarm(&run.serving);
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
         run.serving.budget_bytes = ebb__free_memory_budget();

@@ -1,6 +1,7 @@
 #include "store_dir.h"
 
 #include "base/size.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +24,7 @@ bool ebb__directory_in_memory(const char *path)
 /* Try what the store will do: a file without a name. */
 static int try_directory(const char *path)
 {
-    int descriptor = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-        char name[PATH_MAX];
-        if (snprintf(name, sizeof name, "%s/.ebb-probe-%ld", path, (long)getpid()) >=
-            (int)sizeof name)
-            return ENAMETOOLONG;
-        descriptor = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-        if (descriptor >= 0)
-            unlink(name);
-    }
+    int descriptor = ebb__store_open_nameless(path);
     if (descriptor < 0)
         return errno;
     close(descriptor);

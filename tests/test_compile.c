@@ -12,6 +12,9 @@
 #include "synthetic.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* How many clock events lie at ticks before `tick`. */
 static uint32_t clocks_before(const struct ebb_model *model, uint32_t tick)
@@ -174,6 +177,42 @@ static void compile_and_check(const struct ebb_model *model, const struct ebb_pl
     free(script);
 }
 
+/* What its sender still can write is not what the engine looks at. */
+static void copies(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_training(4, 64 * EBB_MIB, 10000000, 1);
+    struct ebb_machine machine;
+    assert_int_equal(ebb__machine_named("nvme", &machine, NULL), EBB_OK);
+    struct ebb_plan_request request = {.model = &model,
+                                       .machine = &machine,
+                                       .budget_bytes = model.peak_bytes / 2,
+                                       .page_bytes = 4096,
+                                       .smallest_block_bytes = 4096};
+    struct ebb_plan plan;
+    struct ebb_script *script;
+    assert_int_equal(ebb__plan_make("fifo", &request, &plan, NULL), EBB_OK);
+    assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(fwrite(script, 1, script->bytes, file), script->bytes);
+    assert_int_equal(fflush(file), 0);
+    struct ebb_script *copy = ebb__script_copy(fileno(file), script->bytes);
+    assert_non_null(copy);
+    assert_int_equal(ftruncate(fileno(file), 0), 0);
+    assert_memory_equal(copy, script, script->bytes);
+    assert_null(ebb__script_copy(fileno(file), script->bytes)); /* it has less */
+    assert_null(ebb__script_copy(fileno(file), sizeof *script - 1));
+    assert_int_equal(ftruncate(fileno(file), (off_t)EBB_SCRIPT_MOST_BYTES + 1), 0);
+    assert_null(ebb__script_copy(fileno(file), EBB_SCRIPT_MOST_BYTES + 1));
+    assert_null(ebb__script_copy(-1, script->bytes));
+    munmap(copy, script->bytes);
+    fclose(file);
+    free(script);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
 static bool has_alloc(const struct ebb_model *model)
 {
     for (uint32_t t = 0; t < model->tick_count; t++)
@@ -280,6 +319,7 @@ int main(void)
         cmocka_unit_test(all_gaps),
         cmocka_unit_test(real_plans),
         cmocka_unit_test(orders),
+        cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ from launching import MIB, Launch, compile_c, main
 
 # What EBB_REFUSE takes away, and so which device is left; see test_launch_fallbacks.py.
 REFUSED = ("", "kernel", "move", "kernel,move", "uffd")
-HANG = 20  # seconds: none of these programs takes one
+HANG = 50  # seconds: none of these programs takes one, on a machine that is not loaded
 
 
 class Entries(Launch):
@@ -58,6 +58,19 @@ class Entries(Launch):
         self.entries("leave-main")
         self.entries("leave-child")
 
+    def test_threads_on_blocks(self):
+        self.entries("stacks")
+
+    def test_contexts_on_blocks(self):
+        self.entries("contexts")
+
+    def test_signals_on_blocks(self):
+        self.entries("alternate")
+
+    def test_stacks_that_nobody_is_told_of(self):
+        # Without userfaultfd the fault itself needs room on the stack.
+        self.entries("raw-stacks", refused=[name for name in REFUSED if name != "uffd"])
+
     def test_exit_while_others_allocate(self):
         self.entries("exit")
 
@@ -65,6 +78,24 @@ class Entries(Launch):
         library = compile_c("libatfork.so", of="atfork",
                             options=["-DLIBRARY", "-shared", "-fPIC"])
         self.both(compile_c("atfork", options=[library]))
+
+    def limited(self, limits, *arguments, **kwargs):
+        self.both(compile_c("limits"), *arguments, **kwargs,
+                  before=["bash", "-c", f'{limits}; exec "$@"', "bash"])
+
+    def test_few_descriptors(self):
+        """Where the limit cannot be raised Ebb's are the last ones."""
+        self.limited("ulimit -n 512", "descriptors", "500")
+        self.limited("ulimit -n 20", "descriptors", "10", refused=["", "uffd"])
+
+    def test_descriptors_as_without(self):
+        """Where it can be, the program has as many as without."""
+        self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
+        self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
+
+    def test_short_files(self):
+        self.limited("ulimit -f 10", "files", quiet=False)
+        self.limited("ulimit -f 3000", "files", quiet=False)
 
 
 if __name__ == "__main__":

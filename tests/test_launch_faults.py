@@ -134,6 +134,54 @@ class Faults(Launch):
                                           program=[cycle(), *arguments])
             self.assertEqual(probe, int(figures["compressed_away_bytes"] > 0))
 
+    def test_no_files_without_a_name(self):
+        """Names that can be neither guessed nor taken, and are gone at once."""
+        names = os.path.join(self.folder, "names")
+        self.env["FAULTY_DISK_NAMES"] = names
+        self.expect_same("no_tmpfile=1")
+        with open(names, encoding="utf-8") as file:
+            made = [line.split(" ", 1) for line in file.read().splitlines() if self.store in line]
+        os.unlink(names)
+        self.assertGreaterEqual(len(made), 2)  # by the tool, then by the program
+        self.assertEqual(len(made), len({name for _, name in made}))
+        for flags, name in made:
+            self.assertRegex(name, r"/\.ebb-[0-9a-f]{32}\Z")
+            for flag in (os.O_EXCL, os.O_NOFOLLOW):
+                self.assertTrue(int(flags) & flag)
+
+    def test_lost_bytes_end_any_program(self):
+        """Also one that blocks the signal, handles it, or nobody reads of."""
+        program = compile_c("stubborn", """
+            #include <signal.h>
+            #include <stdio.h>
+            #include <string.h>
+            #include <stdlib.h>
+            int main(void)
+            {
+                sigset_t all;
+                sigfillset(&all);
+                signal(SIGBUS, SIG_IGN);
+                sigprocmask(SIG_BLOCK, &all, NULL);
+                char *blocks[16];
+                for (int i = 0; i < 16; i++)
+                    memset(blocks[i] = malloc(4 << 20), i + 1, 4 << 20);
+                for (int i = 0; i < 16; i++)
+                    if (blocks[i][12345] != i + 1)
+                        return 1;
+                return 0;
+            }
+            """)
+        fault = f"read_error={EIO},good_reads=0"
+        result, figures = self.run_cycle(fault, program=[program], code=-signal.SIGBUS, timeout=20)
+        self.assertIn(b"is lost", result.stderr)
+        self.assertEqual(EIO, figures["store_error"])
+        read, write = os.pipe()
+        os.close(read)
+        self.env["FAULTY_DISK"] = fault
+        result = self.run_ebb(program, options=["--budget", str(BUDGET)], stderr=write, timeout=20)
+        os.close(write)
+        self.assertEqual(-signal.SIGBUS, result.returncode)
+
     def test_clock_that_jumps(self):
         figures = self.expect_within("clock=1")
         self.assertLess(figures["elapsed_ns"], launching.TIMEOUT * 10**9)

@@ -135,10 +135,10 @@ class Parent(Launch):
         self.assertLess(int(faults), 200)  # while observed: 800 and more
 
     def test_killed_at_any_time(self):
-        arguments = [*CYCLE_ARGS, "--work", "4"]
+        arguments = [*CYCLE_ARGS, "--work", "2"]
         plain = self.run_command([cycle(), *arguments]).stdout
         path = os.path.join(self.folder, "out")
-        for seconds in (0.02, 0.1, 0.2, 0.4):
+        for seconds in (0.05, 0.2, 0.4):
             with open(path, "wb") as out:
                 process = self.start(cycle(), *arguments, options=["--budget", "26M"], stdout=out)
                 time.sleep(seconds)

@@ -1,5 +1,7 @@
 #include "guard.h"
 
+#include "stacks.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -20,7 +22,11 @@ static const uint64_t held_back = ~(uint64_t)STAYS;
  * access to memory, does so before cancellation is changed or after it is restored. */
 void ebb__guard_enter(struct ebb_guard *guard)
 {
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
+    const void *frame = __builtin_frame_address(0);
+    bool stands_on_block =
+        ebb__stacks_own((uintptr_t)frame) || ebb__stacks_own((uintptr_t)__builtin_thread_pointer());
+    if (!stands_on_block || !ebb__stacks_keep(frame, &held_back, &guard->signals))
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancellation);
 }
 

@@ -8,6 +8,7 @@
 #include "shim.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "engine/protocol.h"
 
 #include <errno.h>
@@ -95,15 +96,6 @@ static int reach_parent(bool *ours)
     return descriptor;
 }
 
-static int high_descriptor(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 702);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 /* What cannot change its size any more cannot be cut short under whoever has it mapped. */
 static struct ebb_ring *make_ring(int *memory)
 {
@@ -112,7 +104,7 @@ static struct ebb_ring *make_ring(int *memory)
     if (*memory < 0)
         return NULL;
     void *ring = MAP_FAILED;
-    if (ftruncate(*memory, (off_t)bytes) == 0 &&
+    if (ebb__memory_file_size(*memory, bytes) &&
         fcntl(*memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *memory, 0);
     if (ring == MAP_FAILED) {
@@ -145,7 +137,7 @@ static struct ebb_ledger *map_ledger(int descriptor)
     struct stat status;
     int seals = fcntl(descriptor, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(descriptor, &status) != 0 ||
-        (uint64_t)status.st_size < sizeof(struct ebb_ledger))
+        (uint64_t)status.st_size < EBB_LEDGER_LEAST_BYTES)
         return NULL;
     void *shared =
         mmap(NULL, sizeof(struct ebb_ledger), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -195,7 +187,7 @@ static bool say_hello(struct ebb_shim_parent *parent)
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
             good = send_hello(door, (int[]){pair[1], memory});
             close(pair[1]);
-            parent->channel = high_descriptor(pair[0]);
+            parent->channel = ebb__descriptor_high(pair[0]);
         }
         close(memory);
     }

@@ -3,6 +3,7 @@
  * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
  * next.c         the allocator and the functions of libc behind us
  * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
+ * stacks.c       threads that run on blocks
  * hello.c        finding the parent of the run, and being welcomed
  * start.c        the engine at the first managed block, the service thread, forks
  * atfork.c       the engine is held still around a fork
@@ -13,6 +14,7 @@
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
+ * fault_stacks.c and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * engine's lock. */
 #ifndef EBB_SHIM_SHIM_H
@@ -22,6 +24,7 @@
 #include "engine/slabs.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,6 +120,10 @@ void ebb__shim_pin_buffers(bool on);
 bool ebb__shim_is_buffer_of_libc(const void *caller);
 /* signals.c: from here on no thread blocks SIGSEGV. */
 void ebb__shim_keep_signal(void);
+/* fault_stacks.c: the calling thread and all that are created from here on get a stack for signals. */
+void ebb__shim_give_signal_stacks(void);
+/* fault_stacks.c: as sigaltstack(), of which the program sees its own stack only. */
+int ebb__shim_signal_stack(const stack_t *stack, stack_t *before);
 /* signals.c: take SIGSEGV; false where it cannot be had. */
 bool ebb__shim_take_faults(void);
 

@@ -158,6 +158,7 @@ void ebb__shim_keep_signal(void)
     sigemptyset(&ours);
     sigaddset(&ours, SIGSEGV);
     pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+    ebb__shim_give_signal_stacks();
 }
 
 bool ebb__shim_take_faults(void)

@@ -6,6 +6,7 @@
  * the ledger is shared memory, the engine goes on reactively. */
 #include "guard.h"
 #include "shim.h"
+#include "stacks.h"
 
 #include "base/clock.h"
 #include "base/lines.h"
@@ -180,7 +181,14 @@ static void *service(void *argument)
                 ebb__engine_fault(engine, faults[i].address, faults[i].write);
         }
         /* A parent that is gone reads as something to read, too. */
-        if (watched[1].revents && !((watched[1].revents & POLLIN) && serve_message(engine))) {
+        struct ebb_wait *wait = watched[1].revents
+                                    ? ebb__wait_begin(shim.ring->waits.answers, EBB_WAIT_ANSWERS,
+                                                      EBB_WAIT_MESSAGE, 0, 0, 0)
+                                    : NULL;
+        bool heard =
+            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(engine));
+        ebb__wait_end(wait);
+        if (!heard) {
             atomic_store(&shim.ring->parent_gone, 1);
             watched[1].fd = -1;
             ebb__engine_set_trace(engine, false); /* nobody is there to end it */
@@ -192,9 +200,12 @@ static void *service(void *argument)
 /* The engine's threads run; false: one of the others cannot be started. Then no fault is served. */
 static bool start_threads(struct ebb_engine *engine)
 {
-    bool good = ebb__shim_start_thread(service, engine) && ebb__shim_start_sampler(shim.ring);
+    /* The last one is at work at once; the others do nothing with an engine that nobody enters. */
+    bool good = ebb__shim_start_sampler(shim.ring) &&
+                ebb__stacks_start(engine, shim.device.layout.arena) &&
+                ebb__shim_start_thread(service, engine);
     if (good)
-        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 2);
+        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 3);
     return good;
 }
 

@@ -79,6 +79,9 @@ struct ebb_device_ops {
     /* Make [address, + bytes) of the arena what it was at first, whatever the program has made of the
      * mappings there; the pages go. False: the system refuses. */
     bool (*renew)(void *device, uintptr_t address, uint64_t bytes);
+    /* May be NULL. [address, + bytes) of the arena, all of which is there, is the program's alone from here
+     * on: what it does there means what it means elsewhere. renew() takes it back. */
+    void (*let)(void *device, uintptr_t address, uint64_t bytes);
     /* May be NULL. True: the system has no more mappings for further blocks. */
     bool (*is_full)(void *device);
 };

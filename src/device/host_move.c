@@ -158,6 +158,12 @@ static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
     }
 }
 
+static void host_let(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    ebb__uffd_unregister(ebb__host.uffd, (struct ebb_device_range){address, bytes});
+}
+
 static bool host_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
@@ -172,6 +178,7 @@ static const struct ebb_device_ops kernel_ops = {
     .release = host_release,
     .fill = host_fill,
     .unshare = host_unshare,
+    .let = host_let,
     .renew = host_renew,
 };
 
@@ -184,6 +191,7 @@ static const struct ebb_device_ops user_ops = {
     .release = host_release,
     .fill = host_fill,
     .unshare = host_unshare,
+    .let = host_let,
     .renew = host_renew,
 };
 

@@ -143,6 +143,12 @@ static void remap_unshare(void *state, uintptr_t address, uint64_t bytes)
     (void)bytes;
 }
 
+static void remap_let(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    ebb__uffd_unregister(ebb__host.uffd, (struct ebb_device_range){address, bytes});
+}
+
 static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
@@ -160,6 +166,7 @@ static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
         .release = remap_release,                                                                  \
         .fill = remap_fill,                                                                        \
         .unshare = remap_unshare,                                                                  \
+        .let = remap_let,                                                                          \
         .renew = remap_renew,                                                                      \
     }
 

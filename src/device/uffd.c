@@ -1,5 +1,7 @@
 #include "device/uffd.h"
 
+#include "base/limits.h"
+
 #include "device/os.h"
 
 #include <errno.h>
@@ -50,11 +52,7 @@ void ebb__host_refuse(const char *feature)
 /* Out of the way of programs that count descriptors, where the limit lets us. */
 static int move_high(int descriptor)
 {
-    int high = descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 700) : -1;
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
+    return descriptor >= 0 ? ebb__descriptor_high(descriptor) : descriptor;
 }
 
 /* False also where the program has closed it by a system call of its own, and the number means another

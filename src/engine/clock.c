@@ -359,22 +359,31 @@ static bool wait_for_block(struct ebb_engine *engine, const struct performance *
                            struct block *block, uint64_t *began)
 {
     uint64_t serial = block->serial, sets = engine->script_sets;
+    struct ebb_wait *wait = NULL;
+    bool there = false;
     while (engine->script_sets == sets && engine->playing == playing && block->serial == serial) {
         if (block->out_queued)
             ebb__move_unqueue_out(engine, block);
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(engine, block);
         if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
-            block->state != BLOCK_COMING)
-            return true;
-        if (block->state == BLOCK_AWAY && block->transfer_error)
-            return true; /* its only copy is lost, and that has been said */
+            block->state != BLOCK_COMING) {
+            there = true;
+            break;
+        }
+        if (block->state == BLOCK_AWAY && block->transfer_error) {
+            there = true; /* its only copy is lost, and that has been said */
+            break;
+        }
+        if (!wait)
+            wait = ebb__waits_block(engine, block);
         if (!*began)
             *began = ebb__now_ns();
         begin_return(engine, block, block->keep_copy, true);
         pthread_cond_wait(&engine->changed, &engine->lock);
     }
-    return false;
+    ebb__wait_end(wait);
+    return there;
 }
 
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and

@@ -199,6 +199,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
     uint64_t began = ebb__now_ns();
     struct asking asking = {0};
     bool got = false;
+    struct ebb_wait *wait = ebb__waits_block(engine, block);
     engine->room_waits++;
     while (!(got = try_attach(engine, block, bytes, false))) {
         if (block->placed)
@@ -215,6 +216,7 @@ static bool attach(struct ebb_engine *engine, struct block *block, uint64_t byte
         pthread_cond_clockwait(&engine->changed, &engine->lock, CLOCK_MONOTONIC, &until);
     }
     engine->room_waits--;
+    ebb__wait_end(wait);
     ebb__engine_stalled(engine, ebb__now_ns() - began);
     return got;
 }
@@ -543,14 +545,17 @@ static void note_pause(struct ebb_engine *engine, uintptr_t address)
 
 void ebb__engine_fault(struct ebb_engine *engine, uintptr_t address, bool write)
 {
+    struct ebb_wait *wait = ebb__waits_enter(engine, address);
     pthread_mutex_lock(&engine->lock);
     note_pause(engine, address);
     look_at_fault(engine, address, write);
     pthread_mutex_unlock(&engine->lock);
+    ebb__wait_end(wait);
 }
 
 bool ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
+    struct ebb_wait *wait = ebb__waits_enter(engine, address);
     pthread_mutex_lock(&engine->lock);
     const struct block *block = ebb__space_find(engine, address);
     bool waits = !block || !block->kept || block->state != BLOCK_RESIDENT;
@@ -558,11 +563,14 @@ bool ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
         note_pause(engine, address);
     while (waits) {
         block = look_at_fault(engine, address, write);
+        ebb__wait_end(wait); /* from here the block's own is seen */
+        wait = NULL;
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
             break;
         pthread_cond_wait(&engine->changed, &engine->lock);
     }
     pthread_mutex_unlock(&engine->lock);
+    ebb__wait_end(wait);
     return waits;
 }
 

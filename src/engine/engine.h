@@ -126,6 +126,8 @@ void ebb__engine_unpin(struct ebb_engine *engine, const void *pointer, uint64_t 
  * kernel for longer than a call. Of a large block whole parts are kept. Slabs, too. False: no
  * block is there. Thread-safe; waits for transfers, touches nothing. */
 bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
+/* Does the block at `pointer`, which stays alive meanwhile, stay in memory for good? No lock. */
+bool ebb__engine_stays(const struct ebb_engine *engine, const void *pointer);
 /* Is some of that kept? Thread-safe. */
 bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_t bytes);
 

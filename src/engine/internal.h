@@ -473,6 +473,8 @@ void ebb__placed_fini(struct ebb_engine *engine);
 /* True where `address` lies in the pool. No lock needed. */
 bool ebb__placed_owns(const struct ebb_engine *engine, uintptr_t address);
 struct block *ebb__placed_find(struct ebb_engine *engine, uintptr_t address);
+/* The block that has the page of `address`; O(pages of the block). */
+struct block *ebb__placed_covering(struct ebb_engine *engine, uintptr_t address);
 /* How many words of tables a script's placements take, and filling so many, zeroed. No lock. */
 size_t ebb__placed_table_words(const struct ebb_engine *engine, const struct ebb_script *script);
 void ebb__placed_prepare(struct performance *performance, uint32_t *words);
@@ -652,6 +654,17 @@ void ebb__feedback_late(struct ebb_engine *engine, const struct block *block, ui
  * it comes later in the next iteration, not later than the script says. How late it is now says nothing
  * then. */
 void ebb__feedback_early(struct ebb_engine *engine, struct block *block);
+
+/* waits.c: for the parent's eyes */
+/* A fault is about to be looked at; until ebb__wait_end(). No lock needed. */
+struct ebb_wait *ebb__waits_enter(struct ebb_engine *engine, uintptr_t address);
+/* The program waits for `block`; until ebb__wait_end(), which needs no lock, or until this. */
+struct ebb_wait *ebb__waits_block(struct ebb_engine *engine, const struct block *block);
+void ebb__waits_fault_over(struct ebb_engine *engine, const struct block *block);
+/* A transfer of `block`, the opening of the store; until ebb__wait_end(), which needs no lock. */
+struct ebb_wait *ebb__waits_transfer(struct ebb_engine *engine, const struct block *block,
+                                     bool out);
+struct ebb_wait *ebb__waits_open(struct ebb_engine *engine);
 
 /* victim.c */
 struct block *ebb__victim_choose(struct ebb_engine *engine);

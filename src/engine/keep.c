@@ -11,7 +11,8 @@
 /* The block or part that has `address`; NULL: none that is alive. */
 static struct block *live_at(struct ebb_engine *engine, uintptr_t address)
 {
-    struct block *block = ebb__space_find(engine, address);
+    struct block *block = ebb__placed_owns(engine, address) ? ebb__placed_covering(engine, address)
+                                                            : ebb__space_find(engine, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
     bool is_slab = block->slab && block->state != BLOCK_EMPTY;
@@ -46,6 +47,16 @@ bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_
     return kept;
 }
 
+/* It is home: from here on its mapping is the program's. */
+static void let_go(struct ebb_engine *engine, uintptr_t at)
+{
+    pthread_mutex_lock(&engine->lock);
+    const struct block *block = live_at(engine, at);
+    if (block && block->kept && block->state == BLOCK_RESIDENT && engine->device.ops->let)
+        engine->device.ops->let(engine->device.state, block->address, block->page_bytes);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t bytes)
 {
     uintptr_t first = (uintptr_t)pointer, last = end_of(pointer, bytes);
@@ -67,6 +78,8 @@ bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t b
         pthread_mutex_unlock(&engine->lock);
         if (!is_here)
             ebb__engine_await(engine, at, false);
+        if (block)
+            let_go(engine, at);
         at = next;
     }
     return found;

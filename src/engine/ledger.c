@@ -1,12 +1,11 @@
 #include "engine/ledger.h"
 
+#include "base/limits.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* Below the number of the process's socket: the kernel closes in ascending order, so that the life line
- * has gone when the parent hears of the end. */
-#define LEAST_DESCRIPTOR 690
 /* A living process is seldom in the midst of a change. One that is stopped there is waited for by later
  * calls. */
 #define TRIES 100
@@ -22,10 +21,7 @@ static int open_line(int descriptor)
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
     int line = open(path, O_RDWR | O_CLOEXEC);
-    int high = line < 0 ? -1 : fcntl(line, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
-    if (high >= 0)
-        close(line);
-    return high >= 0 ? high : line;
+    return line < 0 ? -1 : ebb__descriptor_high(line);
 }
 
 /* Slot `number` is the caller's from here on, if it is free. */
@@ -49,7 +45,7 @@ int ebb__ledger_enter(struct ebb_ledger *ledger, int descriptor, struct ebb_ledg
 {
     *slot = &ledger->slots[0];
     int line = open_line(descriptor);
-    for (uint32_t i = 1; line >= 0 && i < EBB_LEDGER_SLOTS; i++) {
+    for (uint32_t i = 1; line >= 0 && i < ledger->slot_count; i++) {
         uint32_t used = atomic_load(&ledger->slots_used);
         while (used <= i && !atomic_compare_exchange_weak(&ledger->slots_used, &used, i + 1))
             ;

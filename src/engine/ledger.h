@@ -37,6 +37,7 @@ struct ebb_ledger_slot {
 
 struct ebb_ledger {
     uint64_t magic;
+    uint64_t slot_count;           /* that the file has room for */
     _Atomic uint64_t budget_bytes; /* UINT64_MAX: none (yet) */
     _Atomic uint64_t held_bytes;
     _Atomic uint64_t peak_bytes;          /* of held_bytes since the budget came into force */
@@ -49,6 +50,9 @@ struct ebb_ledger {
     _Atomic uint32_t slots_used;       /* none from here on has ever been used */
     struct ebb_ledger_slot slots[EBB_LEDGER_SLOTS];
 };
+
+/* The least that a ledger's file may have, where a limit on files forbids more: few slots. */
+#define EBB_LEDGER_LEAST_BYTES ((uint64_t)4096)
 
 /* The process that calls gets a slot of its own: returns its life line, which it must keep open, or
  * -1: none is to be had, and it shares slots[0]. `descriptor`: of the ledger's file, or another

@@ -38,7 +38,9 @@ static bool have_store(struct ebb_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     struct ebb_error error;
     struct ebb_store store;
+    struct ebb_wait *wait = ebb__waits_open(engine);
     enum ebb_status status = engine->config.open_store(engine->config.context, &store, &error);
+    ebb__wait_end(wait);
     pthread_mutex_lock(&engine->lock);
     engine->store_opening = false;
     if (status == EBB_OK) {
@@ -87,9 +89,11 @@ static bool transfer_chunk(struct ebb_engine *engine, struct block *block, bool 
     uint64_t offset = block->store_offset + at;
     const struct ebb_store store = engine->stores[block->store];
     count_lane(engine, out, 1);
+    struct ebb_wait *wait = ebb__waits_transfer(engine, block, out);
     pthread_mutex_unlock(&engine->lock);
     int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
                   : store.ops->read(store.state, (void *)staging, bytes, offset);
+    ebb__wait_end(wait);
     pthread_mutex_lock(&engine->lock);
     count_lane(engine, out, -1);
     atomic_fetch_add(out ? &engine->counters->out_lane_bytes : &engine->counters->in_lane_bytes,

@@ -35,9 +35,12 @@ bool ebb__engine_pin(struct ebb_engine *engine, const void *pointer, uint64_t by
     pthread_mutex_lock(&engine->lock);
     uintptr_t last = count_pins(engine, address, bytes, 1);
     pthread_mutex_unlock(&engine->lock);
+    /* What is kept is home, and the program may have made it inaccessible: then the call says so. */
+    bool is_kept = last > address && ebb__engine_is_kept(engine, pointer, last - address);
     for (uintptr_t at = address; at < last;
          at = (at & ~(uintptr_t)(EBB_PAGE_BYTES - 1)) + EBB_PAGE_BYTES)
-        (void)*(volatile const char *)at;
+        if (!is_kept || !ebb__engine_is_kept(engine, (const void *)at, 1))
+            (void)*(volatile const char *)at;
     return last > address;
 }
 

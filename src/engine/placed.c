@@ -95,6 +95,17 @@ static bool is_free(const struct pool *pool, uint64_t place, uint64_t bytes)
     return true;
 }
 
+struct block *ebb__placed_covering(struct ebb_engine *engine, uintptr_t address)
+{
+    const struct pool *pool = &engine->pool;
+    uint64_t page = (address - pool->base) / EBB_PAGE_BYTES;
+    if (is_free(pool, page * EBB_PAGE_BYTES, EBB_PAGE_BYTES))
+        return NULL;
+    while (page > 0 && pool->first_page[page] == NO_BLOCK)
+        page--;
+    return ebb__placed_find(engine, pool->base + page * EBB_PAGE_BYTES);
+}
+
 static void mark_taken(struct pool *pool, uint64_t place, uint64_t bytes, bool taken)
 {
     uint64_t first = place / EBB_PAGE_BYTES, behind = first + bytes / EBB_PAGE_BYTES;

@@ -45,6 +45,26 @@ struct trial {
     unsigned room_replans;
 };
 
+#define EBB_ALARM_WAITS (EBB_WAIT_ANSWERS + EBB_WAIT_BLOCKS + EBB_WAIT_TRANSFERS)
+
+/* What a process waits for, as far as seen: alarm.c. */
+struct alarm {
+    uint64_t looked_ns; /* 0: never */
+    struct seen_wait {
+        uint64_t since_ns; /* as the process says; 0: nobody waits */
+        uint64_t first_ns; /* when it was seen first */
+    } seen[EBB_ALARM_WAITS];
+    bool told_fault, told_transfer; /* and they have not ended */
+    bool told_stuck;
+};
+
+/* A thread that sleeps in a page fault: stuck.c. */
+struct stuck {
+    int thread;        /* followed, or followed last */
+    uint64_t sleeps;   /* that it had begun then; 0: none is followed */
+    uint64_t first_ns; /* when it was seen first */
+};
+
 struct process {
     uint64_t number; /* of its hello, from 1 */
     int process_id;
@@ -77,6 +97,8 @@ struct process {
     bool learnt_anew;            /* it differs from what lies in the cache */
     uint64_t recalled_at;        /* allocations that had been made when its plans were sent */
     size_t judged;               /* iterations looked at while RECALLED */
+    struct alarm alarm;
+    struct stuck stuck;
     struct trial trial;
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
     unsigned strayed;         /* of these, those that were not played to their end */
@@ -162,6 +184,10 @@ void ebb__recall_judge(struct ebb_serve *serve, struct process *process);
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
 /* Keep what was learnt of this process for the next run. */
 void ebb__recall_save(struct ebb_serve *serve, struct process *process);
+/* alarm.c: tell what the process has waited for too long. Cheap where it waits for nothing. */
+void ebb__alarm_look(struct ebb_serve *serve, struct process *process, uint64_t now_ns);
+/* stuck.c: how long a thread has been sleeping in one page fault, at least. anew: count from now. */
+uint64_t ebb__stuck_look(struct process *process, uint64_t now_ns, bool anew);
 /* gone.c: add what a process has counted to the figures of the run. */
 void ebb__gone_add(const struct process *process, struct ebb_serve_result *result);
 /* Release everything of a process. */

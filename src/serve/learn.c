@@ -2,6 +2,7 @@
  * of one are known, plan it, check the plan, send it. When the program leaves what was learnt and
  * does not come back within an iteration and a half, its accesses are observed again. */
 #include "base/clock.h"
+#include "base/limits.h"
 #include "check/check.h"
 #include "plan/plan.h"
 #include "serve/compile.h"
@@ -111,11 +112,14 @@ bool ebb__serve_send_script(struct process *process, const struct ebb_script *sc
     int memory = memfd_create("ebb-script", MFD_CLOEXEC);
     if (memory < 0)
         return false;
-    bool good =
-        write(memory, script, script->bytes) == (ssize_t)script->bytes &&
-        ebb__serve_send(process,
-                        &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT, .value = script->bytes},
-                        memory);
+    struct rlimit limit; /* the user's is for files; to exceed it would be SIGXFSZ */
+    bool good = ebb__limit_raise(RLIMIT_FSIZE, script->bytes, &limit) &&
+                write(memory, script, script->bytes) == (ssize_t)script->bytes;
+    ebb__limit_restore(RLIMIT_FSIZE, &limit);
+    good = good &&
+           ebb__serve_send(
+               process, &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT, .value = script->bytes},
+               memory);
     close(memory);
     return good;
 }

@@ -1,6 +1,7 @@
 #include "serve/internal.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,15 +37,6 @@ void ebb__serve_warn(struct ebb_serve *serve, const char *format, ...)
         serve->options.warn(serve->options.context, message);
 }
 
-static int close_on_exec_high(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD, 600);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
-}
-
 /* Unknown to all others, or the caller cannot be served. */
 static bool make_secret(uint64_t *words, size_t count)
 {
@@ -68,8 +60,7 @@ static enum ebb_status open_doors(struct ebb_serve *serve, struct ebb_error *err
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, serve->hello_pair) != 0 ||
         setsockopt(serve->hello_pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
         return ebb__fail(error, EBB_ERR_IO, "socket", "%s", strerror(errno));
-    serve->hello_pair[1] = close_on_exec_high(serve->hello_pair[1]);
-    fcntl(serve->hello_pair[1], F_SETFD, FD_CLOEXEC);
+    serve->hello_pair[1] = ebb__descriptor_high(serve->hello_pair[1]);
     fcntl(serve->hello_pair[0], F_SETFL, O_NONBLOCK);
     struct stat status;
     if (fstat(serve->hello_pair[1], &status) != 0)
@@ -93,8 +84,10 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
 {
     serve->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* No process of the run can cut it short under the others. */
-    if (serve->ledger_descriptor < 0 ||
-        ftruncate(serve->ledger_descriptor, sizeof *serve->ledger) != 0 ||
+    uint64_t bytes = sizeof *serve->ledger;
+    if (serve->ledger_descriptor >= 0 && !ebb__memory_file_size(serve->ledger_descriptor, bytes))
+        bytes = EBB_LEDGER_LEAST_BYTES;
+    if (serve->ledger_descriptor < 0 || !ebb__memory_file_size(serve->ledger_descriptor, bytes) ||
         fcntl(serve->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
             0)
         return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
@@ -103,6 +96,8 @@ static enum ebb_status make_ledger(struct ebb_serve *serve, struct ebb_error *er
     if (serve->ledger == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
     serve->ledger->magic = EBB_LEDGER_MAGIC;
+    serve->ledger->slot_count =
+        (bytes - offsetof(struct ebb_ledger, slots)) / sizeof serve->ledger->slots[0];
     bool known = serve->options.budget_fraction <= 0;
     atomic_store(&serve->ledger->budget_bytes, known ? serve->options.budget_bytes : UINT64_MAX);
     atomic_store(&serve->ledger->in_force, known && serve->options.budget_bytes != UINT64_MAX);
@@ -430,6 +425,7 @@ int ebb__serve_step(struct ebb_serve *serve)
     accept_connections(serve);
     ebb__gone_collect(serve);
     bool busy = false;
+    uint64_t now_ns = ebb__now_ns();
     for (size_t i = 0; i < serve->processes.count; i++) {
         struct process *process = serve->processes.items[i];
         if (process->channel < 0)
@@ -441,6 +437,7 @@ int ebb__serve_step(struct ebb_serve *serve)
             ebb__serve_learn(serve, process);
             busy = true;
         }
+        ebb__alarm_look(serve, process, now_ns);
         take_messages(serve, process);
     }
     reap(serve);

@@ -40,6 +40,8 @@ struct ebb_serve_options {
     uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
     double budget_fraction; /* of the unmanaged peak; 0: not given */
     uint64_t threshold_bytes;
+    /* A fault, a transfer that takes longer is told. 0: 10 s, 60 s. */
+    uint64_t fault_limit_ns, transfer_limit_ns;
     void (*warn)(void *context, const char *message);
     void *context;
 };

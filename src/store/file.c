@@ -1,22 +1,28 @@
 #include "store/store.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Kept in place: the shim must not allocate. A process has one store of its own, on several
  * disks perhaps, and may read those of the processes it was forked from. -1: closed. */
 #define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
+#define MOST_NAMES 8 /* 128 random bits are never taken, unless the directory lies */
 static int descriptors[MOST_STORES];
 static unsigned descriptor_count; /* places ever used */
 
 static int file_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
 {
     int descriptor = *(int *)state;
+    if (!ebb__file_may_have(offset + bytes))
+        return ENOSPC;
     for (uint64_t done = 0; done < bytes;) {
         ssize_t wrote =
             pwrite(descriptor, (const char *)from + done, bytes - done, (off_t)(offset + done));
@@ -62,21 +68,36 @@ static size_t file_descriptors(void *state, int *found, size_t most)
 
 static const struct ebb_store_ops file_ops = {file_write, file_read, file_close, file_descriptors};
 
-static int open_nameless(const char *directory)
+/* A name that nobody can guess, for the moment until it is gone: who knows it beforehand could put
+ * something of his own there. */
+static int open_and_unlink(const char *directory)
+{
+    char path[4096];
+    for (int tries = 0; tries < MOST_NAMES; tries++) {
+        uint64_t random[2];
+        if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        if ((size_t)snprintf(path, sizeof path, "%s/.ebb-%016llx%016llx", directory,
+                             (unsigned long long)random[0],
+                             (unsigned long long)random[1]) >= sizeof path) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int descriptor = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
+        if (descriptor >= 0)
+            unlink(path);
+        if (descriptor >= 0 || errno != EEXIST)
+            return descriptor;
+    }
+    return -1;
+}
+
+int ebb__store_open_nameless(const char *directory)
 {
     int descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
         return descriptor;
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/.ebb-store-%ld", directory, (long)getpid()) >=
-        sizeof path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    descriptor = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor >= 0)
-        unlink(path);
-    return descriptor;
+    return open_and_unlink(directory);
 }
 
 /* Its pages are the medium: the file system says so of a file (DAX). */
@@ -90,21 +111,12 @@ static bool is_on_persistent_memory(int descriptor)
 enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                      struct ebb_store *store, struct ebb_error *error)
 {
-    int descriptor = open_nameless(directory);
+    int descriptor = ebb__store_open_nameless(directory);
     if (descriptor < 0)
         return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
     return is_on_persistent_memory(descriptor)
                ? ebb__store_mapped_open(descriptor, directory, limit_bytes, store, error)
                : ebb__store_descriptor_open(descriptor, directory, limit_bytes, store, error);
-}
-
-int ebb__store_descriptor_high(int descriptor)
-{
-    int high = fcntl(descriptor, F_DUPFD_CLOEXEC, 701);
-    if (high < 0)
-        return descriptor;
-    close(descriptor);
-    return high;
 }
 
 enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, uint64_t limit_bytes,
@@ -117,7 +129,7 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
         close(descriptor);
         return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
     }
-    descriptor = ebb__store_descriptor_high(descriptor);
+    descriptor = ebb__descriptor_high(descriptor);
     /* Past the page cache where the file system can; elsewhere (tmpfs) as it is. */
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)

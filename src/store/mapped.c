@@ -8,6 +8,8 @@
  * been used. */
 #include "store/store.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,6 +40,8 @@ static unsigned store_count; /* places ever used */
 static int allocate(int descriptor, uint64_t from, uint64_t to)
 {
     int why;
+    if (!ebb__file_may_have(to))
+        return ENOSPC;
     do
         why = posix_fallocate(descriptor, (off_t)from, (off_t)(to - from));
     while (why == EINTR);
@@ -149,7 +153,7 @@ enum ebb_status ebb__store_mapped_open(int descriptor, const char *place, uint64
     madvise(base, reach, MADV_DONTDUMP);
     store_count += at == store_count;
     struct mapped *mapped = &stores[at];
-    *mapped = (struct mapped){.descriptor = ebb__store_descriptor_high(descriptor),
+    *mapped = (struct mapped){.descriptor = ebb__descriptor_high(descriptor),
                               .base = base,
                               .reach_bytes = reach,
                               .growing = PTHREAD_MUTEX_INITIALIZER};

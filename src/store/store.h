@@ -45,13 +45,15 @@ EBB_NODISCARD enum ebb_status ebb__store_compress(struct ebb_store *store,
                                                   const atomic_bool *wanted,
                                                   _Atomic uint64_t *saved_bytes);
 
-/* A file in `directory` that has no name from the start (O_TMPFILE, or created 0600 and unlinked
- * at once), read and written past the page cache where the file system can (O_DIRECT), mapped where it
+/* A file in `directory` that has no name from the start (O_TMPFILE, or created 0600 under a
+ * random name and unlinked at once), read and written past the page cache where the file system can (O_DIRECT), mapped where it
  * is on persistent memory (DAX).
  * EBB_ERR_IO where the directory cannot be used. */
 EBB_NODISCARD enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                                    struct ebb_store *store,
                                                    struct ebb_error *error);
+/* Its descriptor alone; -1: errno says why. */
+int ebb__store_open_nameless(const char *directory);
 /* A file without a disk; `place` as above. */
 EBB_NODISCARD enum ebb_status ebb__store_memory_open(const char *place, uint64_t limit_bytes,
                                                      struct ebb_store *store,
@@ -65,9 +67,6 @@ EBB_NODISCARD enum ebb_status ebb__store_descriptor_open(int descriptor, const c
 EBB_NODISCARD enum ebb_status ebb__store_mapped_open(int descriptor, const char *place,
                                                      uint64_t limit_bytes, struct ebb_store *store,
                                                      struct ebb_error *error);
-/* The same file by a descriptor where programs seldom have theirs; `descriptor` is closed then. */
-int ebb__store_descriptor_high(int descriptor);
-
 /* For tests: memory of `bytes`, with faults that can be set. */
 struct ebb_faulty_store {
     unsigned char *memory;

@@ -12,6 +12,7 @@
 #define EBB_TRACE_RING_H
 
 #include "trace/event.h"
+#include "trace/waits.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -66,6 +67,7 @@ struct ebb_ring {
     uint64_t event_capacity;
     uint64_t origin_ns; /* CLOCK_MONOTONIC that time_ns counts from */
     struct ebb_counters counters;
+    struct ebb_waits waits;
     _Alignas(64) _Atomic uint64_t written; /* events ever written */
     _Atomic uint64_t lost;                 /* events dropped */
     uint64_t untold;      /* of these, those that no mark tells of yet; the producer's alone */

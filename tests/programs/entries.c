@@ -13,6 +13,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define COUNT 16
@@ -155,7 +156,7 @@ static void start_alarm(void)
 {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval every = {{0, 300}, {0, 300}};
+    struct itimerval every = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &every, NULL);
 }
 
@@ -291,6 +292,153 @@ static void exit_meanwhile(void)
     exit(0);
 }
 
+/* Threads whose stacks, and what else is a thread's own, lie in blocks that are mostly absent. */
+#define STACKS 6 /* 1.5 MiB, which stay in memory */
+#define STACK_BYTES ((size_t)256 << 10)
+
+static atomic_uint steps;
+
+static void *run_on_block(void *argument)
+{
+    unsigned char own[20000];
+    memset(own, (int)(size_t)argument, sizeof own);
+    for (int i = 0; i < 8; i++) {
+        churn();
+        nap_ms(1);
+        for (size_t at = 0; at < sizeof own; at += 97)
+            if (own[at] != (unsigned char)(size_t)argument)
+                die("stack");
+        errno = i;
+    }
+    atomic_fetch_add(&steps, 1);
+    return NULL;
+}
+
+static void stacks(void)
+{
+    pthread_t threads[STACKS];
+    void *memory[STACKS];
+    for (size_t i = 0; i < STACKS; i++) {
+        if (posix_memalign(&memory[i], 4096, STACK_BYTES) != 0)
+            die("posix_memalign");
+        churn();
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        if (pthread_attr_setstack(&attributes, memory[i], STACK_BYTES) != 0 ||
+            pthread_create(&threads[i], &attributes, run_on_block, (void *)(i + 1)) != 0)
+            die("thread");
+    }
+    for (size_t i = 0; i < STACKS; i++) {
+        pthread_join(threads[i], NULL);
+        free(memory[i]);
+    }
+    if (steps != STACKS)
+        die("steps");
+}
+
+/* Contexts, which go on one after the other. */
+static ucontext_t contexts[STACKS], main_context;
+static unsigned current;
+
+static void run_context(void)
+{
+    unsigned mine = current;
+    unsigned char own[20000];
+    memset(own, (int)mine, sizeof own);
+    for (int i = 0; i < 5; i++) {
+        churn();
+        for (size_t at = 0; at < sizeof own; at += 97)
+            if (own[at] != mine)
+                die("stack");
+        current = (mine + 1) % STACKS;
+        if (swapcontext(&contexts[mine], &contexts[current]) != 0)
+            die("swapcontext");
+    }
+    setcontext(&main_context);
+}
+
+static void switch_contexts(void)
+{
+    start_alarm();
+    for (unsigned i = 0; i < STACKS; i++) {
+        getcontext(&contexts[i]);
+        contexts[i].uc_stack.ss_sp = malloc(STACK_BYTES);
+        contexts[i].uc_stack.ss_size = STACK_BYTES;
+        makecontext(&contexts[i], run_context, 0);
+        for (int k = 0; k < 4; k++)
+            churn();
+    }
+    if (swapcontext(&main_context, &contexts[0]) != 0)
+        die("swapcontext");
+    stop_alarm();
+}
+
+/* Signals that are handled in blocks, a large and a small one. */
+static void alternate(void)
+{
+    const size_t sizes[] = {STACK_BYTES, 16384};
+    for (int turn = 0; turn < 2; turn++) {
+        stack_t stack = {.ss_sp = malloc(sizes[turn]), .ss_size = sizes[turn]};
+        for (int k = 0; k < 4; k++)
+            churn();
+        if (sigaltstack(&stack, NULL) != 0)
+            die("sigaltstack");
+        struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART | SA_ONSTACK};
+        sigaction(SIGALRM, &action, NULL);
+        struct itimerval every = {{0, 1000}, {0, 1000}};
+        setitimer(ITIMER_REAL, &every, NULL);
+        int before = taken;
+        for (long end = now_ms() + 200; now_ms() < end || taken < before + 10;)
+            churn();
+        stop_alarm();
+    }
+}
+
+/* Stacks that are switched to by nothing that can be seen. */
+static void run_raw(void)
+{
+    unsigned char own[20000];
+    memset(own, 9, sizeof own);
+    for (int i = 0; i < 5; i++)
+        churn();
+    for (size_t at = 0; at < sizeof own; at++)
+        if (own[at] != 9)
+            die("stack");
+}
+
+static void *run_raw_stacks(void *unused)
+{
+    unsigned char *memory[STACKS];
+    for (int i = 0; i < STACKS; i++)
+        memory[i] = malloc(STACK_BYTES);
+    for (int i = 0; i < STACKS; i++) {
+        memset(memory[i], 0, STACK_BYTES);
+        churn();
+    }
+    for (int i = 0; i < STACKS; i++) {
+#ifdef __x86_64__
+        void *top = memory[i] + STACK_BYTES - 64;
+        __asm__ volatile("mov %%rsp, %%rbx\n mov %0, %%rsp\n call *%1\n mov %%rbx, %%rsp"
+                         :
+                         : "r"(top), "r"(run_raw)
+                         : "rbx", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11",
+                           "memory", "cc");
+#endif
+    }
+    for (int i = 0; i < STACKS; i++)
+        free(memory[i]);
+    return unused;
+}
+
+static void raw_stacks(void)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, run_raw_stacks, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -305,6 +453,10 @@ int main(int argc, char **argv)
         {"leave-main", leave_main},
         {"leave-child", leave_child},
         {"exit", exit_meanwhile},
+        {"stacks", stacks},
+        {"contexts", switch_contexts},
+        {"alternate", alternate},
+        {"raw-stacks", raw_stacks},
     };
     fill_all();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

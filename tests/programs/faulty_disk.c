@@ -7,12 +7,18 @@
  *   delay_us=N      each transfer takes so much longer
  *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
  *                   that is freed, or written, before it is looked at)
+ *   hang_read=N     the N-th read takes hang_ms longer, from when the file FAULTY_DISK_HANGS is
+ *                   there; hang_write=N likewise
+ *   no_tmpfile=1    files without a name cannot be had, but by making and unlinking them; names that
+ *                   are made then go to the file FAULTY_DISK_NAMES, with the flags of open()
  *   probe=1         the files by which Ebb measures the disk are of the store, too
  *   clock=1         the time of day jumps to and fro, by a day at each look
  * A file of the store is one without a name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,8 +52,14 @@ static int of_the_store(int file)
 
 /* What becomes of a transfer: its length, or 0 with errno. */
 static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good,
-                    const char *bad)
+                    const char *bad, const char *hang)
 {
+    if (setting(hang) && number == (unsigned long)setting(hang)) {
+        const char *said = getenv("FAULTY_DISK_HANGS");
+        if (said)
+            syscall(SYS_openat, AT_FDCWD, said, O_WRONLY | O_CREAT, 0600);
+        usleep((useconds_t)setting("hang_ms") * 1000);
+    }
     if (setting("delay_us"))
         usleep((useconds_t)setting("delay_us"));
     unsigned long first = (unsigned long)setting(good), most = (unsigned long)setting(bad);
@@ -66,8 +78,9 @@ static size_t judge(size_t bytes, unsigned long number, const char *error, const
 ssize_t pwrite64(int file, const void *from, size_t bytes, off64_t at)
 {
     static _Atomic unsigned long writes;
-    if (of_the_store(file) && !(bytes = judge(bytes, atomic_fetch_add(&writes, 1) + 1,
-                                              "write_error", "good_writes", "bad_writes")))
+    if (of_the_store(file) &&
+        !(bytes = judge(bytes, atomic_fetch_add(&writes, 1) + 1, "write_error", "good_writes",
+                        "bad_writes", "hang_write")))
         return -1;
     return syscall(SYS_pwrite64, file, from, bytes, at);
 }
@@ -78,7 +91,7 @@ ssize_t pread64(int file, void *to, size_t bytes, off64_t at)
     if (!of_the_store(file))
         return syscall(SYS_pread64, file, to, bytes, at);
     unsigned long number = atomic_fetch_add(&reads, 1) + 1;
-    if (!(bytes = judge(bytes, number, "read_error", "good_reads", "bad_reads")))
+    if (!(bytes = judge(bytes, number, "read_error", "good_reads", "bad_reads", "hang_read")))
         return -1;
     ssize_t got = syscall(SYS_pread64, file, to, bytes, at);
     long first = setting("flip");
@@ -95,6 +108,41 @@ ssize_t pwrite(int file, const void *from, size_t bytes, off_t at)
 ssize_t pread(int file, void *to, size_t bytes, off_t at)
 {
     return pread64(file, to, bytes, at);
+}
+
+static void note_name(const char *path, int flags)
+{
+    const char *names = getenv("FAULTY_DISK_NAMES");
+    char line[5000];
+    long file =
+        names ? syscall(SYS_openat, AT_FDCWD, names, O_WRONLY | O_APPEND | O_CREAT, 0600) : -1;
+    int length = snprintf(line, sizeof line, "%d %s\n", flags, path);
+    if (file >= 0 && syscall(SYS_write, file, line, length) == length)
+        syscall(SYS_close, file);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    if (setting("no_tmpfile") && (flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (setting("no_tmpfile") && (flags & O_CREAT))
+        note_name(path, flags);
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
 }
 
 static time_t jump(time_t seconds)

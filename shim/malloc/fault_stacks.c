@@ -1,0 +1,148 @@
+/* Stacks for faults that come as SIGSEGV: each thread of the program has one of ours for signals.
+ *
+ * A handler without a stack of its own is put below wherever the stack pointer points. Code that is
+ * compiled at run time (XLA, oneDNN) uses that register for other things: it points into a buffer
+ * then, and what lies below is other data. Where pages are fetched by userfaultfd no signal comes.
+ *
+ * A thread gets its stack before its function runs, and gives it back behind it. A stack that the program
+ * asks for itself is taken if it is as large as ours; otherwise it is only said to be in use. */
+#include "shim.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1U << 31)
+#endif
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* What the processor saves takes 3 to 12 KiB, the engine less than that; the rest is for the program's
+ * own handlers, which may be called from ours. */
+#define STACK_BYTES ((size_t)128 << 10)
+
+EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                          void *(*run)(void *), void *restrict argument);
+
+static _Atomic bool giving;
+static _Thread_local stack_t ours = {.ss_flags = SS_DISABLE};
+static _Thread_local stack_t theirs = {.ss_flags = SS_DISABLE};
+
+/* What a thread begins with, at the start of its stack for signals. */
+struct beginning {
+    void *(*run)(void *);
+    void *argument;
+};
+
+static void *map_stack(void)
+{
+    void *memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* What the kernel asks for at least; the C library's constant says more. */
+static size_t least_bytes(void)
+{
+    size_t bytes = getauxval(AT_MINSIGSTKSZ);
+    return bytes ? bytes : 2048;
+}
+
+static long set_stack(const stack_t *stack, stack_t *before)
+{
+    return syscall(SYS_sigaltstack, stack, before);
+}
+
+static void use_stack(void *memory)
+{
+    ours = (stack_t){.ss_sp = memory, .ss_size = STACK_BYTES};
+    if (set_stack(&ours, NULL) != 0)
+        ours.ss_flags = SS_DISABLE;
+}
+
+static void give_stack_back(void *memory)
+{
+    stack_t now, none = {.ss_flags = SS_DISABLE};
+    if (set_stack(NULL, &now) == 0 && now.ss_sp == memory)
+        set_stack(&none, NULL);
+    ours.ss_flags = SS_DISABLE;
+    munmap(memory, STACK_BYTES);
+}
+
+static void *begin(void *memory)
+{
+    struct beginning beginning = *(struct beginning *)memory;
+    void *result;
+    use_stack(memory);
+    pthread_cleanup_push(give_stack_back, memory); /* also where the thread exits or is cancelled */
+    result = beginning.run(beginning.argument);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                   void *(*run)(void *), void *restrict argument)
+{
+    int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    EBB_BEHIND(next, pthread_create);
+    struct beginning *beginning =
+        atomic_load_explicit(&giving, memory_order_relaxed) ? map_stack() : NULL;
+    if (!beginning)
+        return next(thread, attributes, run, argument);
+    *beginning = (struct beginning){run, argument};
+    int why = next(thread, attributes, begin, beginning);
+    if (why)
+        munmap(beginning, STACK_BYTES);
+    return why;
+}
+
+int ebb__shim_signal_stack(const stack_t *stack, stack_t *before)
+{
+    stack_t now;
+    bool has_ours = !(ours.ss_flags & SS_DISABLE);
+    if (!has_ours)
+        return (int)set_stack(stack, before);
+    if (set_stack(NULL, &now) != 0)
+        return -1;
+    stack_t answer = theirs;
+    answer.ss_flags |= now.ss_flags & SS_ONSTACK;
+    if (stack) {
+        int flags = stack->ss_flags & (int)~SS_AUTODISARM;
+        if (now.ss_flags & SS_ONSTACK ||
+            (flags != 0 && flags != SS_DISABLE && flags != SS_ONSTACK)) {
+            errno = now.ss_flags & SS_ONSTACK ? EPERM : EINVAL;
+            return -1;
+        }
+        bool is_off = flags == SS_DISABLE;
+        if (!is_off && stack->ss_size < least_bytes()) {
+            errno = ENOMEM;
+            return -1;
+        }
+        bool is_taken = !is_off && stack->ss_size >= STACK_BYTES;
+        if (set_stack(is_taken ? stack : &ours, NULL) != 0)
+            return -1;
+        theirs = is_off ? (stack_t){.ss_flags = SS_DISABLE} : *stack;
+        theirs.ss_flags &= ~(int)SS_ONSTACK;
+    }
+    if (before)
+        *before = answer;
+    return 0;
+}
+
+void ebb__shim_give_signal_stacks(void)
+{
+    void *memory = map_stack();
+    if (memory)
+        use_stack(memory);
+    atomic_store(&giving, true);
+}

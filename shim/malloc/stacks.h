@@ -1,0 +1,29 @@
+/* Stacks that lie in blocks: what the guard needs of stacks.c. */
+#ifndef EBB_SHIM_STACKS_H
+#define EBB_SHIM_STACKS_H
+
+#include "device/device.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ebb_engine;
+
+/* The arena, once it is there. */
+extern _Atomic uintptr_t ebb__stacks_first, ebb__stacks_last;
+
+static inline bool ebb__stacks_own(uintptr_t address)
+{
+    return address < atomic_load_explicit(&ebb__stacks_last, memory_order_relaxed) &&
+           address >= atomic_load_explicit(&ebb__stacks_first, memory_order_relaxed);
+}
+
+/* Start the thread that keeps them: once a process, before a thread of the program enters the engine; false
+ * where it cannot be had. */
+bool ebb__stacks_start(struct ebb_engine *engine, struct ebb_device_range arena);
+/* The blocks that this thread stands on, at `frame`, are kept from here on. True: it had to be waited
+ * for, and the signals `blocked` are blocked now, *signals is what was before. */
+bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *signals);
+
+#endif

@@ -1,0 +1,76 @@
+#include "base/limits.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* A table of descriptors grows to the highest one, and a fork copies it: where the program may have
+ * more than this, it will hardly have so many. Arbitrary. */
+#define MOST_NUMBER ((rlim_t)4096)
+#define USUAL_NUMBER 700
+#define ROOM 256 /* for descriptors behind the program's */
+
+bool ebb__limit_raise(int resource, uint64_t least, struct rlimit *before)
+{
+    if (getrlimit(resource, before) != 0) {
+        *before = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+        return false;
+    }
+    if (before->rlim_cur >= least)
+        return true;
+    struct rlimit raised = {.rlim_cur = least, .rlim_max = before->rlim_max};
+    if (raised.rlim_max < least)
+        raised.rlim_max = least; /* as a privileged process may */
+    return setrlimit(resource, &raised) == 0;
+}
+
+void ebb__limit_restore(int resource, const struct rlimit *before)
+{
+    struct rlimit now;
+    if (getrlimit(resource, &now) == 0 &&
+        (now.rlim_cur != before->rlim_cur || now.rlim_max != before->rlim_max))
+        setrlimit(resource, before);
+}
+
+bool ebb__memory_file_size(int descriptor, uint64_t bytes)
+{
+    struct rlimit before;
+    bool good =
+        ebb__limit_raise(RLIMIT_FSIZE, bytes, &before) && ftruncate(descriptor, (off_t)bytes) == 0;
+    ebb__limit_restore(RLIMIT_FSIZE, &before);
+    return good;
+}
+
+/* The highest free number below the limit. */
+static int below(int descriptor, rlim_t limit)
+{
+    int high = -1;
+    for (int at = (int)limit - 1; high < 0 && at > descriptor && at + ROOM >= (int)limit; at--)
+        high = fcntl(descriptor, F_DUPFD_CLOEXEC, at);
+    return high;
+}
+
+int ebb__descriptor_high(int descriptor)
+{
+    struct rlimit before;
+    int high = -1;
+    if (getrlimit(RLIMIT_NOFILE, &before) != 0 || before.rlim_cur > MOST_NUMBER) {
+        high = fcntl(descriptor, F_DUPFD_CLOEXEC, USUAL_NUMBER);
+    } else {
+        rlim_t limit = before.rlim_cur;
+        if (ebb__limit_raise(RLIMIT_NOFILE, limit + ROOM, &before))
+            high = fcntl(descriptor, F_DUPFD_CLOEXEC, (int)limit);
+        ebb__limit_restore(RLIMIT_NOFILE, &before);
+        if (high < 0)
+            high = below(descriptor, limit);
+    }
+    if (high < 0)
+        return descriptor;
+    close(descriptor);
+    return high;
+}
+
+bool ebb__file_may_have(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
+}
