@@ -4,6 +4,7 @@ Each test_launch*.py runs $EBB_BIN_DIR/ebb; with NAME... as arguments it runs si
 (`test_launch_signals.py Signals.test_forwarded`).  Programs that the tests need are compiled into a
 temporary folder by cc.
 """
+import json
 import os
 import resource
 import select
@@ -28,6 +29,16 @@ TIMEOUT = 60  # seconds: far more than any of these programs takes
 CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persistent", "8M"]
 
 work = None  # a temporary folder for all tests of a file
+
+
+def device_of(name):
+    """The device `name` of a kernel with UFFDIO_MOVE, or what this kernel has instead."""
+    if "move" not in name:
+        return name
+    done = subprocess.run([EBB, "doctor", "--json", "--store", work or "/var/tmp"], check=False,
+                          stdout=subprocess.PIPE, timeout=TIMEOUT)
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    return name if checks["move"]["verdict"] == "ok" else name.replace("move", "remap")
 
 
 def compile_c(name, text=None, options=(), of=None):

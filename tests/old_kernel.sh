@@ -61,6 +61,7 @@ $b mount -t overlay -o lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work
 until [ -b /dev/vda ]; do $b sleep 0.1; done
 for folder in proc sys dev run tmp var/tmp ebb-old-kernel; do $b mkdir -p /new/$folder; done
 $b mount -t ext4 /dev/vda /new/ebb-old-kernel
+$b mount -t tmpfs none /new/proc # not what this machine has there
 for place in proc sys dev; do $b mount -o move /$place /new/$place; done
 exec $b switch_root /new /bin/bash /ebb-old-kernel/start
 INIT

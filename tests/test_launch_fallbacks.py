@@ -9,7 +9,7 @@ import os
 import signal
 
 import launching
-from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, main
+from launching import CYCLE_ARGS, MIB, PYTHON, Launch, compile_c, cycle, device_of, main
 
 DEVICES = {
     "": "uffd-move",
@@ -38,7 +38,7 @@ class Fallbacks(Launch):
         self.assertEqual((code, plain.stdout), (result.returncode, result.stdout), result.stderr)
         if same:
             self.assertEqual(plain.stderr, result.stderr)
-        self.assertEqual(device or DEVICES[refused], figures["device"])
+        self.assertEqual(device_of(device or DEVICES[refused]), figures["device"])
         if code == 0 and figures["device"] != "none":
             self.assertGreater(figures["moved_out_bytes"], 0)
         if code == 0 and figures["device"] != "none" and fits:

@@ -4,7 +4,7 @@ the same, and it gets the best device that is left; where none is, it is told so
 import json
 import os
 
-from launching import CYCLE_ARGS, MIB, Launch, compile_c, cycle, main
+from launching import CYCLE_ARGS, MIB, Launch, compile_c, cycle, device_of, main
 
 # The device with /dev/userfaultfd, and without; what stands behind depends on this kernel.
 NODE = os.access("/dev/userfaultfd", os.R_OK | os.W_OK)
@@ -20,7 +20,7 @@ class Filters(Launch):
             figures = json.load(file)
         os.unlink(path)
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
-        self.assertEqual(device, figures["device"])
+        self.assertEqual(device_of(device), figures["device"])
         if device == "none":
             self.assertRegex(result.stderr, rb"\Aebb: [^\n]*NOT enforced[^\n]*\n\Z")
         else:

@@ -64,7 +64,7 @@ class Limits(Launch):
         self.assertEqual(0, done.returncode, done.stdout)
 
     def test_no_mappings_left(self):
-        for refused in ("", "kernel", "move"):
+        for refused in ("", "kernel", "move", "uffd"):
             with self.subTest(refused):
                 self.expect("mapslater", refused=refused, said=rb"\A(ebb: [^\n]*\n)?\Z")
 

@@ -9,6 +9,7 @@
  *
  * Spare pages go back to the system, and appear where they are wanted when they are first touched
  * (anew_is_cheaper). */
+#include "device/ballast.h"
 #include "device/host.h"
 #include "device/os.h"
 #include "device/runs.h"
@@ -20,8 +21,9 @@
 
 static bool map_in_arena(uintptr_t address, uint64_t bytes)
 {
-    if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
-        return false;
+    while (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
+        if (errno != ENOMEM || !ebb__ballast_give())
+            return false;
     ebb__runs_note(address, true);
     uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
     if (address % EBB_HUGE_BYTES == 0 && huge_bytes)
@@ -44,7 +46,8 @@ static bool map_in_staging(uintptr_t address, uint64_t bytes)
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
-    if (ebb__runs_full_in_staging() || ebb__os_protect(source, bytes, PROT_NONE) != 0)
+    if (ebb__runs_full_in_staging() || !ebb__ballast_fill() ||
+        ebb__os_protect(source, bytes, PROT_NONE) != 0)
         return EBB_DEVICE_BUSY; /* out of mappings: nothing has happened */
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
     bool readable = *moved == 0 || ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) == 0;
@@ -61,8 +64,13 @@ static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uin
 static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                            uint64_t *moved)
 {
-    ebb__os_advise(source, bytes, MADV_DOFORK);
+    *moved = 0;
+    while (ebb__os_advise(source, bytes, MADV_DOFORK) != 0)
+        if ((errno != ENOMEM && errno != EAGAIN) || !ebb__ballast_give())
+            return EBB_DEVICE_BUSY; /* as it is, a child would miss it */
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
+    while (!good && errno == ENOMEM && ebb__ballast_give())
+        good = ebb__os_remap_pieces(target, source, bytes, moved);
     bool is_crowded = !good && errno == ENOMEM; /* out of mappings: others may come free */
     map_in_staging(source, *moved);
     if (*moved)
