@@ -114,12 +114,12 @@ struct ebb_serve {
     EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
     struct ebb_ledger *ledger;
     int ledger_descriptor;
-    unsigned departed; /* processes whose slots of the ledger are to be taken out */
+    unsigned departed;     /* processes whose slots of the ledger are to be taken out */
     uint64_t copied_bytes; /* that forked relatives have beyond what they have entered */
     uint64_t copies_faults;
     size_t copies_relatives;
     uint64_t copies_look_ns; /* do not look before */
-    uint64_t reap_ns;  /* when it is looked for such at the latest */
+    uint64_t reap_ns;        /* when it is looked for such at the latest */
     EBB_VEC(struct process *) processes;
     size_t hello_count;           /* processes so far */
     struct ebb_serve_result gone; /* sums of what those counted that were released */
