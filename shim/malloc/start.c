@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
@@ -73,6 +74,13 @@ static void enter_ledger_anew(void)
     close(parents);
 }
 
+/* Past our own munmap(): in the child of a fork it would ask an engine that is not there yet, where a hole
+ * in the arena has taken the mapping in. */
+static void unmap(void *memory, size_t bytes)
+{
+    syscall(SYS_munmap, memory, bytes);
+}
+
 static bool say_hello(void)
 {
     struct ebb_shim_parent parent;
@@ -81,7 +89,7 @@ static bool say_hello(void)
     shim.channel = parent.channel;
     shim.ring = parent.ring;
     if (shim.ledger) { /* in a child, which has inherited it */
-        munmap(parent.ledger, sizeof *parent.ledger);
+        unmap(parent.ledger, sizeof *parent.ledger);
     } else {
         shim.ledger = parent.ledger;
         enter_ledger(parent.ledger_descriptor);
@@ -369,7 +377,7 @@ void ebb__shim_after_fork_child(void)
         ebb__shim_watch_ending(&shim.ring->counters);
     }
     if (parents_ring && parents_ring != shim.ring)
-        munmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
+        unmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
     errno = saved;
 }
 
