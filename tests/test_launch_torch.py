@@ -47,8 +47,11 @@ class Torch(Launch):
             figures = json.load(file)
         os.unlink(summary)
         self.assertGreater(figures["moved_out_bytes"], 0)
-        if manners != ("buckets",):  # whose backward pass is one operation that needs most of it
-            self.assertLessEqual(figures["peak_resident_bytes"], budget_mib * MIB)
+        within = figures["peak_resident_bytes"] <= budget_mib * MIB
+        if manners == ("workers",):  # what forked workers copy may exceed the budget, and is said
+            self.assertEqual(within, not figures["budget_exceeded"])
+        elif manners != ("buckets",):  # whose backward pass is one operation that needs most of it
+            self.assertTrue(within)
             self.assertFalse(figures["budget_exceeded"])
 
 
