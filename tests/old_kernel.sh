@@ -83,7 +83,7 @@ mkdir -p "$work/disk"/{tmp,var-tmp,home} && chmod 1777 "$work/disk"/{tmp,var-tmp
 } >"$work/disk/command"
 cat >"$work/disk/start" <<'START'
 disk=/ebb-old-kernel
-mkdir -p /dev/shm /dev/pts
+mkdir -p /dev/shm /dev/pts; ln -sfn /proc/self/fd /dev/fd
 mount -t tmpfs shm /dev/shm; mount -t devpts pts /dev/pts; mount -t tmpfs run /run
 ip link set lo up 2>/dev/null
 mount --bind $disk/tmp /tmp; mount --bind $disk/var-tmp /var/tmp
