@@ -1,11 +1,14 @@
 /* Descriptors: programs close what they did not open (daemons, subprocess helpers); the shim's must
  * survive, since a closed userfaultfd would turn absent pages into zeros. Closing one of ours
- * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. */
+ * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. Who
+ * looks for what is open by fstat() does not see them, so that a program that counts what it has
+ * inherited counts as without Ebb. */
 #include "shim.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +20,8 @@ EXPORT int dup2(int from, int to);
 EXPORT int dup3(int from, int to, int flags);
 EXPORT int close_range(unsigned first, unsigned last, int flags);
 EXPORT void closefrom(int first);
+EXPORT int fstat(int descriptor, struct stat *status);
+EXPORT int fstat64(int descriptor, struct stat64 *status);
 
 static _Atomic int protected[MOST_DESCRIPTORS]; /* descriptor + 1; 0: free place */
 static _Atomic int protected_end;               /* no place from here on has ever been used */
@@ -79,6 +84,28 @@ int dup3(int from, int to, int flags)
         return -1;
     }
     return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+static int seen(int descriptor, unsigned long long inode, unsigned mode)
+{
+    if (!is_protected(descriptor) && !ebb__shim_is_hello(descriptor, inode, mode))
+        return 0;
+    errno = EBADF;
+    return -1;
+}
+
+int fstat(int descriptor, struct stat *status)
+{
+    int (*next)(int, struct stat *);
+    EBB_BEHIND(next, fstat);
+    return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);
+}
+
+int fstat64(int descriptor, struct stat64 *status)
+{
+    int (*next)(int, struct stat64 *);
+    EBB_BEHIND(next, fstat64);
+    return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);
 }
 
 #ifndef SYS_close_range

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "device/os.h"
 #include "engine/protocol.h"
 
 #include <errno.h>
@@ -66,8 +67,13 @@ static bool is_inherited_socket(int descriptor)
 {
     struct stat status;
     struct ucred peer;
-    return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
+    return ebb__os_status(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
            (unsigned long long)status.st_ino == where.inode && leads_to_parent(descriptor, &peer);
+}
+
+bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode)
+{
+    return descriptor == where.inherited && inode == where.inode && S_ISSOCK(mode);
 }
 
 /* A socket on which the parent hears a hello; -1: none. *ours: close it afterwards. */
@@ -136,7 +142,7 @@ static struct ebb_ledger *map_ledger(int descriptor)
 {
     struct stat status;
     int seals = fcntl(descriptor, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(descriptor, &status) != 0 ||
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || ebb__os_status(descriptor, &status) != 0 ||
         (uint64_t)status.st_size < EBB_LEDGER_LEAST_BYTES)
         return NULL;
     void *shared =

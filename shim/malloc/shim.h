@@ -78,6 +78,8 @@ struct ebb_shim_settings {
     char places[PATH_MAX]; /* of the store, one a line */
 };
 extern struct ebb_shim_settings ebb__shim_settings;
+/* Is this, of which fstat() says that, the socket by which programs inherit the way to the parent? */
+bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode);
 /* False: this process is of no run. */
 bool ebb__shim_read_settings(void);
 

@@ -1,5 +1,6 @@
-/* The system calls that change the device's own mappings, made directly: the functions of libc of the
- * same names are the shim's (mappings.c), where they do what the program means by them. */
+/* The system calls that concern the device's own mappings and descriptors, made directly: the functions
+ * of libc of the same names are the shim's (mappings.c, descriptors.c), where they do what the program
+ * means by them. */
 #ifndef EBB_DEVICE_OS_H
 #define EBB_DEVICE_OS_H
 
@@ -7,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,6 +37,12 @@ static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t
 #else
     return syscall(number, a, b, c, d, e, f);
 #endif
+}
+
+/* fstat() of a descriptor of ours: the shim's function of that name hides them. */
+static inline int ebb__os_status(int descriptor, struct stat *status)
+{
+    return (int)ebb__os_call(SYS_fstat, (uintptr_t)descriptor, (uintptr_t)status, 0, 0, 0, 0);
 }
 
 static inline int ebb__os_advise(uintptr_t address, uint64_t bytes, int advice)

@@ -60,8 +60,8 @@ static int move_high(int descriptor)
 static bool node_is_open(void)
 {
     struct stat status;
-    if (node.descriptor >= 0 && fstat(node.descriptor, &status) == 0 && S_ISCHR(status.st_mode) &&
-        status.st_rdev == node.device)
+    if (node.descriptor >= 0 && ebb__os_status(node.descriptor, &status) == 0 &&
+        S_ISCHR(status.st_mode) && status.st_rdev == node.device)
         return true;
     node.descriptor = -1;
     return false;
@@ -74,7 +74,7 @@ static int enter_by_node(void)
         node.descriptor = move_high(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
         if (node.descriptor < 0)
             return -1;
-        if (fstat(node.descriptor, &status) == 0)
+        if (ebb__os_status(node.descriptor, &status) == 0)
             node.device = status.st_rdev;
     }
     int uffd = ioctl(node.descriptor, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);

@@ -46,7 +46,7 @@ static long setting(const char *name)
 static int of_the_store(int file)
 {
     struct stat status;
-    return (file >= 600 || setting("probe")) && fstat(file, &status) == 0 &&
+    return (file >= 600 || setting("probe")) && fstatat(file, "", &status, AT_EMPTY_PATH) == 0 &&
            S_ISREG(status.st_mode) && status.st_nlink == 0;
 }
 

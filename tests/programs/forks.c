@@ -97,7 +97,7 @@ static uint64_t store_bytes(void)
             continue;
         name[length] = 0;
         if (name[0] == '/' && strstr(name, "(deleted)") && strstr(name, "memfd") == NULL &&
-            fstat(descriptor, &status) == 0)
+            fstatat(descriptor, "", &status, AT_EMPTY_PATH) == 0)
             bytes += (uint64_t)status.st_blocks * 512;
     }
     return bytes;

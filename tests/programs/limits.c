@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,11 @@ static void count_descriptors(const char *when)
     printf(count < most ? ", then %s\n" : "\n", strerror(why));
     for (int i = 0; i < count; i++)
         close(numbers[i]);
+    int seen = 0;
+    struct stat status;
+    for (int i = 0; i < 1 << 16; i++)
+        seen += fstat(i, &status) == 0;
+    printf("%d are open\n", seen);
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     printf("limit %lu of %lu\n", (unsigned long)limit.rlim_cur, (unsigned long)limit.rlim_max);
