@@ -25,7 +25,7 @@
  * 8. Around a fork the lock is held by the one that forks, from the last handler before it to the
  *    first after it (atfork.c): what other handlers allocate, they allocate without it.
  *
- * A guard costs two system calls, a quarter of a microsecond (bench_malloc_pairs): an allocation of 128
+ * A guard costs two system calls, a fifth of a microsecond (bench_malloc_pairs): an allocation of 128
  * KiB and more has one, and so has its free. Guards nest. */
 #ifndef EBB_SHIM_GUARD_H
 #define EBB_SHIM_GUARD_H
