@@ -55,6 +55,12 @@ class Forks(Launch):
             with self.subTest(refuse=device):
                 self.forks("nested", "30" if device == "" else "10", refuse=device)
 
+    def test_on_stacks_in_blocks(self):
+        """The thread that forks stands on a block, of which most was never touched."""
+        for device in DEVICES:
+            with self.subTest(refuse=device):
+                self.forks("on-block", "12", refuse=device)
+
 
 if __name__ == "__main__":
     main()

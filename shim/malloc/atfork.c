@@ -38,16 +38,16 @@ void ebb__fork_before(void)
 void ebb__fork_after_parent(void)
 {
     struct ebb_guard entered = guard;
-    under_way = false;
     ebb__shim_after_fork_parent();
+    under_way = false;
     ebb__guard_leave(&entered);
 }
 
 void ebb__fork_after_child(void)
 {
     struct ebb_guard entered = guard;
-    under_way = false;
     ebb__shim_after_fork_child();
+    under_way = false;
     ebb__guard_leave(&entered);
 }
 

@@ -30,13 +30,14 @@ static struct text {
     uintptr_t first, last;
 } libc, loader;
 
-/* The engine where `buffer` is a block's; NULL: nothing is to be done. */
+/* The engine where `buffer` is a block's; NULL: nothing is to be done. Around a fork the engine is locked,
+ * and the calls are the shim's own: their buffers are on a stack, which stays where it is. */
 static inline struct ebb_engine *engine_for(const void *buffer)
 {
     if (!atomic_load_explicit(&pinning, memory_order_relaxed))
         return NULL;
     struct ebb_engine *engine = ebb__shim_engine_now();
-    return engine && ebb__engine_owns(engine, buffer) ? engine : NULL;
+    return engine && ebb__engine_owns(engine, buffer) && !ebb__fork_is_under_way() ? engine : NULL;
 }
 
 static void pin(struct ebb_engine *engine, const void *buffer, size_t bytes)

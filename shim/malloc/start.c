@@ -332,6 +332,13 @@ void ebb__shim_after_fork_parent(void)
         ebb__slabs_after_fork_parent(slabs);
 }
 
+/* Have the stack's next pages, which may be in a block, while the kernel still gives them. */
+__attribute__((noinline)) static void touch_stack(void)
+{
+    volatile char below[2 * EBB_PAGE_BYTES];
+    below[0] = below[EBB_PAGE_BYTES] = 0;
+}
+
 /* The child is a process of its own: new channel, new ring, new descriptors, the same ledger. */
 void ebb__shim_after_fork_child(void)
 {
@@ -345,8 +352,10 @@ void ebb__shim_after_fork_child(void)
     /* First of all, before anything is mapped where staging was. */
     if (engine) {
         ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
+        touch_stack();
         if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             ebb__shim_lost(NULL, error.why);
+        ebb__engine_let_kept(engine);
         ebb__shim_protect(ebb__host_descriptor(&shim.device));
         if (shim.device.ops->calls_need_pins) /* it may have given rights away since it started */
             ebb__shim_pin_buffers(true);

@@ -156,7 +156,11 @@ EBB_NODISCARD enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *en
                                                            struct ebb_ledger *ledger,
                                                            struct ebb_ring *ring);
 
-/* In the child, before that: its own slot of the ledger, instead of its parent's. */
+/* In the child, directly behind the device's own setting up: what is kept waits for nobody there either. The
+ * thread that forks may stand on it, and no fault is served yet. Takes no lock. */
+void ebb__engine_let_kept(struct ebb_engine *engine);
+/* In the child, before ebb__engine_after_fork_child(): its own slot of the ledger, instead of its
+ * parent's. */
 void ebb__engine_set_slot(struct ebb_engine *engine, struct ebb_ledger_slot *slot);
 
 /* For tests and debugging: wait until no transfer is queued or in flight. */

@@ -85,6 +85,17 @@ bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t b
     return found;
 }
 
+/* The device of a child has everything registered anew. */
+void ebb__engine_let_kept(struct ebb_engine *engine)
+{
+    const struct ebb_device *device = &engine->device;
+    for (uint32_t i = 1; device->ops->let && i <= engine->block_count; i++) {
+        const struct block *block = &engine->blocks[i];
+        if (block->kept && block->state == BLOCK_RESIDENT)
+            device->ops->let(device->state, block->address, block->page_bytes);
+    }
+}
+
 void ebb__keep_end(struct ebb_engine *engine, struct block *block)
 {
     const struct ebb_device_ops *ops = engine->device.ops;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -311,6 +312,51 @@ static void lent(void)
     }
 }
 
+/* The three ways in which a program forks without clone(). */
+static pid_t fork_by(unsigned way)
+{
+    return way % 3 == 0 ? fork() : way % 3 == 1 ? _Fork() : (pid_t)syscall(SYS_fork);
+}
+
+/* On a stack in a block: most of it was never touched when the thread forks. */
+static void *fork_here(void *round)
+{
+    unsigned at = *(unsigned *)round;
+    pid_t child = fork_by(at);
+    if (child < 0)
+        die("a fork");
+    if (child == 0) {
+        for (unsigned i = 0; i < count; i++)
+            check(i, "a child on a block");
+        fill(at % count, at + 300);
+        check(at % count, "a child on a block");
+        _exit(0);
+    }
+    wait_for(child);
+    return NULL;
+}
+
+/* Each thread that forks has a stack in a new block, of which no page is there yet. */
+static void on_block(unsigned many)
+{
+    make(16);
+    for (unsigned round = 0; round < many; round++) {
+        pthread_attr_t attributes;
+        pthread_t thread;
+        void *stack = NULL;
+        if (posix_memalign(&stack, 4096, BLOCK_BYTES) != 0 || pthread_attr_init(&attributes) != 0 ||
+            pthread_attr_setstack(&attributes, stack, BLOCK_BYTES) != 0 ||
+            pthread_create(&thread, &attributes, fork_here, &round) != 0 ||
+            pthread_join(thread, NULL) != 0)
+            die("a thread on a block");
+        pthread_attr_destroy(&attributes);
+        free(stack);
+        fill(round % count, round + 400);
+        for (unsigned i = 0; i < count; i++)
+            check(i, "the parent");
+    }
+}
+
 /* Prints whether io_uring and aio can be set up. */
 static void asynchronous(void)
 {
@@ -342,6 +388,8 @@ int main(int argc, char **argv)
         copies(many, false, true);
     else if (strcmp(mode, "without-handlers") == 0)
         without_handlers();
+    else if (strcmp(mode, "on-block") == 0)
+        on_block(many);
     else if (strcmp(mode, "lent") == 0)
         lent();
     else if (strcmp(mode, "asynchronous") == 0)
