@@ -142,7 +142,7 @@ static void a_full_table_says_no_more(void **state)
     }
     assert_null(ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 99, 99, 1));
     ebb__wait_end(NULL);
-    ebb__wait_end_for(parent->waits->blocks, EBB_WAIT_BLOCKS, 3);
+    ebb__wait_end(&parent->waits->blocks[3]);
     assert_ptr_equal(
         ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 99, 99, 1),
         &parent->waits->blocks[3]);

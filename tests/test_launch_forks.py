@@ -55,6 +55,12 @@ class Forks(Launch):
             with self.subTest(refuse=device):
                 self.forks("nested", "30" if device == "" else "10", refuse=device)
 
+    def test_while_others_allocate(self):
+        """_Fork() and the bare system call leave libc's locks as they are: nobody may need one."""
+        for device in DEVICES:
+            with self.subTest(refuse=device):
+                self.forks("churned", refuse=device)
+
     def test_on_stacks_in_blocks(self):
         """The thread that forks stands on a block, of which most was never touched."""
         for device in DEVICES:

@@ -4,7 +4,7 @@ device: tests/programs/mappings.c."""
 from launching import PYTHON, Launch, compile_c, main
 
 DEVICES = ("", "kernel", "move", "move,kernel", "uffd")
-TESTS = ("advice", "inline-advice", "dontneed", "protect", "inline-protect", "lock", "lock-all",
+TESTS = ("advice", "inline-advice", "dontneed", "protect", "numbered", "lock", "lock-all",
          "policy", "fork", "map-over", "move-out", "small")
 
 
@@ -23,6 +23,33 @@ class Mappings(Launch):
             with self.subTest(refused):
                 result = self.expect(refused, program, *TESTS, budget="8M")
                 self.assertEqual(plain.stdout, result.stdout)
+
+    def test_calls_that_no_library_sees(self):
+        """Not where mprotect() makes blocks inaccessible: there they make zeros readable."""
+        program = compile_c("mappings")
+        for refused in DEVICES[:-1]:
+            with self.subTest(refused):
+                self.expect(refused, program, "inline-protect", budget="8M")
+
+    def test_nothing_comes_to_lie_in_a_hole_of_a_block(self):
+        """What others map would be taken for a block; without Ebb the system may put it there."""
+        program = compile_c("mappings")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, program, "unmapped", budget="8M")
+
+    def test_protected_in_the_middle_of_a_planned_block(self):
+        program = compile_c("mappings")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, program, "repeated", budget="16M")
+
+    def test_threads_sleep_on_locks_in_blocks(self):
+        """Sleeping is the kernel's work, which on some devices cannot wait for the page of a lock."""
+        program = compile_c("locks")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, program, budget="256K")
 
     def test_one_page_of_a_large_block(self):
         program = compile_c("mappings")

@@ -261,6 +261,24 @@ bool ebb__shim_is_of_libc(const void *caller)
     return is_in(&libc, caller) || ebb__shim_is_of_loader(caller);
 }
 
+bool ebb__shim_may_wait_in(const void *address)
+{
+    return engine_for(address) != NULL;
+}
+
+void ebb__shim_wait_in(const void *address, size_t bytes)
+{
+    struct ebb_engine *engine = engine_for(address);
+    if (!engine)
+        return;
+    int saved = errno;
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__engine_keep(engine, address, bytes);
+    ebb__guard_leave(&guard);
+    errno = saved;
+}
+
 void ebb__shim_pin_buffers(bool on)
 {
     atomic_store(&pinning, on);

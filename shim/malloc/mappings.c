@@ -9,6 +9,8 @@
  * What this cannot see are system calls that are not made through these functions. There the device copes:
  * it moves by pieces, and what cannot be moved stays, or is copied. The device without userfaultfd
  * cannot: what such a call makes readable of an absent block reads as zeros. */
+#include "device/host.h"
+#include "device/os.h"
 #include "guard.h"
 #include "shim.h"
 
@@ -55,6 +57,7 @@ EXPORT void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ..
 EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at);
 EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int file, off64_t at);
 EXPORT void *shmat(int id, const void *address, int flags);
+EXPORT int shmdt(const void *address);
 
 static _Atomic uintptr_t arena_first, arena_last;
 
@@ -71,6 +74,27 @@ static struct ebb_engine *engine_for(const void *address, size_t bytes)
     if (first >= last || bytes > UINTPTR_MAX - first || first + bytes <= atomic_load(&arena_first))
         return NULL;
     return ebb__shim_engine_now();
+}
+
+static bool is_in_arena(const void *address, size_t bytes)
+{
+    uintptr_t base = atomic_load(&arena_first), all = atomic_load(&arena_last) - base;
+    uintptr_t at = (uintptr_t)address - base;
+    return at < all && bytes <= all - at && ebb__shim_engine_now();
+}
+
+/* What is no longer mapped in the arena stays out of reach: memory that others would get there, from
+ * mmap() without an address, would be taken for blocks. */
+static void close_holes(const void *address, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)address, last = first + bytes;
+    uintptr_t from = atomic_load(&arena_first), to = atomic_load(&arena_last);
+    if (!engine_for(address, bytes))
+        return;
+    int saved = errno;
+    ebb__host_close_holes(NULL, first > from ? first : from,
+                          (last < to ? last : to) - (first > from ? first : from));
+    errno = saved;
 }
 
 static size_t whole_pages(size_t bytes)
@@ -244,7 +268,7 @@ static bool next_range(struct lines *lines, uintptr_t *first, uintptr_t *last)
     size_t length = 0;
     for (;;) {
         if (lines->at == lines->used) {
-            ssize_t got = syscall(SYS_read, lines->file, lines->buffer, sizeof lines->buffer);
+            ssize_t got = ebb__os_read(lines->file, lines->buffer, sizeof lines->buffer);
             if (got <= 0)
                 return false;
             lines->used = (size_t)got;
@@ -276,7 +300,7 @@ static int lock_mappings(unsigned flags)
         if ((first >= ours_first && last <= ours_last) || last <= first)
             continue;
         /* ENOMEM also where the line is out of date, or of the kernel's own. */
-        if (syscall(SYS_mlock2, first, last - first, flags) != 0 && errno == EPERM)
+        if (ebb__os_call(SYS_mlock2, first, last - first, flags, 0, 0, 0) != 0 && errno == EPERM)
             result = -1;
     }
     close(lines.file);
@@ -310,9 +334,13 @@ long mbind(void *address, unsigned long bytes, int mode, const unsigned long *no
 int munmap(void *address, size_t bytes)
 {
     keep(address, bytes);
+    if (bytes > 0 && is_aligned(address) && is_in_arena(address, whole_pages(bytes)))
+        return ebb__os_map_anew((uintptr_t)address, whole_pages(bytes), PROT_NONE) ? 0 : -1;
     int (*next)(void *, size_t);
     EBB_BEHIND(next, munmap);
-    return next(address, bytes);
+    int result = next(address, bytes);
+    close_holes(address, whole_pages(bytes));
+    return result;
 }
 
 void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
@@ -326,7 +354,9 @@ void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
         keep(target, new_bytes);
     void *(*next)(void *, size_t, size_t, int, void *);
     EBB_BEHIND(next, mremap);
-    return next(address, bytes, new_bytes, flags, target);
+    void *moved = next(address, bytes, new_bytes, flags, target);
+    close_holes(address, whole_pages(bytes));
+    return moved;
 }
 
 void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t at)
@@ -352,4 +382,64 @@ void *shmat(int id, const void *address, int flags)
     void *(*next)(int, const void *, int);
     EBB_BEHIND(next, shmat);
     return next(id, address, flags);
+}
+
+int shmdt(const void *address)
+{
+    int (*next)(const void *);
+    EBB_BEHIND(next, shmdt);
+    int result = next(address);
+    if (engine_for(address, 1))
+        close_holes(address, atomic_load(&arena_last) - (uintptr_t)address);
+    return result;
+}
+
+/* By its number: what libc has a function for, done by that. */
+bool ebb__shim_maps(long number, const long a[6], long *result)
+{
+    switch (number) {
+    case SYS_mprotect:
+        *result = mprotect((void *)a[0], (size_t)a[1], (int)a[2]);
+        return true;
+    case SYS_pkey_mprotect:
+        *result = pkey_mprotect((void *)a[0], (size_t)a[1], (int)a[2], (int)a[3]);
+        return true;
+    case SYS_madvise:
+        *result = madvise((void *)a[0], (size_t)a[1], (int)a[2]);
+        return true;
+    case SYS_mlock:
+        *result = mlock((const void *)a[0], (size_t)a[1]);
+        return true;
+    case SYS_mlock2:
+        *result = mlock2((const void *)a[0], (size_t)a[1], (unsigned)a[2]);
+        return true;
+    case SYS_munlock:
+        *result = munlock((const void *)a[0], (size_t)a[1]);
+        return true;
+    case SYS_munmap:
+        *result = munmap((void *)a[0], (size_t)a[1]);
+        return true;
+    case SYS_mremap:
+        *result = (long)mremap((void *)a[0], (size_t)a[1], (size_t)a[2], (int)a[3], (void *)a[4]);
+        return true;
+#ifdef SYS_shmat
+    case SYS_shmat:
+        *result = (long)shmat((int)a[0], (const void *)a[1], (int)a[2]);
+        return true;
+    case SYS_shmdt:
+        *result = shmdt((const void *)a[0]);
+        return true;
+#endif
+    case SYS_mbind:
+        keep((void *)a[0], (size_t)a[1]);
+        return false;
+#ifdef SYS_mmap
+    case SYS_mmap:
+        if ((int)a[3] & MAP_FIXED)
+            keep((void *)a[0], (size_t)a[1]);
+        return false;
+#endif
+    default:
+        return false;
+    }
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define BOOTSTRAP_BYTES ((size_t)64 << 10)
+#define BOOTSTRAP_BYTES ((size_t)256 << 10)
 
 static _Alignas(4096) unsigned char bootstrap[BOOTSTRAP_BYTES];
 static _Atomic size_t bootstrap_used;
@@ -34,6 +34,11 @@ void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment)
 bool ebb__shim_bootstrap_owns(const void *pointer)
 {
     return (uintptr_t)pointer - (uintptr_t)bootstrap < BOOTSTRAP_BYTES;
+}
+
+void ebb__shim_spare_next(bool on)
+{
+    atomic_store_explicit(&state, on ? 1 : 2, memory_order_release);
 }
 
 #define LOOK_UP(member, name)                                                                      \

@@ -43,9 +43,12 @@ static bool is_fork(uint64_t flags)
 static long after(long result)
 {
     int saved = errno;
-    if (result == 0)
+    if (result == 0) {
+        ebb__shim_spare_next(true); /* the loader allocates for each thread that is started */
         ebb__fork_after_child();
-    else
+        ebb__shim_spare_next(false);
+    } else
+
         ebb__fork_after_parent();
     errno = saved;
     return result;
@@ -135,6 +138,11 @@ long syscall(long number, ...)
         errno = ENOSYS;
         return -1;
     }
+    long result;
+    if (ebb__shim_maps(number, arguments, &result))
+        return result;
+    if (number == SYS_futex)
+        ebb__shim_wait_in((const void *)arguments[0], sizeof(uint32_t));
     if (!forks(number, arguments))
         return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
                     arguments[5]);

@@ -48,6 +48,9 @@ struct ebb_next {
 /* The next allocator; NULL while it is being looked up (then ebb__shim_bootstrap_*() serve). */
 const struct ebb_next *ebb__shim_next(void);
 /* Memory for the look-up itself, never given back. */
+/* Nothing is asked of it from here on, or it is again: in a child that it has not heard of, threads that are not
+ * there may have left its locks held. */
+void ebb__shim_spare_next(bool on);
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
 
@@ -107,8 +110,16 @@ struct ebb_slabs *ebb__shim_slabs(void);
 /* The engine if it has been started. */
 struct ebb_engine *ebb__shim_engine_now(void);
 
-/* mappings.c: where blocks lie; once the device is there. */
+/* mappings.c: where blocks lie; once the device is there. calls.c has the last two. */
 void ebb__shim_know_arena(struct ebb_device_range arena);
+/* True where a function of mappings.c does what the system call means: *result is its result, errno as it sets
+ * it. False: the call is still to be made. */
+bool ebb__shim_maps(long number, const long arguments[6], long *result);
+/* Where system calls cannot wait for absent pages: the block with [address, + bytes) is kept. The kernel is about
+ * to read there, and others' threads sleep on it for as long as they like. */
+void ebb__shim_wait_in(const void *address, size_t bytes);
+/* True where it may do so: for that address, on that device. */
+bool ebb__shim_may_wait_in(const void *address);
 
 /* calls.c: find out where libc and the loader are; once, before the next. */
 void ebb__shim_know_libc(void);

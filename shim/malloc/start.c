@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/lines.h"
+#include "device/os.h"
 #include "device/support.h"
 #include "engine/protocol.h"
 
@@ -78,7 +79,7 @@ static void enter_ledger_anew(void)
  * in the arena has taken the mapping in. */
 static void unmap(void *memory, size_t bytes)
 {
-    syscall(SYS_munmap, memory, bytes);
+    ebb__os_call(SYS_munmap, (uintptr_t)memory, bytes, 0, 0, 0, 0);
 }
 
 static bool say_hello(void)
@@ -353,6 +354,7 @@ void ebb__shim_after_fork_child(void)
     if (engine) {
         ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
         touch_stack();
+        ebb__engine_close_holes(engine);
         if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             ebb__shim_lost(NULL, error.why);
         ebb__engine_let_kept(engine);

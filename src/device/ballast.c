@@ -22,8 +22,8 @@ static bool set(unsigned pair, int protection)
 bool ebb__ballast_fill(void)
 {
     if (!ballast.base) {
-        long base = syscall(SYS_mmap, 0, (2 * PAIRS + 1) * EBB_PAGE_BYTES, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        long base = ebb__os_call(SYS_mmap, 0, (2 * PAIRS + 1) * EBB_PAGE_BYTES, PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uintptr_t)-1, 0);
         if (base == -1)
             return false;
         ballast.base = (uintptr_t)base;

@@ -37,8 +37,8 @@ uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
     uint64_t pages = bytes / EBB_PAGE_BYTES;
     if (pages > EBB_HOST_PAGEMAP_MOST)
         pages = EBB_HOST_PAGEMAP_MOST;
-    off_t offset = (off_t)(address / EBB_PAGE_BYTES * sizeof entries[0]);
-    ssize_t got = pread(pagemap, entries, pages * sizeof entries[0], offset);
+    uint64_t offset = address / EBB_PAGE_BYTES * sizeof entries[0];
+    ssize_t got = ebb__os_read_at(pagemap, entries, pages * sizeof entries[0], offset);
     if (pagemap >= 0)
         close(pagemap);
     return got > 0 ? (uint64_t)got / sizeof entries[0] : 0;
@@ -56,6 +56,16 @@ bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
         at += pages * EBB_PAGE_BYTES;
     }
     return true;
+}
+
+void ebb__host_close_holes(void *device, uintptr_t address, uint64_t bytes)
+{
+    if (ebb__os_is_mapped(address, bytes) || ebb__os_map_in_hole(address, bytes) ||
+        bytes <= EBB_PAGE_BYTES)
+        return;
+    uint64_t half = bytes / 2 / EBB_PAGE_BYTES * EBB_PAGE_BYTES;
+    ebb__host_close_holes(device, address, half);
+    ebb__host_close_holes(device, address + half, bytes - half);
 }
 
 static void advise(struct ebb_device *device)
@@ -128,7 +138,7 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     if (ebb__host.uffd < 0)
         ebb__uffd_close_node();
     if (status != EBB_OK)
-        syscall(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes);
+        ebb__os_call(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes, 0, 0, 0, 0);
     return status;
 }
 

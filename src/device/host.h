@@ -33,6 +33,8 @@ uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
  * false: it cannot be told. */
 bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there);
 
+void ebb__host_close_holes(void *device, uintptr_t address, uint64_t bytes);
+
 /* Each device in turn: takes the reserved ranges into use and sets device->ops. Also in the child
  * of a fork. EBB_ERR_UNSUPPORTED where the system has not what it takes. */
 EBB_NODISCARD enum ebb_status ebb__host_move_open(struct ebb_device *device,

@@ -149,11 +149,11 @@ static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
         uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
         if (pages == 0)
             return;
-        /* An atomic OR with nothing: a write that loses no other thread's write. */
+        /* A fault for writing, by a call that fails where the program has made the page read-only. */
         for (uint64_t i = 0; i < pages; i++)
             if (entries[i] >> 63)
-                __atomic_fetch_or((unsigned char *)(address + at + i * EBB_PAGE_BYTES), 0,
-                                  __ATOMIC_RELAXED);
+                ebb__os_advise(address + at + i * EBB_PAGE_BYTES, EBB_PAGE_BYTES,
+                               MADV_POPULATE_WRITE);
         at += pages * EBB_PAGE_BYTES;
     }
 }
@@ -180,6 +180,7 @@ static const struct ebb_device_ops kernel_ops = {
     .unshare = host_unshare,
     .let = host_let,
     .renew = host_renew,
+    .close_holes = ebb__host_close_holes,
 };
 
 static const struct ebb_device_ops user_ops = {
@@ -193,6 +194,7 @@ static const struct ebb_device_ops user_ops = {
     .unshare = host_unshare,
     .let = host_let,
     .renew = host_renew,
+    .close_holes = ebb__host_close_holes,
 };
 
 enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error *error)

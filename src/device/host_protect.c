@@ -156,6 +156,7 @@ static const struct ebb_device_ops protect_ops = {
     .fill = protect_fill,
     .unshare = protect_unshare,
     .renew = protect_renew,
+    .close_holes = ebb__host_close_holes,
     .is_full = protect_is_full,
 };
 

@@ -168,6 +168,7 @@ static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
         .unshare = remap_unshare,                                                                  \
         .let = remap_let,                                                                          \
         .renew = remap_renew,                                                                      \
+        .close_holes = ebb__host_close_holes,                                                      \
     }
 
 OPS(kernel_ops, EBB_DEVICE_UFFD_REMAP);

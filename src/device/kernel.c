@@ -1,4 +1,5 @@
 #include "device/kernel.h"
+#include "device/os.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -38,7 +39,7 @@ bool ebb__kernel_parse(const char *release, const char *build, const char *signa
 static void read_line(const char *path, char *line, size_t bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, line, bytes - 1) : 0;
+    ssize_t got = file >= 0 ? ebb__os_read(file, line, bytes - 1) : 0;
     if (file >= 0)
         close(file);
     line[got > 0 ? got : 0] = 0;
@@ -79,7 +80,7 @@ static bool group_forbids_swap(void)
 {
     char groups[PATH_MAX], path[PATH_MAX + 64], limit[32];
     int file = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, groups, sizeof groups - 1) : 0;
+    ssize_t got = file >= 0 ? ebb__os_read(file, groups, sizeof groups - 1) : 0;
     if (file >= 0)
         close(file);
     groups[got > 0 ? got : 0] = 0;

@@ -29,20 +29,45 @@ static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t
                      : "=a"(result)
                      : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
+#elif defined __aarch64__
+    register long x8 __asm__("x8") = number;
+    register uintptr_t x0 __asm__("x0") = a;
+    register uintptr_t x1 __asm__("x1") = b;
+    register uintptr_t x2 __asm__("x2") = c;
+    register uintptr_t x3 __asm__("x3") = d;
+    register uintptr_t x4 __asm__("x4") = e;
+    register uintptr_t x5 __asm__("x5") = f;
+    __asm__ volatile("svc #0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory", "cc");
+    long result = (long)x0;
+#else
+#error "the instruction for system calls of this processor is not known here"
+#endif
     if (result > -4096 && result < 0) {
         errno = (int)-result;
         return -1;
     }
     return result;
-#else
-    return syscall(number, a, b, c, d, e, f);
-#endif
 }
 
 /* fstat() of a descriptor of ours: the shim's function of that name hides them. */
 static inline int ebb__os_status(int descriptor, struct stat *status)
 {
     return (int)ebb__os_call(SYS_fstat, (uintptr_t)descriptor, (uintptr_t)status, 0, 0, 0, 0);
+}
+
+/* read() into a buffer of ours: the shim's function of that name asks the engine, which may be locked. */
+static inline ssize_t ebb__os_read(int descriptor, void *to, size_t bytes)
+{
+    return (ssize_t)ebb__os_call(SYS_read, (uintptr_t)descriptor, (uintptr_t)to, bytes, 0, 0, 0);
+}
+
+static inline ssize_t ebb__os_read_at(int descriptor, void *to, size_t bytes, uint64_t at)
+{
+    return (ssize_t)ebb__os_call(SYS_pread64, (uintptr_t)descriptor, (uintptr_t)to, bytes, at, 0,
+                                 0);
 }
 
 static inline int ebb__os_advise(uintptr_t address, uint64_t bytes, int advice)
@@ -67,6 +92,20 @@ static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int prote
     return true;
 }
 
+/* False: nothing is mapped in a part of [address, + bytes). */
+static inline bool ebb__os_is_mapped(uintptr_t address, uint64_t bytes)
+{
+    return ebb__os_call(SYS_msync, address, bytes, MS_ASYNC, 0, 0, 0) == 0;
+}
+
+/* A mapping that takes no memory and permits no access, where nothing is mapped; false: something is. */
+static inline bool ebb__os_map_in_hole(uintptr_t address, uint64_t bytes)
+{
+    return ebb__os_call(SYS_mmap, address, bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+                        (uintptr_t)-1, 0) != -1;
+}
+
 /* Move pages, and leave an empty mapping behind. */
 static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
@@ -78,7 +117,7 @@ static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t by
  * by a page, which fails in either case: what follows in the device's ranges is mapped. */
 static inline bool ebb__os_is_split(uintptr_t address, uint64_t bytes)
 {
-    return syscall(SYS_mremap, address, bytes, bytes + 4096, 0, 0) == -1 && errno == EFAULT;
+    return ebb__os_call(SYS_mremap, address, bytes, bytes + 4096, 0, 0, 0) == -1 && errno == EFAULT;
 }
 
 /* The same in pieces where the source consists of several mappings; *moved counts on. False and errno

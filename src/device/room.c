@@ -1,4 +1,5 @@
 #include "device/room.h"
+#include "device/os.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 static bool read_file(const char *path, char *text, size_t bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, text, bytes - 1) : 0;
+    ssize_t got = file >= 0 ? ebb__os_read(file, text, bytes - 1) : 0;
     if (file >= 0)
         close(file);
     text[got > 0 ? got : 0] = 0;

@@ -1,4 +1,5 @@
 #include "device/runs.h"
+#include "device/os.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static unsigned long most_mappings(void)
 {
     char text[24] = "";
     int file = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    ssize_t got = file >= 0 ? ebb__os_read(file, text, sizeof text - 1) : 0;
     if (file >= 0)
         close(file);
     return got > 0 ? strtoul(text, NULL, 10) : MAPPINGS_WHERE_UNKNOWN;

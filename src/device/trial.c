@@ -52,7 +52,7 @@ unsigned ebb__trial_filters(void)
         return 0;
     char text[4096];
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    ssize_t got = file >= 0 ? ebb__os_read(file, text, sizeof text - 1) : 0;
     if (file >= 0)
         close(file);
     text[got > 0 ? got : 0] = 0;

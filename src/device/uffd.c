@@ -100,7 +100,7 @@ int ebb__uffd_enter(enum ebb_uffd_door door)
         return enter_by_node();
     if (door == EBB_UFFD_USER_CALL)
         flags |= UFFD_USER_MODE_ONLY;
-    return (int)syscall(SYS_userfaultfd, flags);
+    return (int)ebb__os_call(SYS_userfaultfd, (uintptr_t)flags, 0, 0, 0, 0, 0);
 }
 
 enum ebb_uffd_door ebb__uffd_door(void)
@@ -254,7 +254,7 @@ size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most)
     struct uffd_msg messages[64];
     if (most > sizeof messages / sizeof messages[0])
         most = sizeof messages / sizeof messages[0];
-    ssize_t got = read(uffd, messages, most * sizeof messages[0]);
+    ssize_t got = ebb__os_read(uffd, messages, most * sizeof messages[0]);
     if (got <= 0)
         return 0;
     size_t count = 0;

@@ -566,7 +566,7 @@ bool ebb__engine_await(struct ebb_engine *engine, uintptr_t address, bool write)
 {
     struct ebb_wait *wait = ebb__waits_enter(engine, address);
     pthread_mutex_lock(&engine->lock);
-    const struct block *block = ebb__space_find(engine, address);
+    const struct block *block = ebb__keep_live_at(engine, address);
     bool waits = !block || !block->kept || block->state != BLOCK_RESIDENT;
     if (waits)
         note_pause(engine, address);

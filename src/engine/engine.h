@@ -156,6 +156,10 @@ EBB_NODISCARD enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *en
                                                            struct ebb_ledger *ledger,
                                                            struct ebb_ring *ring);
 
+/* In the child, first of all: what the program does not let a child have (MADV_DONTFORK) is a place without
+ * access there, where nothing else comes to lie. Takes no lock. */
+void ebb__engine_close_holes(struct ebb_engine *engine);
+
 /* In the child, directly behind the device's own setting up: what is kept waits for nobody there either. The
  * thread that forks may stand on it, and no fault is served yet. Takes no lock. */
 void ebb__engine_let_kept(struct ebb_engine *engine);

@@ -90,7 +90,8 @@ enum ebb_status ebb__engine_after_fork_child(struct ebb_engine *engine, struct e
         struct block *block = &engine->blocks[i];
         block->out_queued = block->in_queued = block->urgent = false;
         block->fault_ns = 0;
-        block->pins = 0; /* of threads that the child does not have */
+        block->fault_wait = NULL; /* in the parent's ring */
+        block->pins = 0;          /* of threads that the child does not have */
         block->inherited =
             !block->placed && (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
         if (ebb__block_is_live(block))

@@ -53,13 +53,14 @@ struct block {
     uint64_t evicted_at; /* event number of its last eviction without a plan */
     uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
     uint64_t store_offset;
-    uint64_t generation;   /* of forks, that had begun when the store's copy was written */
-    uint64_t hash[2];      /* of the bytes in the store, where has_copy and hashed */
-    uint64_t in_since_ns;  /* when it was put on the in queue last */
-    uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
-    struct asking asking;  /* of other processes, for its room */
-    uint64_t pinned_until; /* event number: could not be moved, do not try before */
-    uint64_t chunk_bytes;  /* transferred or in flight, of page_bytes */
+    uint64_t generation;         /* of forks, that had begun when the store's copy was written */
+    uint64_t hash[2];            /* of the bytes in the store, where has_copy and hashed */
+    uint64_t in_since_ns;        /* when it was put on the in queue last */
+    uint64_t fault_ns;           /* when a thread of the program began to wait for it; 0: none */
+    struct ebb_wait *fault_wait; /* what says so to the parent; NULL: nothing */
+    struct asking asking;        /* of other processes, for its room */
+    uint64_t pinned_until;       /* event number: could not be moved, do not try before */
+    uint64_t chunk_bytes;        /* transferred or in flight, of page_bytes */
     uint32_t chunks_in_flight;
     uint32_t pins;      /* head: system calls that have its address; it is not parked meanwhile */
     uint32_t units;     /* of 2 MiB of address space */
@@ -552,6 +553,8 @@ void ebb__pages_gone(struct ebb_engine *engine, uint64_t bytes);
 
 /* keep.c: a kept block is freed: its mapping as at first, its pages gone. */
 void ebb__keep_end(struct ebb_engine *engine, struct block *block);
+/* The block or part, wherever it lies, that has `address`; NULL: none that is alive. */
+struct block *ebb__keep_live_at(struct ebb_engine *engine, uintptr_t address);
 /* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
 bool ebb__pages_strip_spare(struct ebb_engine *engine);
 /* Bytes that can be had without evicting. */
@@ -659,9 +662,8 @@ void ebb__feedback_early(struct ebb_engine *engine, struct block *block);
 /* waits.c: for the parent's eyes */
 /* A fault is about to be looked at; until ebb__wait_end(). No lock needed. */
 struct ebb_wait *ebb__waits_enter(struct ebb_engine *engine, uintptr_t address);
-/* The program waits for `block`; until ebb__wait_end(), which needs no lock, or until this. */
+/* The program waits for `block`; until ebb__wait_end(), which needs no lock. Several may wait for one. */
 struct ebb_wait *ebb__waits_block(struct ebb_engine *engine, const struct block *block);
-void ebb__waits_fault_over(struct ebb_engine *engine, const struct block *block);
 /* A transfer of `block`, the opening of the store; until ebb__wait_end(), which needs no lock. */
 struct ebb_wait *ebb__waits_transfer(struct ebb_engine *engine, const struct block *block,
                                      bool out);

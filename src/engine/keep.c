@@ -8,8 +8,7 @@
  * Of a large block only the units of 2 MiB that are concerned are kept, the rest goes on moving. */
 #include "engine/internal.h"
 
-/* The block or part that has `address`; NULL: none that is alive. */
-static struct block *live_at(struct ebb_engine *engine, uintptr_t address)
+struct block *ebb__keep_live_at(struct ebb_engine *engine, uintptr_t address)
 {
     struct block *block = ebb__placed_owns(engine, address) ? ebb__placed_covering(engine, address)
                                                             : ebb__space_find(engine, address);
@@ -39,7 +38,7 @@ bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_
     uintptr_t last = end_of(pointer, bytes);
     pthread_mutex_lock(&engine->lock);
     for (uintptr_t at = (uintptr_t)pointer; at < last && !kept;) {
-        const struct block *block = live_at(engine, at);
+        const struct block *block = ebb__keep_live_at(engine, at);
         kept = block && block->kept;
         at = next_of(block, at);
     }
@@ -51,7 +50,7 @@ bool ebb__engine_is_kept(struct ebb_engine *engine, const void *pointer, uint64_
 static void let_go(struct ebb_engine *engine, uintptr_t at)
 {
     pthread_mutex_lock(&engine->lock);
-    const struct block *block = live_at(engine, at);
+    const struct block *block = ebb__keep_live_at(engine, at);
     if (block && block->kept && block->state == BLOCK_RESIDENT && engine->device.ops->let)
         engine->device.ops->let(engine->device.state, block->address, block->page_bytes);
     pthread_mutex_unlock(&engine->lock);
@@ -63,10 +62,10 @@ bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t b
     bool found = false;
     for (uintptr_t at = first; at < last;) {
         pthread_mutex_lock(&engine->lock);
-        struct block *block = live_at(engine, at);
+        struct block *block = ebb__keep_live_at(engine, at);
         if (block && !block->slab && !block->placed) {
             ebb__part_split(engine, &engine->blocks[block->head]);
-            block = live_at(engine, at);
+            block = ebb__keep_live_at(engine, at);
         }
         if (block) {
             found = block->kept = true;
@@ -83,6 +82,15 @@ bool ebb__engine_keep(struct ebb_engine *engine, const void *pointer, uint64_t b
         at = next;
     }
     return found;
+}
+
+void ebb__engine_close_holes(struct ebb_engine *engine)
+{
+    const struct ebb_device *device = &engine->device;
+    for (uint32_t i = 1; device->ops->close_holes && i <= engine->block_count; i++)
+        if (engine->blocks[i].kept)
+            device->ops->close_holes(device->state, engine->blocks[i].address,
+                                     engine->blocks[i].page_bytes);
 }
 
 /* The device of a child has everything registered anew. */

@@ -30,7 +30,7 @@ bool ebb__part_is_whole(const struct ebb_engine *engine, const struct block *blo
 /* Nobody is about to move it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
-    if (block->pins || block->kept)
+    if (block->pins || block->kept || block->fault_ns)
         return false;
     switch (block->state) {
     case BLOCK_BARE:

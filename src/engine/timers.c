@@ -187,7 +187,7 @@ void ebb__timers_hold(struct ebb_engine *engine, bool hold)
 void ebb__timers_fault(struct ebb_engine *engine, struct block *block)
 {
     block->fault_ns = ebb__now_ns();
-    ebb__waits_block(engine, block);
+    block->fault_wait = ebb__waits_block(engine, block);
     ebb__timers_hold(engine, true);
 }
 
@@ -197,7 +197,8 @@ uint64_t ebb__timers_fault_over(struct ebb_engine *engine, struct block *block)
         return 0;
     uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
     block->fault_ns = 0;
-    ebb__waits_fault_over(engine, block);
+    ebb__wait_end(block->fault_wait);
+    block->fault_wait = NULL;
     ebb__timers_hold(engine, false);
     return waited_ns;
 }

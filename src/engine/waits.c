@@ -29,11 +29,6 @@ struct ebb_wait *ebb__waits_block(struct ebb_engine *engine, const struct block 
                            block->page_bytes);
 }
 
-void ebb__waits_fault_over(struct ebb_engine *engine, const struct block *block)
-{
-    ebb__wait_end_for(engine->ring->waits.blocks, EBB_WAIT_BLOCKS, ebb__block_index(engine, block));
-}
-
 struct ebb_wait *ebb__waits_transfer(struct ebb_engine *engine, const struct block *block, bool out)
 {
     return ebb__wait_begin(engine->ring->waits.transfers, EBB_WAIT_TRANSFERS,

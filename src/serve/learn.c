@@ -307,6 +307,8 @@ bool ebb__serve_plan(struct ebb_serve *serve, struct process *process,
     struct ebb_places places = {0};
     struct ebb_wide wide = {0};
     struct ebb_error error;
+    if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
+        return false; /* nothing happens in it that could be planned */
     if (make_plan(serve, &request, slack, &plan, &error) != EBB_OK) {
         ebb__serve_warn(serve, "no plan: %s", error.why);
         return false;

@@ -25,13 +25,3 @@ void ebb__wait_end(struct ebb_wait *wait)
     if (wait)
         atomic_store_explicit(&wait->since_ns, 0, memory_order_release);
 }
-
-void ebb__wait_end_for(struct ebb_wait *waits, size_t count, uint64_t subject)
-{
-    for (size_t i = 0; i < count; i++)
-        if (atomic_load_explicit(&waits[i].since_ns, memory_order_relaxed) &&
-            atomic_load_explicit(&waits[i].subject, memory_order_relaxed) == subject) {
-            ebb__wait_end(&waits[i]);
-            return;
-        }
-}

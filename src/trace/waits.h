@@ -47,7 +47,5 @@ struct ebb_wait *ebb__wait_begin(struct ebb_wait *waits, size_t count, enum ebb_
                                  uint64_t subject, uint64_t serial, uint64_t bytes);
 /* NULL is fine. */
 void ebb__wait_end(struct ebb_wait *wait);
-/* End the wait for `subject`, if there is one. */
-void ebb__wait_end_for(struct ebb_wait *waits, size_t count, uint64_t subject);
 
 #endif

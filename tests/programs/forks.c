@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -265,6 +266,47 @@ static void without_handlers(void)
     }
 }
 
+/* The three ways in which a program forks without clone(). */
+static pid_t fork_by(unsigned way)
+{
+    return way % 3 == 0 ? fork() : way % 3 == 1 ? _Fork() : (pid_t)syscall(SYS_fork);
+}
+
+static _Atomic bool churning = true;
+
+static void *churn(void *none)
+{
+    while (churning)
+        for (size_t bytes = 300; bytes < 60000; bytes *= 2)
+            free(memset(malloc(bytes), 1, bytes / 8));
+    return none;
+}
+
+/* Children that libc's malloc has not heard of, while other threads hold its lock. */
+static void churned(void)
+{
+    pthread_t threads[3];
+    mallopt(M_ARENA_MAX, 1);
+    make(8);
+    for (int i = 0; i < 3; i++)
+        if (pthread_create(&threads[i], NULL, churn, NULL) != 0)
+            die("pthread_create");
+    for (unsigned round = 0; round < 60; round++) {
+        pid_t child = fork_by(round % 2 + 1);
+        if (child == 0) {
+            for (unsigned i = 0; i < count; i++)
+                check(i, "child");
+            _exit(0);
+        }
+        wait_for(child);
+    }
+    churning = false;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < count; i++)
+        check(i, "parent");
+}
+
 /* A block is lent to a pipe, or is in it and has been freed; then all others are used. The pipe must hold
  * what the block held. */
 static void lent(void)
@@ -310,12 +352,6 @@ static void lent(void)
         close(ends[0]);
         close(ends[1]);
     }
-}
-
-/* The three ways in which a program forks without clone(). */
-static pid_t fork_by(unsigned way)
-{
-    return way % 3 == 0 ? fork() : way % 3 == 1 ? _Fork() : (pid_t)syscall(SYS_fork);
 }
 
 /* On a stack in a block: most of it was never touched when the thread forks. */
@@ -390,6 +426,8 @@ int main(int argc, char **argv)
         without_handlers();
     else if (strcmp(mode, "on-block") == 0)
         on_block(many);
+    else if (strcmp(mode, "churned") == 0)
+        churned();
     else if (strcmp(mode, "lent") == 0)
         lent();
     else if (strcmp(mode, "asynchronous") == 0)

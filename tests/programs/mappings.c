@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -100,6 +101,34 @@ static int faults_at(volatile unsigned char *at, int write)
     return faulted;
 }
 
+/* By an instruction of the program's own, which no library sees. */
+static long bare(long number, void *address, size_t bytes, long third)
+{
+#ifdef __x86_64__
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(address), "S"(bytes), "d"(third)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(number, address, bytes, third);
+#endif
+}
+
+/* Not one page of what is mapped now, in pieces of `bytes`, lies in a block. */
+static void map_elsewhere(size_t bytes)
+{
+    for (int round = 0; round < 64; round++) {
+        unsigned char *other =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(other != MAP_FAILED);
+        memset(other, 0xee, bytes);
+        for (size_t i = 0; i < BLOCKS; i++)
+            CHECK(other + bytes <= blocks[i] || other >= blocks[i] + BLOCK_BYTES);
+    }
+}
+
 static void all_expected(void)
 {
     for (int round = 0; round < 2; round++)
@@ -125,9 +154,9 @@ static void test_inline_advice(void)
 {
     begin();
     for (size_t i = 0; i < BLOCKS; i++) {
-        syscall(SYS_madvise, blocks[i] + 5 * PAGE, 40 * PAGE, MADV_NOHUGEPAGE);
-        syscall(SYS_madvise, blocks[i] + 100 * PAGE, PAGE, MADV_DONTDUMP);
-        syscall(SYS_madvise, blocks[i] + 102 * PAGE, PAGE, MADV_DODUMP);
+        bare(SYS_madvise, blocks[i] + 5 * PAGE, 40 * PAGE, MADV_NOHUGEPAGE);
+        bare(SYS_madvise, blocks[i] + 100 * PAGE, PAGE, MADV_DONTDUMP);
+        bare(SYS_madvise, blocks[i] + 102 * PAGE, PAGE, MADV_DODUMP);
     }
     all_expected();
     all_expected();
@@ -176,12 +205,105 @@ static void test_inline_protect(void)
 {
     begin();
     for (size_t i = 0; i < BLOCKS; i++)
+        CHECK(bare(SYS_mprotect, blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ) == 0);
+    all_expected();
+    pid_t child = fork(); /* whose pages are shared with the parent's */
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    all_expected();
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    for (size_t i = 0; i < BLOCKS; i++)
+        CHECK(bare(SYS_mprotect, blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
+    all_expected();
+    end();
+}
+
+/* By the number of the system call, as libc's function of that name would. */
+static void test_numbered(void)
+{
+    begin();
+    for (size_t i = 0; i < BLOCKS; i += 2)
         CHECK(syscall(SYS_mprotect, blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ) == 0);
     all_expected();
     for (size_t i = 0; i < BLOCKS; i++)
+        CHECK(faults_at(blocks[i] + 9 * PAGE, 1) == (i % 2 == 0));
+    for (size_t i = 0; i < BLOCKS; i += 2)
         CHECK(syscall(SYS_mprotect, blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE) == 0);
+    for (size_t i = 0; i < BLOCKS; i += 3) {
+        CHECK(syscall(SYS_madvise, blocks[i] + 16 * PAGE, PAGE, MADV_DONTNEED) == 0);
+        CHECK(blocks[i][16 * PAGE] == 0 && blocks[i][17 * PAGE - 1] == 0);
+        fill(i, 16 * PAGE, 17 * PAGE);
+        CHECK(syscall(SYS_mlock, blocks[i], 4 * PAGE) == 0);
+        CHECK(syscall(SYS_munlock, blocks[i], 4 * PAGE) == 0);
+    }
+    all_expected();
+    for (size_t i = 0; i < BLOCKS; i += 4) {
+        CHECK(syscall(SYS_munmap, blocks[i] + 20 * PAGE, PAGE) == 0);
+        CHECK(syscall(SYS_mmap, blocks[i] + 20 * PAGE, PAGE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                      0L) == (long)(blocks[i] + 20 * PAGE));
+        fill(i, 20 * PAGE, 21 * PAGE);
+        CHECK(syscall(SYS_madvise, blocks[i] + 3, PAGE, MADV_DONTNEED) == -1 && errno == EINVAL);
+    }
     all_expected();
     end();
+}
+
+/* What the program has left unmapped in a block is a place where nothing else comes to lie. */
+static void test_unmapped(void)
+{
+    begin();
+    for (size_t i = 0; i < BLOCKS; i += 2)
+        CHECK(munmap(blocks[i] + 64 * PAGE, 256 * PAGE) == 0);
+    map_elsewhere(256 * PAGE);
+    for (size_t i = 0; i < BLOCKS; i++)
+        CHECK(faults_at(blocks[i] + 100 * PAGE, 0) == (i % 2 == 0));
+    for (size_t i = 1; i < BLOCKS; i += 2)
+        CHECK(madvise(blocks[i] + 64 * PAGE, 256 * PAGE, MADV_DONTFORK) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        map_elsewhere(256 * PAGE);
+        for (size_t i = 0; i < BLOCKS; i++)
+            CHECK(faults_at(blocks[i] + 100 * PAGE, 1));
+        void *aligned;
+        for (int i = 0; i < 64; i++)
+            CHECK(posix_memalign(&aligned, MIB / 2, 9) == 0 && malloc_usable_size(aligned) >= 9);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        expect(i, 0, 64 * PAGE);
+        expect(i, 320 * PAGE, BLOCK_BYTES);
+    }
+    end();
+}
+
+/* A program that repeats itself, so that a plan comes into force. */
+static void test_repeated(void)
+{
+    enum { LAYERS = 40, LAYER_BYTES = 384 << 10, ROUNDS = 60, LATE = 40 };
+    unsigned char *layers[LAYERS];
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < LAYERS; i++) {
+            CHECK((layers[i] = malloc(LAYER_BYTES)) != NULL);
+            memset(layers[i], (int)(i + round), LAYER_BYTES);
+        }
+        for (size_t i = LAYERS; i-- > 0;) {
+            unsigned char *page =
+                (unsigned char *)(((uintptr_t)layers[i] + 20 * PAGE) & ~(uintptr_t)(PAGE - 1));
+            int protects = round >= LATE && i == round % LAYERS;
+            if (protects)
+                CHECK(mprotect(page, 3 * PAGE, PROT_READ) == 0);
+            CHECK(faults_at(page + PAGE + 5, 0) == 0);
+            CHECK(faults_at(page + PAGE + 5, 1) == protects);
+            for (size_t at = 0; at < LAYER_BYTES; at++)
+                CHECK(layers[i][at] == (unsigned char)(i + round));
+            free(layers[i]);
+        }
+    }
 }
 
 static void test_lock(void)
@@ -350,6 +472,9 @@ static const struct {
     {"dontneed", test_dontneed},
     {"protect", test_protect},
     {"inline-protect", test_inline_protect},
+    {"numbered", test_numbered},
+    {"unmapped", test_unmapped},
+    {"repeated", test_repeated},
     {"lock", test_lock},
     {"lock-all", test_lock_all},
     {"policy", test_policy},

@@ -310,31 +310,63 @@ static void do_mincore(struct actor *actor)
 
 /* Bare system calls, as a runtime without libc makes them: nobody can see them coming. What they
  * change of a mapping does not change content. */
+/* An instruction of the program's own: no library sees the call. */
+static long bare_call(long number, unsigned char *address, size_t bytes, long third)
+{
+#ifdef __x86_64__
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(address), "S"(bytes), "d"(third)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(number, address, bytes, third);
+#endif
+}
+
+static long call_by_number(long number, unsigned char *address, size_t bytes, long third)
+{
+    return syscall(number, address, bytes, third);
+}
+
+typedef long (*call_fn)(long number, unsigned char *address, size_t bytes, long third);
+
 static void do_raw_advice(struct actor *actor)
 {
     static const long advices[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP};
     struct run run;
     if (!run_pick_inner(actor, &run, GONE | NOT_ANONYMOUS, MAX_BLOCK_BYTES))
         return;
-    if (syscall(SYS_madvise, run_start(&run), run_bytes(&run), advices[chance(actor, 4)]) != 0)
-        fail(actor, "bare madvise: %s", strerror(errno));
+    call_fn call = one_in(actor, 2) ? bare_call : call_by_number;
+    if (call(SYS_madvise, run_start(&run), run_bytes(&run), advices[chance(actor, 4)]) != 0)
+        fail(actor, "bare madvise: refused");
     run_check(actor, &run, "after bare madvise");
 }
 
-static void do_raw_protect(struct actor *actor)
+static void protect_for_a_while(struct actor *actor, call_fn call, const char *what)
 {
     struct run run;
     if (!run_pick_inner(actor, &run, UNWRITABLE, MAX_BLOCK_BYTES))
         return;
-    if (syscall(SYS_mprotect, run_start(&run), run_bytes(&run), (long)PROT_READ) != 0)
-        fail(actor, "bare mprotect: %s", strerror(errno));
-    run_check(actor, &run, "after bare mprotect");
+    if (call(SYS_mprotect, run_start(&run), run_bytes(&run), PROT_READ) != 0)
+        fail(actor, "%s: refused", what);
+    run_check(actor, &run, what);
     if (one_in(actor, 2))
         pressure(actor);
-    if (syscall(SYS_mprotect, run_start(&run), run_bytes(&run), (long)(PROT_READ | PROT_WRITE)) !=
-        0)
-        fail(actor, "bare mprotect: %s", strerror(errno));
+    if (call(SYS_mprotect, run_start(&run), run_bytes(&run), PROT_READ | PROT_WRITE) != 0)
+        fail(actor, "%s: refused", what);
     run_fill(actor, &run);
+}
+
+static void do_raw_protect(struct actor *actor)
+{
+    protect_for_a_while(actor, call_by_number, "mprotect by its number");
+}
+
+static void do_bare_protect(struct actor *actor)
+{
+    protect_for_a_while(actor, bare_call, "bare mprotect");
 }
 
 const struct operation advice_operations[] = {
@@ -360,5 +392,6 @@ const struct operation advice_operations[] = {
     {"mincore", "advice", do_mincore, 2, 0},
     {"rawadvice", "advice", do_raw_advice, 2, RAW},
     {"rawprotect", "advice", do_raw_protect, 2, RAW},
+    {"bareprotect", "advice", do_bare_protect, 2, RAW},
     {0},
 };
