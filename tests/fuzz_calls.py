@@ -194,7 +194,8 @@ class Case:
         if trouble is None and not plain:
             with open(summary, encoding="utf-8") as file:
                 figures = json.load(file)
-            if figures["device"] != self.device:
+            managed = figures["device"] != "none"  # nothing was large enough where it is
+            if managed and figures["device"] != self.device:
                 trouble = {"kind": "device", "is": figures["device"]}
             elif figures["peak_resident_bytes"] > self.budget << 10 and not figures[
                     "budget_exceeded"]:

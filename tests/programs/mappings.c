@@ -282,24 +282,29 @@ static void test_unmapped(void)
 }
 
 /* A program that repeats itself, so that a plan comes into force. */
+/* What repeats is planned; then, before a block is used, part of it becomes read-only. */
 static void test_repeated(void)
 {
-    enum { LAYERS = 40, LAYER_BYTES = 384 << 10, ROUNDS = 60, LATE = 40 };
+    enum { LAYERS = 40, ROUNDS = 60, LATE = 30 };
     unsigned char *layers[LAYERS];
     for (size_t round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < LAYERS; i++) {
-            CHECK((layers[i] = malloc(LAYER_BYTES)) != NULL);
-            memset(layers[i], (int)(i + round), LAYER_BYTES);
+            size_t bytes = MIB + i * 2 * PAGE;
+            CHECK((layers[i] = malloc(bytes)) != NULL);
+            unsigned char *page =
+                (unsigned char *)(((uintptr_t)layers[i] + 99 * PAGE) & ~(uintptr_t)(PAGE - 1));
+            if (round >= LATE && i % 8 == round % 8) {
+                CHECK(mprotect(page, 3 * PAGE, PROT_READ) == 0);
+                CHECK(faults_at(page + PAGE + 5, 0) == 0);
+                CHECK(faults_at(page + PAGE + 5, 1) == 1);
+                memset(layers[i], (int)(i + round), (size_t)(page - layers[i]));
+                CHECK(faults_at(page + PAGE + 5, 1) == 1);
+                CHECK(mprotect(page, 3 * PAGE, PROT_READ | PROT_WRITE) == 0);
+            }
+            memset(layers[i], (int)(i + round), bytes);
         }
         for (size_t i = LAYERS; i-- > 0;) {
-            unsigned char *page =
-                (unsigned char *)(((uintptr_t)layers[i] + 20 * PAGE) & ~(uintptr_t)(PAGE - 1));
-            int protects = round >= LATE && i == round % LAYERS;
-            if (protects)
-                CHECK(mprotect(page, 3 * PAGE, PROT_READ) == 0);
-            CHECK(faults_at(page + PAGE + 5, 0) == 0);
-            CHECK(faults_at(page + PAGE + 5, 1) == protects);
-            for (size_t at = 0; at < LAYER_BYTES; at++)
+            for (size_t at = 0; at < MIB + i * 2 * PAGE; at++)
                 CHECK(layers[i][at] == (unsigned char)(i + round));
             free(layers[i]);
         }
