@@ -42,7 +42,7 @@ class Mappings(Launch):
         program = compile_c("mappings")
         for refused in DEVICES:
             with self.subTest(refused):
-                self.expect(refused, program, "repeated", budget="16M")
+                self.expect(refused, program, "repeated", budget="28M")
 
     def test_threads_sleep_on_locks_in_blocks(self):
         """Sleeping is the kernel's work, which on some devices cannot wait for the page of a lock."""

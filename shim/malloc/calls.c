@@ -3,8 +3,8 @@
  * Elsewhere they go straight on.
  *
  * What this cannot cover, on those devices: system calls that are not made through these functions
- * (ioctl, futexes in managed blocks, inline system calls), and stdio's formatted
- * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
+ * (ioctl, inline system calls; locks are in locks.c), and stdio's formatted output of strings that
+ * are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
 #include "guard.h"
 #include "shim.h"

@@ -6,7 +6,8 @@
  * clears them, and whatever truly changes a mapping is done to a block that is brought home and kept
  * there until it is freed (src/engine/keep.c). To make accessible what is accessible changes nothing.
  *
- * What this cannot see are system calls that are not made through these functions. There the device copes:
+ * syscall() with the number of such a call comes here, too. What this cannot see are instructions
+ * of the program's own. There the device copes:
  * it moves by pieces, and what cannot be moved stays, or is copied. The device without userfaultfd
  * cannot: what such a call makes readable of an absent block reads as zeros. */
 #include "device/host.h"

@@ -281,7 +281,6 @@ static void test_unmapped(void)
     end();
 }
 
-/* A program that repeats itself, so that a plan comes into force. */
 /* What repeats is planned; then, before a block is used, part of it becomes read-only. */
 static void test_repeated(void)
 {
