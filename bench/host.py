@@ -39,7 +39,7 @@ import subprocess
 import sys
 import tempfile
 
-from paired import MIB, Cgroup, Swap, allocators, machine, run
+from paired import DEVICES, MIB, Cgroup, Swap, allocators, machine, run
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3"
@@ -60,6 +60,7 @@ class Bench:
                             "--size", str(args.size), "--iterations", str(args.iterations)]
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
         self.env.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+        self.ebb_env = {**self.env, "EBB_REFUSE": DEVICES[args.device or "uffd-move"]}
         known = allocators()
         self.peers = {name: {**self.env, **known[name]} for name in known
                       if name in args.allocators}
@@ -108,11 +109,14 @@ class Bench:
             path = os.path.join(folder, "summary.json")
             result = run([self.ebb, "run", "--budget", size, "--no-cache", "--store",
                           self.args.store, "--summary-json", path, *options,
-                          *self.args.ebb_option, "--", *self.program], self.env, cgroup)
+                          *self.args.ebb_option, "--", *self.program], self.ebb_env, cgroup)
             result["summary"] = {}
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as file:
                     result["summary"] = json.load(file)
+        device = result["summary"].get("device")
+        if self.args.device and device != self.args.device:
+            sys.exit(f"host.py: Ebb ran on the device {device}, not on {self.args.device}")
         return result
 
     def fifo(self, lanes, budgets):
@@ -195,6 +199,7 @@ def print_table(report):
     log = report["malloc_log"]
     others = ", ".join(f"{name} {statistics.median(made['seconds'][1:]):.2f}"
                        for name, made in report["allocators"].items())
+    print(f"device: {report['device']}")
     print(f"A is {report['allocator']} (s an iteration: {others})")
     print(f"independent count: peak {mib(log['peak_bytes'])} MiB, "
           f"{mib(log['threshold_peak_bytes'])} MiB of it in blocks of at least "
@@ -288,6 +293,8 @@ def parse():
     parser.add_argument("--cgroup", action="store_true", help="also run B in a memory cgroup")
     parser.add_argument("--no-fifo", action="store_true", help="leave the reference out")
     parser.add_argument("--reference-policy", default="fifo")
+    parser.add_argument("--device", choices=DEVICES,
+                        help="the device that Ebb is to run on; else the best one here")
     parser.add_argument("--ebb-option", action="append", default=[],
                         help="one more option for `ebb run` (may be repeated)")
     parser.add_argument("-o", "--output", help="write everything as JSON")
@@ -417,6 +424,8 @@ def main():
         fifo = report["reference"] = bench.fifo(
             report["lanes"], sorted({size for _, _, size in budgets}))
 
+    report["device"] = next((b["summary"]["device"] for done in pairs.values()
+                             for _, b, _ in done if "device" in b["summary"]), None)
     report["a_rss_bytes"] = statistics.median(a["peak_rss_bytes"] for a in runs_a)
     report["a_s"] = statistics.median(s for a in runs_a for s in a["seconds"][1:])
     report["rows"] = []

@@ -8,6 +8,9 @@ import tempfile
 import time
 
 MIB = 1 << 20
+# device: what EBB_REFUSE takes away so that it is chosen on a system that permits all of them
+DEVICES = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
+           "uffd-remap-user": "kernel,move", "protect": "uffd"}
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 

@@ -31,6 +31,8 @@ import time
 import unittest
 import xml.etree.ElementTree
 
+from paired import DEVICES
+
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "release", "bin")
 EBB = os.path.join(BIN, "ebb")
@@ -38,8 +40,6 @@ PYTHON = "/usr/bin/python3"  # the one whose tests Debian packages
 HERE = os.path.abspath(__file__)
 MIB = 1 << 20
 LEAST_BUDGET = MIB
-REFUSED = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
-           "uffd-remap-user": "kernel,move", "protect": "uffd"}
 
 CPYTHON = ("mmap threading subprocess multiprocessing_fork io socket ctypes bytes array zlib "
            "sqlite3 fork1 gc signal faulthandler pickle").split()
@@ -298,7 +298,7 @@ def run_once(suite, budget, options):
     out, summary = os.path.join(folder, "out"), os.path.join(folder, "summary.json")
     command = suite.command(out)
     env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
-    env.update(EBB_REFUSE=REFUSED[options.device], TMPDIR=folder, PYTHONDONTWRITEBYTECODE="1",
+    env.update(EBB_REFUSE=DEVICES[options.device], TMPDIR=folder, PYTHONDONTWRITEBYTECODE="1",
                OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")
     if budget is not None:
         command = [EBB, "run", "--no-cache", "--budget", str(budget), "--summary=never",
@@ -393,7 +393,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="suites or groups, separated by commas")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--device", choices=REFUSED, default="uffd-move")
+    parser.add_argument("--device", choices=DEVICES, default="uffd-move")
     parser.add_argument("--share", type=float, default=0.5, help="budget, of what is held")
     parser.add_argument("--seconds", type=int, default=60, help="of each stressor")
     parser.add_argument("--timeout", type=int, default=900, help="seconds, of one run")

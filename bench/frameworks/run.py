@@ -2,7 +2,7 @@
 """Wider frameworks under `ebb run`: the same losses, the budget kept, planned and not reactive.
 
     bench/frameworks/run.py --venv DIR [--budget 60%] [--only NAME ...] [--small] [--pairs 1]
-        [-o out.json]
+        [--devices uffd-remap,protect] [-o out.json]
 
 Makes a virtual environment in DIR if there is none (current PyTorch, torchvision, TensorFlow, JAX,
 transformers, lightning from the package index; some 8 GiB), runs each program alone under each of
@@ -17,6 +17,8 @@ B is the program under Ebb. Runs are interleaved A B A B ..., and a table is pri
   planned     iterations in which a plan was in force, of all
   faults      demand faults in the median planned iteration
   left        times the program left the template
+
+With --devices, B runs on each of these devices, in turns: a row for each.
 
 Exit code 1 where losses differ, a budget is exceeded or a program fails.  Not part of CI.
 """
@@ -34,7 +36,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from paired import MIB, allocators  # noqa: E402  pylint: disable=wrong-import-position
+from paired import DEVICES, MIB, allocators  # noqa: E402  pylint: disable=wrong-import-position
 
 PACKAGES = "torch torchvision tensorflow-cpu jax transformers lightning accelerate numpy".split()
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
@@ -74,8 +76,11 @@ class Failed(Exception):
 
 def measure(command, env, timeout):
     """The lines with losses, seconds of each training iteration, what it says."""
-    done = subprocess.run(command, env=env, timeout=timeout, check=False, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        done = subprocess.run(command, env=env, timeout=timeout, check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"no end within {timeout} s") from late
     losses = re.findall(r"^((?:evaluation )?iteration \d+ loss \S+)", done.stdout, re.M)
     seconds = [float(s) for s in re.findall(r"^iteration .* seconds (\S+)", done.stdout, re.M)]
     if done.returncode or not losses:
@@ -88,14 +93,18 @@ def pace(seconds):
     return statistics.median(seconds[-max(3, len(seconds) // 2):])
 
 
-def measure_ebb(command, env, args):
+def measure_ebb(command, env, args, device):
+    env = {**env, "EBB_REFUSE": DEVICES[device or "uffd-move"]}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "summary.json")
         losses, seconds, messages = measure(
             [args.ebb, "run", "--no-cache", "--budget", args.budget, "--summary-json", path, "--",
              *command], env, args.timeout)
         with open(path, encoding="utf-8") as file:
-            return losses, seconds, messages, json.load(file)
+            summary = json.load(file)
+    if device and summary["device"] != device:
+        raise Failed(f"ran on {summary['device']}, not on {device}")
+    return losses, seconds, messages, summary
 
 
 def run_one(name, args, python):
@@ -109,11 +118,25 @@ def run_one(name, args, python):
             alone[allocator] = measure(command, {**env, **settings}, args.timeout)
     best = min(alone, key=lambda allocator: pace(alone[allocator][1]))
     tuned = {**env, **known[best]}
-    plain, ours = [alone[best]], []
+    plain, ours = [alone[best]], {device: [] for device in args.devices}
     for pair in range(args.pairs):
-        ours.append(measure_ebb(command, env, args))
+        for device, runs in ours.items():
+            try:
+                runs.append(measure_ebb(command, env, args, device))
+            except Failed as failed:
+                runs.append(failed)
         if pair + 1 < args.pairs:
             plain.append(measure(command, tuned, args.timeout))
+    for device, runs in ours.items():
+        title = f"{name} {device or ''}".strip()
+        failed = [run for run in runs if isinstance(run, Failed)]
+        if failed:
+            yield {"name": title, "error": str(failed[0])}
+        else:
+            yield row_of(title, repeats, best, alone, plain, runs)
+
+
+def row_of(name, repeats, best, alone, plain, ours):
     losses = plain[0][0]
     summaries = [summary for *_, summary in ours]
     kept = all(not summary["budget_exceeded"] and
@@ -122,7 +145,7 @@ def run_one(name, args, python):
     whole = all(len(run[0]) == len(losses) for run in ours)
     return {"name": name, "same": same, "repeats": repeats, "kept": kept,
             "good": kept and whole and (same or not repeats),
-            "allocator": best, "allocators": {name: pace(run[1]) for name, run in alone.items()},
+            "allocator": best, "allocators": {peer: pace(run[1]) for peer, run in alone.items()},
             "ratios": [pace(b[1]) / pace(a[1]) for a, b in zip(plain, ours)],
             "seconds": [run[1] for run in plain], "ours_seconds": [run[1] for run in ours],
             "messages": ours[-1][2], **{
@@ -134,11 +157,11 @@ def run_one(name, args, python):
 
 def show(row):
     if "error" in row:
-        print(f"{row['name']:18} {row['error']}", flush=True)
+        print(f"{row['name']:34} {row['error']}", flush=True)
         return
     losses = "equal" if row["same"] else "DIFFER" if row["repeats"] else "ends"
     ratios = row["ratios"]
-    print(f"{row['name']:18} {losses:7} {statistics.median(ratios):5.2f} "
+    print(f"{row['name']:34} {losses:7} {statistics.median(ratios):5.2f} "
           f"({min(ratios):.2f}-{max(ratios):.2f}) of {row['allocator']:9} "
           f"{row['peak_resident_bytes'] / MIB:7.1f} of {row['budget_bytes'] / MIB:7.1f}"
           f"{'' if row['kept'] else ' EXCEEDED'}  "
@@ -155,24 +178,25 @@ def main():
     parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--iterations", type=int, default=16)
     parser.add_argument("--pairs", type=int, default=1)
+    parser.add_argument("--devices", default=[None], type=lambda text: text.split(","),
+                        help="separated by commas; else the best one here: " + ", ".join(DEVICES))
     parser.add_argument("--allocators", default="jemalloc,glibc",
                         type=lambda text: text.split(","))
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one run")
     parser.add_argument("-o", "--output", help="the figures as JSON")
     args = parser.parse_args()
     python = make_environment(os.path.abspath(args.venv))
-    print(f"{'':18} losses  ratio                          resident, MiB          planned       "
+    print(f"{'':34} losses  ratio                          resident, MiB          planned       "
           "faults  left")
     rows = []
     for name in args.only or PROGRAMS:
         try:
-            row = run_one(name, args, python)
+            for row in run_one(name, args, python):
+                rows.append(row)
+                show(row)
         except Failed as failed:
-            row = {"name": name, "error": str(failed)}
-        except subprocess.TimeoutExpired:
-            row = {"name": name, "error": f"no end within {args.timeout} s"}
-        rows.append(row)
-        show(row)
+            rows.append({"name": name, "error": str(failed)})
+            show(rows[-1])
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
