@@ -52,7 +52,7 @@ test: deps
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
 
-# The sanitizers cover what thinks and the engine under its unit tests; the preloaded library itself
+# The sanitizers cover what thinks and the runtime under its unit tests; the preloaded library itself
 # is never instrumented (it is malloc), so the tests that start programs under it stay out.
 asan tsan: deps
 	@cmake --preset $@ >/dev/null

@@ -2,8 +2,8 @@
  *
  *   bench_lanes DIR [--bytes N] [--rounds N]
  *
- * The yardstick for the host engine's store, measured without any of the engine's code: each round
- * writes `bytes` into an unnamed file, reads them back, and then does both at once (the engine's
+ * The yardstick for the host runtime's store, measured without any of the runtime's code: each round
+ * writes `bytes` into an unnamed file, reads them back, and then does both at once (the runtime's
  * steady state) with one request in flight each way. Prints one JSON object; bytes per second, the
  * median of the rounds; `rounds` holds each. Content is not constant, so that no layer below can
  * compress it away. */

@@ -1,5 +1,5 @@
 /* How fast a store takes and gives bytes, through its own table: one thread, in the pieces in which the
- * engine moves blocks, from and to huge pages. One JSON object, bytes per second, medians.
+ * runtime moves blocks, from and to huge pages. One JSON object, bytes per second, medians.
  *
  *     bench_store PLACES [--bytes N] [--rounds N]
  *

@@ -1,4 +1,4 @@
-/* How small and how fast zero-value compression makes a file, in frames of 2 MiB as the engine writes
+/* How small and how fast zero-value compression makes a file, in frames of 2 MiB as the runtime writes
  * them: one JSON object. Frames that do not become smaller by an eighth stay as they are.
  *
  *     bench_zvc FILE [--rounds N] */

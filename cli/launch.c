@@ -1,7 +1,7 @@
 #include "launch.h"
 
 #include "base/clock.h"
-#include "engine/protocol.h"
+#include "runtime/protocol.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ bool ebb__launch_find_shim(char *path, size_t bytes)
 }
 
 /* Prepend the shim to LD_PRELOAD, make the settings, remove nothing. */
-static bool set_environment(const struct ebb_launch *launch, const struct ebb_serve *serve)
+static bool set_environment(const struct ebb_launch *launch, const struct ebb_parent *parent)
 {
     char shim[PATH_MAX];
     if (!ebb__launch_find_shim(shim, sizeof shim))
@@ -70,7 +70,7 @@ static bool set_environment(const struct ebb_launch *launch, const struct ebb_se
     snprintf(preload, bytes, "%s%s%s", shim, before && *before ? ":" : "", before ? before : "");
     bool good = setenv("LD_PRELOAD", preload, 1) == 0 &&
                 ebb__settings_apply(launch->settings, launch->setting_count) &&
-                putenv((char *)(uintptr_t)ebb__serve_environment(serve)) == 0;
+                putenv((char *)(uintptr_t)ebb__parent_environment(parent)) == 0;
     free(preload);
     return good;
 }
@@ -164,7 +164,7 @@ static bool is_static(pid_t program)
 }
 
 /* Start the program; on success *program is set and 0 returned, else the errno of exec. */
-static int start_program(const struct ebb_launch *launch, struct ebb_serve *serve,
+static int start_program(const struct ebb_launch *launch, struct ebb_parent *parent,
                          const struct inheritance *before, pid_t *program)
 {
     int report[2];
@@ -175,9 +175,9 @@ static int start_program(const struct ebb_launch *launch, struct ebb_serve *serv
     pid_t child = fork();
     if (child == 0) {
         hand_back(before);
-        fcntl(ebb__serve_inherited(serve), F_SETFD, 0);
+        fcntl(ebb__parent_inherited(parent), F_SETFD, 0);
         int why = ELIBACC; /* the library to be preloaded is not where it should be */
-        if (set_environment(launch, serve)) {
+        if (set_environment(launch, parent)) {
             execvp(launch->argv[0], launch->argv);
             why = errno;
         }
@@ -188,7 +188,7 @@ static int start_program(const struct ebb_launch *launch, struct ebb_serve *serv
     int why = child < 0 ? errno : 0;
     close(report[1]);
     if (child > 0) {
-        ebb__serve_set_main(serve, child);
+        ebb__parent_set_main(parent, child);
         ssize_t got;
         do
             got = read(report[0], &why, sizeof why);
@@ -224,7 +224,7 @@ static bool complain(const struct ebb_launch *launch, const char *why)
     return launch->strict;
 }
 
-static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *serve,
+static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_parent *parent,
                              pid_t program, int signals, struct ebb_launch_result *result)
 {
     uint64_t began = ebb__now_ns();
@@ -239,11 +239,11 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *
         }
     }
     for (;;) {
-        int wait_ms = ebb__serve_step(serve);
+        int wait_ms = ebb__parent_step(parent);
         pid_t ended = wait4(program, &result->wait_status, WNOHANG, &usage);
         if (ended == program || (ended < 0 && errno == ECHILD))
             break;
-        if (!complained && !ebb__serve_main_said_hello(serve) &&
+        if (!complained && !ebb__parent_main_said_hello(parent) &&
             ebb__now_ns() - began > HELLO_TIMEOUT_NS) {
             complained = true;
             if (complain(launch, "no hello from its main process")) {
@@ -254,18 +254,18 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_serve *
         }
         struct pollfd polled[MOST_POLLED];
         polled[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-        size_t count = 1 + ebb__serve_descriptors(serve, polled + 1, MOST_POLLED - 1);
+        size_t count = 1 + ebb__parent_descriptors(parent, polled + 1, MOST_POLLED - 1);
         poll(polled, (nfds_t)count, wait_ms);
         forward_signals(signals, program);
     }
-    ebb__serve_step(serve);
+    ebb__parent_step(parent);
     result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    if (!complained && !ebb__serve_main_said_hello(serve) &&
+    if (!complained && !ebb__parent_main_said_hello(parent) &&
         complain(launch, "no hello from its main process"))
         result->exit_code = EBB_EXIT_OWN_FAILURE;
 }
 
-struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_serve *serve)
+struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_parent *parent)
 {
     struct ebb_launch_result result = {.exit_code = -1};
     struct inheritance before;
@@ -274,7 +274,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     mallopt(M_MMAP_THRESHOLD, 16 << 10);
     uint64_t began = ebb__now_ns();
     pid_t program = -1;
-    int why = start_program(launch, serve, &before, &program);
+    int why = start_program(launch, parent, &before, &program);
     if (why) {
         fprintf(stderr, "ebb: %s: %s: %s\n", launch->command_name, launch->argv[0], strerror(why));
         result.exit_code = program < 0 || why == ELIBACC     ? EBB_EXIT_OWN_FAILURE
@@ -282,7 +282,7 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
                                                              : EBB_EXIT_NOT_EXECUTABLE;
         return result;
     }
-    serve_to_the_end(launch, serve, program, signals, &result);
+    serve_to_the_end(launch, parent, program, signals, &result);
     result.elapsed_ns = ebb__now_ns() - began;
     close(signals);
     return result;

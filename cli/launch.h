@@ -5,7 +5,7 @@
 
 #include "environment.h"
 
-#include "serve/serve.h"
+#include "parent/parent.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ struct ebb_launch_result {
 };
 
 /* Start the program with the shim preloaded, serve it to its end, forward signals meanwhile. */
-struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_serve *serve);
+struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_parent *parent);
 
 /* Exit as the program did: with its code, or by its signal. Does not return. */
 void ebb__launch_exit(const struct ebb_launch_result *result) __attribute__((noreturn));

@@ -33,11 +33,11 @@ int ebb__cmd_record(int argc, char **argv)
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct ebb_serve_options serving = {
+    struct ebb_parent_options serving = {
         .record = true,
         .policy = "none",
         .budget_bytes = UINT64_MAX,
-        .threshold_bytes = EBB_SERVE_THRESHOLD_BYTES,
+        .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
         .warn = ebb__launch_warn,
     };
     bool quiet = false;
@@ -73,20 +73,20 @@ int ebb__cmd_record(int argc, char **argv)
     char command[256];
     join(argv + optind, command, sizeof command);
     serving.command = command;
-    struct ebb_serve *serve;
+    struct ebb_parent *parent;
     struct ebb_error error = {0};
-    if (ebb__serve_create(&serving, &serve, &error) != EBB_OK) {
+    if (ebb__parent_create(&serving, &parent, &error) != EBB_OK) {
         ebb__command_fail("record", &error);
         return EBB_EXIT_OWN_FAILURE;
     }
     struct ebb_launch launch = {.command_name = "record", .argv = argv + optind, .quiet = quiet};
-    struct ebb_launch_result result = ebb__launch(&launch, serve);
-    struct ebb_serve_result figures;
-    if (ebb__serve_finish(serve, &figures, &error) != EBB_OK) {
+    struct ebb_launch_result result = ebb__launch(&launch, parent);
+    struct ebb_parent_result figures;
+    if (ebb__parent_finish(parent, &figures, &error) != EBB_OK) {
         ebb__command_fail("record", &error);
         if (result.exit_code < 0)
             result.exit_code = EBB_EXIT_OWN_FAILURE;
     }
-    ebb__serve_destroy(serve);
+    ebb__parent_destroy(parent);
     ebb__launch_exit(&result);
 }

@@ -60,7 +60,7 @@ enum {
 };
 
 struct run_options {
-    struct ebb_serve_options serving;
+    struct ebb_parent_options serving;
     const char *stores[EBB_STORE_MOST_PLACES];
     size_t store_count;
     enum ebb_summary_when summary;
@@ -72,7 +72,7 @@ struct run_options {
 static int set_option(struct run_options *run, int option, const char *value)
 {
     static const char *const compress_words[] = {"auto", "on", "off"}; /* enum ebb_compress */
-    struct ebb_serve_options *serving = &run->serving;
+    struct ebb_parent_options *serving = &run->serving;
     int word;
     switch (option) {
     case 'b':
@@ -161,7 +161,7 @@ static FILE *open_summary(const struct run_options *run, int *failed)
 }
 
 /* For tests: EBB_ALARM_MS=FAULT,TRANSFER, instead of 10 and 60 seconds. */
-static void set_alarm(struct ebb_serve_options *serving)
+static void set_alarm(struct ebb_parent_options *serving)
 {
     const char *text = getenv("EBB_ALARM_MS");
     unsigned long fault_ms, transfer_ms;
@@ -195,7 +195,7 @@ int ebb__cmd_run(int argc, char **argv)
         .serving = {.policy = "ebb",
                     .budget_bytes = 0,
                     .store_limit_bytes = UINT64_MAX,
-                    .threshold_bytes = EBB_SERVE_THRESHOLD_BYTES,
+                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
                     .warn = ebb__launch_warn},
         .summary = EBB_SUMMARY_AUTO,
     };
@@ -242,8 +242,8 @@ int ebb__cmd_run(int argc, char **argv)
     FILE *json = open_summary(&run, &failed);
     if (failed)
         return EBB_EXIT_OWN_FAILURE;
-    struct ebb_serve *serve;
-    if (ebb__serve_create(&run.serving, &serve, &error) != EBB_OK) {
+    struct ebb_parent *parent;
+    if (ebb__parent_create(&run.serving, &parent, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
     }
@@ -254,7 +254,7 @@ int ebb__cmd_run(int argc, char **argv)
                                 .quiet = run.quiet,
                                 .settings = settings,
                                 .setting_count = run.no_env ? 0 : ebb__settings_choose(settings)};
-    struct ebb_launch_result launched = ebb__launch(&launch, serve);
+    struct ebb_launch_result launched = ebb__launch(&launch, parent);
     struct ebb_summary summary = {
         .launch = &launched,
         .policy = run.serving.policy,
@@ -262,12 +262,12 @@ int ebb__cmd_run(int argc, char **argv)
         .settings = settings,
         .setting_count = launch.setting_count,
     };
-    if (ebb__serve_finish(serve, &summary.figures, &error) != EBB_OK) {
+    if (ebb__parent_finish(parent, &summary.figures, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         if (launched.exit_code < 0)
             launched.exit_code = EBB_EXIT_OWN_FAILURE;
     }
-    ebb__serve_destroy(serve);
+    ebb__parent_destroy(parent);
     if (run.strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
         fprintf(stderr, "ebb: run: the budget could not be kept\n");
         launched.exit_code = EBB_EXIT_OWN_FAILURE;

@@ -36,7 +36,7 @@ static int exit_status(const struct ebb_launch_result *launch)
 
 void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
 {
-    const struct ebb_serve_result *figures = &summary->figures;
+    const struct ebb_parent_result *figures = &summary->figures;
     char a[32], b[32], c[32], d[32];
     if (!figures->managing) {
         fprintf(out, "ebb: no block was large enough to manage; peak RSS %s\n",
@@ -104,7 +104,7 @@ static void put(json_t *object, const char *key, uint64_t value)
 
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
-    const struct ebb_serve_result *figures = &summary->figures;
+    const struct ebb_parent_result *figures = &summary->figures;
     json_t *object = json_object();
     json_object_set_new(object, "schema", json_string("ebb.run/1"));
     put(object, "exit_status", (uint64_t)exit_status(summary->launch));

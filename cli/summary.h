@@ -3,7 +3,7 @@
 #define EBB_CLI_SUMMARY_H
 
 #include "launch.h"
-#include "serve/serve.h"
+#include "parent/parent.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 enum ebb_summary_when { EBB_SUMMARY_NEVER, EBB_SUMMARY_AUTO, EBB_SUMMARY_ALWAYS };
 
 struct ebb_summary {
-    struct ebb_serve_result figures;
+    struct ebb_parent_result figures;
     const struct ebb_launch_result *launch;
     const char *policy;
     bool default_budget;                /* nobody gave one */

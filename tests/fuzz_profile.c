@@ -1,9 +1,9 @@
 /* Fuzzes the reader of profiles: whole files, and bodies without envelope, whose checksum would keep
  * the fuzzer out. What is read must be safe to plan and to compile; what is refused must say why. */
-#include "engine/script.h"
+#include "parent/compile.h"
+#include "parent/profile.h"
 #include "plan/plan.h"
-#include "serve/compile.h"
-#include "serve/profile.h"
+#include "runtime/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Fuzzes what comes out of the socket between process and parent: any bytes, of any length, with any
  * descriptors. A message is one of this version or none, and no descriptor stays open behind it. */
-#include "engine/protocol.h"
 #include "fuzz.h"
+#include "runtime/protocol.h"
 
 #include <fcntl.h>
 #include <string.h>

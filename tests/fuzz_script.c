@@ -1,9 +1,9 @@
-/* Fuzzes the engine's reader of scripts. An input changes words of a script that was compiled for a
+/* Fuzzes the runtime's reader of scripts. An input changes words of a script that was compiled for a
  * small training, so that most of it stays whole; what then passes for valid is prepared and asked as
- * the engine does, every index of it. */
-#include "engine/internal.h"
+ * the runtime does, every index of it. */
 #include "fuzz.h"
-#include "serve/compile.h"
+#include "parent/compile.h"
+#include "runtime/internal.h"
 #include "synthetic.h"
 
 #include <string.h>
@@ -56,24 +56,24 @@ static void change(struct ebb_script *script, uint64_t bytes, const uint8_t *cod
 
 static void perform(const struct ebb_script *script)
 {
-    static struct ebb_engine engine;
+    static struct ebb_runtime runtime;
     static struct block block;
     struct performance performance = {0};
-    engine.pool.units_total = 1024;
-    FUZZ_REQUIRE(ebb__clock_prepare(&engine, &performance, script));
-    FUZZ_REQUIRE(performance.unit_count <= engine.pool.units_total);
+    runtime.pool.units_total = 1024;
+    FUZZ_REQUIRE(ebb__clock_prepare(&runtime, &performance, script));
+    FUZZ_REQUIRE(performance.unit_count <= runtime.pool.units_total);
     for (uint32_t unit = 0; unit < performance.unit_count; unit++)
         for (uint32_t i = performance.unit_first[unit]; i < performance.unit_first[unit + 1]; i++)
             FUZZ_REQUIRE(performance.unit_covers[i] < script->clock_count);
-    engine.playing = &performance;
+    runtime.playing = &performance;
     const struct ebb_script_event *events = ebb__script_events(script);
     for (uint32_t i = 0; i < script->clock_count; i++) {
-        engine.position = i;
-        uint32_t ahead = ebb__clock_next_alloc(&engine, events[i].size_bytes);
+        runtime.position = i;
+        uint32_t ahead = ebb__clock_next_alloc(&runtime, events[i].size_bytes);
         FUZZ_REQUIRE(ahead == UINT32_MAX || ahead < 2 * script->clock_count);
         block.script_block = events[i].block;
         bool done;
-        uint64_t distance = ebb__clock_distance(&engine, &block, &done);
+        uint64_t distance = ebb__clock_distance(&runtime, &block, &done);
         FUZZ_REQUIRE(distance >> 32 <= script->clock_count || distance == UINT64_MAX);
         for (uint32_t a = performance.out_first[i], steps = 0; a != EBB_SCRIPT_NONE; steps++) {
             FUZZ_REQUIRE(a < script->absence_count && steps < script->absence_count);

@@ -1,4 +1,4 @@
-/* The alarm: what the engine says of its waits, also where its lock is stuck, and what the parent
+/* The alarm: what the runtime says of its waits, also where its lock is stuck, and what the parent
  * makes of it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "engine_rig.h"
-#include "serve/internal.h"
+#include "parent/internal.h"
+#include "runtime_rig.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define START_NS ((uint64_t)5000 * SECOND_NS)
 
 struct parent {
-    struct ebb_serve serve;
+    struct ebb_parent parent;
     struct process process;
     struct ebb_waits *waits;
     unsigned told;
@@ -36,10 +36,10 @@ static void on_told(void *context, const char *message)
 static struct parent *parent_open(void)
 {
     struct parent *parent = must(calloc(1, sizeof *parent));
-    parent->serve.options.warn = on_told;
-    parent->serve.options.context = parent;
+    parent->parent.options.warn = on_told;
+    parent->parent.options.context = parent;
     parent->process.process_id = (int)getpid();
-    parent->process.ring = must(ebb__engine_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    parent->process.ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     parent->waits = &parent->process.ring->waits;
     parent->now_ns = START_NS;
     return parent;
@@ -56,7 +56,7 @@ static void look_for(struct parent *parent, double seconds)
 {
     for (uint64_t end = parent->now_ns + (uint64_t)(seconds * 1e9); parent->now_ns < end;
          parent->now_ns += SECOND_NS / 100)
-        ebb__alarm_look(&parent->serve, &parent->process, parent->now_ns);
+        ebb__alarm_look(&parent->parent, &parent->process, parent->now_ns);
 }
 
 static void a_fault_is_told_once(void **state)
@@ -157,7 +157,7 @@ struct faulting {
 static void *report_fault(void *argument)
 {
     struct faulting *faulting = argument;
-    ebb__engine_fault(faulting->rig->engine, faulting->address, false);
+    ebb__runtime_fault(faulting->rig->runtime, faulting->address, false);
     return NULL;
 }
 
@@ -174,9 +174,9 @@ static void a_fault_that_finds_the_lock_taken(void **state)
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     const struct ebb_waits *waits = &rig->ring->waits;
-    void *block = ebb__engine_alloc(rig->engine, 1 << 20, 1, false);
+    void *block = ebb__runtime_alloc(rig->runtime, 1 << 20, 1, false);
     struct faulting faulting = {rig, (uintptr_t)block + 5000};
-    pthread_mutex_lock(&rig->engine->lock);
+    pthread_mutex_lock(&rig->runtime->lock);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, report_fault, &faulting), 0);
     for (unsigned ms = 0; waits_in(waits->answers, EBB_WAIT_ANSWERS) == 0; ms++) {
@@ -189,12 +189,12 @@ static void a_fault_that_finds_the_lock_taken(void **state)
     *parent->waits = *waits;
     look_for(parent, 11);
     assert_int_equal(parent->told, 1);
-    assert_non_null(strstr(parent->last, "engine is held up"));
+    assert_non_null(strstr(parent->last, "runtime is held up"));
     parent_close(parent);
-    pthread_mutex_unlock(&rig->engine->lock);
+    pthread_mutex_unlock(&rig->runtime->lock);
     pthread_join(thread, NULL);
     assert_int_equal(waits_in(waits->answers, EBB_WAIT_ANSWERS), 0);
-    ebb__engine_free(rig->engine, block);
+    ebb__runtime_free(rig->runtime, block);
     rig_close(rig);
 }
 
@@ -214,7 +214,7 @@ static void a_read_that_takes_long(void **state)
     struct item items[4];
     for (uint64_t i = 0; i < 4; i++)
         items[i] = make(rig, 2 << 20, i + 1);
-    ebb__engine_settle(rig->engine);
+    ebb__runtime_settle(rig->runtime);
     atomic_store(&rig->faulty.delay_us, 300000);
     struct faulting faulting = {rig, (uintptr_t)&items[0]};
     pthread_t thread;
@@ -233,7 +233,7 @@ static void a_read_that_takes_long(void **state)
         check(rig, &items[i]);
         drop(rig, &items[i]);
     }
-    ebb__engine_settle(rig->engine);
+    ebb__runtime_settle(rig->runtime);
     assert_int_equal(waits_in(waits->answers, EBB_WAIT_ANSWERS), 0);
     assert_int_equal(waits_in(waits->blocks, EBB_WAIT_BLOCKS), 0);
     assert_int_equal(waits_in(waits->transfers, EBB_WAIT_TRANSFERS), 0);

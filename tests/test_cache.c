@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "serve/cache.h"
+#include "parent/cache.h"
 #include "synthetic.h"
 
 #include <dirent.h>

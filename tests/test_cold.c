@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "engine/slabs.h"
-#include "engine_rig.h"
+#include "runtime/slabs.h"
+#include "runtime_rig.h"
 
 #include <string.h>
 #include <sys/wait.h>
@@ -26,10 +26,10 @@ struct stage {
 static struct stage stage_open(bool trace)
 {
     struct stage stage = {.rig = rig_open(22 * MIB, trace)};
-    stage.rig->engine->config.cold_ns = LAP_NS;
+    stage.rig->runtime->config.cold_ns = LAP_NS;
     for (uint32_t i = 0; i < SLABS; i++) {
         stage.slabs[i] = (struct item){.size = EBB_SLAB_BYTES, .seed = 1000 + i};
-        stage.slabs[i].bytes = (unsigned char *)ebb__engine_take_slab(stage.rig->engine);
+        stage.slabs[i].bytes = (unsigned char *)ebb__runtime_take_slab(stage.rig->runtime);
         assert_non_null(stage.slabs[i].bytes);
         put(stage.rig, &stage.slabs[i], 1000 + i);
     }
@@ -39,7 +39,7 @@ static struct stage stage_open(bool trace)
 static void stage_close(struct stage *stage)
 {
     for (uint32_t i = 0; i < SLABS; i++)
-        ebb__engine_give_slab(stage->rig->engine, (uintptr_t)stage->slabs[i].bytes);
+        ebb__runtime_give_slab(stage->rig->runtime, (uintptr_t)stage->slabs[i].bytes);
     assert_int_equal(atomic_load(&stage->rig->counters->small_bytes), 0);
     rig_close(stage->rig);
 }
@@ -82,7 +82,7 @@ static void what_nobody_uses_leaves(void **state)
     struct stage stage = stage_open(false);
     assert_int_equal(in_use(&stage), SLABS * EBB_SLAB_BYTES);
     press(&stage, 8, 20);
-    ebb__engine_settle(stage.rig->engine);
+    ebb__runtime_settle(stage.rig->runtime);
     /* 18.1 MiB of blocks and 6 of slabs in 22: at least 34 slabs must have gone. */
     assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
     assert_in_range(in_use(&stage), 0, 16 * EBB_SLAB_BYTES);
@@ -105,10 +105,11 @@ static void what_is_used_stays(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         const struct block *block = block_of(stage.rig, &stage.slabs[i]);
         assert_false(block->has_copy);
-        assert_in_range(stage.rig->engine->cold
-                            .slabs[(block->address - stage.rig->engine->cold.base) / EBB_SLAB_BYTES]
-                            .doublings,
-                        1, 8);
+        assert_in_range(
+            stage.rig->runtime->cold
+                .slabs[(block->address - stage.rig->runtime->cold.base) / EBB_SLAB_BYTES]
+                .doublings,
+            1, 8);
     }
     /* Blocks of press() itself may have been evicted, but no slab had to come back. */
     assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
@@ -133,7 +134,7 @@ static void observing_tells_what_is_used(void **state)
     assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
     assert_int_equal(in_use(&stage), EBB_SLAB_BYTES);
     assert_int_equal(atomic_load(&stage.rig->counters->moved_out_bytes), 0);
-    ebb__engine_set_trace(stage.rig->engine, false);
+    ebb__runtime_set_trace(stage.rig->runtime, false);
     assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
     struct ebb_event event;
     while (ebb__ring_read(stage.rig->ring, &event, 1))
@@ -141,7 +142,7 @@ static void observing_tells_what_is_used(void **state)
     stage_close(&stage);
 }
 
-/* A child of fork() can have nothing back before it has an engine, and may use some before. */
+/* A child of fork() can have nothing back before it has an runtime, and may use some before. */
 static void all_are_there_at_a_fork(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void all_are_there_at_a_fork(void **state)
     struct stage stage = stage_open(false);
     press(&stage, 0, 20);
     assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
-    ebb__engine_before_fork(stage.rig->engine);
+    ebb__runtime_before_fork(stage.rig->runtime);
     for (uint32_t i = 0; i < SLABS; i++)
         assert_int_equal(block_of(stage.rig, &stage.slabs[i])->state, BLOCK_RESIDENT);
     pid_t child = fork();
@@ -158,14 +159,14 @@ static void all_are_there_at_a_fork(void **state)
         for (uint32_t i = 0; i < SLABS; i++)
             if (!is_right(&stage.slabs[i]))
                 _exit(1);
-        if (ebb__engine_after_fork_child(stage.rig->engine, &stage.rig->ledger, stage.rig->ring) !=
-            EBB_OK)
+        if (ebb__runtime_after_fork_child(stage.rig->runtime, &stage.rig->ledger,
+                                          stage.rig->ring) != EBB_OK)
             _exit(2);
         for (uint32_t i = 0; i < SLABS; i++)
-            ebb__engine_give_slab(stage.rig->engine, (uintptr_t)stage.slabs[i].bytes);
+            ebb__runtime_give_slab(stage.rig->runtime, (uintptr_t)stage.slabs[i].bytes);
         _exit(0);
     }
-    ebb__engine_after_fork_parent(stage.rig->engine);
+    ebb__runtime_after_fork_parent(stage.rig->runtime);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -195,14 +196,14 @@ static void a_walk_over_all(void **state)
     (void)state;
     struct stage stage = stage_open(false);
     struct item stays = make(stage.rig, (size_t)(19 * MIB), 1);
-    assert_true(ebb__engine_pin(stage.rig->engine, stays.bytes, stays.size));
+    assert_true(ebb__runtime_pin(stage.rig->runtime, stays.bytes, stays.size));
     for (unsigned walk = 0; walk < 3; walk++)
         for (uint32_t i = 0; i < SLABS; i++)
             check(stage.rig, &stage.slabs[i]);
     check(stage.rig, &stays);
     assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
     assert_within_budget(stage.rig);
-    ebb__engine_unpin(stage.rig->engine, stays.bytes, stays.size);
+    ebb__runtime_unpin(stage.rig->runtime, stays.bytes, stays.size);
     drop(stage.rig, &stays);
     stage_close(&stage);
 }
@@ -212,19 +213,19 @@ static void what_has_just_come_stays(void **state)
 {
     (void)state;
     struct stage stage = stage_open(false);
-    struct ebb_engine *engine = stage.rig->engine;
+    struct ebb_runtime *runtime = stage.rig->runtime;
     struct block *block;
     uint32_t left = 0;
-    pthread_mutex_lock(&engine->lock);
-    while ((block = ebb__cold_oldest(engine))) {
+    pthread_mutex_lock(&runtime->lock);
+    while ((block = ebb__cold_oldest(runtime))) {
         assert_ptr_equal(block,
                          block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
-        ebb__move_queue_out(engine, block, false);
+        ebb__move_queue_out(runtime, block, false);
         left++;
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&runtime->lock);
     assert_int_equal(left, SLABS - 8);
-    ebb__engine_settle(engine);
+    ebb__runtime_settle(runtime);
     stage_close(&stage);
 }
 
@@ -237,11 +238,11 @@ static void given_back_in_any_state(void **state)
     uint64_t store = atomic_load(&stage.rig->counters->store_bytes);
     assert_true(store > 0);
     for (uint32_t i = 0; i < SLABS; i++)
-        ebb__engine_give_slab(stage.rig->engine, (uintptr_t)stage.slabs[i].bytes);
-    ebb__engine_settle(stage.rig->engine);
+        ebb__runtime_give_slab(stage.rig->runtime, (uintptr_t)stage.slabs[i].bytes);
+    ebb__runtime_settle(stage.rig->runtime);
     assert_int_equal(atomic_load(&stage.rig->counters->store_bytes), 0);
     for (uint32_t i = 0; i < SLABS; i++) {
-        stage.slabs[i].bytes = (unsigned char *)ebb__engine_take_slab(stage.rig->engine);
+        stage.slabs[i].bytes = (unsigned char *)ebb__runtime_take_slab(stage.rig->runtime);
         assert_non_null(stage.slabs[i].bytes);
         put(stage.rig, &stage.slabs[i], 5000 + i);
     }

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "machine/machine.h"
+#include "parent/compile.h"
 #include "plan/plan.h"
-#include "serve/compile.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -177,7 +177,7 @@ static void compile_and_check(const struct ebb_model *model, const struct ebb_pl
     free(script);
 }
 
-/* What its sender still can write is not what the engine looks at. */
+/* What its sender still can write is not what the runtime looks at. */
 static void copies(void **state)
 {
     (void)state;

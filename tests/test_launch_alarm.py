@@ -41,7 +41,7 @@ class Alarm(Launch):
         self.expect("hang_write=3,hang_ms=3500", rf"({WAITS})?{WRITES}")
 
     def test_fault_that_nobody_knows_of(self):
-        """A thread sleeps, and the engine takes nothing for unanswered: the kernel says so."""
+        """A thread sleeps, and the runtime takes nothing for unanswered: the kernel says so."""
         program = compile_c("unanswered", """
             #include <fcntl.h>
             #include <linux/userfaultfd.h>
@@ -81,7 +81,7 @@ class Alarm(Launch):
             return  # no userfaultfd here
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertRegex(result.stderr, rb"\Aebb: process \d+: thread \d+ has slept \d\.\d s in a page "
-                                        rb"fault that its engine does not know of: [^\n]*\n\Z")
+                                        rb"fault that its runtime does not know of: [^\n]*\n\Z")
 
     def test_stopped_program_is_none(self):
         """Nor is one whose parent was stopped: nobody could go on."""

@@ -30,12 +30,12 @@ ALLOWED.update({
                  "sim/reactive.h"],
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
     # Devices and stores through their tables; extents.h is bookkeeping without a store behind it.
-    "src/engine": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
+    "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
     # The parent of a running program: all that thinks, and the words it shares with the process.
-    "src/serve": [f"{name}/" for name in THINKS] + ["engine/script.h", "engine/protocol.h",
-                                                    "engine/ledger.h"],
-    "shim": ["base/", "engine/", "device/", "store/", "trace/ring.h", "trace/event.h"],
-    "cli": [f"{name}/" for name in THINKS + ["serve", "engine", "device", "store"]] + ["ebb/"],
+    "src/parent": [f"{name}/" for name in THINKS] + ["runtime/script.h", "runtime/protocol.h",
+                                                    "runtime/ledger.h"],
+    "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
+    "cli": [f"{name}/" for name in THINKS + ["parent", "runtime", "device", "store"]] + ["ebb/"],
     "include/ebb": [],
     "train": ["ebb/"],
     "tests": None,  # anything
@@ -44,7 +44,7 @@ ALLOWED.update({
 
 # What runs inside the program links libc and pthread only. xxhash is allowed as a header that brings
 # its code along (XXH_INLINE_ALL): nothing is linked.
-INSIDE = ("src/device", "src/store", "src/engine", "shim")
+INSIDE = ("src/device", "src/store", "src/runtime", "shim")
 INLINED = {"xxhash.h": re.compile(r"^\s*#\s*define\s+XXH_INLINE_ALL", re.M)}
 FOREIGN = re.compile(r"^(zstd|zdict|xxhash|jansson|coin/|lapacke|cblas|dnnl|oneapi/)")
 
@@ -125,18 +125,18 @@ PLANTED = {  # file: (text, is it a violation)
     "src/plan/swap/good.c": ('#include "sim/simulate.h"\n', False),
     "src/device/device.h": ("#include <stddef.h>\n", False),
     "src/device/host.h": ('#include "device.h"\n', False),
-    "src/engine/good.c": ('#include "device/device.h"\n#include <pthread.h>\n', False),
-    "src/engine/bad.c": ('#  include "device/host.h"\n', True),
-    "src/engine/worse.c": ("#include <jansson.h>\n", True),
-    "src/engine/inlined.c": ("#define XXH_INLINE_ALL\n#include <xxhash.h>\n", False),
-    "src/engine/linked.c": ("#include <xxhash.h>\n", True),
-    "src/engine/model.c": ('#include "model/model.h"\n', True),
+    "src/runtime/good.c": ('#include "device/device.h"\n#include <pthread.h>\n', False),
+    "src/runtime/bad.c": ('#  include "device/host.h"\n', True),
+    "src/runtime/worse.c": ("#include <jansson.h>\n", True),
+    "src/runtime/inlined.c": ("#define XXH_INLINE_ALL\n#include <xxhash.h>\n", False),
+    "src/runtime/linked.c": ("#include <xxhash.h>\n", True),
+    "src/runtime/model.c": ('#include "model/model.h"\n', True),
     "shim/malloc/good.c": ('#include "device/host.h"\n#include "trace/event.h"\n', False),
     "shim/malloc/bad.c": ('#include "plan/plan.h"\n', True),
-    "src/engine/script.h": ("", False),
-    "src/engine/internal.h": ("", False),
-    "src/serve/good.c": ('#include "engine/script.h"\n#include "plan/plan.h"\n', False),
-    "src/serve/bad.c": ('#include "engine/internal.h"\n', True),
+    "src/runtime/script.h": ("", False),
+    "src/runtime/internal.h": ("", False),
+    "src/parent/good.c": ('#include "runtime/script.h"\n#include "plan/plan.h"\n', False),
+    "src/parent/bad.c": ('#include "runtime/internal.h"\n', True),
     "cli/good.c": ('#include "plan/swap/lanes.h"\n#include <zstd.h>\n', False),
     "include/ebb/ebb.h": ("#include <stddef.h>\n", False),
     "train/good.c": ("#include <ebb/ebb.h>\n", False),

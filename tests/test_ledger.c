@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "engine/ledger.h"
+#include "runtime/ledger.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -457,7 +457,7 @@ static void test_weights_of_like_sizes(void **state)
     ebb_vec_free(&events);
 }
 
-/* Marks of the engine and demand accesses are left out; blocks from before the trace are there. */
+/* Marks of the runtime and demand accesses are left out; blocks from before the trace are there. */
 static void test_what_counts(void **state)
 {
     (void)state;

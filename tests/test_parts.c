@@ -5,10 +5,10 @@
 
 #include <cmocka.h>
 
-#include "engine_rig.h"
-#include "engine_script.h"
 #include "model/recurrence.h"
 #include "model/watch.h"
+#include "runtime_rig.h"
+#include "runtime_script.h"
 
 #define PART_FROM ((uint64_t)4 << 20)
 #define MIB ((uint64_t)1 << 20)
@@ -36,7 +36,7 @@ static struct rig *open_rig(uint64_t budget_bytes, bool trace, bool verify)
 
 static struct large make_large(struct rig *rig, size_t size)
 {
-    struct large large = {.bytes = ebb__engine_alloc(rig->engine, size, 64, false), .size = size};
+    struct large large = {.bytes = ebb__runtime_alloc(rig->runtime, size, 64, false), .size = size};
     assert_non_null(large.bytes);
     for (size_t at = 0; at < size; at += SLICE_BYTES, large.slice_count++) {
         size_t rest = size - at < SLICE_BYTES ? size - at : SLICE_BYTES;
@@ -56,27 +56,27 @@ static void use_slice(struct rig *rig, struct item *slice, uint64_t seed)
 
 static void drop_large(struct rig *rig, struct large *large)
 {
-    assert_true(ebb__engine_free(rig->engine, large->bytes));
+    assert_true(ebb__runtime_free(rig->runtime, large->bytes));
     large->bytes = NULL;
 }
 
 static uint32_t parts_of(struct rig *rig, const struct large *large)
 {
-    pthread_mutex_lock(&rig->engine->lock);
-    struct block *head = ebb__space_find(rig->engine, (uintptr_t)large->bytes);
+    pthread_mutex_lock(&rig->runtime->lock);
+    struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
     uint32_t parts = head->parts, count = 0;
     uint64_t bytes = 0;
-    for (uint32_t i = ebb__block_index(rig->engine, head); i != NO_BLOCK;
-         i = ebb__part_next(rig->engine, i)) {
-        struct block *part = &rig->engine->blocks[i];
+    for (uint32_t i = ebb__block_index(rig->runtime, head); i != NO_BLOCK;
+         i = ebb__part_next(rig->runtime, i)) {
+        struct block *part = &rig->runtime->blocks[i];
         assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);
         assert_int_equal(part->serial, head->serial);
         bytes += part->page_bytes;
         count++;
         for (uint64_t at = 0; at < part->page_bytes; at += EBB_HUGE_BYTES)
-            assert_ptr_equal(ebb__space_find(rig->engine, part->address + at), part);
+            assert_ptr_equal(ebb__space_find(rig->runtime, part->address + at), part);
     }
-    pthread_mutex_unlock(&rig->engine->lock);
+    pthread_mutex_unlock(&rig->runtime->lock);
     assert_int_equal(count, parts);
     assert_int_equal(bytes, (large->size + 4095) / 4096 * 4096);
     return parts;
@@ -84,7 +84,7 @@ static uint32_t parts_of(struct rig *rig, const struct large *large)
 
 static void assert_all_gone(struct rig *rig)
 {
-    ebb__engine_settle(rig->engine);
+    ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->live_bytes), 0);
     assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
     assert_int_equal(atomic_load(&rig->lost), 0);
@@ -106,14 +106,14 @@ static void one_piece_where_there_is_room(void **state)
     assert_int_equal(held(rig), before);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], i);
-    ebb__engine_set_trace(rig->engine, true);
+    ebb__runtime_set_trace(rig->runtime, true);
     assert_int_equal(parts_of(rig, &large), 11);
-    assert_false(ebb__engine_free(rig->engine, large.bytes + EBB_HUGE_BYTES));
-    assert_int_equal(ebb__engine_usable_bytes(rig->engine, large.bytes + EBB_HUGE_BYTES), 0);
-    assert_int_equal(ebb__engine_usable_bytes(rig->engine, large.bytes), large.size);
+    assert_false(ebb__runtime_free(rig->runtime, large.bytes + EBB_HUGE_BYTES));
+    assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, large.bytes + EBB_HUGE_BYTES), 0);
+    assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, large.bytes), large.size);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], i + 7);
-    ebb__engine_set_trace(rig->engine, false);
+    ebb__runtime_set_trace(rig->runtime, false);
     assert_int_equal(parts_of(rig, &large), 1);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], UINT64_MAX);
@@ -139,12 +139,13 @@ static void freed_parts_are_no_blocks(void **state)
             struct item item = {large.bytes + unit * EBB_HUGE_BYTES, EBB_HUGE_BYTES, 0};
             put(rig, &item, i);
         }
-        ebb__engine_settle(rig->engine);
+        ebb__runtime_settle(rig->runtime);
         drop_large(rig, &large);
         for (uint64_t i = 0; i < COUNT; i++)
             items[i] = make(rig, EBB_HUGE_BYTES, round * COUNT + i);
         for (uint64_t i = 0; i < COUNT; i++) {
-            assert_int_equal(ebb__engine_usable_bytes(rig->engine, items[i].bytes), EBB_HUGE_BYTES);
+            assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, items[i].bytes),
+                             EBB_HUGE_BYTES);
             drop(rig, &items[i]);
             for (uint64_t other = i + 1; other < COUNT; other++)
                 check(rig, &items[other]);
@@ -221,7 +222,7 @@ static void far_below_one_block(void **state)
                 drop(rig, &other);
                 assert_within_budget(rig);
                 if (i == 20)
-                    ebb__engine_set_trace(rig->engine, (mode & 1) ^ (lap & 1));
+                    ebb__runtime_set_trace(rig->runtime, (mode & 1) ^ (lap & 1));
             }
         assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
         drop_large(rig, &large);
@@ -238,11 +239,11 @@ static void what_was_one_part_need_not_fit(void **state)
     for (unsigned used = 0; used < 2; used++) {
         struct rig *rig = open_rig(10 * MIB, false, false);
         struct large large = make_large(rig, 31 * MIB);
-        pthread_mutex_lock(&rig->engine->lock);
-        struct block *head = ebb__space_find(rig->engine, (uintptr_t)large.slices[0].bytes);
-        assert_int_not_equal(ebb__part_shape(rig->engine, head, 2, 13), NO_BLOCK);
+        pthread_mutex_lock(&rig->runtime->lock);
+        struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large.slices[0].bytes);
+        assert_int_not_equal(ebb__part_shape(rig->runtime, head, 2, 13), NO_BLOCK);
         assert_true(head->parts <= 4);
-        pthread_mutex_unlock(&rig->engine->lock);
+        pthread_mutex_unlock(&rig->runtime->lock);
         for (size_t i = 0; i < large.slice_count; i++)
             use_slice(rig, &large.slices[used ? large.slice_count - 1 - i : i], i + 1);
         assert_within_budget(rig);
@@ -261,12 +262,12 @@ static void callocs_are_zero(void **state)
         for (size_t i = 0; i < dirty.slice_count; i++)
             use_slice(rig, &dirty.slices[i], i + 1);
         drop_large(rig, &dirty);
-        ebb__engine_set_trace(rig->engine, false);
-        unsigned char *clean = ebb__engine_alloc(rig->engine, 17 * MIB, 64, true);
+        ebb__runtime_set_trace(rig->runtime, false);
+        unsigned char *clean = ebb__runtime_alloc(rig->runtime, 17 * MIB, 64, true);
         assert_non_null(clean);
         for (size_t i = 0; i < 17 * MIB; i += 4)
             assert_int_equal(*(uint32_t *)(void *)(clean + i), 0);
-        assert_true(ebb__engine_free(rig->engine, clean));
+        assert_true(ebb__runtime_free(rig->runtime, clean));
     }
     assert_all_gone(rig);
     rig_close(rig);
@@ -286,7 +287,7 @@ static void random_program(uint64_t seed, bool verify)
         struct item *item = &items[chance(&state) % 20];
         uint64_t what = chance(&state) % 100;
         if (what < 1) {
-            ebb__engine_set_trace(rig->engine, chance(&state) & 1);
+            ebb__runtime_set_trace(rig->runtime, chance(&state) & 1);
         } else if (what < 4 && large->bytes) {
             drop_large(rig, large);
         } else if (what < 60) {
@@ -404,13 +405,13 @@ static void script_moves_parts(void **state)
     (void)state;
     struct rig *rig = open_rig(NO_BUDGET, true, false);
     struct ebb_script *script = learn(rig);
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
-    ebb__engine_set_trace(rig->engine, false);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
+    ebb__runtime_set_trace(rig->runtime, false);
     for (uint64_t i = 0; i < 2; i++)
         lap(rig, i);
     assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
     atomic_store(&rig->ledger.budget_bytes, 24 * MIB);
-    ebb__engine_trim(rig->engine);
+    ebb__runtime_trim(rig->runtime);
     uint64_t in = atomic_load(&rig->counters->moved_in_bytes);
     for (uint64_t i = 0; i < 6; i++)
         lap(rig, i);
@@ -457,7 +458,7 @@ static void lap_once(struct rig *rig, struct large *large, uint64_t seed)
     }
 }
 
-/* As src/serve/serve.c does. Returns how many laps the engine has counted meanwhile. */
+/* As src/parent/parent.c does. Returns how many laps the runtime has counted meanwhile. */
 static size_t watch_uses(struct rig *rig, struct ebb_watch *watch,
                          struct ebb_recurrence *recurrence)
 {
@@ -508,10 +509,10 @@ static void guards_are_a_clock(void **state)
         assert_true(!model.events[i].clock || model.events[i].kind == EBB_EVENT_ACCESS);
     struct ebb_script *script = plan_for(&model, 14 * MIB);
     assert_int_equal(script->alloc_count, 0);
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
-    ebb__engine_set_trace(rig->engine, false);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
+    ebb__runtime_set_trace(rig->runtime, false);
     atomic_store(&rig->ledger.budget_bytes, 16 * MIB);
-    ebb__engine_trim(rig->engine);
+    ebb__runtime_trim(rig->runtime);
     lap_once(rig, &large, 500000); /* the budget is approached, it finds its place */
     (void)watch_uses(rig, watch, recurrence);
     for (uint64_t i = 0; i < 5; i++)
@@ -522,7 +523,7 @@ static void guards_are_a_clock(void **state)
     assert_within_budget(rig);
     /* What the clock stands on goes: nothing is played any more. */
     drop_large(rig, &large);
-    assert_null(rig->engine->playing);
+    assert_null(rig->runtime->playing);
     assert_all_gone(rig);
     ebb__watch_destroy(watch);
     ebb__recurrence_destroy(recurrence);

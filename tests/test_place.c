@@ -6,11 +6,11 @@
 
 #include <cmocka.h>
 
-#include "engine/script.h"
 #include "machine/machine.h"
-#include "serve/compile.h"
-#include "serve/place.h"
-#include "serve/resident.h"
+#include "parent/compile.h"
+#include "parent/place.h"
+#include "parent/resident.h"
+#include "runtime/script.h"
 #include "synthetic.h"
 
 #include <stdint.h>

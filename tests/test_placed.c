@@ -1,11 +1,11 @@
-/* Blocks at planned addresses: the engine on a device of plain memory plays a script with a pool. */
+/* Blocks at planned addresses: the runtime on a device of plain memory plays a script with a pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "engine_program.h"
+#include "runtime_program.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -27,10 +27,10 @@ static struct stage stage_open(unsigned percent)
     program_init(&stage.program, stage.rig, make_training(8, PEAK, 60000000, 3));
     stage.script = script_for(&stage.program.model,
                               stage.program.model.peak_bytes * percent / 100 + (1 << 20));
-    assert_int_equal(ebb__engine_set_script(stage.rig->engine, stage.script, stage.script->bytes),
+    assert_int_equal(ebb__runtime_set_script(stage.rig->runtime, stage.script, stage.script->bytes),
                      EBB_OK);
     program_lap(&stage.program, stage.rig, false, UINT32_MAX);
-    assert_non_null(stage.rig->engine->playing);
+    assert_non_null(stage.rig->runtime->playing);
     assert_true(stage.script->pool_bytes > 0);
     return stage;
 }
@@ -52,7 +52,7 @@ static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
         position += model->events[t].clock;
     uint32_t block = ebb__script_events(stage->script)[position].block;
     uint64_t place = ebb__script_blocks(stage->script)[block].place;
-    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->engine->pool.base + place;
+    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->pool.base + place;
 }
 
 /* An iteration in which every block at a planned address is asked to be zeroed; returns how many
@@ -72,16 +72,16 @@ static unsigned lap_of_zeroes(struct stage *stage)
             continue;
         }
         item->size = model->blocks[event->block].size_bytes;
-        item->bytes = ebb__engine_alloc(stage->rig->engine, item->size, 64, true);
+        item->bytes = ebb__runtime_alloc(stage->rig->runtime, item->size, 64, true);
         uintptr_t planned = planned_address(stage, tick);
         assert_true(!planned || planned == (uintptr_t)item->bytes);
         there += planned != 0;
         for (size_t i = 0; planned && i < item->size; i++)
             assert_int_equal(item->bytes[i], 0);
         put(stage->rig, item, tick + 1);
-        assert_int_equal(ebb__engine_usable_bytes(stage->rig->engine, item->bytes), item->size);
-        assert_int_equal(ebb__engine_usable_bytes(stage->rig->engine, item->bytes + 4096), 0);
-        assert_false(ebb__engine_free(stage->rig->engine, item->bytes + 4096));
+        assert_int_equal(ebb__runtime_usable_bytes(stage->rig->runtime, item->bytes), item->size);
+        assert_int_equal(ebb__runtime_usable_bytes(stage->rig->runtime, item->bytes + 4096), 0);
+        assert_false(ebb__runtime_free(stage->rig->runtime, item->bytes + 4096));
     }
     return there;
 }
@@ -172,7 +172,7 @@ static void alignments_are_kept(void **state)
         struct item *item = &stage.program.items[event->block];
         if (event->kind == EBB_EVENT_ALLOC) {
             item->size = model->blocks[event->block].size_bytes;
-            item->bytes = ebb__engine_alloc(stage.rig->engine, item->size, EBB_HUGE_BYTES, false);
+            item->bytes = ebb__runtime_alloc(stage.rig->runtime, item->size, EBB_HUGE_BYTES, false);
             assert_int_equal((uintptr_t)item->bytes % EBB_HUGE_BYTES, 0);
             put(stage.rig, item, t);
         } else if (event->kind == EBB_EVENT_FREE) {
@@ -198,7 +198,7 @@ static void divergence_keeps_the_budget(void **state)
         atomic_store(&rig->ledger.budget_bytes, budget);
         while (!atomic_load(&rig->ledger.in_force)) {
             program_lap(&stage.program, rig, true, UINT32_MAX);
-            ebb__engine_settle(rig->engine);
+            ebb__runtime_settle(rig->runtime);
         }
         program_lap(&stage.program, rig, true, UINT32_MAX);
         assert_within_budget(rig);
@@ -211,7 +211,7 @@ static void divergence_keeps_the_budget(void **state)
             else if (event->kind == EBB_EVENT_FREE)
                 drop(rig, &stage.program.items[event->block]);
         }
-        uintptr_t base = rig->engine->pool.base;
+        uintptr_t base = rig->runtime->pool.base;
         for (uint32_t b = 0; b < model->block_count; b++)
             alive += (uintptr_t)stage.program.items[b].bytes >= base;
         assert_true(alive > 0);
@@ -221,7 +221,7 @@ static void divergence_keeps_the_budget(void **state)
             assert_true((uintptr_t)others[i].bytes < base);
             assert_within_budget(rig);
         }
-        assert_null(rig->engine->playing);
+        assert_null(rig->runtime->playing);
         for (uint32_t b = 0; b < model->block_count; b++)
             if (stage.program.items[b].bytes) {
                 if ((uintptr_t)stage.program.items[b].bytes >= base)
@@ -237,10 +237,10 @@ static void divergence_keeps_the_budget(void **state)
             check(rig, &others[i]);
             drop(rig, &others[i]);
         }
-        assert_int_equal(rig->engine->pool.load_bytes, 0);
-        ebb__engine_settle(rig->engine);
+        assert_int_equal(rig->runtime->pool.load_bytes, 0);
+        ebb__runtime_settle(rig->runtime);
         uint64_t evicted = atomic_load(&rig->counters->reactive_evictions);
-        uint64_t pages = held(rig), spare = rig->engine->pool.spare_bytes;
+        uint64_t pages = held(rig), spare = rig->runtime->pool.spare_bytes;
         if (spare) {
             struct item from_spare = make(rig, spare, 4);
             check(rig, &from_spare);
@@ -250,7 +250,7 @@ static void divergence_keeps_the_budget(void **state)
         }
         struct item large = make(rig, budget - ((uint64_t)4 << 20), 5);
         check(rig, &large);
-        assert_true(rig->engine->pool.held_bytes <= (uint64_t)4 << 20);
+        assert_true(rig->runtime->pool.held_bytes <= (uint64_t)4 << 20);
         assert_within_budget(rig);
         drop(rig, &large);
         stage_close(&stage);
@@ -267,17 +267,17 @@ static void less_room_leaves_the_pool_alone(void **state)
     enum { SLABS = 96 }; /* 6 MiB */
     uintptr_t slabs[SLABS];
     uint64_t placed[4];
-    rig->engine->config.cold_ns = UINT64_MAX; /* they are in use */
+    rig->runtime->config.cold_ns = UINT64_MAX; /* they are in use */
     atomic_store(&rig->ledger.budget_bytes, stage.script->peak_bytes + ((uint64_t)2 << 20));
     while (!atomic_load(&rig->ledger.in_force)) {
         program_lap(&stage.program, rig, true, UINT32_MAX);
-        ebb__engine_settle(rig->engine);
+        ebb__runtime_settle(rig->runtime);
     }
     for (unsigned i = 0; i < 4; i++) {
         for (unsigned slab = 0; i == 1 && slab < SLABS; slab++)
-            assert_true(slabs[slab] = ebb__engine_take_slab(rig->engine));
+            assert_true(slabs[slab] = ebb__runtime_take_slab(rig->runtime));
         for (unsigned slab = 0; i == 3 && slab < SLABS; slab++)
-            ebb__engine_give_slab(rig->engine, slabs[slab]);
+            ebb__runtime_give_slab(rig->runtime, slabs[slab]);
         uint64_t before = atomic_load(&rig->counters->pool_blocks);
         for (unsigned lap = 0; lap < 2; lap++)
             program_lap(&stage.program, rig, true, UINT32_MAX);
@@ -298,7 +298,7 @@ static void the_next_plan_waits(void **state)
     (void)state;
     struct stage stage = stage_open(70);
     struct rig *rig = stage.rig;
-    struct ebb_engine *engine = rig->engine;
+    struct ebb_runtime *runtime = rig->runtime;
     struct ebb_script *next = must(malloc(stage.script->bytes));
     memcpy(next, stage.script, stage.script->bytes);
     struct ebb_script_block *blocks =
@@ -320,12 +320,12 @@ static void the_next_plan_waits(void **state)
             continue;
         }
         *item = make(rig, model->blocks[event->block].size_bytes, tick);
-        most = engine->pool.load_bytes > most ? engine->pool.load_bytes : most;
+        most = runtime->pool.load_bytes > most ? runtime->pool.load_bytes : most;
         placed += planned && planned == (uintptr_t)item->bytes;
         if (placed == 3 && planned)
-            assert_int_equal(ebb__engine_set_script(engine, next, next->bytes), EBB_OK);
-        if (placed < 3 || engine->pool.load_bytes * 2 > most) {
-            assert_non_null(engine->playing);
+            assert_int_equal(ebb__runtime_set_script(runtime, next, next->bytes), EBB_OK);
+        if (placed < 3 || runtime->pool.load_bytes * 2 > most) {
+            assert_non_null(runtime->playing);
             assert_true(!planned || planned == (uintptr_t)item->bytes);
         }
     }
@@ -334,7 +334,7 @@ static void the_next_plan_waits(void **state)
     uint64_t resyncs = atomic_load(&rig->counters->resyncs);
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
-    assert_ptr_equal(engine->playing->script, next);
+    assert_ptr_equal(runtime->playing->script, next);
     assert_true(atomic_load(&rig->counters->resyncs) <= resyncs + 1);
     assert_true(atomic_load(&rig->counters->pool_blocks) <= before + 1);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
@@ -368,31 +368,31 @@ static void tracing_leaves_the_pool_alone(void **state)
                 make(rig, model->blocks[model->events[t].block].size_bytes, t);
     struct item *placed = &stage.program.items[model->events[tick].block];
     assert_int_equal((uintptr_t)placed->bytes, planned_address(&stage, tick));
-    ebb__engine_set_trace(rig->engine, true);
+    ebb__runtime_set_trace(rig->runtime, true);
     assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
     check(rig, placed);
     struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
-    assert_true((uintptr_t)other.bytes < rig->engine->pool.base);
+    assert_true((uintptr_t)other.bytes < rig->runtime->pool.base);
     put(rig, placed, 9);
     check(rig, &other);
     assert_int_equal(traces_begun(rig), 0);
-    ebb__engine_set_trace(rig->engine, false);
+    ebb__runtime_set_trace(rig->runtime, false);
     check(rig, placed);
     check(rig, &other);
-    ebb__engine_set_trace(rig->engine, true);
+    ebb__runtime_set_trace(rig->runtime, true);
     for (uint32_t i = 0; i < stage.script->clock_count; i += 2) {
         assert_int_equal(traces_begun(rig), 0);
         drop(rig, &other);
         other = make(rig, 1 << 20, i);
     }
     assert_int_equal(traces_begun(rig), 1);
-    ebb__engine_set_trace(rig->engine, false);
-    ebb__engine_set_trace(rig->engine, true);
+    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, true);
     drop(rig, placed);
     assert_int_equal(traces_begun(rig), 0);
     drop(rig, &other);
     assert_int_equal(traces_begun(rig), 1);
-    ebb__engine_set_trace(rig->engine, false);
+    ebb__runtime_set_trace(rig->runtime, false);
     stage_close(&stage);
 }
 
@@ -442,18 +442,18 @@ static void stray_pages_make_way(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
-    uintptr_t base = rig->engine->pool.base;
+    uintptr_t base = rig->runtime->pool.base;
     for (unsigned unit = 0; unit < 12; unit++) {
-        ebb__engine_fault(rig->engine, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
+        ebb__runtime_fault(rig->runtime, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
         assert_true(
             ebb__fake_present(&rig->device, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES));
     }
-    assert_false(ebb__engine_free(rig->engine, (void *)base));
-    assert_int_equal(ebb__engine_usable_bytes(rig->engine, (void *)base), 0);
+    assert_false(ebb__runtime_free(rig->runtime, (void *)base));
+    assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, (void *)base), 0);
     struct program program;
     program_init(&program, rig, make_training(8, PEAK, 60000000, 3));
     struct ebb_script *script = script_for(&program.model, 2 * PEAK);
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     for (unsigned lap = 0; lap < 3; lap++)
         program_lap(&program, rig, false, UINT32_MAX);
     assert_true(atomic_load(&rig->counters->pool_blocks) > 30);
@@ -473,7 +473,7 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
     const struct ebb_device_range stayed[] = {layout->staging, layout->depot};
     for (size_t i = 0; i < 2; i++)
         rig->device.ops->release(rig->device.state, stayed[i].base, stayed[i].bytes);
-    if (ebb__engine_after_fork_child(rig->engine, ledger, ring) != EBB_OK)
+    if (ebb__runtime_after_fork_child(rig->runtime, ledger, ring) != EBB_OK)
         return false;
     for (uint32_t b = 0; b < stage->program.model.block_count; b++) {
         struct item *item = &stage->program.items[b];
@@ -484,15 +484,15 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
         item->seed += 77;
         if (take_turn(rig, item, true, PATIENCE_MS) != TURN_RIGHT)
             return false;
-        struct item more = {ebb__engine_alloc(rig->engine, item->size, 64, false), item->size, b};
+        struct item more = {ebb__runtime_alloc(rig->runtime, item->size, 64, false), item->size, b};
         if (!more.bytes || take_turn(rig, &more, true, PATIENCE_MS) != TURN_RIGHT ||
             take_turn(rig, item, false, PATIENCE_MS) != TURN_RIGHT ||
-            !ebb__engine_free(rig->engine, item->bytes) ||
+            !ebb__runtime_free(rig->runtime, item->bytes) ||
             take_turn(rig, &more, false, PATIENCE_MS) != TURN_RIGHT)
             return false;
         *item = more;
     }
-    return rig->engine->pool.load_bytes == 0 && rig->engine->pool.held_bytes == 0;
+    return rig->runtime->pool.load_bytes == 0 && rig->runtime->pool.held_bytes == 0;
 }
 
 static void forks_share_the_pool(void **state)
@@ -512,16 +512,16 @@ static void forks_share_the_pool(void **state)
         else if (event->kind == EBB_EVENT_FREE)
             drop(rig, &stage.program.items[event->block]);
     }
-    assert_true(rig->engine->pool.load_bytes > 0);
+    assert_true(rig->runtime->pool.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
-    struct ebb_ring *ring = must(ebb__engine_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    struct ebb_ring *ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
     atomic_store(&ring->parent_gone, 1);
-    ebb__engine_before_fork(rig->engine);
+    ebb__runtime_before_fork(rig->runtime);
     pid_t child = fork();
     if (child == 0)
         _exit(child_goes_on(&stage, &ledger, ring) ? 0 : 1);
-    ebb__engine_after_fork_parent(rig->engine);
+    ebb__runtime_after_fork_parent(rig->runtime);
     assert_true(child > 0);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -563,14 +563,14 @@ static void *visit(void *argument)
         struct item *item = &items[chance(&state) % 4];
         if (item->bytes) {
             guest->wrong += take_turn(rig, item, false, PATIENCE_MS) != TURN_RIGHT;
-            guest->wrong += !ebb__engine_free(rig->engine, item->bytes);
+            guest->wrong += !ebb__runtime_free(rig->runtime, item->bytes);
             item->bytes = NULL;
             nap_us(20);
             continue;
         }
         item->size = model->blocks[chance(&state) % model->block_count].size_bytes;
         item->seed = chance(&state);
-        item->bytes = ebb__engine_alloc(rig->engine, item->size, 64, false);
+        item->bytes = ebb__runtime_alloc(rig->runtime, item->size, 64, false);
         guest->wrong += !item->bytes;
         if (item->bytes)
             guest->wrong += take_turn(rig, item, true, PATIENCE_MS) != TURN_RIGHT;
@@ -579,7 +579,7 @@ static void *visit(void *argument)
     for (size_t i = 0; i < 4; i++)
         if (items[i].bytes) {
             guest->wrong += take_turn(rig, &items[i], false, PATIENCE_MS) != TURN_RIGHT;
-            guest->wrong += !ebb__engine_free(rig->engine, items[i].bytes);
+            guest->wrong += !ebb__runtime_free(rig->runtime, items[i].bytes);
         }
     return NULL;
 }
@@ -608,7 +608,7 @@ static void threads_meet_in_the_pool(void **state)
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
     assert_true(atomic_load(&rig->counters->pool_blocks) > blocks);
-    assert_int_equal(rig->engine->pool.load_bytes, 0);
+    assert_int_equal(rig->runtime->pool.load_bytes, 0);
     stage_close(&stage);
 }
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "engine_rig.h"
+#include "runtime_rig.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -64,17 +64,17 @@ static void end_well(pid_t child)
     assert_int_equal(status, 0);
 }
 
-/* As the shim does it. A child that does not get its engine ends. */
-static pid_t fork_engine(struct rig *rig)
+/* As the shim does it. A child that does not get its runtime ends. */
+static pid_t fork_runtime(struct rig *rig)
 {
-    ebb__engine_before_fork(rig->engine);
+    ebb__runtime_before_fork(rig->runtime);
     pid_t child = fork();
     if (child) {
-        ebb__engine_after_fork_parent(rig->engine);
+        ebb__runtime_after_fork_parent(rig->runtime);
         return child;
     }
     alarm(60); /* it does not outlive a test that fails */
-    if (ebb__engine_after_fork_child(rig->engine, &rig->ledger, rig->ring) != EBB_OK)
+    if (ebb__runtime_after_fork_child(rig->runtime, &rig->ledger, rig->ring) != EBB_OK)
         _exit(8);
     return 0;
 }
@@ -87,17 +87,17 @@ static uint64_t turn_over(struct stage *stage, uint64_t seed)
         put(stage->rig, &stage->items[i], seed + i);
         send_away(stage->rig, &stage->items[i]);
     }
-    return stage->rig->engine->extents.used_bytes;
+    return stage->rig->runtime->extents.used_bytes;
 }
 
 /* As if more room were wanted than there is; returns what the store takes then. */
 static uint64_t look(struct stage *stage)
 {
     nap_us(3000);
-    pthread_mutex_lock(&stage->rig->engine->lock);
-    ebb__relatives_look(stage->rig->engine, STORE_BYTES);
-    uint64_t bytes = stage->rig->engine->extents.used_bytes;
-    pthread_mutex_unlock(&stage->rig->engine->lock);
+    pthread_mutex_lock(&stage->rig->runtime->lock);
+    ebb__relatives_look(stage->rig->runtime, STORE_BYTES);
+    uint64_t bytes = stage->rig->runtime->extents.used_bytes;
+    pthread_mutex_unlock(&stage->rig->runtime->lock);
     return bytes;
 }
 
@@ -115,7 +115,7 @@ static void a_killed_child_gives_its_share_back(void **state)
     if (!has_threads_after_fork())
         skip();
     struct stage stage = stage_open();
-    pid_t child = fork_engine(stage.rig);
+    pid_t child = fork_runtime(stage.rig);
     if (child == 0) {
         say(stage.at[1]);
         for (;;)
@@ -127,7 +127,7 @@ static void a_killed_child_gives_its_share_back(void **state)
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(turn_over(&stage, 30), 2 * ITEMS * ITEM_BYTES);
-    assert_int_equal(stage.rig->engine->extents.end_bytes, 2 * ITEMS * ITEM_BYTES);
+    assert_int_equal(stage.rig->runtime->extents.end_bytes, 2 * ITEMS * ITEM_BYTES);
     assert_int_equal(look(&stage), ITEMS * ITEM_BYTES);
     assert_true(all_right(&stage));
     stage_close(&stage);
@@ -140,7 +140,7 @@ static void a_child_that_has_all_gives_its_share_back(void **state)
     if (!has_threads_after_fork())
         skip();
     struct stage stage = stage_open();
-    pid_t child = fork_engine(stage.rig);
+    pid_t child = fork_runtime(stage.rig);
     if (child == 0) {
         await(stage.go[0]);
         if (!all_right(&stage))
@@ -166,9 +166,9 @@ static void a_grandchild_keeps_it(void **state)
     if (!has_threads_after_fork())
         skip();
     struct stage stage = stage_open();
-    pid_t child = fork_engine(stage.rig);
+    pid_t child = fork_runtime(stage.rig);
     if (child == 0) {
-        if (fork_engine(stage.rig) == 0) {
+        if (fork_runtime(stage.rig) == 0) {
             await(stage.go[0]);
             bool right = all_right(&stage);
             if (right)
@@ -180,11 +180,11 @@ static void a_grandchild_keeps_it(void **state)
     end_well(child);
     for (uint64_t seed = 10; seed < 50; seed += 10)
         assert_int_equal(turn_over(&stage, seed), 2 * ITEMS * ITEM_BYTES);
-    assert_int_equal(stage.rig->engine->relatives.living_count, 1);
+    assert_int_equal(stage.rig->runtime->relatives.living_count, 1);
     say(stage.go[1]);
     await(stage.at[0]);
     for (unsigned i = 0; look(&stage) > ITEMS * ITEM_BYTES && i < 1000; i++)
-        assert_int_equal(stage.rig->engine->relatives.living_count, 1);
+        assert_int_equal(stage.rig->runtime->relatives.living_count, 1);
     assert_int_equal(look(&stage), ITEMS * ITEM_BYTES);
     stage_close(&stage);
 }
@@ -200,14 +200,14 @@ static void nothing_is_shared_without_absent_blocks(void **state)
         call_in(stage.rig, &stage.items[i], true, true);
         wait_for_state(stage.rig, &stage.items[i], BLOCK_RESIDENT);
     }
-    assert_int_equal(stage.rig->engine->extents.used_bytes, ITEMS * ITEM_BYTES);
-    pid_t child = fork_engine(stage.rig);
+    assert_int_equal(stage.rig->runtime->extents.used_bytes, ITEMS * ITEM_BYTES);
+    pid_t child = fork_runtime(stage.rig);
     if (child == 0) {
         await(stage.go[0]);
         _exit(0);
     }
-    assert_int_equal(stage.rig->engine->extents.used_bytes, 0);
-    assert_int_equal(stage.rig->engine->relatives.newest, 0);
+    assert_int_equal(stage.rig->runtime->extents.used_bytes, 0);
+    assert_int_equal(stage.rig->runtime->relatives.newest, 0);
     assert_int_equal(turn_over(&stage, 10), ITEMS * ITEM_BYTES);
     say(stage.go[1]);
     end_well(child);
@@ -221,19 +221,19 @@ static void nests_until_it_says_so(void **state)
     if (!has_threads_after_fork())
         skip();
     struct stage stage = stage_open();
-    pid_t child = fork_engine(stage.rig);
+    pid_t child = fork_runtime(stage.rig);
     if (child == 0) {
-        struct ebb_engine *engine = stage.rig->engine;
-        pthread_mutex_lock(&engine->lock);
+        struct ebb_runtime *runtime = stage.rig->runtime;
+        pthread_mutex_lock(&runtime->lock);
         for (unsigned i = 0; i < MAX_STORES; i++) /* as if each were an ancestor's */
-            if (engine->store_copies[i] == 0) {
-                engine->stores[i] = engine->stores[0];
-                engine->store_copies[i] = 1;
+            if (runtime->store_copies[i] == 0) {
+                runtime->stores[i] = runtime->stores[0];
+                runtime->store_copies[i] = 1;
             }
-        pthread_mutex_unlock(&engine->lock);
-        pid_t grandchild = fork_engine(stage.rig);
+        pthread_mutex_unlock(&runtime->lock);
+        pid_t grandchild = fork_runtime(stage.rig);
         if (grandchild == 0)
-            _exit(atomic_load(&stage.rig->warned) == 1 && engine->store_failed && all_right(&stage)
+            _exit(atomic_load(&stage.rig->warned) == 1 && runtime->store_failed && all_right(&stage)
                       ? 0
                       : 1);
         int status = 1;

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "serve/internal.h"
+#include "parent/internal.h"
 #include "synthetic.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 #define MIB ((uint64_t)1 << 20)
 
 struct stage {
-    struct ebb_serve serve;
+    struct ebb_parent parent;
     struct ebb_ledger ledger;
     struct process process;
     int program; /* the other end of the channel */
@@ -29,7 +29,7 @@ struct stage {
 static void push(struct stage *stage, struct ebb_event event)
 {
     event.time_ns = stage->now_ns;
-    ebb__serve_note_event(&stage->serve, &stage->process, &event);
+    ebb__parent_note_event(&stage->parent, &stage->process, &event);
     assert_int_equal(ebb__watch_push(stage->process.watch, &event), EBB_OK);
 }
 
@@ -98,7 +98,7 @@ static void receive(struct stage *stage)
 
 static void step(struct stage *stage)
 {
-    ebb__serve_learn(&stage->serve, &stage->process);
+    ebb__parent_learn(&stage->parent, &stage->process);
     receive(stage);
 }
 
@@ -121,10 +121,10 @@ static struct stage *open_stage(void)
     stage->process.reactive_from = -1;
     stage->process.ring = must(calloc(1, sizeof *stage->process.ring));
     assert_int_equal(ebb__watch_create(&stage->process.watch), EBB_OK);
-    stage->serve.ledger = &stage->ledger;
-    stage->serve.options.policy = "ebb";
-    stage->serve.probed = true;
-    stage->serve.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
+    stage->parent.ledger = &stage->ledger;
+    stage->parent.options.policy = "ebb";
+    stage->parent.probed = true;
+    stage->parent.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
     atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
     push_mark(stage, EBB_MARK_TRACE_ON);
     for (unsigned i = 0; i < 3; i++)
@@ -132,7 +132,7 @@ static struct stage *open_stage(void)
     step(stage);
     assert_int_equal(stage->process.state, LEARNER_PLANNED);
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->serve.plans, 1);
+    assert_int_equal(stage->parent.plans, 1);
     push_mark(stage, EBB_MARK_TRACE_OFF);
     push_mark(stage, EBB_MARK_PLAN_ON);
     return stage;
@@ -166,7 +166,7 @@ static void what_was_assumed_stays(void **state)
     laps(stage, 60, 0.5, 1);
     laps(stage, 60, 0.55, 1); /* within the tolerance */
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->serve.replans, 0);
+    assert_int_equal(stage->parent.replans, 0);
     close_stage(stage);
 }
 
@@ -174,20 +174,20 @@ static void slower_lanes_are_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    uint64_t predicted = stage->serve.predicted_iteration_ns;
+    uint64_t predicted = stage->parent.predicted_iteration_ns;
     laps(stage, 3, 1.5, 1);
     assert_int_equal(stage->scripts, 1); /* not upon the first impression */
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_int_equal(stage->serve.replans, 1);
-    assert_true(fabs(stage->serve.machine.out.ns_per_byte - 1.5) < 0.01);
-    assert_true(fabs(stage->serve.machine.in.ns_per_byte - 1.5) < 0.01);
-    assert_int_equal(stage->serve.machine.out.fixed_ns, 20000);
+    assert_int_equal(stage->parent.replans, 1);
+    assert_true(fabs(stage->parent.machine.out.ns_per_byte - 1.5) < 0.01);
+    assert_true(fabs(stage->parent.machine.in.ns_per_byte - 1.5) < 0.01);
+    assert_int_equal(stage->parent.machine.out.fixed_ns, 20000);
     /* The iteration is shorter than while it was observed, and so it is planned now. */
     const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
     assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
-    assert_true(stage->serve.predicted_iteration_ns > untraced_ns - STEP_NS);
+    assert_true(stage->parent.predicted_iteration_ns > untraced_ns - STEP_NS);
     assert_true(predicted > untraced_ns);
     assert_true(stage->process.learnt_anew);
     /* Once is enough. */
@@ -222,7 +222,7 @@ static void a_plan_that_is_slower_gives_way(void **state)
     laps(stage, 20, 1.5, 1.1);
     assert_int_equal(stage->scripts, 3);
     assert_int_equal(stage->script_bytes, first_bytes);
-    assert_true(fabs(stage->serve.machine.out.ns_per_byte - 0.5) < 0.01);
+    assert_true(fabs(stage->parent.machine.out.ns_per_byte - 0.5) < 0.01);
     /* For good, whatever comes. */
     laps(stage, 200, 9, 1.3);
     assert_int_equal(stage->scripts, 3);
@@ -250,7 +250,7 @@ static void waiting_lowers_the_bar(void **state)
             lap(stage, false, 1);
             move(stage, 40 * MIB, 0.55, 0.55); /* a tenth slower than assumed */
             atomic_fetch_add(&stage->process.ring->counters.stall_ns,
-                             waits * (stage->serve.predicted_stall_ns * 2 + 20 * STEP_NS));
+                             waits * (stage->parent.predicted_stall_ns * 2 + 20 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
@@ -264,16 +264,16 @@ static void a_faster_pace_is_planned_for(void **state)
     (void)state;
     for (unsigned waits = 0; waits < 2; waits++) {
         struct stage *stage = open_stage();
-        uint64_t predicted = stage->serve.predicted_iteration_ns;
+        uint64_t predicted = stage->parent.predicted_iteration_ns;
         for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* it shows soon */
             lap(stage, false, 0.5);
             move(stage, 40 * MIB, 0.5, 0.5);
             atomic_fetch_add(&stage->process.ring->counters.stall_ns,
-                             waits * (stage->serve.predicted_stall_ns * 2 + 5 * STEP_NS));
+                             waits * (stage->parent.predicted_stall_ns * 2 + 5 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
-        assert_int_equal(waits, stage->serve.predicted_iteration_ns < predicted * 2 / 3);
+        assert_int_equal(waits, stage->parent.predicted_iteration_ns < predicted * 2 / 3);
         close_stage(stage);
     }
 }
@@ -336,7 +336,7 @@ static void off_the_plan_nothing_is_judged(void **state)
     lap(stage, false, 1);
     push_mark(stage, EBB_MARK_PLAN_OFF);
     laps(stage, 1, 3, 1);
-    assert_int_equal(stage->serve.replans, 0);
+    assert_int_equal(stage->parent.replans, 0);
     close_stage(stage);
 }
 

@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
-#include "engine/slabs.h"
-#include "engine_rig.h"
+#include "runtime/slabs.h"
+#include "runtime_rig.h"
 
 #include <string.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 static struct ebb_slabs *slabs_on(struct rig *rig)
 {
     struct ebb_slabs *slabs;
-    assert_int_equal(ebb__slabs_create(rig->engine, &slabs), EBB_OK);
+    assert_int_equal(ebb__slabs_create(rig->runtime, &slabs), EBB_OK);
     return slabs;
 }
 
@@ -222,12 +222,12 @@ static void a_child_counts_its_own(void **state)
         objects[i] = ebb__slabs_alloc(slabs, 16 << 10, 1);
     uint64_t before = held(rig), in_use = live(rig);
     ebb__slabs_before_fork(slabs);
-    ebb__engine_before_fork(rig->engine);
+    ebb__runtime_before_fork(rig->runtime);
     pid_t child = fork();
     if (child == 0) {
         if (ebb__slabs_after_fork_child(slabs) != in_use)
             _exit(1);
-        if (ebb__engine_after_fork_child(rig->engine, &rig->ledger, rig->ring) != EBB_OK)
+        if (ebb__runtime_after_fork_child(rig->runtime, &rig->ledger, rig->ring) != EBB_OK)
             _exit(6);
         for (unsigned i = 0; i < 100; i++)
             if (!ebb__slabs_free(slabs, objects[i]))
@@ -239,7 +239,7 @@ static void a_child_counts_its_own(void **state)
                 _exit(4);
         _exit(held(rig) > before ? 0 : 5);
     }
-    ebb__engine_after_fork_parent(rig->engine);
+    ebb__runtime_after_fork_parent(rig->runtime);
     ebb__slabs_after_fork_parent(slabs);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "engine_rig.h"
+#include "parent/compile.h"
 #include "plan/plan.h"
 #include "plan/swap/swap.h"
-#include "serve/compile.h"
+#include "runtime_rig.h"
 
 #define WEIGHTS 24u
 #define WEIGHT_BYTES (256 * EBB_KIB)
@@ -218,7 +218,7 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
     lap_with_pause(rig, model, items, seeds, pace, 0);
 }
 
-/* At any pace every byte is right and the budget holds; and once the engine knows the pace there are
+/* At any pace every byte is right and the budget holds; and once the runtime knows the pace there are
  * laps in which nearly all comes and goes in time, however busy the machine is. */
 static void stretches_play(void **state)
 {
@@ -234,7 +234,7 @@ static void stretches_play(void **state)
         for (uint32_t i = 0; i < WEIGHTS; i++)
             items[i] = make(rig, WEIGHT_BYTES, ++seeds);
         assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
-        assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+        assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
         lap(rig, &model, items, &seeds, paces[p]);
         lap(rig, &model, items, &seeds, paces[p]);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
@@ -289,17 +289,17 @@ static void absences_last_a_lap(void **state)
     uint64_t seeds = 1;
     for (uint32_t i = 0; i < WEIGHTS; i++)
         items[i] = make(rig, WEIGHT_BYTES, ++seeds);
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     for (unsigned i = 0; i < 6; i++) {
         lap_with_pause(rig, &model, items, &seeds, 100, i == 4 ? 60 : 0);
         nap_us(100000);
-        ebb__engine_settle(rig->engine);
+        ebb__runtime_settle(rig->runtime);
         uint32_t lasting = 0, away = 0;
         for (uint32_t a = 0; a < plan.absence_count; a++) {
             if (!lasts_a_lap(&plan.absences[a]))
                 continue;
             assert_int_equal(absences[a].in_clock, 0);
-            if (i > 1 && rig->engine->playing->in_clock[a] != 0)
+            if (i > 1 && rig->runtime->playing->in_clock[a] != 0)
                 continue; /* was late: comes earlier, perhaps by now */
             lasting++;
             away += state_of(rig, &items[plan.absences[a].block]) == BLOCK_AWAY;
@@ -331,11 +331,11 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
     for (uint32_t i = 0; i < WEIGHTS; i++)
         items[i] = make(rig, WEIGHT_BYTES, ++seeds);
     assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     for (unsigned i = 0; i < 6; i++)
         lap(rig, i < read_laps ? &model : &real, items, &seeds, 100);
-    ebb__engine_settle(rig->engine);
-    const struct performance *playing = rig->engine->playing;
+    ebb__runtime_settle(rig->runtime);
+    const struct performance *playing = rig->runtime->playing;
     for (uint32_t i = 0; i < plan.absence_count; i++) {
         uint32_t block = ebb__script_absences(script)[i].block;
         kept += plan.absences[i].keep_copy;

@@ -1,12 +1,12 @@
-/* Wide blocks: which ones, what they take in a plan, and in the engine. */
+/* Wide blocks: which ones, what they take in a plan, and in the runtime. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "engine_program.h"
-#include "serve/widen.h"
+#include "parent/widen.h"
+#include "runtime_program.h"
 
 #define PEAK (70 * EBB_MIB)
 #define ITERATION_NS ((uint64_t)80000000)
@@ -77,8 +77,8 @@ static void none_leave_none_are_wide(void **state)
     ebb__model_fini(&model);
 }
 
-/* The engine gives them whole units, within the budget, and every byte is right. */
-static void the_engine_gives_whole_units(void **state)
+/* The runtime gives them whole units, within the budget, and every byte is right. */
+static void the_runtime_gives_whole_units(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
@@ -100,9 +100,9 @@ static void the_engine_gives_whole_units(void **state)
     places.wide = wide.blocks;
     assert_int_equal(ebb__compile_script(model, &plan, &places, &script), EBB_OK);
     assert_true(ebb__script_valid(script, script->bytes));
-    assert_int_equal(ebb__engine_set_script(rig->engine, script, script->bytes), EBB_OK);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     program_lap(&program, rig, false, UINT32_MAX);
-    assert_non_null(rig->engine->playing);
+    assert_non_null(rig->runtime->playing);
     atomic_store(&rig->ledger.budget_bytes, request.budget_bytes);
     unsigned seen = 0;
     for (unsigned lap = 0; lap < 3; lap++) {
@@ -111,13 +111,13 @@ static void the_engine_gives_whole_units(void **state)
             struct item *item = &program.items[event->block];
             if (event->kind == EBB_EVENT_ALLOC) {
                 *item = make(rig, model->blocks[event->block].size_bytes, program.seeds++);
-                pthread_mutex_lock(&rig->engine->lock);
+                pthread_mutex_lock(&rig->runtime->lock);
                 const struct block *block = block_of(rig, item);
                 bool whole = wide.blocks[event->block] && !block->placed;
                 assert_int_equal(block->page_bytes,
                                  whole ? in_units(item->size) : ebb__whole_pages(item->size));
                 seen += whole;
-                pthread_mutex_unlock(&rig->engine->lock);
+                pthread_mutex_unlock(&rig->runtime->lock);
             } else if (event->kind == EBB_EVENT_FREE) {
                 drop(rig, item);
             } else {
@@ -144,7 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_leaves_and_wastes_little),
         cmocka_unit_test(none_leave_none_are_wide),
-        cmocka_unit_test(the_engine_gives_whole_units),
+        cmocka_unit_test(the_runtime_gives_whole_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

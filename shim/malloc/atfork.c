@@ -1,8 +1,8 @@
-/* Around fork(): the engine is held still from the last handler before it to the first after it.
+/* Around fork(): the runtime is held still from the last handler before it to the first after it.
  *
  * pthread_atfork() runs what is to be done before a fork in the reverse order of registration, and
  * what is to be done after it in that order. So ours are registered before all others: what the
- * handlers of other libraries allocate, free or touch, they do while the engine is at work. A library that
+ * handlers of other libraries allocate, free or touch, they do while the runtime is at work. A library that
  * the program is linked with starts before us; hence its registration, which comes through here in any
  * case, makes ours first. */
 #include "guard.h"

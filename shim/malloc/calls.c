@@ -30,29 +30,30 @@ static struct text {
     uintptr_t first, last;
 } libc, loader;
 
-/* The engine where `buffer` is a block's; NULL: nothing is to be done. Around a fork the engine is locked,
+/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Around a fork the runtime is locked,
  * and the calls are the shim's own: their buffers are on a stack, which stays where it is. */
-static inline struct ebb_engine *engine_for(const void *buffer)
+static inline struct ebb_runtime *runtime_for(const void *buffer)
 {
     if (!atomic_load_explicit(&pinning, memory_order_relaxed))
         return NULL;
-    struct ebb_engine *engine = ebb__shim_engine_now();
-    return engine && ebb__engine_owns(engine, buffer) && !ebb__fork_is_under_way() ? engine : NULL;
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    return runtime && ebb__runtime_owns(runtime, buffer) && !ebb__fork_is_under_way() ? runtime
+                                                                                      : NULL;
 }
 
-static void pin(struct ebb_engine *engine, const void *buffer, size_t bytes)
+static void pin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_pin(engine, buffer, bytes);
+    ebb__runtime_pin(runtime, buffer, bytes);
     ebb__guard_leave(&guard);
 }
 
-static void unpin(struct ebb_engine *engine, const void *buffer, size_t bytes)
+static void unpin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_unpin(engine, buffer, bytes);
+    ebb__runtime_unpin(runtime, buffer, bytes);
     ebb__guard_leave(&guard);
 }
 
@@ -67,7 +68,7 @@ static bool have_blocks(const struct buffers *buffers)
     if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !buffers->vector)
         return false;
     for (size_t i = 0; i < buffers->count; i++)
-        if (engine_for(buffers->vector[i].iov_base))
+        if (runtime_for(buffers->vector[i].iov_base))
             return true;
     return false;
 }
@@ -75,9 +76,9 @@ static bool have_blocks(const struct buffers *buffers)
 static void pin_all(const struct buffers *buffers)
 {
     for (size_t i = 0; i < buffers->count; i++) {
-        struct ebb_engine *engine = engine_for(buffers->vector[i].iov_base);
-        if (engine)
-            pin(engine, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
+        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
+        if (runtime)
+            pin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
     }
 }
 
@@ -85,9 +86,9 @@ static void unpin_all(void *argument)
 {
     const struct buffers *buffers = argument;
     for (size_t i = 0; i < buffers->count; i++) {
-        struct ebb_engine *engine = engine_for(buffers->vector[i].iov_base);
-        if (engine)
-            unpin(engine, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
+        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
+        if (runtime)
+            unpin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
     }
 }
 
@@ -191,9 +192,9 @@ int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
 {
     int (*next)(FILE *, char *, int, size_t);
     EBB_BEHIND(next, setvbuf);
-    struct ebb_engine *engine = engine_for(buffer);
-    if (engine)
-        pin(engine, buffer, bytes);
+    struct ebb_runtime *runtime = runtime_for(buffer);
+    if (runtime)
+        pin(runtime, buffer, bytes);
     return next(file, buffer, mode, bytes);
 }
 
@@ -263,18 +264,18 @@ bool ebb__shim_is_of_libc(const void *caller)
 
 bool ebb__shim_may_wait_in(const void *address)
 {
-    return engine_for(address) != NULL;
+    return runtime_for(address) != NULL;
 }
 
 void ebb__shim_wait_in(const void *address, size_t bytes)
 {
-    struct ebb_engine *engine = engine_for(address);
-    if (!engine)
+    struct ebb_runtime *runtime = runtime_for(address);
+    if (!runtime)
         return;
     int saved = errno;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_keep(engine, address, bytes);
+    ebb__runtime_keep(runtime, address, bytes);
     ebb__guard_leave(&guard);
     errno = saved;
 }

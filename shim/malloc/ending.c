@@ -1,6 +1,6 @@
 /* The end of a fork's child: what it has copied is counted, in case that the parent has not looked.
  *
- * The parent counts copies by looking at living processes (src/serve/copies.c). A child may have ended
+ * The parent counts copies by looking at living processes (src/parent/copies.c). A child may have ended
  * before. So one that has had page faults enough counts the pages that it alone has once more itself, when
  * it ends by exit() or _exit(). One that is killed does not. */
 #include "base/smaps.h"

@@ -27,7 +27,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the processor saves takes 3 to 12 KiB, the engine less than that; the rest is for the program's
+/* What the processor saves takes 3 to 12 KiB, the runtime less than that; the rest is for the program's
  * own handlers, which may be called from ours. */
 #define STACK_BYTES ((size_t)128 << 10)
 

@@ -1,6 +1,6 @@
 /* Hello: how the library in a process finds the parent of its run, and what it is handed.
  *
- * EBB_RUN says where the parent is (engine/protocol.h). It may be stale: of a run that has ended, or
+ * EBB_RUN says where the parent is (runtime/protocol.h). It may be stale: of a run that has ended, or
  * inherited by a program that outlives it. Then there is nobody to say hello to, or somebody else has
  * the parent's name: that one must neither get our ring nor give us orders. The parent may also be
  * slow, or stopped. It is waited for as long as it lives: a process that went on alone would hold
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "device/os.h"
-#include "engine/protocol.h"
+#include "runtime/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
  *
  * A request of at least the threshold becomes a managed block, unless it is the loader's own; a
  * smaller one of some size, unless it is libc's own, an object in a slab; everything else, and
- * whatever the engine cannot give, is the next allocator's. Any pointer may arrive here, whoever made
- * it. errno is left as the program expects it: untouched on success. What asks the engine does so under
+ * whatever the runtime cannot give, is the next allocator's. Any pointer may arrive here, whoever made
+ * it. errno is left as the program expects it: untouched on success. What asks the runtime does so under
  * a guard (guard.h). */
 #include "guard.h"
 #include "shim.h"
@@ -34,17 +34,17 @@ static inline bool is_power_of_two(size_t number)
 
 static __attribute__((noinline)) void *block_alloc(size_t bytes, size_t alignment)
 {
-    struct ebb_engine *engine = ebb__shim_engine();
-    if (!engine)
+    struct ebb_runtime *runtime = ebb__shim_runtime();
+    if (!runtime)
         return NULL;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    void *pointer = ebb__engine_alloc(engine, bytes, alignment, false);
+    void *pointer = ebb__runtime_alloc(runtime, bytes, alignment, false);
     ebb__guard_leave(&guard);
     return pointer;
 }
 
-/* An object for which a slab must be asked of the engine. */
+/* An object for which a slab must be asked of the runtime. */
 static __attribute__((noinline)) void *slab_alloc(struct ebb_slabs *slabs, size_t bytes,
                                                   size_t alignment)
 {
@@ -55,11 +55,11 @@ static __attribute__((noinline)) void *slab_alloc(struct ebb_slabs *slabs, size_
     return pointer;
 }
 
-static __attribute__((noinline)) void block_free(struct ebb_engine *engine, void *pointer)
+static __attribute__((noinline)) void block_free(struct ebb_runtime *runtime, void *pointer)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_free(engine, pointer);
+    ebb__runtime_free(runtime, pointer);
     ebb__guard_leave(&guard);
 }
 
@@ -67,15 +67,15 @@ static __attribute__((noinline)) void slab_give(uintptr_t slab)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_give_slab(ebb__shim_engine_now(), slab);
+    ebb__runtime_give_slab(ebb__shim_runtime_now(), slab);
     ebb__guard_leave(&guard);
 }
 
-static size_t block_bytes(struct ebb_engine *engine, const void *pointer)
+static size_t block_bytes(struct ebb_runtime *runtime, const void *pointer)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    size_t bytes = ebb__engine_usable_bytes(engine, pointer);
+    size_t bytes = ebb__runtime_usable_bytes(runtime, pointer);
     ebb__guard_leave(&guard);
     return bytes;
 }
@@ -109,11 +109,11 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     return pointer;
 }
 
-/* The engine in whose arena `pointer` lies; NULL: not there. */
-static inline struct ebb_engine *owner(const void *pointer)
+/* The runtime in whose arena `pointer` lies; NULL: not there. */
+static inline struct ebb_runtime *owner(const void *pointer)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
-    return engine && ebb__engine_owns(engine, pointer) ? engine : NULL;
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    return runtime && ebb__runtime_owns(runtime, pointer) ? runtime : NULL;
 }
 
 /* The slabs in which `pointer` lies; NULL: not there. */
@@ -134,10 +134,10 @@ void *malloc(size_t bytes)
 
 void free(void *pointer)
 {
-    struct ebb_engine *engine = owner(pointer);
-    if (engine) {
+    struct ebb_runtime *runtime = owner(pointer);
+    if (runtime) {
         int saved = errno;
-        block_free(engine, pointer);
+        block_free(runtime, pointer);
         errno = saved;
         return;
     }
@@ -174,9 +174,9 @@ void *calloc(size_t count, size_t bytes)
 
 static size_t usable_bytes(void *pointer)
 {
-    struct ebb_engine *engine = owner(pointer);
-    if (engine)
-        return block_bytes(engine, pointer);
+    struct ebb_runtime *runtime = owner(pointer);
+    if (runtime)
+        return block_bytes(runtime, pointer);
     struct ebb_slabs *slabs = slabs_of(pointer);
     if (slabs)
         return ebb__slabs_usable_bytes(slabs, pointer);

@@ -4,7 +4,7 @@
  * read there later is what the page holds then. The kernel takes a plain reference for that, which no
  * device can see (UFFDIO_MOVE refuses pinned pages only), so the page would be moved away and come to hold
  * other bytes. Such blocks are kept where they are until they are freed; then their pages go back to the
- * system, which waits for the last reference (src/engine/keep.c).
+ * system, which waits for the last reference (src/runtime/keep.c).
  *
  * io_uring and Linux's aio write while no call of the program is under way. The device that moves pages by
  * UFFDIO_MOVE sees their buffers, since they are pinned, and whoever finds a page absent waits for it.
@@ -47,14 +47,14 @@ static atomic_flag told = ATOMIC_FLAG_INIT;
 
 void ebb__shim_lend(const struct iovec *vector, size_t count)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
-    if (!engine || !vector)
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    if (!runtime || !vector)
         return;
     int saved = errno;
     for (size_t i = 0; i < count; i++) {
         struct ebb_guard guard;
         ebb__guard_enter(&guard);
-        ebb__engine_keep(engine, vector[i].iov_base, vector[i].iov_len);
+        ebb__runtime_keep(runtime, vector[i].iov_base, vector[i].iov_len);
         ebb__guard_leave(&guard);
     }
     errno = saved;

@@ -29,7 +29,7 @@ static _Atomic unsigned raised;
 static rlim_t reserved_bytes(void)
 {
     uintptr_t first, last;
-    if (!ebb__shim_engine_now())
+    if (!ebb__shim_runtime_now())
         return 0;
     ebb__host_reserved(&first, &last);
     return last - first;

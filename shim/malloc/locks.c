@@ -1,6 +1,6 @@
 /* Locks in blocks. A thread that sleeps on a lock has the kernel read its word; where system calls cannot wait
  * for absent pages that fails (EFAULT), and libc ends the program. So before a thread sleeps on a lock in
- * a block, that block is kept (src/engine/keep.c). A lock that is free is taken as ever: no
+ * a block, that block is kept (src/runtime/keep.c). A lock that is free is taken as ever: no
  * block is kept for it. Who wakes others needs nothing: they have kept the block.
  *
  * Not covered: futexes by an instruction of the program's own (libgomp: it tries again until the page is

@@ -4,7 +4,7 @@
  * Pages of a block may be absent when such a call comes, and a mapping that differs from its neighbours
  * cannot be moved. So advice that cannot change a byte is taken as heard, advice to forget bytes
  * clears them, and whatever truly changes a mapping is done to a block that is brought home and kept
- * there until it is freed (src/engine/keep.c). To make accessible what is accessible changes nothing.
+ * there until it is freed (src/runtime/keep.c). To make accessible what is accessible changes nothing.
  *
  * syscall() with the number of such a call comes here, too. What this cannot see are instructions
  * of the program's own. There the device copes:
@@ -68,20 +68,20 @@ void ebb__shim_know_arena(struct ebb_device_range arena)
     atomic_store(&arena_last, arena.base + arena.bytes);
 }
 
-/* The engine where [address, + bytes) meets its blocks' addresses; NULL: the call is none of ours. */
-static struct ebb_engine *engine_for(const void *address, size_t bytes)
+/* The runtime where [address, + bytes) meets its blocks' addresses; NULL: the call is none of ours. */
+static struct ebb_runtime *runtime_for(const void *address, size_t bytes)
 {
     uintptr_t first = (uintptr_t)address, last = atomic_load(&arena_last);
     if (first >= last || bytes > UINTPTR_MAX - first || first + bytes <= atomic_load(&arena_first))
         return NULL;
-    return ebb__shim_engine_now();
+    return ebb__shim_runtime_now();
 }
 
 static bool is_in_arena(const void *address, size_t bytes)
 {
     uintptr_t base = atomic_load(&arena_first), all = atomic_load(&arena_last) - base;
     uintptr_t at = (uintptr_t)address - base;
-    return at < all && bytes <= all - at && ebb__shim_engine_now();
+    return at < all && bytes <= all - at && ebb__shim_runtime_now();
 }
 
 /* What is no longer mapped in the arena stays out of reach: memory that others would get there, from
@@ -90,7 +90,7 @@ static void close_holes(const void *address, size_t bytes)
 {
     uintptr_t first = (uintptr_t)address, last = first + bytes;
     uintptr_t from = atomic_load(&arena_first), to = atomic_load(&arena_last);
-    if (!engine_for(address, bytes))
+    if (!runtime_for(address, bytes))
         return;
     int saved = errno;
     ebb__host_close_holes(NULL, first > from ? first : from,
@@ -111,22 +111,22 @@ static bool is_aligned(const void *address)
 /* The blocks there are the program's to change from now on. */
 static void keep(const void *address, size_t bytes)
 {
-    struct ebb_engine *engine = engine_for(address, bytes);
-    if (!engine)
+    struct ebb_runtime *runtime = runtime_for(address, bytes);
+    if (!runtime)
         return;
     int saved = errno;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    ebb__engine_keep(engine, address, whole_pages(bytes));
+    ebb__runtime_keep(runtime, address, whole_pages(bytes));
     ebb__guard_leave(&guard);
     errno = saved;
 }
 
-static bool is_kept(struct ebb_engine *engine, const void *address, size_t bytes)
+static bool is_kept(struct ebb_runtime *runtime, const void *address, size_t bytes)
 {
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    bool kept = ebb__engine_is_kept(engine, address, whole_pages(bytes));
+    bool kept = ebb__runtime_is_kept(runtime, address, whole_pages(bytes));
     ebb__guard_leave(&guard);
     return kept;
 }
@@ -141,9 +141,9 @@ int pkey_mprotect(void *address, size_t bytes, int protection, int key)
 
 int mprotect(void *address, size_t bytes, int protection)
 {
-    struct ebb_engine *engine = engine_for(address, bytes);
-    if (engine && is_aligned(address)) {
-        if (protection == (PROT_READ | PROT_WRITE) && !is_kept(engine, address, bytes))
+    struct ebb_runtime *runtime = runtime_for(address, bytes);
+    if (runtime && is_aligned(address)) {
+        if (protection == (PROT_READ | PROT_WRITE) && !is_kept(runtime, address, bytes))
             return 0;
         keep(address, bytes);
     }
@@ -202,13 +202,13 @@ int madvise(void *address, size_t bytes, int advice)
 {
     int (*next)(void *, size_t, int);
     EBB_BEHIND(next, madvise);
-    struct ebb_engine *engine = engine_for(address, bytes);
-    if (!engine || !is_aligned(address))
+    struct ebb_runtime *runtime = runtime_for(address, bytes);
+    if (!runtime || !is_aligned(address))
         return next(address, bytes, advice);
     enum meaning meaning = meaning_of(advice);
     bytes = whole_pages(bytes);
     /* What is kept has the kernel's own semantics, whatever the program has made of it. */
-    if (meaning != MEANS_CHANGE && !is_kept(engine, address, bytes)) {
+    if (meaning != MEANS_CHANGE && !is_kept(runtime, address, bytes)) {
         if (meaning == MEANS_CLEAR)
             memset(address, 0, bytes);
         else if (meaning == MEANS_TOUCH)
@@ -248,8 +248,8 @@ int mlock2(const void *address, size_t bytes, unsigned flags)
 
 int munlock(const void *address, size_t bytes)
 {
-    struct ebb_engine *engine = engine_for(address, bytes);
-    if (engine && !is_kept(engine, address, bytes))
+    struct ebb_runtime *runtime = runtime_for(address, bytes);
+    if (runtime && !is_kept(runtime, address, bytes))
         return 0;
     int (*next)(const void *, size_t);
     EBB_BEHIND(next, munlock);
@@ -288,7 +288,7 @@ static bool next_range(struct lines *lines, uintptr_t *first, uintptr_t *last)
     return true;
 }
 
-/* All that is mapped now but the engine's own ranges, which are far larger than memory. */
+/* All that is mapped now but the runtime's own ranges, which are far larger than memory. */
 static int lock_mappings(unsigned flags)
 {
     struct lines lines = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
@@ -312,7 +312,7 @@ int mlockall(int flags)
 {
     int (*next)(int);
     EBB_BEHIND(next, mlockall);
-    if (!ebb__shim_engine_now())
+    if (!ebb__shim_runtime_now())
         return next(flags);
     if (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) ||
         !(flags & (MCL_CURRENT | MCL_FUTURE))) {
@@ -321,7 +321,7 @@ int mlockall(int flags)
     }
     if (flags & MCL_CURRENT && lock_mappings(flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0) != 0)
         return -1;
-    /* What comes to be mapped is locked as it is touched: the engine's tables are mostly empty. */
+    /* What comes to be mapped is locked as it is touched: the runtime's tables are mostly empty. */
     return flags & MCL_FUTURE ? next(MCL_FUTURE | MCL_ONFAULT) : 0;
 }
 
@@ -378,7 +378,7 @@ void *mmap64(void *address, size_t bytes, int protection, int flags, int file, o
 void *shmat(int id, const void *address, int flags)
 {
     struct shmid_ds segment;
-    if (flags & SHM_REMAP && engine_for(address, 1) && shmctl(id, IPC_STAT, &segment) == 0)
+    if (flags & SHM_REMAP && runtime_for(address, 1) && shmctl(id, IPC_STAT, &segment) == 0)
         keep(address, segment.shm_segsz);
     void *(*next)(int, const void *, int);
     EBB_BEHIND(next, shmat);
@@ -390,7 +390,7 @@ int shmdt(const void *address)
     int (*next)(const void *);
     EBB_BEHIND(next, shmdt);
     int result = next(address);
-    if (engine_for(address, 1))
+    if (runtime_for(address, 1))
         close_holes(address, atomic_load(&arena_last) - (uintptr_t)address);
     return result;
 }

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* What a child needs of its stack before its engine is there. Arbitrary. */
+/* What a child needs of its stack before its runtime is there. Arbitrary. */
 #define STACK_BYTES ((size_t)64 << 10)
 
 EXPORT pid_t _Fork(void);
@@ -30,7 +30,7 @@ EXPORT long syscall(long number, ...);
 /* Does the child of a clone with `flags` need what the child of a fork does? */
 static bool is_fork(uint64_t flags)
 {
-    if (flags & CLONE_VM || !ebb__shim_engine_now() || ebb__fork_is_under_way())
+    if (flags & CLONE_VM || !ebb__shim_runtime_now() || ebb__fork_is_under_way())
         return false;
     if (!(flags & CLONE_FILES))
         return true;

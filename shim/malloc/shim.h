@@ -5,8 +5,8 @@
  * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
  * stacks.c       threads that run on blocks
  * hello.c        finding the parent of the run, and being welcomed
- * start.c        the engine at the first managed block, the service thread, forks
- * atfork.c       the engine is held still around a fork
+ * start.c        the runtime at the first managed block, the service thread, forks
+ * atfork.c       the runtime is held still around a fork
  * rawfork.c      forks without handlers
  * ending.c       what the child of a fork has copied
  * lent.c         pages that the kernel keeps for longer than a call
@@ -19,12 +19,12 @@
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
  * fault_stacks.c and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
- * engine's lock. */
+ * runtime's lock. */
 #ifndef EBB_SHIM_SHIM_H
 #define EBB_SHIM_SHIM_H
 
-#include "engine/engine.h"
-#include "engine/slabs.h"
+#include "runtime/runtime.h"
+#include "runtime/slabs.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -67,8 +67,8 @@ struct ebb_behind {
         void *function = ebb__shim_behind(&behind);                                                \
         memcpy(&(next), &function, sizeof(next));                                                  \
     } while (0)
-/* Look up all of them; once, before there is an engine. The loader's lock, which a look-up takes, may be
- * held by a thread that waits for an absent block (a constructor in dlopen()), so the engine's threads,
+/* Look up all of them; once, before there is an runtime. The loader's lock, which a look-up takes, may be
+ * held by a thread that waits for an absent block (a constructor in dlopen()), so the runtime's threads,
  * which would bring that block, must not need it. Nor may a signal handler. */
 void ebb__shim_look_up_behind(void);
 /* The function, looked up now where it is called before that. */
@@ -103,12 +103,12 @@ void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn)
 
 /* Blocks of at least so many bytes are managed; SIZE_MAX: none. */
 extern size_t ebb__shim_threshold;
-/* The engine, started if need be; NULL: nothing is managed. */
-struct ebb_engine *ebb__shim_engine(void);
-/* Small blocks, once the engine has been started; NULL: the next allocator has them all. */
+/* The runtime, started if need be; NULL: nothing is managed. */
+struct ebb_runtime *ebb__shim_runtime(void);
+/* Small blocks, once the runtime has been started; NULL: the next allocator has them all. */
 struct ebb_slabs *ebb__shim_slabs(void);
-/* The engine if it has been started. */
-struct ebb_engine *ebb__shim_engine_now(void);
+/* The runtime if it has been started. */
+struct ebb_runtime *ebb__shim_runtime_now(void);
 
 /* mappings.c: where blocks lie; once the device is there. calls.c has the last two. */
 void ebb__shim_know_arena(struct ebb_device_range arena);
@@ -124,7 +124,7 @@ bool ebb__shim_may_wait_in(const void *address);
 /* calls.c: find out where libc and the loader are; once, before the next. */
 void ebb__shim_know_libc(void);
 /* True where the caller, by its return address, is one of them. What they keep is none of ours while it is
- * small: the engine's own threads may come to use it, and the child of a fork before it has an engine. */
+ * small: the runtime's own threads may come to use it, and the child of a fork before it has an runtime. */
 bool ebb__shim_is_of_libc(const void *caller);
 /* True where it is the loader. What that keeps (tables of symbols, thread-local variables) is none of ours
  * at all: every thread may come to use it, and under the loader's lock. */

@@ -124,12 +124,12 @@ static void describe(const void *context, bool *write, bool *fetch)
 /* The page is there now, or the access is to be tried again. A block that the program has protected is
  * there, too; but it may have come back, and been kept, since the access failed. So what fails twice
  * at one address is the program's own. */
-static bool is_served(struct ebb_engine *engine, uintptr_t address, bool write)
+static bool is_served(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     static _Thread_local uintptr_t tried;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    bool came = ebb__engine_await(engine, address, write);
+    bool came = ebb__runtime_await(runtime, address, write);
     ebb__guard_leave(&guard);
     if (came)
         return true;
@@ -141,12 +141,12 @@ static bool is_served(struct ebb_engine *engine, uintptr_t address, bool write)
 static void handle(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
-    struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
     bool write, fetch;
     describe(context, &write, &fetch);
-    if (info->si_code != SEGV_ACCERR || fetch || !engine ||
-        !ebb__engine_owns(engine, info->si_addr) ||
-        !is_served(engine, (uintptr_t)info->si_addr, write))
+    if (info->si_code != SEGV_ACCERR || fetch || !runtime ||
+        !ebb__runtime_owns(runtime, info->si_addr) ||
+        !is_served(runtime, (uintptr_t)info->si_addr, write))
         hand_on(number, info, context);
     errno = saved;
 }

@@ -1,9 +1,9 @@
 /* Stacks in blocks: a thread may run on memory that it has from malloc.
  *
- * Whoever has the engine's lock must not touch an absent page, its own stack's least of all, and the
+ * Whoever has the runtime's lock must not touch an absent page, its own stack's least of all, and the
  * kernel must be able to write there when a signal comes. So a block is kept, brought home for good,
  * before it is run upon, where the program says so: pthread_attr_setstack(), sigaltstack(), contexts.
- * Switching of stacks that nobody sees is found when the thread enters the engine: the guard looks where it
+ * Switching of stacks that nobody sees is found when the thread enters the runtime: the guard looks where it
  * stands, and before it goes on another thread, the keeper, with a stack of its own, has kept that
  * block. Between the two is a mailbox without locks, in memory that is always there. Storage of the
  * thread's own, which lies above a stack that was given for it, counts like the stack.
@@ -32,7 +32,7 @@ EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict before);
 EXPORT int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to);
 EXPORT int setcontext(const ucontext_t *to);
 
-/* The engine's own frames, below that of its caller: far less. */
+/* The runtime's own frames, below that of its caller: far less. */
 #define BELOW_BYTES ((uintptr_t)16 << 10)
 /* A context that was saved, not made, says anything of its stack. */
 #define MOST_BYTES ((size_t)256 << 20)
@@ -64,24 +64,24 @@ static bool is_in_block(const void *address)
     return ebb__stacks_own((uintptr_t)address);
 }
 
-static bool stays(const struct ebb_engine *engine, const void *address)
+static bool stays(const struct ebb_runtime *runtime, const void *address)
 {
-    return !is_in_block(address) || ebb__engine_stays(engine, address);
+    return !is_in_block(address) || ebb__runtime_stays(runtime, address);
 }
 
 static void *keeper(void *argument)
 {
-    struct ebb_engine *engine = argument;
+    struct ebb_runtime *runtime = argument;
     for (;;) {
         uint32_t seen = atomic_load(&sent);
         for (struct letter *letter = letters; letter < letters + LETTERS; letter++) {
             if (atomic_load(&letter->state) != LETTER_SENT)
                 continue;
             if (is_in_block(letter->frame))
-                ebb__engine_keep(engine, (const char *)letter->frame - BELOW_BYTES,
-                                 BELOW_BYTES + 1);
+                ebb__runtime_keep(runtime, (const char *)letter->frame - BELOW_BYTES,
+                                  BELOW_BYTES + 1);
             if (is_in_block(letter->thread))
-                ebb__engine_keep(engine, letter->thread, 1);
+                ebb__runtime_keep(runtime, letter->thread, 1);
             atomic_store(&letter->state, LETTER_ANSWERED);
             wake(&letter->state);
         }
@@ -90,11 +90,11 @@ static void *keeper(void *argument)
     return NULL;
 }
 
-bool ebb__stacks_start(struct ebb_engine *engine, struct ebb_device_range arena)
+bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range arena)
 {
     for (size_t i = 0; i < LETTERS; i++) /* of the parent's threads, in the child of a fork */
         atomic_store(&letters[i].state, LETTER_FREE);
-    if (!ebb__shim_start_thread(keeper, engine))
+    if (!ebb__shim_start_thread(keeper, runtime))
         return false;
     atomic_store(&ebb__stacks_first, arena.base);
     atomic_store(&ebb__stacks_last, arena.base + arena.bytes);
@@ -114,9 +114,9 @@ static struct letter *take_letter(void)
 
 bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *signals)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
     const void *thread = __builtin_thread_pointer();
-    if (!engine || (stays(engine, frame) && stays(engine, thread)))
+    if (!runtime || (stays(runtime, frame) && stays(runtime, thread)))
         return false;
     /* No system call may be given an address on this stack until it is kept. */
     struct letter *letter = take_letter();
@@ -136,15 +136,15 @@ bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *sign
 /* [stack, + bytes) will be run upon. */
 static void keep(const void *stack, size_t bytes)
 {
-    struct ebb_engine *engine = is_in_block(stack) ? ebb__shim_engine_now() : NULL;
-    if (!engine || bytes == 0 || bytes > MOST_BYTES)
+    struct ebb_runtime *runtime = is_in_block(stack) ? ebb__shim_runtime_now() : NULL;
+    if (!runtime || bytes == 0 || bytes > MOST_BYTES)
         return;
     int saved = errno;
     const char *last = (const char *)stack + bytes - 1;
-    if (!stays(engine, stack) || !stays(engine, last)) {
+    if (!stays(runtime, stack) || !stays(runtime, last)) {
         struct ebb_guard guard;
         ebb__guard_enter(&guard);
-        ebb__engine_keep(engine, stack, bytes);
+        ebb__runtime_keep(runtime, stack, bytes);
         ebb__guard_leave(&guard);
     }
     errno = saved;

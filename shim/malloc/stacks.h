@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ebb_engine;
+struct ebb_runtime;
 
 /* The arena, once it is there. */
 extern _Atomic uintptr_t ebb__stacks_first, ebb__stacks_last;
@@ -19,9 +19,9 @@ static inline bool ebb__stacks_own(uintptr_t address)
            address >= atomic_load_explicit(&ebb__stacks_first, memory_order_relaxed);
 }
 
-/* Start the thread that keeps them: once a process, before a thread of the program enters the engine; false
+/* Start the thread that keeps them: once a process, before a thread of the program enters the runtime; false
  * where it cannot be had. */
-bool ebb__stacks_start(struct ebb_engine *engine, struct ebb_device_range arena);
+bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range arena);
 /* The blocks that this thread stands on, at `frame`, are kept from here on. True: it had to be waited
  * for, and the signals `blocked` are blocked now, *signals is what was before. */
 bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *signals);

@@ -1,9 +1,9 @@
-/* Start: hello to the parent when the library is loaded, the engine when the first block of the
+/* Start: hello to the parent when the library is loaded, the runtime when the first block of the
  * threshold's size is asked for, and the thread that serves faults and the parent's messages.
  *
  * Without EBB_RUN in the environment, or where that names no parent that lives, the shim stays inert:
  * the program runs as it would without it. A parent that goes away later changes nothing but plans:
- * the ledger is shared memory, the engine goes on reactively. */
+ * the ledger is shared memory, the runtime goes on reactively. */
 #include "guard.h"
 #include "shim.h"
 #include "stacks.h"
@@ -12,7 +12,7 @@
 #include "base/lines.h"
 #include "device/os.h"
 #include "device/support.h"
-#include "engine/protocol.h"
+#include "runtime/protocol.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -39,14 +39,14 @@ static struct {
     bool trace;
     atomic_bool compress; /* what goes to the store */
     struct ebb_device device;
-    _Atomic(struct ebb_engine *) engine;
+    _Atomic(struct ebb_runtime *) runtime;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
     _Atomic int state;                 /* 0: not started, 1: starting, 2: started or failed */
 } shim = {.channel = -1, .life_line = -1};
 
-struct ebb_engine *ebb__shim_engine_now(void)
+struct ebb_runtime *ebb__shim_runtime_now(void)
 {
-    return atomic_load_explicit(&shim.engine, memory_order_acquire);
+    return atomic_load_explicit(&shim.runtime, memory_order_acquire);
 }
 
 struct ebb_slabs *ebb__shim_slabs(void)
@@ -75,7 +75,7 @@ static void enter_ledger_anew(void)
     close(parents);
 }
 
-/* Past our own munmap(): in the child of a fork it would ask an engine that is not there yet, where a hole
+/* Past our own munmap(): in the child of a fork it would ask an runtime that is not there yet, where a hole
  * in the arena has taken the mapping in. */
 static void unmap(void *memory, size_t bytes)
 {
@@ -142,10 +142,10 @@ static enum ebb_status open_store(void *context, struct ebb_store *store, struct
     return status;
 }
 
-static void take_script(struct ebb_engine *engine, int descriptor, uint64_t bytes)
+static void take_script(struct ebb_runtime *runtime, int descriptor, uint64_t bytes)
 {
     struct ebb_script *script = ebb__script_copy(descriptor, bytes);
-    if (script && ebb__engine_set_script(engine, script, bytes) == EBB_OK)
+    if (script && ebb__runtime_set_script(runtime, script, bytes) == EBB_OK)
         return;
     if (script)
         munmap(script, bytes);
@@ -153,7 +153,7 @@ static void take_script(struct ebb_engine *engine, int descriptor, uint64_t byte
 }
 
 /* False: the parent is gone. */
-static bool serve_message(struct ebb_engine *engine)
+static bool serve_message(struct ebb_runtime *runtime)
 {
     struct ebb_message message;
     int came[EBB_MESSAGE_DESCRIPTORS];
@@ -162,17 +162,17 @@ static bool serve_message(struct ebb_engine *engine)
     if (got != 1)
         return got == 0;
     if (message.kind == EBB_MESSAGE_SCRIPT && message.value == 0)
-        ebb__engine_forget_scripts(engine);
+        ebb__runtime_forget_scripts(runtime);
     else if (message.kind == EBB_MESSAGE_SCRIPT)
-        take_script(engine, count ? came[0] : -1, message.value);
+        take_script(runtime, count ? came[0] : -1, message.value);
     else if (message.kind == EBB_MESSAGE_TRACE)
-        ebb__engine_set_trace(engine, message.value != 0);
+        ebb__runtime_set_trace(runtime, message.value != 0);
     else if (message.kind == EBB_MESSAGE_SHRINK)
-        ebb__engine_shrink(engine, message.value);
+        ebb__runtime_shrink(runtime, message.value);
     else if (message.kind == EBB_MESSAGE_COMPRESS)
         atomic_store(&shim.compress, true);
     else if (message.kind == EBB_MESSAGE_TRIM)
-        ebb__engine_trim(engine);
+        ebb__runtime_trim(runtime);
     ebb__message_close(came, count);
     return true;
 }
@@ -180,7 +180,7 @@ static bool serve_message(struct ebb_engine *engine)
 /* Serves the faults of the program and the messages of the parent, for the life of the process. */
 static void *service(void *argument)
 {
-    struct ebb_engine *engine = argument;
+    struct ebb_runtime *runtime = argument;
     struct pollfd watched[2] = {
         {.fd = ebb__host_descriptor(&shim.device), .events = POLLIN},
         {.fd = shim.channel, .events = POLLIN},
@@ -192,7 +192,7 @@ static void *service(void *argument)
             struct ebb_fault faults[64];
             size_t count = ebb__host_faults(&shim.device, faults, 64);
             for (size_t i = 0; i < count; i++)
-                ebb__engine_fault(engine, faults[i].address, faults[i].write);
+                ebb__runtime_fault(runtime, faults[i].address, faults[i].write);
         }
         /* A parent that is gone reads as something to read, too. */
         struct ebb_wait *wait = watched[1].revents
@@ -200,26 +200,26 @@ static void *service(void *argument)
                                                       EBB_WAIT_MESSAGE, 0, 0, 0)
                                     : NULL;
         bool heard =
-            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(engine));
+            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(runtime));
         ebb__wait_end(wait);
         if (!heard) {
             atomic_store(&shim.ring->parent_gone, 1);
             watched[1].fd = -1;
-            ebb__engine_set_trace(engine, false); /* nobody is there to end it */
+            ebb__runtime_set_trace(runtime, false); /* nobody is there to end it */
         }
     }
     return NULL;
 }
 
-/* The engine's threads run; false: one of the others cannot be started. Then no fault is served. */
-static bool start_threads(struct ebb_engine *engine)
+/* The runtime's threads run; false: one of the others cannot be started. Then no fault is served. */
+static bool start_threads(struct ebb_runtime *runtime)
 {
-    /* The last one is at work at once; the others do nothing with an engine that nobody enters. */
+    /* The last one is at work at once; the others do nothing with an runtime that nobody enters. */
     bool good = ebb__shim_start_sampler(shim.ring) &&
-                ebb__stacks_start(engine, shim.device.layout.arena) &&
-                ebb__shim_start_thread(service, engine);
+                ebb__stacks_start(runtime, shim.device.layout.arena) &&
+                ebb__shim_start_thread(service, runtime);
     if (good)
-        ebb__shim_hide_threads(ebb__engine_thread_count(engine) + 3);
+        ebb__shim_hide_threads(ebb__runtime_thread_count(runtime) + 3);
     return good;
 }
 
@@ -232,17 +232,17 @@ static void go_without(const struct ebb_error *error)
     warn(NULL, text);
 }
 
-static void go_without_engine(const struct ebb_error *error)
+static void go_without_runtime(const struct ebb_error *error)
 {
     ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
     ebb__host_destroy(&shim.device);
     go_without(error);
 }
 
-static void start_engine(void)
+static void start_runtime(void)
 {
     struct ebb_error error = {0};
-    struct ebb_engine *engine;
+    struct ebb_runtime *runtime;
     if (!ebb__host_support_holds()) {
         ebb__fail(&error, EBB_ERR_UNSUPPORTED, "seccomp", "the program filters its system calls");
         go_without(&error);
@@ -254,7 +254,7 @@ static void start_engine(void)
     }
     if (shim.device.ops->faults_are_signals && !ebb__shim_take_faults()) {
         (void)ebb__fail(&error, EBB_ERR_UNSUPPORTED, "SIGSEGV", "it cannot be handled");
-        go_without_engine(&error);
+        go_without_runtime(&error);
         return;
     }
     ebb__shim_protect(ebb__host_descriptor(&shim.device));
@@ -262,7 +262,7 @@ static void start_engine(void)
     size_t disks = ebb__line_count(ebb__shim_settings.places);
     /* Four transfers in flight on each disk, as far as that goes. */
     unsigned workers = disks > 1 ? 8 : 0;
-    struct ebb_engine_config config = {
+    struct ebb_runtime_config config = {
         .device = shim.device,
         .out_workers = workers,
         .in_workers = workers,
@@ -277,57 +277,57 @@ static void start_engine(void)
         .guard = guard,
         .lost = ebb__shim_lost,
     };
-    if (ebb__engine_create(&config, &engine, &error) != EBB_OK) {
-        go_without_engine(&error);
+    if (ebb__runtime_create(&config, &runtime, &error) != EBB_OK) {
+        go_without_runtime(&error);
         return;
     }
-    if (!start_threads(engine)) {
+    if (!start_threads(runtime)) {
         (void)ebb__fail(&error, EBB_ERR_LIMIT, "the service thread", "it cannot be started: %s",
                         strerror(errno));
-        ebb__engine_destroy(engine);
-        go_without_engine(&error);
+        ebb__runtime_destroy(runtime);
+        go_without_runtime(&error);
         return;
     }
     if (shim.device.ops->calls_need_pins)
         ebb__shim_pin_buffers(true);
     ebb__shim_know_arena(shim.device.layout.arena);
-    atomic_store_explicit(&shim.engine, engine, memory_order_release);
+    atomic_store_explicit(&shim.runtime, runtime, memory_order_release);
     struct ebb_slabs *slabs;
-    if (ebb__slabs_create(engine, &slabs) == EBB_OK)
+    if (ebb__slabs_create(runtime, &slabs) == EBB_OK)
         atomic_store_explicit(&shim.slabs, slabs, memory_order_release);
 }
 
-struct ebb_engine *ebb__shim_engine(void)
+struct ebb_runtime *ebb__shim_runtime(void)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
-    if (engine || atomic_load(&shim.state) == 2)
-        return engine;
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    if (runtime || atomic_load(&shim.state) == 2)
+        return runtime;
     int expected = 0;
     if (!atomic_compare_exchange_strong(&shim.state, &expected, 1))
         return NULL; /* another thread, or this one further up, is at it */
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
-    start_engine();
+    start_runtime();
     ebb__guard_leave(&guard);
     atomic_store(&shim.state, 2);
-    return ebb__shim_engine_now();
+    return ebb__shim_runtime_now();
 }
 
 void ebb__shim_before_fork(void)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
     struct ebb_slabs *slabs = ebb__shim_slabs();
     if (slabs)
         ebb__slabs_before_fork(slabs);
-    if (engine)
-        ebb__engine_before_fork(engine);
+    if (runtime)
+        ebb__runtime_before_fork(runtime);
 }
 
 void ebb__shim_after_fork_parent(void)
 {
-    struct ebb_engine *engine = ebb__shim_engine_now();
-    if (engine)
-        ebb__engine_after_fork_parent(engine);
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    if (runtime)
+        ebb__runtime_after_fork_parent(runtime);
     struct ebb_slabs *slabs = ebb__shim_slabs();
     if (slabs)
         ebb__slabs_after_fork_parent(slabs);
@@ -346,18 +346,18 @@ void ebb__shim_after_fork_child(void)
     if (!shim.ring)
         return;
     int saved = errno;
-    struct ebb_engine *engine = ebb__shim_engine_now();
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
     struct ebb_slabs *slabs = ebb__shim_slabs();
     struct ebb_ring *parents_ring = shim.ring;
     struct ebb_error error;
     /* First of all, before anything is mapped where staging was. */
-    if (engine) {
+    if (runtime) {
         ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
         touch_stack();
-        ebb__engine_close_holes(engine);
+        ebb__runtime_close_holes(runtime);
         if (ebb__host_after_fork(&shim.device, &error) != EBB_OK)
             ebb__shim_lost(NULL, error.why);
-        ebb__engine_let_kept(engine);
+        ebb__runtime_let_kept(runtime);
         ebb__shim_protect(ebb__host_descriptor(&shim.device));
         if (shim.device.ops->calls_need_pins) /* it may have given rights away since it started */
             ebb__shim_pin_buffers(true);
@@ -378,13 +378,13 @@ void ebb__shim_after_fork_child(void)
             atomic_store(&shim.ring->parent_gone, 1);
         }
     }
-    if (engine) {
-        ebb__engine_set_slot(engine, shim.slot);
+    if (runtime) {
+        ebb__runtime_set_slot(runtime, shim.slot);
         uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
-        if (ebb__engine_after_fork_child(engine, shim.ledger, shim.ring) != EBB_OK ||
-            !start_threads(engine))
+        if (ebb__runtime_after_fork_child(runtime, shim.ledger, shim.ring) != EBB_OK ||
+            !start_threads(runtime))
             ebb__shim_lost(NULL, "the child of a fork cannot start threads");
-        ebb__engine_count_live(engine, (int64_t)small_bytes);
+        ebb__runtime_count_live(runtime, (int64_t)small_bytes);
         ebb__shim_watch_ending(&shim.ring->counters);
     }
     if (parents_ring && parents_ring != shim.ring)

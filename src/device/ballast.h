@@ -3,7 +3,7 @@
  * A process may have some 65,000 mappings (vm.max_map_count). Where a block can only come back by a new
  * mapping, a program that has taken all of them could not go on, though without Ebb it could. So the
  * device holds some in reserve, and nothing leaves while the reserve is not full. One state a process;
- * calls are serialised by the engine's lock. */
+ * calls are serialised by the runtime's lock. */
 #ifndef EBB_DEVICE_BALLAST_H
 #define EBB_DEVICE_BALLAST_H
 

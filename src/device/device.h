@@ -1,6 +1,6 @@
-/* A device: how the engine moves pages without copying and learns of accesses to absent ones.
+/* A device: how the runtime moves pages without copying and learns of accesses to absent ones.
  *
- * The engine sees three ranges of address space of equal rights, all 2 MiB aligned:
+ * The runtime sees three ranges of address space of equal rights, all 2 MiB aligned:
  *   arena    the program's blocks; an access to a page that is not there is a *fault*
  *   staging  blocks that are parked or transferred, and spare huge pages
  *   depot    spare small pages (4 KiB), a stack
@@ -8,7 +8,7 @@
  *
  * Implementations: host_move.c, host_remap.c and host_protect.c, of which host.c chooses, and fake.c
  * (plain memory and memcpy, for tests). All functions may be called from any thread, but the
- * engine's lock serialises move, fresh and release. */
+ * runtime's lock serialises move, fresh and release. */
 #ifndef EBB_DEVICE_DEVICE_H
 #define EBB_DEVICE_DEVICE_H
 

@@ -58,7 +58,7 @@ static inline int ebb__os_status(int descriptor, struct stat *status)
     return (int)ebb__os_call(SYS_fstat, (uintptr_t)descriptor, (uintptr_t)status, 0, 0, 0, 0);
 }
 
-/* read() into a buffer of ours: the shim's function of that name asks the engine, which may be locked. */
+/* read() into a buffer of ours: the shim's function of that name asks the runtime, which may be locked. */
 static inline ssize_t ebb__os_read(int descriptor, void *to, size_t bytes)
 {
     return (ssize_t)ebb__os_call(SYS_read, (uintptr_t)descriptor, (uintptr_t)to, bytes, 0, 0, 0);

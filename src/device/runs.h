@@ -3,7 +3,7 @@
  * counted, and beyond a quarter of what the system permits there are no more.
  *
  * A run is known by the unit of 2 MiB in which it begins; those that lie in one unit count as one. One
- * state a process; calls are serialised by the engine's lock. */
+ * state a process; calls are serialised by the runtime's lock. */
 #ifndef EBB_DEVICE_RUNS_H
 #define EBB_DEVICE_RUNS_H
 

@@ -9,7 +9,7 @@
 /* Fewer do not tell one place from another. Arbitrary. */
 #define FEWEST_GUARDS 8u
 /* A guard is armed while this many before it are awaited; it must not be in use meanwhile. As in
- * src/engine/guards.c, and one more. */
+ * src/runtime/guards.c, and one more. */
 #define ARMED 4u
 
 struct guard {

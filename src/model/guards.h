@@ -5,7 +5,7 @@
 #include "model.h"
 
 /* Make some accesses the clock events of the model, and no others: uses of a unit of a persistent
- * block that has not been used for a while, a few ms apart (src/engine/guards.c sees them). Blocks that
+ * block that has not been used for a while, a few ms apart (src/runtime/guards.c sees them). Blocks that
  * come and go cannot be told from others then: their uses are struck out, so that they stay.
  * Where there are too few such uses the model has no clock.
  *   unit_at_tick  as for ebb__model_divide(), or NULL

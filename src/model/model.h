@@ -21,7 +21,7 @@ struct ebb_model_event {
     uint8_t kind;   /* enum ebb_event_kind */
     uint8_t access; /* enum ebb_access_kind */
     uint8_t mark;   /* enum ebb_mark */
-    bool clock;     /* an engine sees it in every iteration: ALLOC, FREE, and accesses that the
+    bool clock;     /* an runtime sees it in every iteration: ALLOC, FREE, and accesses that the
                        runtime announces (others are only seen while tracing) */
 };
 
@@ -120,7 +120,7 @@ uint32_t *ebb__model_clocks_before(const struct ebb_model *model);
  * whatever marks say. O(ticks). */
 bool ebb__model_announced(const struct ebb_model *model);
 
-/* Does the event count as one of an iteration's? Marks of the engine and demand accesses are about
+/* Does the event count as one of an iteration's? Marks of the runtime and demand accesses are about
  * Ebb, not about the program. */
 bool ebb__model_is_tick(const struct ebb_event *event);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the program has waited for the engine up to the event `index`. */
+/* How long the program has waited for the runtime up to the event `index`. */
 static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
 {
     size_t low = 0, high = stream->waits.count;

@@ -73,7 +73,7 @@ struct ebb_plan_request {
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
     uint64_t time_limit_ns;        /* soft */
-    bool newest_only; /* only the newest instance of a block can be told to leave (the engine's
+    bool newest_only; /* only the newest instance of a block can be told to leave (the runtime's
                          script), so gaps of blocks that outlive an iteration are no gaps */
 };
 

@@ -1,7 +1,7 @@
 /* A store: where the bytes of absent blocks are.
  *
  * A slot is a run of bytes in the store, a multiple of 4 KiB. Space management (extents.h) is the
- * engine's, under its lock; reading and writing happen outside of it, from several threads.
+ * runtime's, under its lock; reading and writing happen outside of it, from several threads.
  * Buffers are page aligned and lengths page multiples, so that a file may bypass the page cache. */
 #ifndef EBB_STORE_STORE_H
 #define EBB_STORE_STORE_H

@@ -1,6 +1,6 @@
 /* Zero-value compression: words of zeros are left out, a mask says where they were.
  *
- * After the compressing DMA engine (cDMA: Rhu et al., HPCA 2018), which found half of the words of
+ * After the compressing DMA runtime (cDMA: Rhu et al., HPCA 2018), which found half of the words of
  * rectified activations to be zero. Each run of 64 words of 4 bytes becomes a mask of 64 bits and the
  * words that are not zero. Lossless for any bytes; what has no zeros grows by 1/32. Thread-safe. */
 #ifndef EBB_STORE_ZVC_H

@@ -31,8 +31,8 @@ enum ebb_mark {
     EBB_MARK_PLAN_ON = 6,   /* a plan is in force; value = template position (clock events) */
     EBB_MARK_PLAN_OFF = 7,  /* the live stream left the template: reactive; value = position */
     EBB_MARK_LOST = 8,      /* value events were lost here: the ring was full */
-    EBB_MARK_LAP = 9,       /* the engine passed the template's start; value = lap number */
-    EBB_MARK_WAIT = 10, /* a thread of the program has waited for the engine until now; value ns */
+    EBB_MARK_LAP = 9,       /* the runtime passed the template's start; value = lap number */
+    EBB_MARK_WAIT = 10, /* a thread of the program has waited for the runtime until now; value ns */
     EBB_MARK_COUNT
 };
 

@@ -1,7 +1,7 @@
 /* The ring: how a traced process hands its events to the parent, in shared memory.
  *
  * One region a process, made by the shim as a memfd and sent to the parent when the process says
- * hello: counters, then a ring of events. One producer at a time (the engine's lock sees to it),
+ * hello: counters, then a ring of events. One producer at a time (the runtime's lock sees to it),
  * one consumer (the parent). Both sides only ever add to their own counter, so that a process
  * killed anywhere leaves a ring that can be drained to the last complete event.
  *
@@ -24,7 +24,7 @@
 /* Marks that say what is so from then on: accesses are observed or not, a plan is in force or not. */
 #define EBB_RING_OWED 2u
 
-/* Counters of one process, written by the engine, read by the parent at any time. Bytes and ns. */
+/* Counters of one process, written by the runtime, read by the parent at any time. Bytes and ns. */
 struct ebb_counters {
     _Atomic uint64_t held_bytes;  /* pages this process holds for managed blocks, in any state */
     _Atomic uint64_t small_bytes; /* the part of it in slabs, but for those that nobody uses */
@@ -58,7 +58,7 @@ struct ebb_counters {
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */
-    _Atomic uint64_t arena_first, arena_last; /* addresses: all that the engine has pages in */
+    _Atomic uint64_t arena_first, arena_last; /* addresses: all that the runtime has pages in */
     _Atomic uint64_t
         copied_bytes; /* at the end of a fork's child: pages of its own beyond held_bytes */
     _Atomic uint32_t has_slot;  /* 1: of its own in the ledger */

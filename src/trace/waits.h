@@ -1,9 +1,9 @@
 /* Waits: what threads of a process wait for, in shared memory, so that the parent sees a hang.
  *
  * Whoever may have to wait for long says so in a place of a table before, and clears it after: the
- * threads that answer faults before they take the engine's lock, the engine for each block that is
+ * threads that answer faults before they take the runtime's lock, the runtime for each block that is
  * waited for, the lanes for each transfer. The parent reads the table at any time, without a lock:
- * it is true even where the engine is stuck. A table that is full says nothing of what comes on top,
+ * it is true even where the runtime is stuck. A table that is full says nothing of what comes on top,
  * which is no loss: what has filled it hangs, or goes on. */
 #ifndef EBB_TRACE_WAITS_H
 #define EBB_TRACE_WAITS_H

@@ -63,7 +63,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     if (block->span_ticks > swap->cell_count &&
         (swap->request->newest_only || source->length_ns >= swap->lap_ns))
         return;
-    /* Only what leaves one operation alone at least is a gap to the engine. */
+    /* Only what leaves one operation alone at least is a gap to the runtime. */
     uint32_t due = source->ends_in_free ? source->to_tick : before[source->to_tick];
     uint32_t to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
     uint32_t to_due = ebb__swap_ticks_between(swap, source->from_tick, due);

@@ -1,0 +1,204 @@
+/* The alarm: a fault or a transfer that takes so long that something must be wrong is told, once.
+ *
+ * A hang says nothing by itself: the program stands, and who waits for it cannot see that it stands
+ * for the sake of one block. So the parent looks at what the processes say that they wait for
+ * (trace/waits.h). How long that has been is counted here, from when it was first seen, and not while
+ * nobody could go on: while the process, or this one, was stopped. */
+#include "base/size.h"
+#include "parent/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FAULT_LIMIT_NS ((uint64_t)10000000000)
+#define TRANSFER_LIMIT_NS ((uint64_t)60000000000)
+#define LOOKS 10u /* in the shorter of the limits */
+/* Not looked for so long: this process was stopped, or busy. Arbitrary. */
+#define GAP_NS ((uint64_t)3000000000)
+
+struct overdue {
+    const struct ebb_wait *wait; /* the oldest; NULL: none */
+    uint64_t age_ns;
+};
+
+static struct ebb_wait *wait_at(const struct process *process, size_t index)
+{
+    struct ebb_waits *waits = &process->ring->waits;
+    if (index < EBB_WAIT_ANSWERS)
+        return &waits->answers[index];
+    index -= EBB_WAIT_ANSWERS;
+    return index < EBB_WAIT_BLOCKS ? &waits->blocks[index]
+                                   : &waits->transfers[index - EBB_WAIT_BLOCKS];
+}
+
+/* Stopped by a signal or a debugger. Where /proc does not say it counts as running. */
+static bool is_stopped(int process_id)
+{
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", process_id);
+    FILE *file = fopen(path, "re");
+    bool read = file && fgets(line, sizeof line, file);
+    if (file)
+        fclose(file);
+    const char *name_end = read ? strrchr(line, ')') : NULL;
+    return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
+}
+
+/* Note what is waited for now; all ages begin anew where `anew`. */
+static void note(struct process *process, uint64_t now_ns, bool anew, struct overdue *fault,
+                 struct overdue *transfer)
+{
+    for (size_t i = 0; i < EBB_ALARM_WAITS; i++) {
+        struct seen_wait *seen = &process->alarm.seen[i];
+        const struct ebb_wait *wait = wait_at(process, i);
+        uint64_t since_ns = atomic_load_explicit(&wait->since_ns, memory_order_acquire);
+        if (since_ns == 0 || since_ns == UINT64_MAX) {
+            seen->since_ns = 0;
+            continue;
+        }
+        if (seen->since_ns != since_ns || anew)
+            *seen = (struct seen_wait){since_ns, now_ns};
+        struct overdue *oldest = i < EBB_WAIT_ANSWERS + EBB_WAIT_BLOCKS ? fault : transfer;
+        uint64_t age_ns = now_ns - seen->first_ns;
+        if (!oldest->wait || age_ns > oldest->age_ns)
+            *oldest = (struct overdue){wait, age_ns};
+    }
+}
+
+/* The transfer of the block that `wait` is for; NULL: none is under way. */
+static const struct ebb_wait *transfer_of(const struct process *process,
+                                          const struct ebb_wait *wait)
+{
+    for (size_t i = 0; i < EBB_WAIT_TRANSFERS; i++) {
+        const struct ebb_wait *transfer = &process->ring->waits.transfers[i];
+        if (atomic_load(&transfer->since_ns) && atomic_load(&transfer->kind) != EBB_WAIT_OPEN &&
+            atomic_load(&transfer->subject) == atomic_load(&wait->subject))
+            return transfer;
+    }
+    return NULL;
+}
+
+static const char *state_of(const struct process *process, const struct ebb_wait *wait)
+{
+    const struct ebb_wait *transfer = transfer_of(process, wait);
+    uint32_t kind = transfer ? atomic_load(&transfer->kind) : atomic_load(&wait->kind);
+    switch (kind) {
+    case EBB_WAIT_READ:
+        return "is being read from the store";
+    case EBB_WAIT_WRITE:
+        return "is being written to the store";
+    case EBB_WAIT_NEW:
+        return "is new and has no memory yet";
+    case EBB_WAIT_LEAVING:
+        return "was leaving when it was needed";
+    default:
+        return "is in the store, where nobody reads it yet";
+    }
+}
+
+static void name_block(const struct ebb_wait *wait, char *name, size_t bytes)
+{
+    char size[32];
+    unsigned long long serial = atomic_load(&wait->serial);
+    ebb_size_format(atomic_load(&wait->bytes), size, sizeof size);
+    if (serial)
+        snprintf(name, bytes, "block %llu (%s)", serial, size);
+    else
+        snprintf(name, bytes, "a block of small objects (%s)", size);
+}
+
+static const char store_remedy[] = "the store does not answer: look at its disk or server (dmesg), "
+                                   "or end the program and give another one by --store";
+static const char slow_remedy[] =
+    "the store is slow, or much is before it; a faster one by --store, "
+    "or a larger --budget, shortens that";
+static const char runtime_remedy[] = "if it does not go on, end the program, give it a larger "
+                                     "--budget, and report this";
+
+static const char stuck_remedy[] =
+    "unless the program answers its own faults, end it, and report this";
+
+static const char *remedy_for(const struct overdue *fault, const struct overdue *transfer)
+{
+    if (!transfer->wait)
+        return runtime_remedy;
+    return transfer->age_ns >= fault->age_ns / 2 ? store_remedy : slow_remedy;
+}
+
+static void tell_fault(struct ebb_parent *parent, const struct process *process,
+                       const struct overdue *fault, const struct overdue *transfer)
+{
+    double seconds = (double)fault->age_ns / 1e9;
+    uint32_t kind = atomic_load(&fault->wait->kind);
+    const char *remedy = remedy_for(fault, transfer);
+    char name[80];
+    if (kind == EBB_WAIT_ANSWER || kind == EBB_WAIT_MESSAGE) {
+        ebb__parent_warn(parent,
+                         "process %d: %s 0x%llx has not been looked at for %.1f s, its runtime is "
+                         "held up: %s",
+                         process->process_id, kind == EBB_WAIT_ANSWER ? "a fault at" : "message",
+                         (unsigned long long)atomic_load(&fault->wait->subject), seconds, remedy);
+        return;
+    }
+    name_block(fault->wait, name, sizeof name);
+    ebb__parent_warn(parent, "process %d: it has waited %.1f s for %s, which %s: %s",
+                     process->process_id, seconds, name, state_of(process, fault->wait), remedy);
+}
+
+static void tell_transfer(struct ebb_parent *parent, const struct process *process,
+                          const struct overdue *transfer)
+{
+    double seconds = (double)transfer->age_ns / 1e9;
+    uint32_t kind = atomic_load(&transfer->wait->kind);
+    char name[80];
+    name_block(transfer->wait, name, sizeof name);
+    if (kind == EBB_WAIT_OPEN)
+        ebb__parent_warn(parent, "process %d: its store has been opened for %.1f s: %s",
+                         process->process_id, seconds, store_remedy);
+    else
+        ebb__parent_warn(parent, "process %d: %s has been %s the store for %.1f s: %s",
+                         process->process_id, name,
+                         kind == EBB_WAIT_READ ? "read from" : "written to", seconds, store_remedy);
+}
+
+void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns)
+{
+    const struct ebb_parent_options *options = &parent->options;
+    struct alarm *alarm = &process->alarm;
+    uint64_t fault_limit_ns = options->fault_limit_ns ? options->fault_limit_ns : FAULT_LIMIT_NS;
+    uint64_t transfer_limit_ns =
+        options->transfer_limit_ns ? options->transfer_limit_ns : TRANSFER_LIMIT_NS;
+    uint64_t shorter_ns = fault_limit_ns < transfer_limit_ns ? fault_limit_ns : transfer_limit_ns;
+    if (now_ns - alarm->looked_ns < shorter_ns / LOOKS)
+        return;
+    bool gap = now_ns - alarm->looked_ns > GAP_NS;
+    alarm->looked_ns = now_ns;
+    struct overdue fault = {0}, transfer = {0};
+    note(process, now_ns, gap, &fault, &transfer);
+    bool managing = atomic_load(&process->ring->counters.managing);
+    uint64_t stuck_ns = managing ? ebb__stuck_look(process, now_ns, gap) : 0;
+    uint64_t oldest_ns = fault.age_ns > transfer.age_ns ? fault.age_ns : transfer.age_ns;
+    oldest_ns = stuck_ns > oldest_ns ? stuck_ns : oldest_ns;
+    if (oldest_ns >= shorter_ns / LOOKS && is_stopped(process->process_id)) {
+        note(process, now_ns, true, &fault, &transfer);
+        (void)ebb__stuck_look(process, now_ns, true);
+        return;
+    }
+    bool late_fault = fault.wait && fault.age_ns >= fault_limit_ns;
+    bool late_transfer = transfer.wait && transfer.age_ns >= transfer_limit_ns;
+    if (late_fault && !alarm->told_fault)
+        tell_fault(parent, process, &fault, &transfer);
+    if (late_transfer && !alarm->told_transfer)
+        tell_transfer(parent, process, &transfer);
+    /* What the runtime knows of explains the thread's sleep. */
+    bool is_stuck = stuck_ns >= fault_limit_ns && (!fault.wait || fault.age_ns < stuck_ns / 2);
+    if (is_stuck && !alarm->told_stuck)
+        ebb__parent_warn(
+            parent,
+            "process %d: thread %d has slept %.1f s in a page fault that its runtime does "
+            "not know of: %s",
+            process->process_id, process->stuck.thread, (double)stuck_ns / 1e9, stuck_remedy);
+    alarm->told_stuck = is_stuck;
+    alarm->told_fault = late_fault;
+    alarm->told_transfer = late_transfer;
+}

@@ -1,0 +1,225 @@
+#include "parent/cache.h"
+
+#include "base/file.h"
+#include "base/vec.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define SUFFIX ".profile"
+#define UNFINISHED ".ebb-" /* of a file that is being written */
+/* Older ones belong to writers that were killed. Arbitrary: none writes for a second. */
+#define UNFINISHED_SECONDS 3600
+
+static bool add_link(XXH3_state_t *hash, int process_id, const char *name)
+{
+    char path[64], target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%d/%s", process_id, name);
+    ssize_t length = readlink(path, target, sizeof target);
+    return length > 0 && XXH3_128bits_update(hash, target, (size_t)length) == XXH_OK &&
+           XXH3_128bits_update(hash, "", 1) == XXH_OK;
+}
+
+static bool add_arguments(XXH3_state_t *hash, int process_id)
+{
+    char path[64], piece[4096];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", process_id);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t got;
+    bool any = false;
+    while ((got = read(file, piece, sizeof piece)) > 0) {
+        XXH3_128bits_update(hash, piece, (size_t)got);
+        any = true;
+    }
+    close(file);
+    return any && got == 0;
+}
+
+bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key)
+{
+    XXH3_state_t *hash = XXH3_createState();
+    if (!hash)
+        return false;
+    char about[64];
+    int length =
+        snprintf(about, sizeof about, EBB_VERSION " %llu", (unsigned long long)threshold_bytes);
+    bool good = XXH3_128bits_reset(hash) == XXH_OK &&
+                XXH3_128bits_update(hash, about, (size_t)length + 1) == XXH_OK &&
+                add_link(hash, process_id, "exe") && add_link(hash, process_id, "cwd") &&
+                add_arguments(hash, process_id);
+    XXH128_hash_t value = XXH3_128bits_digest(hash);
+    XXH3_freeState(hash);
+    *key = (struct ebb_profile_key){{value.low64, value.high64}};
+    return good;
+}
+
+static bool path_of(const char *directory, struct ebb_profile_key key, char path[PATH_MAX])
+{
+    int length = snprintf(path, PATH_MAX, "%s/%016llx%016llx" SUFFIX, directory,
+                          (unsigned long long)key.words[0], (unsigned long long)key.words[1]);
+    return length > 0 && length < PATH_MAX;
+}
+
+enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key key,
+                                struct ebb_profile *profile, struct ebb_error *error)
+{
+    char path[PATH_MAX];
+    struct stat found;
+    memset(profile, 0, sizeof *profile);
+    if (!path_of(directory, key, path))
+        return ebb__fail(error, EBB_ERR_IO, directory, "the path is too long");
+    if (lstat(path, &found) != 0)
+        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
+    if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() ||
+        (uint64_t)found.st_size > EBB_CACHE_MOST_BYTES)
+        return ebb__fail(error, EBB_ERR_FORMAT, path, "not a file of this user's cache");
+    struct ebb_file_content content;
+    enum ebb_status status = ebb__file_read(path, "a profile", 0, NULL, &content, error);
+    if (status)
+        return status;
+    status = ebb__profile_decode(content.bytes, content.size, key, path, profile, error);
+    free(content.bytes);
+    if (status == EBB_OK)
+        utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); /* used now; as well as may be */
+    return status;
+}
+
+void ebb__cache_remove(const char *directory, struct ebb_profile_key key)
+{
+    char path[PATH_MAX];
+    if (path_of(directory, key, path))
+        unlink(path);
+}
+
+/* The folder and its parent, which may be ~/.cache. */
+static bool make_directory(const char *directory)
+{
+    if (mkdir(directory, 0700) == 0 || errno == EEXIST)
+        return true;
+    char parent[PATH_MAX];
+    const char *slash = strrchr(directory, '/');
+    if (errno != ENOENT || !slash || slash == directory ||
+        (size_t)(slash - directory) >= sizeof parent)
+        return false;
+    memcpy(parent, directory, (size_t)(slash - directory));
+    parent[slash - directory] = 0;
+    return (mkdir(parent, 0700) == 0 || errno == EEXIST) &&
+           (mkdir(directory, 0700) == 0 || errno == EEXIST);
+}
+
+static bool write_all(int file, const uint8_t *bytes, size_t size)
+{
+    while (size > 0) {
+        ssize_t wrote = write(file, bytes, size);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return false;
+        bytes += wrote;
+        size -= (size_t)wrote;
+    }
+    return true;
+}
+
+struct entry {
+    char name[NAME_MAX + 1];
+    uint64_t bytes;
+    struct timespec used;
+};
+
+static int by_use(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    if (a->used.tv_sec != b->used.tv_sec)
+        return a->used.tv_sec < b->used.tv_sec ? -1 : 1;
+    return a->used.tv_nsec < b->used.tv_nsec ? -1 : a->used.tv_nsec > b->used.tv_nsec ? 1 : 0;
+}
+
+static bool has_suffix(const char *name)
+{
+    size_t length = strlen(name);
+    return length > strlen(SUFFIX) && strcmp(name + length - strlen(SUFFIX), SUFFIX) == 0;
+}
+
+/* Remove what was used longest ago until the rest fits, and what writers left that were killed;
+ * `kept` stays. */
+static void keep_to(const char *directory, uint64_t most_bytes, const char *kept)
+{
+    DIR *folder = opendir(directory);
+    if (!folder)
+        return;
+    EBB_VEC(struct entry) entries = {0};
+    uint64_t all = 0;
+    for (struct dirent *found; (found = readdir(folder));) {
+        struct entry entry = {0};
+        struct stat status;
+        if (fstatat(dirfd(folder), found->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(status.st_mode))
+            continue;
+        if (strncmp(found->d_name, UNFINISHED, strlen(UNFINISHED)) == 0 &&
+            status.st_mtim.tv_sec + UNFINISHED_SECONDS < time(NULL))
+            unlinkat(dirfd(folder), found->d_name, 0);
+        if (!has_suffix(found->d_name))
+            continue;
+        entry.bytes = (uint64_t)status.st_size;
+        entry.used = status.st_mtim;
+        all += entry.bytes;
+        memcpy(entry.name, found->d_name, strlen(found->d_name) + 1);
+        if (strcmp(entry.name, kept) != 0 && !ebb_vec_push(&entries, entry))
+            break;
+    }
+    if (entries.count)
+        qsort(entries.items, entries.count, sizeof *entries.items, by_use);
+    for (size_t i = 0; i < entries.count && all > most_bytes; i++)
+        if (unlinkat(dirfd(folder), entries.items[i].name, 0) == 0)
+            all -= entries.items[i].bytes;
+    ebb_vec_free(&entries);
+    closedir(folder);
+}
+
+enum ebb_status ebb__cache_store(const char *directory, struct ebb_profile_key key,
+                                 const struct ebb_profile *profile, uint64_t most_bytes,
+                                 struct ebb_error *error)
+{
+    char path[PATH_MAX], unfinished[PATH_MAX];
+    uint8_t *bytes;
+    size_t size;
+    if (!path_of(directory, key, path) ||
+        snprintf(unfinished, sizeof unfinished, "%s/" UNFINISHED "XXXXXX", directory) >=
+            (int)sizeof unfinished)
+        return ebb__fail(error, EBB_ERR_IO, directory, "the path is too long");
+    if (ebb__profile_encode(profile, key, &bytes, &size) != EBB_OK)
+        return ebb__fail(error, EBB_ERR_MEMORY, path, "no memory for a profile");
+    if (size > most_bytes) {
+        free(bytes);
+        return ebb__fail(error, EBB_ERR_LIMIT, path, "larger than the whole cache may be");
+    }
+    int file = make_directory(directory) ? mkostemp(unfinished, O_CLOEXEC) : -1;
+    int why = file < 0 ? errno : 0;
+    if (file >= 0) {
+        if (!write_all(file, bytes, size))
+            why = errno ? errno : EIO;
+        if (close(file) != 0 && !why)
+            why = errno;
+        if (!why && rename(unfinished, path) != 0)
+            why = errno;
+        if (why)
+            unlink(unfinished);
+    }
+    free(bytes);
+    if (why)
+        return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(why));
+    keep_to(directory, most_bytes, strrchr(path, '/') + 1);
+    return EBB_OK;
+}

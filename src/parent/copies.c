@@ -1,0 +1,137 @@
+/* Copies: pages that forked relatives do not share any more, and no ledger knows.
+ *
+ * After a fork a page that parent or child writes is there twice: the writer gets one that the kernel
+ * makes, without a word to the runtime. What a process evicts, or frees, stays where a relative still has
+ * it. So while forked relatives live, the pages in their arenas are counted by the kernel's account: the
+ * sum of their proportional shares is what they really have, however it came about. What exceeds what
+ * they have entered raises the run's peak, and what exceeds the budget is said.
+ *
+ * It is counted, not kept within the budget. To evict for it would hit the wrong one: a parent that
+ * trains would be pressed for what its idle workers hold, and what it evicts is copied first.
+ *
+ * Reading smaps takes a millisecond for each thousand mappings. A copy costs its process a page fault, and
+ * the number of these is had in microseconds: without faults nothing is read, and all of it takes one
+ * part in 100 of the time at most. Children that only read cost next to nothing. A child that ends before
+ * it is looked at has counted its own pages itself (shim/malloc/ending.c). */
+#include "base/clock.h"
+#include "base/smaps.h"
+#include "parent/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SHARE 100u
+#define LOOK_NS ((uint64_t)20000000)
+/* So few pages are below what anyone would notice. Arbitrary. */
+#define LEAST_FAULTS 64u
+
+/* Its number where `ebb` lives, which may be another than it has for itself; 0: it is not known. */
+static int process_id(const struct process *process)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    return getsockopt(process->channel, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? (int)peer.pid
+                                                                                     : 0;
+}
+
+static bool has_arena(const struct process *process)
+{
+    return process->channel >= 0 && atomic_load(&process->ring->counters.managing) &&
+           atomic_load(&process->ring->counters.arena_last);
+}
+
+/* Forked from one another: programs that were started otherwise have their arenas elsewhere. */
+static bool are_relatives(const struct process *one, const struct process *other)
+{
+    return has_arena(one) && has_arena(other) &&
+           atomic_load(&one->ring->counters.arena_first) ==
+               atomic_load(&other->ring->counters.arena_first);
+}
+
+static bool has_relatives(const struct ebb_parent *parent, const struct process *process)
+{
+    for (size_t i = 0; i < parent->processes.count; i++)
+        if (parent->processes.items[i] != process &&
+            are_relatives(process, parent->processes.items[i]))
+            return true;
+    return false;
+}
+
+/* Page faults without a transfer, so far. */
+static uint64_t faults_of(const struct process *process)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", process_id(process));
+    FILE *file = fopen(path, "re");
+    size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[length] = 0;
+    const char *behind_name = strrchr(text, ')');
+    uint64_t faults = 0;
+    if (!behind_name ||
+        sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %*u %" SCNu64, &faults) != 1)
+        return 0;
+    return faults;
+}
+
+void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes)
+{
+    struct ebb_ledger *ledger = parent->ledger;
+    uint64_t bytes = atomic_load(&ledger->held_bytes) + copied_bytes;
+    uint64_t budget = atomic_load(&ledger->budget_bytes);
+    if (copied_bytes == 0)
+        return;
+    ebb__ledger_note(ledger, bytes);
+    if (bytes > budget && atomic_load(&ledger->in_force))
+        ebb__ledger_raise(&ledger->over_bytes, bytes - budget);
+}
+
+/* What all relatives have beyond what they have entered. */
+static uint64_t count(const struct ebb_parent *parent)
+{
+    uint64_t share_bytes = 0, held_bytes = 0;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *process = parent->processes.items[i];
+        if (!has_arena(process) || !has_relatives(parent, process))
+            continue;
+        const struct ebb_counters *counters = &process->ring->counters;
+        struct ebb_smaps smaps;
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/smaps", process_id(process));
+        if (!ebb__smaps_read(path, atomic_load(&counters->arena_first),
+                             atomic_load(&counters->arena_last), &smaps))
+            continue;
+        share_bytes += smaps.share_bytes;
+        held_bytes += atomic_load(&counters->held_bytes);
+    }
+    return share_bytes > held_bytes ? share_bytes - held_bytes : 0;
+}
+
+void ebb__copies_look(struct ebb_parent *parent)
+{
+    uint64_t now = ebb__now_ns(), faults = 0;
+    size_t relatives = 0;
+    if (now < parent->copies_look_ns)
+        return;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        struct process *process = parent->processes.items[i];
+        if (has_arena(process) && has_relatives(parent, process)) {
+            relatives++;
+            faults += faults_of(process);
+        }
+    }
+    if (relatives < 2) {
+        parent->copied_bytes = 0;
+    } else if (relatives != parent->copies_relatives ||
+               faults - parent->copies_faults >= LEAST_FAULTS) {
+        parent->copied_bytes = count(parent);
+        parent->copies_faults = faults;
+    }
+    parent->copies_relatives = relatives;
+    ebb__copies_note(parent, parent->copied_bytes);
+    uint64_t end = ebb__now_ns(), pause = (end - now) * SHARE;
+    parent->copies_look_ns = end + (pause > LOOK_NS ? pause : LOOK_NS);
+}

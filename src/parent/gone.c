@@ -1,0 +1,86 @@
+/* Processes that have ended: what the summary needs of them is kept, their memory goes.
+ *
+ * A process costs the parent its ring, the window of its events, and its scripts: megabytes. Programs
+ * start thousands of processes that do next to nothing. So what a process has counted is added up when
+ * it ends, its profile is saved, and the rest is released. One of them stays whole: the one with the
+ * largest blocks so far, since the busiest process of a run is the one whose iterations are told.
+ * A step passes between a process's end and its release: the hello of a child that it had forked just
+ * before may have been read after its end. */
+#include "parent/internal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+void ebb__gone_add(const struct process *process, struct ebb_parent_result *result)
+{
+    const struct ebb_counters *counters = &process->ring->counters;
+    result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
+    result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
+    result->saved_bytes += atomic_load(&counters->saved_bytes);
+    result->dropped_bytes += atomic_load(&counters->dropped_bytes);
+    result->stall_ns += atomic_load(&counters->stall_ns);
+    result->demand_faults += atomic_load(&counters->demand_faults);
+    result->mismatches += atomic_load(&counters->mismatches);
+    result->reactive_evictions += atomic_load(&counters->reactive_evictions);
+    result->busy_blocks += atomic_load(&counters->busy_blocks);
+    result->pool_load_bytes += atomic_load(&counters->pool_load_bytes);
+    result->pool_peak_bytes += atomic_load(&counters->pool_peak_bytes);
+    result->pool_blocks += atomic_load(&counters->pool_blocks);
+    result->pool_misses += atomic_load(&counters->pool_misses);
+    result->page_moves += atomic_load(&counters->page_moves);
+    result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
+    result->lost_events += atomic_load(&process->ring->lost);
+    result->managing |= atomic_load(&counters->managing) != 0;
+    if (atomic_load(&counters->store_error))
+        result->store_error = (int)atomic_load(&counters->store_error);
+}
+
+void ebb__gone_release(struct process *process)
+{
+    if (process->ring)
+        munmap(process->ring, process->ring_bytes);
+    ebb__watch_destroy(process->watch);
+    ebb__recurrence_destroy(process->recurrence);
+    ebb__profile_fini(&process->recalled);
+    ebb__profile_fini(&process->learnt);
+    free(process->script);
+    free(process->script_before);
+    free(process);
+}
+
+static uint64_t largest_bytes(const struct process *process)
+{
+    return atomic_load(&process->ring->counters.peak_live_bytes);
+}
+
+/* Nobody may take another process for this one. */
+static void forget(struct ebb_parent *parent, const struct process *process)
+{
+    if (parent->share_of == process)
+        parent->share_of = NULL;
+    if (parent->budget_presumed == process)
+        parent->budget_presumed = NULL;
+}
+
+void ebb__gone_collect(struct ebb_parent *parent)
+{
+    const struct process *kept = NULL;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *process = parent->processes.items[i];
+        if (process->channel < 0 && (!kept || largest_bytes(process) > largest_bytes(kept)))
+            kept = process;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        struct process *process = parent->processes.items[i];
+        if (process->channel >= 0 || process == kept) {
+            parent->processes.items[count++] = process;
+            continue;
+        }
+        ebb__gone_add(process, &parent->gone);
+        ebb__recall_save(parent, process);
+        forget(parent, process);
+        ebb__gone_release(process);
+    }
+    parent->processes.count = count;
+}

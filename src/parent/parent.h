@@ -1,0 +1,127 @@
+/* The parent's side of a run: takes hellos, drains rings, learns, plans, keeps the figures.
+ *
+ *     ebb__parent_create(&options, &parent, &error)
+ *     ... put ebb__parent_environment() into the program's environment, start it ...
+ *     loop: poll on ebb__parent_descriptors(); ebb__parent_step(parent)
+ *     ebb__parent_finish(parent, &result)
+ *
+ * One thread. Processes come and go by fork and exec; each has a ring, a watch and a script of its
+ * own, all share the ledger. */
+#ifndef EBB_PARENT_PARENT_H
+#define EBB_PARENT_PARENT_H
+
+#include "base/status.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Requests of at least so many bytes become managed blocks. */
+#define EBB_PARENT_THRESHOLD_BYTES ((uint64_t)128 << 10)
+
+/* Are zeros left out of what goes to the store? */
+enum ebb_compress {
+    EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
+    EBB_COMPRESS_ON,
+    EBB_COMPRESS_OFF,
+};
+
+struct ebb_parent_options {
+    bool record; /* record only: no budget, nothing moves */
+    bool verify; /* check absent bytes by a hash */
+    enum ebb_compress compress;
+    const char *record_path; /* NULL: no trace file */
+    const char *command;     /* for the trace's header */
+    const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
+    const char *store;       /* its places, one a line: ebb__store_open() */
+    const char *cache;       /* directory of profiles; NULL: none are read or written */
+    uint64_t store_limit_bytes;
+    uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
+    double budget_fraction; /* of the unmanaged peak; 0: not given */
+    uint64_t threshold_bytes;
+    /* A fault, a transfer that takes longer is told. 0: 10 s, 60 s. */
+    uint64_t fault_limit_ns, transfer_limit_ns;
+    void (*warn)(void *context, const char *message);
+    void *context;
+};
+
+/* What became of the profile of an earlier run. */
+enum ebb_cache_use {
+    EBB_CACHE_OFF,         /* not asked for */
+    EBB_CACHE_NONE,        /* there was none */
+    EBB_CACHE_UNCONFIRMED, /* the program ended before its iterations showed */
+    EBB_CACHE_USED,        /* the program did what the profile says */
+    EBB_CACHE_DROPPED,     /* it did something else, and was learnt anew */
+};
+/* "off", "none", "unconfirmed", "used", "dropped". */
+const char *ebb__cache_use_name(enum ebb_cache_use use);
+
+struct ebb_parent_result {
+    uint64_t budget_bytes; /* UINT64_MAX where none came into force */
+    uint64_t peak_resident_bytes;
+    uint64_t learning_peak_bytes;
+    uint64_t over_budget_bytes;
+    uint64_t unmanaged_peak_bytes; /* of the heap as the program asked for it, managed or not */
+    uint64_t managed_peak_bytes;
+    uint64_t unmanaged_bytes;
+    uint64_t slab_peak_bytes; /* small blocks, in slabs */
+    uint64_t slab_used_bytes; /* what of it was in use when the newest plan was made */
+    uint64_t iterations;
+    uint64_t period_events;         /* clock events of an iteration */
+    int64_t planned_from_iteration; /* counted from 0; -1: never planned */
+    int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
+    uint64_t predicted_peak_bytes, predicted_stall_ns;
+    uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
+    uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
+    uint64_t saved_bytes; /* of those moved out: zeros that were not written */
+    uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
+    uint64_t demand_faults_planned_median;
+    /* Blocks at planned addresses: most of their bytes as asked for, most pages held for them;
+     * allocations so served, and such as were planned but found the address taken. Peaks of several
+     * processes are added. */
+    uint64_t pool_load_bytes, pool_peak_bytes, pool_blocks, pool_misses;
+    uint64_t page_moves; /* runs of pages that changed their address */
+    uint64_t planned_iterations;
+    /* Of planned iterations; under a policy without a script, of those after it was learnt. */
+    uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns;
+    uint64_t store_peak_bytes;
+    int store_error;
+    uint64_t lost_events;
+    uint64_t plans;
+    uint64_t replans;       /* of these, because lanes or waits were not as assumed */
+    uint64_t events;        /* taken from the rings */
+    double out_bps, in_bps; /* lanes as the last plan assumed them; 0: not probed */
+    double measured_out_bps, measured_in_bps; /* as they were while blocks moved; 0: too few did */
+    uint64_t smallest_feasible_bytes;         /* 0: unknown */
+    size_t processes;                         /* that said hello */
+    enum ebb_cache_use cache;
+    bool main_said_hello;
+    bool managing;        /* some process had managed blocks */
+    unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
+};
+
+struct ebb_parent;
+
+EBB_NODISCARD enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
+                                                 struct ebb_parent **parent,
+                                                 struct ebb_error *error);
+/* The value of EBB_RUN for the program, valid as long as `parent`. */
+const char *ebb__parent_environment(const struct ebb_parent *parent);
+/* The descriptor that the program inherits: to be left open across exec in the child. */
+int ebb__parent_inherited(const struct ebb_parent *parent);
+/* Tell which process is the program's main one. */
+void ebb__parent_set_main(struct ebb_parent *parent, int process_id);
+bool ebb__parent_main_said_hello(const struct ebb_parent *parent);
+
+/* Descriptors to poll for, up to `most`; returns how many. */
+size_t ebb__parent_descriptors(const struct ebb_parent *parent, struct pollfd *polled, size_t most);
+/* Do what there is to do; returns how many ms may pass before the next call. */
+int ebb__parent_step(struct ebb_parent *parent);
+
+/* Take what is left, close the trace, fill in the figures. The trace's failure is the status. */
+enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_result *result,
+                                   struct ebb_error *error);
+void ebb__parent_destroy(struct ebb_parent *parent);
+
+#endif

@@ -1,0 +1,136 @@
+/* Feedback: what waits, faults and lack of room teach of when blocks should leave and return.
+ *
+ * The script says when; the disk and the machine differ from what its plan was made for. What came too
+ * late starts earlier in the next lap, what was in time goes back towards the script. Positions and
+ * delays of the performance change, never the script. */
+#include "runtime/internal.h"
+
+/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
+ * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
+ * good a hundredth of its lateness. */
+#define RELAX 16u
+
+/* How much earlier than the script says an absence's return would start at `position`. */
+static uint64_t earlier_by(const struct performance *playing, uint32_t absence, uint32_t position,
+                           uint64_t delay_ns)
+{
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    uint64_t turn_ns = playing->script->iteration_ns;
+    const struct ebb_script_event *events = ebb__script_events(playing->script);
+    uint64_t start_ns = events[planned->in_clock].time_ns + planned->in_delay_ns;
+    uint64_t other_ns = events[position].time_ns + delay_ns;
+    return turn_ns ? (start_ns % turn_ns + turn_ns - other_ns % turn_ns) % turn_ns : 0;
+}
+
+/* How much earlier than the script says it starts as things are. */
+static uint64_t earlier_now(const struct performance *playing, uint32_t absence)
+{
+    return earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
+}
+
+/* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
+static void move_earlier(struct performance *playing, uint32_t absence, uint64_t earlier_ns)
+{
+    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
+    uint32_t clocks = playing->script->clock_count, to = planned->in_clock;
+    bool lap_later = to == planned->out_clock && planned->in_delay_ns < planned->out_delay_ns;
+    for (uint32_t steps = 1; steps < clocks && (to != planned->out_clock || lap_later) &&
+                             earlier_by(playing, absence, to, 0) < earlier_ns;
+         steps++)
+        to = (to + clocks - 1) % clocks;
+    uint32_t *place = &playing->in_first[playing->in_clock[absence]];
+    while (*place != absence)
+        place = &playing->in_next[*place];
+    *place = playing->in_next[absence];
+    playing->in_next[absence] = playing->in_first[to];
+    playing->in_first[to] = absence;
+    playing->in_clock[absence] = to;
+    uint64_t reach_ns = earlier_by(playing, absence, to, 0);
+    playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
+    if (to == planned->out_clock && !lap_later &&
+        playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
+        playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
+}
+
+void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t late_ns)
+{
+    uint64_t earlier_ns = earlier_now(playing, absence);
+    if (late_ns)
+        move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
+    else if (earlier_ns)
+        move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
+}
+
+/* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
+ * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
+static uint32_t absence_here(const struct ebb_runtime *runtime, const struct block *block, bool out)
+{
+    const struct performance *playing = runtime->playing;
+    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
+        return EBB_SCRIPT_NONE;
+    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    uint32_t here = ebb__clock_now(runtime);
+    uint64_t since_ns = ebb__timers_since_ns(runtime);
+    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
+        if (absences[i].block != block->script_block)
+            continue;
+        bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
+                      ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock);
+        bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
+        bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
+        if (begun && ending && lap_later)
+            begun = block->left_at > runtime->position_event;
+        else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
+            begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
+        if (out ? begun : ending && !begun)
+            return i;
+    }
+    return EBB_SCRIPT_NONE;
+}
+
+void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block)
+{
+    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY && !block->out_queued)
+        return;
+    uint32_t absence = absence_here(runtime, block, true);
+    if (absence == EBB_SCRIPT_NONE)
+        return;
+    uint64_t since_ns = ebb__timers_since_ns(runtime);
+    const struct ebb_script_absence *planned =
+        &ebb__script_absences(runtime->playing->script)[absence];
+    uint64_t latest_ns =
+        planned->out_delay_ns + ebb__timers_most_shift_ns(runtime->playing, planned->out_clock);
+    if (since_ns > runtime->playing->out_delay_ns[absence])
+        runtime->playing->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
+}
+
+void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns)
+{
+    struct performance *playing = runtime->playing;
+    uint32_t absence = absence_here(runtime, block, false);
+    if (absence == EBB_SCRIPT_NONE)
+        return;
+    uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
+    if (late_ns <= planned_ns || block->lacked_room)
+        return;
+    uint64_t earlier_ns = late_ns - planned_ns + earlier_now(playing, absence);
+    uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
+    uint64_t most_ns = ebb__timers_most_shift_ns(playing, due);
+    move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
+}
+
+void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
+{
+    struct performance *playing = runtime->playing;
+    if (!playing || block->script_block == EBB_SCRIPT_NONE)
+        return;
+    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    uint32_t here = ebb__clock_now(runtime);
+    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
+        if (absences[i].block != block->script_block || absences[i].due_clock == EBB_SCRIPT_NONE ||
+            !ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock))
+            continue;
+        move_earlier(playing, i, earlier_now(playing, i) / 2);
+        block->gave_way = true;
+    }
+}

@@ -1,0 +1,266 @@
+/* Frames: the 2 MiB units of staging, where blocks lie while they are parked or move between the arena
+ * and the store, and where pages without a block wait for the next one.
+ *
+ * A block has no frames of its own: it takes some when it is parked or comes, and gives them when it
+ * is back in the arena or written. What is written leaves its pages where they are, as *spare*; the
+ * next block that comes is read right into them. So an absence costs two page moves, one out of the
+ * arena and one back, however many blocks share the memory: each move of a page interrupts every
+ * core that runs the program, which is most of what an absence costs beside its input and output.
+ *
+ * Units that are pieced together from small pages (pages.c) are spent last on blocks and first on small
+ * pages, so that few units are ever split.
+ *
+ * There is far more address space than memory, so frames are found by next fit in a window that
+ * stays small. What a block leaves behind that ends in small pages is kept as a *shape* for the
+ * next block of its size, until its pages are wanted for another one. */
+#include "runtime/internal.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_SPARE = 2 };
+
+#define MOST_SHAPES 1024u                   /* arbitrary */
+#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* arbitrary; doubles where it is too small */
+
+static uint64_t units_of(uint64_t bytes)
+{
+    return ebb__whole_units(bytes) / EBB_HUGE_BYTES;
+}
+
+static uint64_t unit_at(const struct ebb_runtime *runtime, uintptr_t address)
+{
+    return (address - runtime->device.layout.staging.base) / EBB_HUGE_BYTES;
+}
+
+static uintptr_t address_of(const struct ebb_runtime *runtime, uint64_t unit)
+{
+    return runtime->device.layout.staging.base + unit * EBB_HUGE_BYTES;
+}
+
+bool ebb__frames_init(struct ebb_runtime *runtime)
+{
+    struct frames *frames = &runtime->frames;
+    frames->units_total = runtime->device.layout.staging.bytes / EBB_HUGE_BYTES;
+    frames->states = ebb__runtime_memory(frames->units_total);
+    frames->runs = ebb__runtime_memory(frames->units_total * sizeof *frames->runs);
+    ebb__frames_reset(runtime);
+    frames->shapes = ebb__runtime_memory(MOST_SHAPES * sizeof *frames->shapes);
+    return frames->states && frames->runs && frames->shapes;
+}
+
+void ebb__frames_fini(struct ebb_runtime *runtime)
+{
+    struct frames *frames = &runtime->frames;
+    ebb__runtime_unmap(frames->states, frames->units_total);
+    ebb__runtime_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
+    ebb__runtime_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
+}
+
+void ebb__frames_reset(struct ebb_runtime *runtime)
+{
+    struct frames *frames = &runtime->frames;
+    if (frames->states && frames->window)
+        memset(frames->states, FRAME_EMPTY, frames->window);
+    frames->window =
+        frames->units_total < FIRST_WINDOW_UNITS ? frames->units_total : FIRST_WINDOW_UNITS;
+    frames->cursor = frames->spare_bytes = frames->pieced_bytes = 0;
+    frames->run_count = frames->shape_count = 0;
+    frames->shape_bytes = 0;
+}
+
+static void mark(struct frames *frames, uint64_t first, uint64_t units, uint8_t state)
+{
+    memset(frames->states + first, state, units);
+}
+
+/* The first of `units` empty ones in [from, to); `to`: there are none. */
+static uint64_t find_empty(const struct frames *frames, uint64_t from, uint64_t to, uint64_t units)
+{
+    uint64_t found = 0;
+    for (uint64_t unit = from; unit < to; unit++) {
+        found = frames->states[unit] == FRAME_EMPTY ? found + 1 : 0;
+        if (found == units)
+            return unit + 1 - units;
+    }
+    return to;
+}
+
+uintptr_t ebb__frames_take(struct ebb_runtime *runtime, uint64_t bytes)
+{
+    struct frames *frames = &runtime->frames;
+    uint64_t units = units_of(bytes), first;
+    while ((first = find_empty(frames, frames->cursor, frames->window, units)) == frames->window &&
+           (first = find_empty(frames, 0, frames->window, units)) == frames->window) {
+        if (frames->window == frames->units_total)
+            return 0;
+        frames->cursor = frames->window > units ? frames->window - units : 0;
+        frames->window *= 2;
+        if (frames->window > frames->units_total)
+            frames->window = frames->units_total;
+    }
+    mark(frames, first, units, FRAME_TAKEN);
+    frames->cursor = first + units;
+    return address_of(runtime, first);
+}
+
+void ebb__frames_give(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+{
+    mark(&runtime->frames, unit_at(runtime, address), units_of(bytes), FRAME_EMPTY);
+}
+
+static bool is_pieced(const struct ebb_runtime *runtime, uint64_t unit)
+{
+    return *ebb__pages_pieced(runtime, address_of(runtime, unit));
+}
+
+/* Units of one kind are spare. */
+static void keep_run(struct frames *frames, struct frame_run kept)
+{
+    uint64_t bytes = (kept.behind - kept.first) * EBB_HUGE_BYTES;
+    frames->spare_bytes += bytes;
+    frames->pieced_bytes += kept.is_pieced ? bytes : 0;
+    for (uint32_t i = 0; i < frames->run_count;) {
+        const struct frame_run *run = &frames->runs[i];
+        if (run->is_pieced != kept.is_pieced ||
+            (run->behind != kept.first && run->first != kept.behind)) {
+            i++;
+            continue;
+        }
+        kept.first = run->first < kept.first ? run->first : kept.first;
+        kept.behind = run->behind > kept.behind ? run->behind : kept.behind;
+        frames->runs[i] = frames->runs[--frames->run_count];
+    }
+    frames->runs[frames->run_count++] = kept;
+}
+
+void ebb__frames_keep(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+{
+    uint64_t first = unit_at(runtime, address), behind = first + bytes / EBB_HUGE_BYTES;
+    mark(&runtime->frames, first, behind - first, FRAME_SPARE);
+    for (uint64_t unit = first; unit < behind;) {
+        struct frame_run run = {unit, unit + 1, is_pieced(runtime, unit)};
+        while (run.behind < behind && is_pieced(runtime, run.behind) == run.is_pieced)
+            run.behind++;
+        keep_run(&runtime->frames, run);
+        unit = run.behind;
+    }
+}
+
+/* Take [first, first + units) out of run `index`: its beginning or its end. */
+static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t units)
+{
+    struct frame_run *run = &frames->runs[index];
+    frames->spare_bytes -= units * EBB_HUGE_BYTES;
+    frames->pieced_bytes -= run->is_pieced ? units * EBB_HUGE_BYTES : 0;
+    if (run->first == first)
+        run->first += units;
+    else
+        run->behind -= units;
+    if (run->first == run->behind)
+        *run = frames->runs[--frames->run_count];
+}
+
+/* The shortest run of the kind of at least `units`, with an empty unit behind it where that is asked
+ * for; else run_count. */
+static uint32_t best_fit(const struct frames *frames, uint64_t units, bool pieced,
+                         bool space_behind)
+{
+    uint32_t best = frames->run_count;
+    for (uint32_t i = 0; i < frames->run_count; i++) {
+        const struct frame_run *run = &frames->runs[i];
+        uint64_t length = run->behind - run->first;
+        if (length < units || run->is_pieced != pieced ||
+            (space_behind &&
+             (run->behind >= frames->window || frames->states[run->behind] != FRAME_EMPTY)))
+            continue;
+        if (best == frames->run_count ||
+            length < frames->runs[best].behind - frames->runs[best].first)
+            best = i;
+    }
+    return best;
+}
+
+static uint32_t longest_run(const struct frames *frames, bool pieced)
+{
+    uint32_t longest = frames->run_count;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < frames->run_count; i++) {
+        const struct frame_run *run = &frames->runs[i];
+        if (run->is_pieced == pieced && run->behind - run->first > most) {
+            most = run->behind - run->first;
+            longest = i;
+        }
+    }
+    return longest;
+}
+
+uintptr_t ebb__frames_claim(struct ebb_runtime *runtime, uint64_t bytes)
+{
+    struct frames *frames = &runtime->frames;
+    uint64_t units = bytes / EBB_HUGE_BYTES;
+    bool has_tail = bytes % EBB_HUGE_BYTES != 0;
+    if (units == 0)
+        return 0;
+    bool pieced = frames->spare_bytes - frames->pieced_bytes < units * EBB_HUGE_BYTES;
+    uint32_t index = best_fit(frames, units, pieced, has_tail);
+    if (index == frames->run_count)
+        return 0;
+    uint64_t first = frames->runs[index].behind - units;
+    cut(frames, index, first, units);
+    mark(frames, first, units + has_tail, FRAME_TAKEN);
+    return address_of(runtime, first);
+}
+
+bool ebb__frames_keep_shape(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+{
+    struct frames *frames = &runtime->frames;
+    if (frames->shape_count == MOST_SHAPES)
+        return false;
+    frames->shapes[frames->shape_count++] = (struct frame_shape){address, bytes};
+    frames->shape_bytes += bytes;
+    return true;
+}
+
+static struct frame_shape take_shape(struct frames *frames, uint32_t index)
+{
+    struct frame_shape shape = frames->shapes[index];
+    frames->shape_bytes -= shape.bytes;
+    frames->shape_count--;
+    memmove(&frames->shapes[index], &frames->shapes[index + 1],
+            (frames->shape_count - index) * sizeof *frames->shapes);
+    return shape;
+}
+
+uintptr_t ebb__frames_claim_shape(struct ebb_runtime *runtime, uint64_t bytes)
+{
+    for (uint32_t i = runtime->frames.shape_count; i-- > 0;)
+        if (runtime->frames.shapes[i].bytes == bytes)
+            return take_shape(&runtime->frames, i).address;
+    return 0;
+}
+
+struct frame_shape ebb__frames_break_shape(struct ebb_runtime *runtime)
+{
+    return runtime->frames.shape_count ? take_shape(&runtime->frames, 0)
+                                       : (struct frame_shape){0, 0};
+}
+
+uintptr_t ebb__frames_spend(struct ebb_runtime *runtime, uint64_t most_bytes, bool pieced,
+                            uint64_t *bytes)
+{
+    struct frames *frames = &runtime->frames;
+    uint64_t units = most_bytes / EBB_HUGE_BYTES;
+    if (pieced ? frames->pieced_bytes == 0 : frames->pieced_bytes == frames->spare_bytes)
+        pieced = !pieced;
+    uint32_t index = best_fit(frames, units, pieced, false);
+    if (index == frames->run_count)
+        index = longest_run(frames, pieced);
+    struct frame_run run = frames->runs[index];
+    if (units > run.behind - run.first)
+        units = run.behind - run.first;
+    cut(frames, index, run.first, units);
+    mark(frames, run.first, units, FRAME_EMPTY);
+    *bytes = units * EBB_HUGE_BYTES;
+    return address_of(runtime, run.first);
+}

@@ -1,0 +1,87 @@
+/* Guards: the clock of a program that allocates nothing while it iterates.
+ *
+ * A script without allocations is played by accesses: each of its events is the use of a part after a
+ * long pause, one every few ms. The parts of the next few events are parked, so that their use is
+ * seen, at the price of a fault each; which of them is used says how far the program has come. Nothing has to
+ * be found before: from any position the program runs into an armed guard, wrongly at worst, and
+ * then the events that follow are not the ones that it comes to until it does. */
+#include "runtime/internal.h"
+
+/* One that does not come is overtaken by those behind it. Arbitrary. */
+#define ARMED 3u
+/* So many parts were missed since the last guard was seen: this is not what was learnt. Arbitrary. */
+#define MOST_MISSED 1024u
+
+static uint32_t armed_count(const struct ebb_script *script)
+{
+    return script->clock_count < ARMED ? script->clock_count : ARMED;
+}
+
+static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, uint32_t steps)
+{
+    const struct ebb_script *script = runtime->playing->script;
+    return &ebb__script_events(script)[(runtime->position + steps) % script->clock_count];
+}
+
+/* `in_use`: a script block that is not to be parked. */
+static void arm(struct ebb_runtime *runtime, uint32_t in_use)
+{
+    if (!ebb__guards_play(runtime) || runtime->trace)
+        return;
+    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++) {
+        uint32_t known = ahead(runtime, i)->block, index = runtime->playing->live[known];
+        for (; known != in_use && index != NO_BLOCK && runtime->blocks[index].script_block == known;
+             index = ebb__part_next(runtime, index)) {
+            struct block *part = &runtime->blocks[index];
+            if (part->state == BLOCK_RESIDENT && !part->out_queued &&
+                part->pinned_until <= runtime->event_number)
+                ebb__move_park(runtime, part);
+        }
+    }
+}
+
+bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block)
+{
+    if (!ebb__guards_play(runtime) || runtime->trace || block->script_block == EBB_SCRIPT_NONE)
+        return false;
+    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++)
+        if (ahead(runtime, i)->block == block->script_block)
+            return true;
+    return false;
+}
+
+void ebb__guards_arm(struct ebb_runtime *runtime)
+{
+    arm(runtime, EBB_SCRIPT_NONE);
+}
+
+/* A lap begins; false: the one before was far too short to be an iteration. */
+static bool begin_lap(struct ebb_runtime *runtime)
+{
+    uint64_t now = ebb__now_ns(), took = now - runtime->guards_began_ns;
+    runtime->guards_began_ns = now;
+    return took >= runtime->playing->script->iteration_ns / 8;
+}
+
+void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
+{
+    if (!ebb__guards_play(runtime))
+        return;
+    if (missed && ++runtime->missed > MOST_MISSED) {
+        ebb__clock_stop(runtime);
+        return;
+    }
+    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++) {
+        if (block->script_block == EBB_SCRIPT_NONE ||
+            ahead(runtime, i)->block != block->script_block)
+            continue;
+        runtime->missed = 0;
+        uint32_t before = runtime->position;
+        for (uint32_t passed = 0; passed <= i; passed++)
+            ebb__clock_pass(runtime);
+        if (runtime->position <= before && !begin_lap(runtime))
+            ebb__clock_stop(runtime);
+        arm(runtime, block->script_block);
+        return;
+    }
+}

@@ -1,0 +1,125 @@
+/* Blocks that are kept: they stay where they are, with the pages that they have, until they are freed.
+ *
+ * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to the
+ * kernel for longer than a call (vmsplice). Neither survives a move. Such a block is brought home
+ * first, is never moved again, and counts as resident. When it is freed its mapping is made anew, and its
+ * pages go back to the system: nobody else may get a page that the kernel still reads.
+ *
+ * Of a large block only the units of 2 MiB that are concerned are kept, the rest goes on moving. */
+#include "runtime/internal.h"
+
+struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
+{
+    struct block *block = ebb__placed_owns(runtime, address)
+                              ? ebb__placed_covering(runtime, address)
+                              : ebb__space_find(runtime, address);
+    if (!block || address - block->address >= block->page_bytes)
+        return NULL;
+    bool is_slab = block->slab && block->state != BLOCK_EMPTY;
+    return is_slab || ebb__block_is_live(block) ? block : NULL;
+}
+
+/* The end of the range, or of what can be addressed. */
+static uintptr_t end_of(const void *pointer, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)pointer;
+    return bytes < UINTPTR_MAX - first ? first + bytes : UINTPTR_MAX;
+}
+
+/* The first address behind the page of `at` that may be in another block. */
+static uintptr_t next_of(const struct block *block, uintptr_t at)
+{
+    return block ? block->address + block->page_bytes
+                 : (at & ~(uintptr_t)(EBB_PAGE_BYTES - 1)) + EBB_PAGE_BYTES;
+}
+
+bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes)
+{
+    bool kept = false;
+    uintptr_t last = end_of(pointer, bytes);
+    pthread_mutex_lock(&runtime->lock);
+    for (uintptr_t at = (uintptr_t)pointer; at < last && !kept;) {
+        const struct block *block = ebb__keep_live_at(runtime, at);
+        kept = block && block->kept;
+        at = next_of(block, at);
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return kept;
+}
+
+/* It is home: from here on its mapping is the program's. */
+static void let_go(struct ebb_runtime *runtime, uintptr_t at)
+{
+    pthread_mutex_lock(&runtime->lock);
+    const struct block *block = ebb__keep_live_at(runtime, at);
+    if (block && block->kept && block->state == BLOCK_RESIDENT && runtime->device.ops->let)
+        runtime->device.ops->let(runtime->device.state, block->address, block->page_bytes);
+    pthread_mutex_unlock(&runtime->lock);
+}
+
+bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)pointer, last = end_of(pointer, bytes);
+    bool found = false;
+    for (uintptr_t at = first; at < last;) {
+        pthread_mutex_lock(&runtime->lock);
+        struct block *block = ebb__keep_live_at(runtime, at);
+        if (block && !block->slab && !block->placed) {
+            ebb__part_split(runtime, &runtime->blocks[block->head]);
+            block = ebb__keep_live_at(runtime, at);
+        }
+        if (block) {
+            found = block->kept = true;
+            if (block->out_queued)
+                ebb__move_unqueue_out(runtime, block);
+        }
+        uintptr_t next = next_of(block, at);
+        bool is_here = !block || block->state == BLOCK_RESIDENT;
+        pthread_mutex_unlock(&runtime->lock);
+        if (!is_here)
+            ebb__runtime_await(runtime, at, false);
+        if (block)
+            let_go(runtime, at);
+        at = next;
+    }
+    return found;
+}
+
+void ebb__runtime_close_holes(struct ebb_runtime *runtime)
+{
+    const struct ebb_device *device = &runtime->device;
+    for (uint32_t i = 1; device->ops->close_holes && i <= runtime->block_count; i++)
+        if (runtime->blocks[i].kept)
+            device->ops->close_holes(device->state, runtime->blocks[i].address,
+                                     runtime->blocks[i].page_bytes);
+}
+
+/* The device of a child has everything registered anew. */
+void ebb__runtime_let_kept(struct ebb_runtime *runtime)
+{
+    const struct ebb_device *device = &runtime->device;
+    for (uint32_t i = 1; device->ops->let && i <= runtime->block_count; i++) {
+        const struct block *block = &runtime->blocks[i];
+        if (block->kept && block->state == BLOCK_RESIDENT)
+            device->ops->let(device->state, block->address, block->page_bytes);
+    }
+}
+
+void ebb__keep_end(struct ebb_runtime *runtime, struct block *block)
+{
+    const struct ebb_device_ops *ops = runtime->device.ops;
+    void *device = runtime->device.state;
+    block->kept = false;
+    if (!ops->renew(device, block->address, block->page_bytes))
+        ops->release(device, block->address, block->page_bytes);
+    if (block->placed) { /* its units keep all their pages */
+        ops->fresh(device, block->address, block->page_bytes);
+        uintptr_t last = block->address + block->page_bytes - 1;
+        for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)
+            *ebb__pages_pieced(runtime, at) = 1;
+        *ebb__pages_pieced(runtime, last) = 1;
+    } else if (!block->inherited) {
+        ebb__pages_gone(runtime, block->page_bytes);
+    }
+    block->inherited = false;
+}

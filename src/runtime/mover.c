@@ -1,0 +1,361 @@
+/* The lanes: workers that write what leaves and read what comes back.
+ *
+ * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has
+ * workers; so a lane is serial for the planner and busy for the disk. Whoever finishes the last
+ * piece of a block finishes the block. What somebody waits for goes first; what merely returns by
+ * plan takes pages only where there are some. */
+#include "runtime/internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+
+/* So many pieces in flight keep the disk busy while a worker waits for a core that the program uses: two
+ * reach 80 to 85 % of it, four all. */
+#define DEFAULT_WORKERS 4
+#define GIVE_WAY_NS ((uint64_t)1000000)
+#define WORKER_STACK_BYTES ((size_t)256 << 10)
+
+static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
+    return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
+}
+
+/* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
+static bool have_store(struct ebb_runtime *runtime)
+{
+    while (runtime->store_opening)
+        pthread_cond_wait(&runtime->changed, &runtime->lock);
+    if (runtime->store_open || runtime->store_failed)
+        return runtime->store_open && !runtime->store_failed;
+    if (!runtime->config.open_store) {
+        runtime->store_failed = true;
+        return false;
+    }
+    runtime->store_opening = true;
+    pthread_mutex_unlock(&runtime->lock);
+    struct ebb_error error;
+    struct ebb_store store;
+    struct ebb_wait *wait = ebb__waits_open(runtime);
+    enum ebb_status status = runtime->config.open_store(runtime->config.context, &store, &error);
+    ebb__wait_end(wait);
+    pthread_mutex_lock(&runtime->lock);
+    runtime->store_opening = false;
+    if (status == EBB_OK) {
+        runtime->stores[runtime->store_current] = store;
+        runtime->extents.limit_bytes = store.limit_bytes;
+        runtime->store_open = true;
+    } else {
+        runtime->store_failed = true;
+        atomic_store(&runtime->counters->store_error, EIO);
+        ebb__runtime_warn(runtime, "the store cannot be opened: the budget is NOT kept");
+    }
+    pthread_cond_broadcast(&runtime->changed);
+    return runtime->store_open;
+}
+
+static bool has_chunks_left(const struct block *block)
+{
+    return block->chunk_bytes < block->page_bytes && !block->cancelled && !block->transfer_error &&
+           block->state != BLOCK_DYING;
+}
+
+/* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
+static void count_lane(struct ebb_runtime *runtime, bool out, int change)
+{
+    struct ebb_counters *counters = runtime->counters;
+    uint64_t now = ebb__now_ns(), elapsed = now - runtime->lanes_since_ns;
+    if (runtime->lane_transfers[true])
+        atomic_fetch_add(&counters->out_busy_ns, elapsed);
+    if (runtime->lane_transfers[false])
+        atomic_fetch_add(&counters->in_busy_ns, elapsed);
+    if (runtime->lane_transfers[true] && runtime->lane_transfers[false])
+        atomic_fetch_add(&counters->both_busy_ns, elapsed);
+    runtime->lanes_since_ns = now;
+    runtime->lane_transfers[out] += (unsigned)change;
+}
+
+/* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
+static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, bool out)
+{
+    uint64_t at = block->chunk_bytes;
+    uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
+    block->chunk_bytes += bytes;
+    block->chunks_in_flight++;
+    runtime->transfers++;
+    uintptr_t staging = block->frame + at;
+    uint64_t offset = block->store_offset + at;
+    const struct ebb_store store = runtime->stores[block->store];
+    count_lane(runtime, out, 1);
+    struct ebb_wait *wait = ebb__waits_transfer(runtime, block, out);
+    pthread_mutex_unlock(&runtime->lock);
+    int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
+                  : store.ops->read(store.state, (void *)staging, bytes, offset);
+    ebb__wait_end(wait);
+    pthread_mutex_lock(&runtime->lock);
+    count_lane(runtime, out, -1);
+    atomic_fetch_add(out ? &runtime->counters->out_lane_bytes : &runtime->counters->in_lane_bytes,
+                     bytes);
+    runtime->transfers--;
+    block->chunks_in_flight--;
+    if (why && !block->transfer_error)
+        block->transfer_error = why;
+    return block->chunks_in_flight == 0 && !has_chunks_left(block);
+}
+
+/* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
+ * so it does not wait for what leaves. */
+static bool gives_way(const struct ebb_runtime *runtime)
+{
+    return runtime->held && runtime->room_waits == 0 && runtime->lane_transfers[false];
+}
+
+static void *out_worker(void *argument)
+{
+    struct ebb_runtime *runtime = argument;
+    pthread_mutex_lock(&runtime->lock);
+    while (!runtime->stopping) {
+        uint64_t timer_ns = ebb__timers_fire(runtime);
+        uint32_t current = runtime->out_current;
+        if (gives_way(runtime)) {
+            wait_until(&runtime->out_work, &runtime->lock, ebb__now_ns() + GIVE_WAY_NS);
+            continue;
+        }
+        if (current == NO_BLOCK) {
+            if (runtime->frozen || runtime->out_queue.first == NO_BLOCK) {
+                if (timer_ns)
+                    wait_until(&runtime->out_work, &runtime->lock, timer_ns);
+                else
+                    pthread_cond_wait(&runtime->out_work, &runtime->lock);
+                continue;
+            }
+            if (!have_store(runtime)) {
+                while (runtime->out_queue.first != NO_BLOCK)
+                    ebb__move_unqueue_out(runtime, &runtime->blocks[runtime->out_queue.first]);
+                continue;
+            }
+            if (runtime->out_queue.first == NO_BLOCK)
+                continue; /* the lock was released meanwhile */
+            current = runtime->out_queue.first;
+            if (!ebb__move_start_out(runtime, &runtime->blocks[current])) {
+                pthread_cond_broadcast(&runtime->changed);
+                continue;
+            }
+            if (runtime->out_current != NO_BLOCK) {
+                /* Another worker started a block while this one hashed: write ours alone. */
+                while (has_chunks_left(&runtime->blocks[current]))
+                    if (transfer_chunk(runtime, &runtime->blocks[current], true))
+                        break;
+                ebb__move_finish_out(runtime, &runtime->blocks[current]);
+                continue;
+            }
+            runtime->out_current = current;
+            pthread_cond_signal(&runtime->out_work);
+        }
+        struct block *block = &runtime->blocks[current];
+        if (!has_chunks_left(block)) {
+            /* Cancelled before its first or next piece. */
+            runtime->out_current = NO_BLOCK;
+            if (block->chunks_in_flight == 0)
+                ebb__move_finish_out(runtime, block);
+            continue;
+        }
+        bool last = transfer_chunk(runtime, block, true);
+        if (runtime->out_current == current && !has_chunks_left(block)) {
+            runtime->out_current = NO_BLOCK;
+            pthread_cond_signal(&runtime->out_work);
+        }
+        if (last)
+            ebb__move_finish_out(runtime, block);
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return NULL;
+}
+
+/* A block that comes back by plan, and nobody waits for; NULL: none. */
+static struct block *early_comer(struct ebb_runtime *runtime)
+{
+    for (uint32_t i = 1; i <= runtime->block_count; i++) {
+        struct block *block = &runtime->blocks[i];
+        if (block->state == BLOCK_COMING && !block->cancelled && !block->urgent &&
+            block->fault_ns == 0)
+            return block;
+    }
+    return NULL;
+}
+
+bool ebb__mover_make_room(struct ebb_runtime *runtime, uint64_t bytes)
+{
+    /* What is on its way out counts; what is still lacking must be evicted. */
+    uint64_t available = ebb__pages_available(runtime);
+    uint64_t coming_free = runtime->out_pending_bytes;
+    if (runtime->store_failed)
+        return coming_free > 0;
+    while (available + coming_free < bytes) {
+        struct block *victim = ebb__victim_choose(runtime);
+        if (!victim)
+            break;
+        coming_free += victim->page_bytes;
+        ebb__move_evict(runtime, victim);
+    }
+    struct block *comer;
+    while (available + coming_free < bytes && (comer = early_comer(runtime))) {
+        coming_free += comer->page_bytes;
+        ebb__feedback_early(runtime, comer);
+        ebb__move_give_up(runtime, comer);
+    }
+    return coming_free > 0;
+}
+
+/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
+ * passed the request on: while it plans it passes nothing on. */
+#define PATIENCE_NS ((uint64_t)500000000)
+#define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
+#define ALONE_NS ((uint64_t)5000000000)
+
+bool ebb__mover_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
+{
+    struct ebb_ledger *ledger = runtime->ledger;
+    uint64_t own = atomic_load(&runtime->counters->held_bytes), now = ebb__now_ns();
+    uint64_t passed_on = atomic_load(&ledger->passed_on);
+    if (asking->since_ns == 0)
+        *asking = (struct asking){.since_ns = now, .passed_on = passed_on};
+    if (atomic_load(&ledger->held_bytes) <= own || now < runtime->alone_until_ns ||
+        atomic_load(&runtime->ring->parent_gone))
+        return false;
+    if (passed_on != asking->passed_on && !asking->is_heard) {
+        asking->since_ns = now;
+        asking->is_heard = true;
+    }
+    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
+        runtime->alone_until_ns = now + ALONE_NS;
+        return false;
+    }
+    atomic_store(&ledger->starving_process, runtime->config.process_id);
+    atomic_store(&ledger->starving_bytes, bytes);
+    wait_until(&runtime->changed, &runtime->lock, now + 5000000);
+    return true;
+}
+
+/* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
+static bool take_pages(struct ebb_runtime *runtime, struct block *block)
+{
+    bool is_new = block->state == BLOCK_BARE;
+    uint64_t bytes = block->page_bytes;
+    if (is_new ? ebb__pages_take(runtime, block->address, bytes)
+               : (block->frame = ebb__pages_take_frame(runtime, bytes)) != 0)
+        return true;
+    if (!block->urgent || ebb__mover_make_room(runtime, bytes) ||
+        ebb__mover_ask_others(runtime, bytes, &block->asking))
+        return false;
+    return is_new ? ebb__pages_force(runtime, block->address, bytes)
+                  : (block->frame = ebb__pages_force_frame(runtime, bytes)) != 0;
+}
+
+/* The block that should come next and has its pages; NULL: none. *until: when to look again. */
+static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
+{
+    *until = 0;
+    uint32_t index = runtime->in_queue.first;
+    if (index == NO_BLOCK)
+        return NULL;
+    struct block *block = &runtime->blocks[index];
+    /* The program's own need for room comes before what it may need soon. */
+    if ((block->urgent || runtime->room_waits == 0) && take_pages(runtime, block))
+        return block;
+    runtime->no_room_ns = ebb__now_ns();
+    *until = runtime->no_room_ns + 2000000; /* pages come free without a signal too */
+    return NULL;
+}
+
+static void *in_worker(void *argument)
+{
+    struct ebb_runtime *runtime = argument;
+    pthread_mutex_lock(&runtime->lock);
+    while (!runtime->stopping) {
+        uint32_t current = runtime->in_current;
+        if (current == NO_BLOCK) {
+            uint64_t until = 0;
+            struct block *next = runtime->frozen ? NULL : next_in(runtime, &until);
+            if (!next) {
+                if (until)
+                    wait_until(&runtime->in_work, &runtime->lock, until);
+                else
+                    pthread_cond_wait(&runtime->in_work, &runtime->lock);
+                continue;
+            }
+            if (!ebb__move_start_in(runtime, next))
+                continue;
+            current = ebb__block_index(runtime, next);
+            runtime->in_current = current;
+            pthread_cond_signal(&runtime->in_work);
+        }
+        struct block *block = &runtime->blocks[current];
+        if (!has_chunks_left(block)) {
+            runtime->in_current = NO_BLOCK;
+            if (block->chunks_in_flight == 0)
+                ebb__move_finish_in(runtime, block);
+            continue;
+        }
+        bool last = transfer_chunk(runtime, block, false);
+        if (runtime->in_current == current && !has_chunks_left(block)) {
+            runtime->in_current = NO_BLOCK;
+            pthread_cond_signal(&runtime->in_work);
+        }
+        if (last)
+            ebb__move_finish_in(runtime, block);
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return NULL;
+}
+
+bool ebb__mover_start(struct ebb_runtime *runtime)
+{
+    unsigned out = runtime->config.out_workers ? runtime->config.out_workers : DEFAULT_WORKERS;
+    unsigned in = runtime->config.in_workers ? runtime->config.in_workers : DEFAULT_WORKERS;
+    if (out + in > sizeof runtime->workers / sizeof runtime->workers[0]) {
+        errno = E2BIG;
+        return false;
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES > (size_t)PTHREAD_STACK_MIN
+                                               ? WORKER_STACK_BYTES
+                                               : (size_t)PTHREAD_STACK_MIN);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
+    runtime->worker_count = 0;
+    int why = 0;
+    for (unsigned i = 0; i < out + in && !why; i++) {
+        why = pthread_create(&runtime->workers[i], &attributes, i < out ? out_worker : in_worker,
+                             runtime);
+        runtime->worker_count += !why;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (why)
+        ebb__mover_stop(runtime);
+    errno = why;
+    return !why;
+}
+
+unsigned ebb__runtime_thread_count(const struct ebb_runtime *runtime)
+{
+    return runtime->worker_count;
+}
+
+void ebb__mover_stop(struct ebb_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->lock);
+    runtime->stopping = true;
+    pthread_cond_broadcast(&runtime->out_work);
+    pthread_cond_broadcast(&runtime->in_work);
+    pthread_cond_broadcast(&runtime->changed);
+    pthread_mutex_unlock(&runtime->lock);
+    for (unsigned i = 0; i < runtime->worker_count; i++)
+        pthread_join(runtime->workers[i], NULL);
+    runtime->worker_count = 0;
+}

@@ -1,0 +1,520 @@
+/* The transitions of a block. Each is one function; nothing else sets block->state of a live one.
+ *
+ * A block's bytes are at one place at any time: in the arena (resident), in staging (parked,
+ * leaving, coming), in the store (away). While it is leaving the staging pages are the truth and
+ * nobody can write them, so nothing is ever torn; an access cancels. */
+#include "runtime/internal.h"
+
+#define XXH_INLINE_ALL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include <xxhash.h>
+#pragma GCC diagnostic pop
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A block that could not be moved is left alone for so many events. */
+#define PINNED_EVENTS 64
+/* A second in all: arbitrary, far longer than any delay seen. */
+#define UNPARK_TRIES 20000
+#define UNPARK_PAUSE_US 50
+
+/* Put the first `bytes` of the pages in its frames back to `address`; whatever happens, no byte may stay
+ * behind while the block counts as resident. */
+static void bring_back(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
+{
+    uint64_t moved, done = 0;
+    enum ebb_device_result result = EBB_DEVICE_BUSY;
+    for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
+        /* The kernel may hold on to pages for a moment: of a direct read that has returned, of a
+         * huge page that is being split. */
+        if (tries)
+            usleep(UNPARK_PAUSE_US);
+        result = ebb__pages_move(runtime, block->address + done, block->frame + done, bytes - done,
+                                 &moved);
+        done += moved;
+    }
+    if (result != EBB_DEVICE_OK && runtime->config.lost) {
+        char message[160];
+        snprintf(message, sizeof message,
+                 "block %llu could not be put back: %llu of %llu bytes done, errno %d",
+                 (unsigned long long)block->serial, (unsigned long long)done,
+                 (unsigned long long)bytes, errno);
+        runtime->config.lost(runtime->config.context, message);
+    }
+}
+
+static void give_frames(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->frame)
+        ebb__frames_give(runtime, block->frame, block->page_bytes);
+    block->frame = 0;
+}
+
+/* A thread may run on a stack in a block: what it stands on while it is here must stay. */
+static bool is_stood_on(const struct block *block)
+{
+    return (uintptr_t)__builtin_frame_address(0) - block->address < block->page_bytes;
+}
+
+bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
+{
+    uint64_t moved = 0;
+    bool stays = block->pins || block->kept || is_stood_on(block);
+    block->frame = stays ? 0 : ebb__frames_take(runtime, block->page_bytes);
+    if (!block->frame || ebb__pages_move(runtime, block->frame, block->address, block->page_bytes,
+                                         &moved) != EBB_DEVICE_OK) {
+        if (moved)
+            bring_back(runtime, block, moved);
+        give_frames(runtime, block);
+        block->pinned_until = runtime->event_number + PINNED_EVENTS;
+        atomic_fetch_add(&runtime->counters->busy_blocks, 1);
+        return false;
+    }
+    block->state = BLOCK_PARKED;
+    if (block->slab)
+        ebb__cold_count(runtime, block, false);
+    return true;
+}
+
+void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->out_queued)
+        ebb__move_unqueue_out(runtime, block);
+    bring_back(runtime, block, block->page_bytes);
+    give_frames(runtime, block);
+    block->state = BLOCK_RESIDENT;
+    block->urgent = false;
+    if (block->slab)
+        ebb__cold_back(runtime, block);
+    uint64_t waited_ns = ebb__timers_fault_over(runtime, block);
+    if (waited_ns)
+        ebb__feedback_late(runtime, block, waited_ns);
+    pthread_cond_broadcast(&runtime->changed);
+}
+
+void ebb__move_touch(struct ebb_runtime *runtime, struct block *block)
+{
+    block->last_use = runtime->event_number;
+    block->touch = ++runtime->touches;
+    if (block->evicted_at == runtime->event_number + 1)
+        block->needed_at = runtime->event_number + 1;
+    if (!runtime->trace || block->open || runtime->open_count == runtime->open_capacity)
+        return;
+    block->open = true;
+    runtime->open_blocks[runtime->open_count++] = ebb__block_index(runtime, block);
+}
+
+void ebb__move_drop_copy(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->has_copy)
+        ebb__relatives_drop(runtime, block);
+    block->has_copy = false;
+    block->hashed = false;
+}
+
+static void close_block(struct ebb_runtime *runtime, struct block *block)
+{
+    for (uint32_t i = 0; block->open && i < runtime->open_count; i++) {
+        if (runtime->open_blocks[i] == ebb__block_index(runtime, block)) {
+            runtime->open_blocks[i] = runtime->open_blocks[--runtime->open_count];
+            block->open = false;
+        }
+    }
+    block->open = false;
+}
+
+void ebb__move_evict(struct ebb_runtime *runtime, struct block *block)
+{
+    if (!block->slab)
+        atomic_fetch_add(&runtime->counters->reactive_evictions, 1);
+    close_block(runtime, block);
+    ebb__feedback_early(runtime, block);
+    block->evicted_at = runtime->event_number + 1; /* + 1: 0 is never */
+    ebb__move_queue_out(runtime, block, true);
+}
+
+void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool urgent)
+{
+    uint32_t index = ebb__block_index(runtime, block);
+    block->out_queued = true;
+    runtime->out_pending_bytes += block->page_bytes;
+    if (urgent)
+        ebb__list_push_front(runtime, &runtime->out_queue, index, LINK_QUEUE);
+    else
+        ebb__list_push_back(runtime, &runtime->out_queue, index, LINK_QUEUE);
+    pthread_cond_signal(&runtime->out_work);
+}
+
+void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
+{
+    block->out_queued = false;
+    runtime->out_pending_bytes -= block->page_bytes;
+    ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+    pthread_cond_broadcast(&runtime->changed);
+}
+
+void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent)
+{
+    uint32_t index = ebb__block_index(runtime, block);
+    if (block->in_queued) {
+        if (!urgent || block->urgent)
+            return;
+        ebb__list_remove(runtime, &runtime->in_queue, index, LINK_QUEUE);
+    } else {
+        block->in_since_ns = ebb__now_ns();
+    }
+    block->in_queued = true;
+    block->urgent = urgent;
+    if (urgent)
+        ebb__list_push_front(runtime, &runtime->in_queue, index, LINK_QUEUE);
+    else
+        ebb__list_push_back(runtime, &runtime->in_queue, index, LINK_QUEUE);
+    pthread_cond_broadcast(&runtime->in_work);
+}
+
+void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->state == BLOCK_LEAVING) {
+        block->cancelled = true;
+        pthread_cond_broadcast(&runtime->out_work);
+    } else if (block->state == BLOCK_AWAY) {
+        ebb__move_queue_in(runtime, block, true);
+    }
+}
+
+/* The next block that comes back may have room now. Where it surely has not, its worker is not woken: a
+ * free costs a system call then, and each one that follows until there is room. */
+static bool room_for_next(const struct ebb_runtime *runtime)
+{
+    if (runtime->in_queue.first == NO_BLOCK || runtime->in_current != NO_BLOCK)
+        return false;
+    const struct block *next = &runtime->blocks[runtime->in_queue.first];
+    return next->urgent || ebb__pages_available(runtime) >= next->page_bytes;
+}
+
+static void pages_came_free(struct ebb_runtime *runtime)
+{
+    ebb__pages_trim(runtime);
+    pthread_cond_broadcast(&runtime->changed);
+    if (room_for_next(runtime))
+        pthread_cond_signal(&runtime->in_work);
+}
+
+/* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
+ * came with a fork were never entered in the ledger: they just go. */
+static void give_pages(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->inherited) {
+        uintptr_t where = block->frame ? block->frame : block->address;
+        runtime->device.ops->release(runtime->device.state, where, block->page_bytes);
+        give_frames(runtime, block);
+    } else if (block->frame) {
+        ebb__pages_leave(runtime, block->frame, block->page_bytes);
+        block->frame = 0;
+    } else {
+        ebb__pages_give(runtime, block->address, block->page_bytes);
+    }
+    block->inherited = false;
+}
+
+static void hash_frames(const struct block *block, uint64_t hash[2])
+{
+    XXH128_hash_t value = XXH3_128bits((const void *)block->frame, (size_t)block->page_bytes);
+    hash[0] = value.low64;
+    hash[1] = value.high64;
+}
+
+/* PARKED -> AWAY without a write: the store holds exactly these bytes. */
+static void leave_clean(struct ebb_runtime *runtime, struct block *block)
+{
+    runtime->out_pending_bytes -= block->page_bytes;
+    give_pages(runtime, block);
+    block->state = BLOCK_AWAY;
+    atomic_fetch_add(&runtime->counters->dropped_bytes, block->page_bytes);
+    pages_came_free(runtime);
+}
+
+bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
+{
+    ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+    block->out_queued = false;
+    if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
+        runtime->out_pending_bytes -= block->page_bytes;
+        return false;
+    }
+    block->state = BLOCK_LEAVING; /* from here an access cancels */
+    block->cancelled = false;
+    block->transfer_error = 0;
+    block->chunk_bytes = 0;
+    block->chunks_in_flight = 0;
+    bool clean_candidate = block->has_copy && block->hashed;
+    uint64_t hash[2] = {0, 0};
+    if (clean_candidate || runtime->config.verify) {
+        runtime->transfers++;
+        block->chunks_in_flight = 1;
+        pthread_mutex_unlock(&runtime->lock);
+        hash_frames(block, hash);
+        pthread_mutex_lock(&runtime->lock);
+        block->chunks_in_flight = 0;
+        runtime->transfers--;
+        if (block->state == BLOCK_DYING || block->cancelled) {
+            ebb__move_finish_out(runtime, block);
+            return false;
+        }
+        if (clean_candidate && hash[0] == block->hash[0] && hash[1] == block->hash[1]) {
+            leave_clean(runtime, block);
+            return false;
+        }
+        if (clean_candidate)
+            ebb__clock_changed(runtime, block);
+    }
+    ebb__move_drop_copy(runtime, block);
+    ebb__relatives_look(runtime, block->page_bytes);
+    if (!ebb__extents_take(&runtime->extents, block->page_bytes, &block->store_offset)) {
+        block->transfer_error = ENOSPC;
+        ebb__move_finish_out(runtime, block);
+        return false;
+    }
+    block->has_copy = true;
+    block->hash[0] = hash[0];
+    block->hash[1] = hash[1];
+    block->hashed = runtime->config.verify;
+    block->store = (uint8_t)runtime->store_current;
+    block->generation = runtime->relatives.newest;
+    atomic_store(&runtime->counters->store_bytes, runtime->extents.used_bytes);
+    ebb__ledger_raise(&runtime->counters->store_peak_bytes, runtime->extents.peak_bytes);
+    return true;
+}
+
+static void store_failed(struct ebb_runtime *runtime, int why)
+{
+    if (runtime->store_failed)
+        return;
+    uint64_t first_ns = runtime->config.store_pause_ns;
+    runtime->store_failed = runtime->store_doubtful = true;
+    if (runtime->store_pause_ns == 0) {
+        runtime->store_pause_ns = first_ns;
+        ebb__runtime_warn(
+            runtime,
+            why == ENOSPC
+                ? "the store is full: until there is room again blocks stay in memory, the "
+                  "budget is NOT kept; free space or give --store another directory"
+                : "the store cannot be written: until it can blocks stay in memory, the "
+                  "budget is NOT kept; give --store another directory");
+    } else if (runtime->store_pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
+        runtime->store_pause_ns *= 2;
+    }
+    runtime->store_retry_ns = ebb__now_ns() + runtime->store_pause_ns;
+    atomic_store(&runtime->counters->store_error, (uint32_t)why);
+    while (runtime->out_queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(runtime, &runtime->blocks[runtime->out_queue.first]);
+}
+
+void ebb__move_retry_store(struct ebb_runtime *runtime, uint64_t now_ns)
+{
+    if (runtime->store_retry_ns && now_ns >= runtime->store_retry_ns) {
+        runtime->store_failed = false;
+        runtime->store_retry_ns = 0;
+        runtime->beyond = true;
+    }
+}
+
+static void store_worked(struct ebb_runtime *runtime)
+{
+    if (!runtime->store_doubtful || runtime->store_failed)
+        return;
+    runtime->store_doubtful = false;
+    if (!runtime->store_recovered)
+        ebb__runtime_warn(runtime, "the store can be written again: the budget is kept from here");
+    runtime->store_recovered = true;
+}
+
+static void bury(struct ebb_runtime *runtime, struct block *block)
+{
+    give_pages(runtime, block);
+    ebb__move_drop_copy(runtime, block);
+    ebb__space_give(runtime, block);
+    pages_came_free(runtime);
+}
+
+void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
+{
+    runtime->out_pending_bytes -= block->page_bytes;
+    if (block->state == BLOCK_DYING) {
+        bury(runtime, block);
+        return;
+    }
+    if (block->transfer_error || block->cancelled) {
+        if (block->transfer_error)
+            store_failed(runtime, block->transfer_error);
+        ebb__move_drop_copy(runtime, block);
+        ebb__move_unpark(runtime, block);
+        return;
+    }
+    atomic_fetch_add(&runtime->counters->moved_out_bytes, block->page_bytes);
+    give_pages(runtime, block);
+    block->state = BLOCK_AWAY;
+    block->keep_copy = false;
+    store_worked(runtime);
+    pages_came_free(runtime);
+}
+
+bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
+{
+    ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+    block->in_queued = false;
+    block->lacked_room = block->gave_way || runtime->no_room_ns > block->in_since_ns;
+    block->gave_way = false;
+    block->asking.since_ns = 0;
+    if (block->state == BLOCK_BARE) {
+        block->state = BLOCK_RESIDENT;
+        block->urgent = false;
+        ebb__timers_fault_over(runtime, block);
+        pthread_cond_broadcast(&runtime->changed);
+        return false;
+    }
+    block->state = BLOCK_COMING;
+    block->cancelled = false;
+    block->transfer_error = 0;
+    block->chunk_bytes = 0;
+    block->chunks_in_flight = 0;
+    return true;
+}
+
+/* The only copy of a block cannot be had, or is not what was written. Where no access waits for it yet
+ * that is not the end: it may be had later, or never be asked for. */
+static void read_failed(struct ebb_runtime *runtime, struct block *block)
+{
+    const char *why = block->transfer_error == EILSEQ ? "it is not what was written"
+                                                      : strerrordesc_np(block->transfer_error);
+    char message[200];
+    snprintf(message, sizeof message,
+             "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
+             "is lost",
+             (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
+             why ? why : "error", block->transfer_error);
+    atomic_store(&runtime->counters->store_error, (uint32_t)block->transfer_error);
+    /* The pages go, the block stays away: no byte of it is ever shown. */
+    give_pages(runtime, block);
+    block->state = BLOCK_AWAY;
+    pthread_cond_broadcast(&runtime->changed);
+    if (ebb__timers_fault_over(runtime, block) && runtime->config.lost)
+        runtime->config.lost(runtime->config.context, message);
+}
+
+void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
+{
+    block->given_up = block->cancelled = true;
+    runtime->out_pending_bytes += block->page_bytes;
+}
+
+/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
+ * been sent for, and is sent for again. */
+static void end_early(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->given_up)
+        runtime->out_pending_bytes -= block->page_bytes;
+    block->given_up = false;
+    if (block->state == BLOCK_DYING) {
+        bury(runtime, block);
+        return;
+    }
+    give_pages(runtime, block);
+    block->state = BLOCK_AWAY;
+    block->cancelled = false;
+    ebb__move_queue_in(runtime, block, block->urgent || block->fault_ns);
+    pages_came_free(runtime);
+}
+
+void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->state == BLOCK_DYING || block->given_up) {
+        end_early(runtime, block);
+        return;
+    }
+    if (block->transfer_error) {
+        read_failed(runtime, block);
+        return;
+    }
+    atomic_fetch_add(&runtime->counters->moved_in_bytes, block->page_bytes);
+    bool keeps = block->keep_copy && ebb__relatives_wrote(runtime, block);
+    if (runtime->config.verify || keeps) {
+        /* Now, while nobody can write it, and before the program sees it. */
+        runtime->transfers++;
+        pthread_mutex_unlock(&runtime->lock);
+        uint64_t hash[2];
+        hash_frames(block, hash);
+        pthread_mutex_lock(&runtime->lock);
+        runtime->transfers--;
+        if (block->state == BLOCK_DYING || block->given_up) {
+            end_early(runtime, block);
+            return;
+        }
+        if (runtime->config.verify && block->hashed &&
+            (hash[0] != block->hash[0] || hash[1] != block->hash[1])) {
+            block->transfer_error = EILSEQ;
+            read_failed(runtime, block);
+            return;
+        }
+        block->hash[0] = hash[0];
+        block->hash[1] = hash[1];
+        block->hashed = true;
+    }
+    if (!keeps)
+        ebb__move_drop_copy(runtime, block);
+    if (block->urgent || block->fault_ns || !ebb__guards_await(runtime, block)) {
+        ebb__move_unpark(runtime, block);
+        return;
+    }
+    block->state = BLOCK_PARKED; /* its next use is the clock */
+    pthread_cond_broadcast(&runtime->changed);
+}
+
+void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
+{
+    close_block(runtime, block);
+    ebb__timers_fault_over(runtime, block);
+    if (block->out_queued)
+        ebb__move_unqueue_out(runtime, block);
+    if (block->in_queued) {
+        ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+        block->in_queued = false;
+    }
+    switch (block->state) {
+    case BLOCK_RESIDENT:
+        ebb__move_drop_copy(runtime, block);
+        if (block->kept) {
+            ebb__keep_end(runtime, block);
+            ebb__space_give(runtime, block);
+        } else if (block->placed) {
+            ebb__space_give(runtime, block);
+        } else if (!block->inherited && !block->slab && ebb__part_is_whole(runtime, block)) {
+            ebb__pages_keep_spare(runtime, block);
+        } else { /* of a part nothing is kept: what began there would be no block of its own */
+            give_pages(runtime, block);
+            ebb__space_give(runtime, block);
+        }
+        break;
+    case BLOCK_PARKED:
+        bury(runtime, block);
+        break;
+    case BLOCK_LEAVING:
+    case BLOCK_COMING:
+        block->state = BLOCK_DYING; /* the transfer ends, then it is buried */
+        block->cancelled = true;
+        pthread_cond_broadcast(&runtime->out_work);
+        pthread_cond_broadcast(&runtime->in_work);
+        break;
+    default: /* AWAY, BARE */
+        ebb__move_drop_copy(runtime, block);
+        ebb__space_give(runtime, block);
+        break;
+    }
+    pages_came_free(runtime);
+}

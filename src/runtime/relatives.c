@@ -1,0 +1,253 @@
+/* Relatives: forked processes that read the same store, and when its space is free again.
+ *
+ * What is away at a fork has one copy, in the store of the process that wrote it, and parent and
+ * child both read it. The writer must not give that space out again while the child, or whoever the
+ * child has forked, may still read there. Each fork therefore is a *generation*, with a number. A
+ * copy that was written when `after` generations had begun, and is dropped when `until` had, is seen
+ * by the generations in (after, until] only: its space waits until none of these lives.
+ *
+ * A generation lives as long as its *line* is open in any process: a file description that holds a
+ * lock on one byte, numbered like the generation, of a file in memory. The writer opens it before
+ * the fork and closes it behind; the child inherits it, and so do the child's own children. The
+ * kernel takes the lock away when the last of them has died, has called exec, or has closed the
+ * line because none of its blocks has a copy in that store any more. So a child may be killed at
+ * any time, pids mean nothing, and `ebb` need not live. Only the writer's own death ends its
+ * bookkeeping: then nobody gives anything out.
+ *
+ * A line is a description of its own, had by /proc. Where that cannot be had, the generation counts
+ * as living for ever: its space is lost, no byte is. */
+#include "base/limits.h"
+#include "runtime/internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MOST_LIVING ((uint32_t)1 << 12)   /* at once; arbitrary. What is beyond never ends */
+#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; what is beyond is forgotten */
+/* To look at the locks takes one part in so many of the time, and is not done more often than this. */
+#define LOOK_SHARE 100u
+#define LOOK_NS ((uint64_t)1000000)
+
+static void guard(struct ebb_runtime *runtime, int descriptor, bool on)
+{
+    if (runtime->config.guard)
+        runtime->config.guard(runtime->config.context, descriptor, on);
+}
+
+static void close_descriptor(struct ebb_runtime *runtime, int *descriptor)
+{
+    if (*descriptor >= 0) {
+        guard(runtime, *descriptor, false);
+        close(*descriptor);
+    }
+    *descriptor = -1;
+}
+
+/* Out of the way of programs that count on low numbers. */
+static int keep_high(struct ebb_runtime *runtime, int descriptor)
+{
+    int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
+    if (high >= 0)
+        guard(runtime, high, true);
+    return high;
+}
+
+static struct flock byte_lock(uint64_t number)
+{
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)number, .l_len = 1};
+}
+
+bool ebb__relatives_init(struct ebb_runtime *runtime)
+{
+    struct relatives *relatives = &runtime->relatives;
+    *relatives = (struct relatives){.base = -1, .line = -1};
+    relatives->living = ebb__runtime_memory(MOST_LIVING * sizeof *relatives->living);
+    relatives->deferred = ebb__runtime_memory(MOST_DEFERRED * sizeof *relatives->deferred);
+    for (unsigned i = 0; i < MAX_STORES; i++)
+        runtime->store_lines[i] = -1;
+    return relatives->living && relatives->deferred;
+}
+
+void ebb__relatives_fini(struct ebb_runtime *runtime)
+{
+    struct relatives *relatives = &runtime->relatives;
+    close_descriptor(runtime, &relatives->base);
+    if (relatives->living)
+        munmap(relatives->living, MOST_LIVING * sizeof *relatives->living);
+    if (relatives->deferred)
+        munmap(relatives->deferred, MOST_DEFERRED * sizeof *relatives->deferred);
+}
+
+/* A description of its own of the file in memory, with its lock; -1: it cannot be had. */
+static int open_line(struct ebb_runtime *runtime, uint64_t number)
+{
+    struct relatives *relatives = &runtime->relatives;
+    if (relatives->base < 0)
+        relatives->base = keep_high(runtime, memfd_create("ebb-relatives", MFD_CLOEXEC));
+    if (relatives->base < 0)
+        return -1;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", relatives->base);
+    int line = keep_high(runtime, open(path, O_RDWR | O_CLOEXEC));
+    struct flock lock = byte_lock(number);
+    if (line >= 0 && fcntl(line, F_OFD_SETLK, &lock) != 0)
+        close_descriptor(runtime, &line);
+    return line;
+}
+
+static bool is_alive(const struct relatives *relatives, uint64_t number)
+{
+    struct flock lock = byte_lock(number);
+    return fcntl(relatives->base, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* May a living generation see what was written after `after` had begun and dropped at `until`? */
+static bool is_seen(const struct relatives *relatives, uint64_t after, uint64_t until)
+{
+    if (after < relatives->eternal)
+        return true;
+    for (uint32_t i = 0; i < relatives->living_count; i++)
+        if (relatives->living[i] > after && relatives->living[i] <= until)
+            return true;
+    return false;
+}
+
+static void give(struct ebb_runtime *runtime, uint64_t offset, uint64_t bytes)
+{
+    ebb__extents_give(&runtime->extents, offset, bytes);
+    atomic_store(&runtime->counters->store_bytes, runtime->extents.used_bytes);
+}
+
+/* Forget the generations that have ended; true: there were some. */
+static bool look_at_living(struct relatives *relatives)
+{
+    uint64_t began = ebb__now_ns();
+    uint32_t kept = 0, before = relatives->living_count;
+    for (uint32_t i = 0; i < before; i++)
+        if (is_alive(relatives, relatives->living[i]))
+            relatives->living[kept++] = relatives->living[i];
+    relatives->living_count = kept;
+    uint64_t now = ebb__now_ns(), pause = (now - began) * LOOK_SHARE;
+    relatives->look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
+    return kept < before;
+}
+
+static void give_deferred(struct ebb_runtime *runtime)
+{
+    struct relatives *relatives = &runtime->relatives;
+    for (uint32_t i = 0; i < relatives->deferred_count;) {
+        const struct deferred *item = &relatives->deferred[i];
+        if (is_seen(relatives, item->after, item->until)) {
+            i++;
+        } else {
+            give(runtime, item->offset, item->bytes);
+            relatives->deferred[i] = relatives->deferred[--relatives->deferred_count];
+        }
+    }
+}
+
+void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read)
+{
+    struct relatives *relatives = &runtime->relatives;
+    relatives->line = -1;
+    if (!is_read)
+        return;
+    if (look_at_living(relatives))
+        give_deferred(runtime);
+    uint64_t number = ++relatives->newest;
+    relatives->line = relatives->living_count < MOST_LIVING ? open_line(runtime, number) : -1;
+    if (relatives->line >= 0)
+        relatives->living[relatives->living_count++] = number;
+    else
+        relatives->eternal = number;
+}
+
+void ebb__relatives_after_fork_parent(struct ebb_runtime *runtime)
+{
+    close_descriptor(runtime, &runtime->relatives.line);
+}
+
+/* A place in the table of stores that is free; MAX_STORES, where no store can be: there is none. */
+static unsigned free_store(const struct ebb_runtime *runtime)
+{
+    unsigned at = 0;
+    while (at < MAX_STORES && runtime->store_copies[at])
+        at++;
+    return at;
+}
+
+/* None of our blocks has a copy there any more: whoever wrote it may have the space again. */
+static void close_store(struct ebb_runtime *runtime, unsigned index)
+{
+    struct ebb_store *store = &runtime->stores[index];
+    int descriptors[EBB_STORE_MOST_PLACES];
+    size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
+    for (size_t i = 0; i < count; i++)
+        guard(runtime, descriptors[i], false);
+    store->ops->close(store->state);
+    close_descriptor(runtime, &runtime->store_lines[index]);
+}
+
+void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
+{
+    struct relatives *relatives = &runtime->relatives;
+    unsigned parents = runtime->store_current;
+    bool parent_wrote = runtime->store_open;
+    runtime->store_lines[parents] = relatives->line;
+    relatives->line = -1;
+    close_descriptor(runtime, &relatives->base);
+    relatives->newest = relatives->eternal = relatives->look_ns = 0;
+    relatives->living_count = relatives->deferred_count = 0;
+    /* The parent's own have not been counted. */
+    for (uint32_t i = 1; parent_wrote && i <= runtime->block_count; i++)
+        if (runtime->blocks[i].has_copy && runtime->blocks[i].store == parents)
+            runtime->store_copies[parents]++;
+    if (parent_wrote && runtime->store_copies[parents] == 0)
+        close_store(runtime, parents);
+    runtime->store_open = false;
+    runtime->store_current = free_store(runtime);
+    if (runtime->store_current == MAX_STORES) {
+        runtime->store_failed = runtime->nested_too_deep = true;
+        runtime->store_retry_ns = 0;
+        ebb__runtime_warn(runtime,
+                          "too many forks within one another: a process cannot have a store "
+                          "beside those of its ancestors, its budget is NOT kept");
+    } else if (runtime->nested_too_deep) {
+        runtime->store_failed = runtime->nested_too_deep = false;
+    }
+}
+
+void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block)
+{
+    if (!ebb__relatives_wrote(runtime, block))
+        runtime->store_copies[block->store]++;
+}
+
+void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block)
+{
+    struct relatives *relatives = &runtime->relatives;
+    if (!ebb__relatives_wrote(runtime, block)) {
+        if (--runtime->store_copies[block->store] == 0)
+            close_store(runtime, block->store);
+        return;
+    }
+    uint64_t offset = block->store_offset, bytes = block->page_bytes;
+    if (!is_seen(relatives, block->generation, relatives->newest))
+        give(runtime, offset, bytes);
+    else if (relatives->deferred_count < MOST_DEFERRED)
+        relatives->deferred[relatives->deferred_count++] =
+            (struct deferred){offset, bytes, block->generation, relatives->newest};
+}
+
+void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes)
+{
+    struct relatives *relatives = &runtime->relatives;
+    if (relatives->deferred_count == 0 || ebb__extents_have(&runtime->extents, bytes) ||
+        ebb__now_ns() < relatives->look_ns)
+        return;
+    if (look_at_living(relatives))
+        give_deferred(runtime);
+}

@@ -1,0 +1,128 @@
+#include "runtime/script.h"
+
+#include "trace/event.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE_MASK ((uint64_t)4095)
+
+static bool array_fits(uint64_t bytes, uint64_t offset, uint64_t count, uint64_t item_bytes)
+{
+    return offset % 8 == 0 && offset <= bytes && count <= (bytes - offset) / item_bytes;
+}
+
+static bool clock_ok(const struct ebb_script *script, uint32_t clock, bool may_lack)
+{
+    return clock < script->clock_count || (may_lack && clock == EBB_SCRIPT_NONE);
+}
+
+/* The parts of one block, from `first` on: in order, none in another; the first is at its start. */
+static bool parts_ok(const struct ebb_script *script, uint32_t first)
+{
+    const struct ebb_script_block *blocks = ebb__script_blocks(script), *head = &blocks[first];
+    if (head->parts > script->block_count - first || head->part_first ||
+        (head->parts > 1 && !head->part_count))
+        return false;
+    uint64_t units = (head->size_bytes + EBB_PART_BYTES - 1) / EBB_PART_BYTES, end = 0;
+    for (uint32_t i = first; i < first + head->parts; i++) {
+        if ((i > first && blocks[i].parts) || blocks[i].serial != head->serial ||
+            (first < script->persistent_count) != (i < script->persistent_count) ||
+            blocks[i].size_bytes != head->size_bytes || blocks[i].part_first < end)
+            return false;
+        end = (uint64_t)blocks[i].part_first + blocks[i].part_count;
+        if (end > units || (head->parts > 1 && !blocks[i].part_count))
+            return false;
+    }
+    return true;
+}
+
+static bool place_ok(const struct ebb_script *script, uint32_t index)
+{
+    const struct ebb_script_block *block = &ebb__script_blocks(script)[index];
+    if (block->place == EBB_SCRIPT_NO_PLACE)
+        return true;
+    uint64_t pages = (block->size_bytes + PAGE_MASK) & ~PAGE_MASK;
+    return index >= script->persistent_count && block->parts == 1 && !block->part_count &&
+           pages >= block->size_bytes && pages > 0 && (block->place & PAGE_MASK) == 0 &&
+           block->place <= script->pool_bytes && pages <= script->pool_bytes - block->place;
+}
+
+bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
+{
+    if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
+        return false;
+    if (script->clock_count == 0 || script->iteration_ns == 0 ||
+        script->persistent_count > script->block_count)
+        return false;
+    uint64_t all = script->bytes;
+    if (!array_fits(all, script->events_offset, script->clock_count,
+                    sizeof(struct ebb_script_event)) ||
+        !array_fits(all, script->blocks_offset, script->block_count,
+                    sizeof(struct ebb_script_block)) ||
+        !array_fits(all, script->uses_offset, script->use_count, sizeof(struct ebb_script_use)) ||
+        !array_fits(all, script->absences_offset, script->absence_count,
+                    sizeof(struct ebb_script_absence)) ||
+        !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
+        return false;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    bool guards = script->alloc_count == 0;
+    for (uint32_t i = 0; i < script->clock_count; i++)
+        if (guards
+                ? events[i].block >= script->persistent_count || events[i].kind != EBB_EVENT_ACCESS
+                : events[i].block >= script->block_count ||
+                      (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
+            return false;
+    if ((script->flags & EBB_SCRIPT_WOVEN) && events[0].kind != EBB_EVENT_ALLOC)
+        return false;
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {
+        if (blocks[i].first_use > script->use_count ||
+            blocks[i].use_count > script->use_count - blocks[i].first_use || !place_ok(script, i))
+            return false;
+        if ((parts == 0) != (blocks[i].parts > 0) || (parts == 0 && !parts_ok(script, i)))
+            return false;
+        parts = (parts ? parts : blocks[i].parts) - 1;
+    }
+    for (uint32_t i = 0; i < script->clock_count; i++)
+        if (!guards && blocks[events[i].block].parts == 0)
+            return false;
+    const struct ebb_script_use *uses = ebb__script_uses(script);
+    for (uint32_t i = 0; i < script->use_count; i++)
+        if (uses[i].clock >= script->clock_count)
+            return false;
+    const uint32_t *allocs = ebb__script_allocs(script);
+    for (uint32_t i = 0; i < script->alloc_count; i++)
+        if (allocs[i] >= script->clock_count || events[allocs[i]].kind != EBB_EVENT_ALLOC)
+            return false;
+    const struct ebb_script_absence *absences = ebb__script_absences(script);
+    for (uint32_t i = 0; i < script->absence_count; i++)
+        if (absences[i].block >= script->block_count ||
+            blocks[absences[i].block].place != EBB_SCRIPT_NO_PLACE ||
+            !clock_ok(script, absences[i].out_clock, false) ||
+            !clock_ok(script, absences[i].in_clock, true) ||
+            !clock_ok(script, absences[i].due_clock, true))
+            return false;
+    return true;
+}
+
+struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes)
+{
+    if (bytes < sizeof(struct ebb_script) || bytes > EBB_SCRIPT_MOST_BYTES)
+        return NULL;
+    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return NULL;
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(descriptor, copy + done, bytes - done, (off_t)done);
+        if (got > 0) {
+            done += (uint64_t)got;
+        } else if (got == 0 || errno != EINTR) {
+            munmap(copy, bytes);
+            return NULL;
+        }
+    }
+    mprotect(copy, bytes, PROT_READ);
+    return (struct ebb_script *)(void *)copy;
+}

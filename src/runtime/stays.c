@@ -1,0 +1,13 @@
+#include "runtime/internal.h"
+
+/* Without the lock: the caller's own stack, say, is in a block that nobody can free or give away, and
+ * `kept` goes from false to true once in a block's life. */
+bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    if (ebb__placed_owns(runtime, address))
+        return true;
+    /* Only looks: what it returns is not changed. */
+    const struct block *block = ebb__space_find((struct ebb_runtime *)(uintptr_t)runtime, address);
+    return block && __atomic_load_n(&block->kept, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,101 @@
+/* Which block leaves when room is needed that no plan has made.
+ *
+ * By the template, where the live stream is known in it: the block whose next use is farthest away
+ * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one
+ * that was used longest ago, as far as uses are seen.
+ *
+ * Before all of them go slabs that nobody uses, and where only what is in use is left, the slabs that
+ * have been there longest (cold.c): a program that walks over all its small objects, as garbage
+ * collectors do, gets through.
+ *
+ * What the operation in progress has used leaves only where nothing else can, the earliest touched
+ * first: a program that walks over more than the budget without allocating must still get through.
+ * A block that is needed again within the operation in which it was evicted is not evicted again
+ * before the next event; so an operation whose blocks do not fit together ends over the budget, by
+ * no more than it must, rather than in a dance. */
+#include "runtime/internal.h"
+
+/* The last so many blocks touched are taken to be in use this very moment. */
+#define IN_USE_TOUCHES 4
+
+static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
+{
+    return !block->placed && !block->slab && ebb__block_may_leave(runtime, block);
+}
+
+/* How far away the next use is thought to be; 0: now. */
+static uint64_t farness(const struct ebb_runtime *runtime, const struct block *block)
+{
+    uint64_t age = runtime->event_number - block->last_use;
+    if (!runtime->playing)
+        return block->open ? 0 : age;
+    bool done;
+    uint64_t distance = ebb__clock_distance(runtime, block, &done);
+    bool in_use = block->touch + IN_USE_TOUCHES > runtime->touches;
+    if (block->touch > runtime->position_touches && (in_use || !done))
+        return 0; /* whatever the template says: operations may differ in what they use */
+    uint64_t whole = runtime->playing->script->clock_count;
+    if (distance != UINT64_MAX)
+        return distance;
+    return (age < whole ? age : whole) << 32;
+}
+
+/* What no plan moves as a whole leaves by the part. */
+static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
+{
+    return !runtime->playing || block->script_block == EBB_SCRIPT_NONE;
+}
+
+/* As many parts as it leaves in. */
+static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
+{
+    return leaves_by_the_part(runtime, block) &&
+                   ebb__part_has_units(runtime, &runtime->blocks[block->head])
+               ? block->units
+               : 1;
+}
+
+static struct block *earliest_touched(struct ebb_runtime *runtime)
+{
+    struct block *best = NULL, *in_use = NULL;
+    uint32_t in_use_count = 0;
+    for (uint32_t i = 1; i <= runtime->block_count; i++) {
+        struct block *block = &runtime->blocks[i];
+        if (!may_leave(runtime, block) || block->needed_at == runtime->event_number + 1)
+            continue;
+        bool touched_last = block->touch + IN_USE_TOUCHES > runtime->touches;
+        struct block **earliest = touched_last ? &in_use : &best;
+        if (touched_last)
+            in_use_count += parts_in(runtime, block);
+        if (!*earliest || block->touch < (*earliest)->touch)
+            *earliest = block;
+    }
+    /* A block that was used as a whole is one touch, however many parts it has now. */
+    return best || in_use_count <= IN_USE_TOUCHES ? best : in_use;
+}
+
+struct block *ebb__victim_choose(struct ebb_runtime *runtime)
+{
+    struct block *best = ebb__cold_victim(runtime);
+    uint64_t best_key = 0;
+    if (best)
+        return best;
+    for (uint32_t i = 1; i <= runtime->block_count; i++) {
+        struct block *block = &runtime->blocks[i];
+        uint64_t key = may_leave(runtime, block) ? farness(runtime, block) : 0;
+        if (key == 0)
+            continue;
+        /* Of like distance the larger one: fewer transfers for the same room. */
+        if (!best || key > best_key || (key == best_key && block->page_bytes > best->page_bytes)) {
+            best = block;
+            best_key = key;
+        }
+    }
+    if (!best)
+        best = ebb__cold_oldest(runtime);
+    if (!best)
+        best = earliest_touched(runtime);
+    if (best && leaves_by_the_part(runtime, best))
+        ebb__part_split(runtime, &runtime->blocks[best->head]);
+    return best;
+}

@@ -1,0 +1,43 @@
+/* From a model to a script, as the default policy and the pool make it. To be included after cmocka. */
+#ifndef EBB_TESTS_RUNTIME_SCRIPT_H
+#define EBB_TESTS_RUNTIME_SCRIPT_H
+
+#include "machine/machine.h"
+#include "parent/compile.h"
+#include "plan/plan.h"
+
+/* Whole pages, and `limit_ns` to plan in. */
+static inline struct ebb_plan_request request_for(const struct ebb_model *model,
+                                                  const struct ebb_machine *machine,
+                                                  uint64_t budget_bytes, uint64_t limit_ns)
+{
+    return (struct ebb_plan_request){.model = model,
+                                     .machine = machine,
+                                     .budget_bytes = budget_bytes,
+                                     .page_bytes = 4096,
+                                     .smallest_block_bytes = 4096,
+                                     .time_limit_ns = limit_ns};
+}
+
+/* Something is absent where the budget is below the peak; `placed`: with addresses. free() it. */
+static inline struct ebb_script *script_from(const struct ebb_plan_request *request, bool placed)
+{
+    struct ebb_plan plan;
+    struct ebb_places places;
+    struct ebb_error error;
+    struct ebb_script *script;
+    assert_int_equal(ebb__plan_make("ebb", request, &plan, &error), EBB_OK);
+    assert_true(plan.feasible);
+    assert_true(plan.absence_count > 0 || request->budget_bytes >= request->model->peak_bytes);
+    if (placed)
+        assert_int_equal(ebb__place_blocks(request, &plan, &places, &error), EBB_OK);
+    assert_int_equal(ebb__compile_script(request->model, &plan, placed ? &places : NULL, &script),
+                     EBB_OK);
+    assert_true(ebb__script_valid(script, script->bytes));
+    if (placed)
+        ebb__places_fini(&places);
+    ebb__plan_fini(&plan);
+    return script;
+}
+
+#endif
