@@ -10,11 +10,12 @@ PYTHON := /usr/bin/python3
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 
-# What build, tests and demo need, by its Debian 12 names.
+# What build, tests and demo need, by its Debian 12 names. PyTorch only recommends a fast BLAS, and
+# recommended packages are not installed; on the reference BLAS it multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
 	coinor-libclp-dev \
-	python3 python3-torch python3-torchvision libjemalloc2 libmimalloc2.0
+	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)
 
