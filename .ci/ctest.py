@@ -11,6 +11,8 @@ import argparse
 import ctypes
 import os
 import re
+import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,22 +45,56 @@ def has_cgroup():
                                   or os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK))
 
 
-def has_threads_after_fork(build):
-    """In a child of a program with threads: not where ThreadSanitizer is in it."""
+def is_instrumented(build, sanitizers):
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
-        return not re.search(r"^EBB_SANITIZE:.*\bthread\b", cache.read(), re.M)
+        return re.search(rf"^EBB_SANITIZE:.*\b({sanitizers})\b", cache.read(), re.M) is not None
 
 
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
 
+def has_mounts():
+    """A namespace for mounts, in which one may mount."""
+    return subprocess.run(["unshare", "-m", "true"], check=False,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def has_sparse_files():
+    """Of 100 GiB."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.truncate(100 << 30)
+        return True
+    except OSError:
+        return False
+
+
+def has_zero_copy():
+    so_zerocopy = 60
+    try:
+        with socket.socket() as tcp:
+            tcp.setsockopt(socket.SOL_SOCKET, so_zerocopy, 1)
+        return True
+    except OSError:
+        return False
+
+
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-            "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+            "gpu": has_gpu, "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
-            "threads after fork": lambda: has_threads_after_fork(build)}
+            "sparse files": has_sparse_files, "MSG_ZEROCOPY": has_zero_copy,
+            "/dev/userfaultfd": lambda: os.access("/dev/userfaultfd", os.R_OK | os.W_OK),
+            "/dev/shm": lambda: os.path.ismount("/dev/shm"),
+            "NUMA": lambda: os.path.exists("/sys/devices/system/node/node0"),
+            # A file for each place that a store can have, and what a process has open anyway.
+            "descriptors": lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 2048 + 64,
+            # ThreadSanitizer starts no threads in the child of a program that has some.
+            "threads after fork": lambda: not is_instrumented(build, "thread"),
+            # The sanitizers that keep a shadow of all of it.
+            "address space": lambda: not is_instrumented(build, "thread|address")}
 
 
 # A program of which some tests were skipped: cmocka; unittest, at its end.
