@@ -4,8 +4,9 @@
 A test skips by exiting 77 and saying why in a line `skipped: needs NAME`, with more behind the name if
 it likes; a program that skips some of its tests (cmocka, unittest) says so in the same way, one line
 each.  The skip is expected only where this machine really lacks NAME, which is looked up here and not
-believed; any other skip fails the run, so that a test cannot fall silent unnoticed.  The last line
-printed is 'N passed, N failed, N skipped'.
+believed; any other skip fails the run, so that a test cannot fall silent unnoticed.  Two tests run at a
+time, except those that need the machine for themselves (RUN_SERIAL in tests/CMakeLists.txt).  The last
+line printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes
@@ -17,6 +18,10 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+
+# More would not be faster on the two CPUs of the machine that this runs on, and programs that tests start
+# have several threads.
+AT_A_TIME = 2
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -125,7 +130,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "junit.xml")
         command = ["ctest", "--test-dir", args.build, "--output-on-failure", "--no-tests=error",
-                   "--output-junit", report, "--test-output-size-passed", "1000000"]
+                   "--parallel", str(AT_A_TIME), "--output-junit", report,
+                   "--test-output-size-passed", "1000000"]
         if args.exclude:
             command += ["-E", args.exclude]
         if args.only:

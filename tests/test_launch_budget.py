@@ -44,7 +44,7 @@ class Summary(Launch):
 
     def test_only_when_asked(self):
         program = [cycle(), *CYCLE_ARGS]
-        plain = self.run_command(program).stdout
+        plain = self.plain(*program).stdout
         for options in ([], ["--summary=auto"], ["--summary=never"], ["-q"]):
             result = self.run_ebb(*program, options=["--budget", "1G", *options])
             self.assertEqual((0, plain), (result.returncode, result.stdout), options)
@@ -130,7 +130,7 @@ class Budgets(Launch):
 
     def run_cycle(self, *options, code=0, args=()):
         program = [cycle(), *CYCLE_ARGS, *args]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         path = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(*program, options=[*options, "--summary-json", path])
         self.assertEqual(code, result.returncode, result.stderr)
@@ -287,7 +287,7 @@ class Record(Launch):
 
     def test_changes_nothing(self):
         path = os.path.join(self.folder, "run.ebbt")
-        plain = self.run_command([cycle(), *CYCLE_ARGS])
+        plain = self.plain(cycle(), *CYCLE_ARGS)
         result = self.run_command([EBB, "record", "-o", path, "--", cycle(), *CYCLE_ARGS])
         self.assertEqual((0, plain.stdout, b""), (result.returncode, result.stdout, result.stderr))
         info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)

@@ -13,7 +13,7 @@ class Stores(Launch):
     def run_cycle(self, *options, args=()):
         """With a budget of BUDGET, or that of `options`."""
         program = [cycle(), *CYCLE_ARGS, *args]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         summary = os.path.join(self.folder, "summary.json")
         result = self.run_command([EBB, "run", "--no-cache", "--budget", str(BUDGET),
                                    "--summary-json", summary, *options, "--", *program])
@@ -49,7 +49,7 @@ class Stores(Launch):
         for places in (["memory"], ["memory", self.store]):
             options = [word for place in places for word in ("--store", place)]
             program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6"]
-            plain = self.run_command(program)
+            plain = self.plain(*program)
             result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", *options, "--",
                                        *program])
             self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
@@ -63,7 +63,7 @@ class Stores(Launch):
             self.assertGreater(figures["compressed_away_bytes"], figures["moved_out_bytes"] / 5)
             self.assertLess(figures["compressed_away_bytes"], figures["moved_out_bytes"])
         program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6", "--zeros"]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", "--compress", "on",
                                    "--", *program])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)

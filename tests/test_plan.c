@@ -82,7 +82,8 @@ static void brute_force_agrees(void **state)
 {
     (void)state;
     uint32_t cases = 0, slower = 0, stalls = 0;
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    /* Some 400 cases, two thirds of which stall at best and take all of their time: 12 s. */
+    for (uint64_t seed = 1; seed <= 200; seed++) {
         struct ebb_model model = make_random(seed, 14, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, seed % 2 ? 8 : 2, true);
         for (uint64_t percent = 90; percent >= 40; percent -= 10) {
