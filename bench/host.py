@@ -91,8 +91,9 @@ class Bench:
         """The independent count of the program's allocations."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "log.json")
+            preload = " ".join([self.logger, self.tuned.get("LD_PRELOAD", "")])
             result = run(self.program, {
-                **self.tuned, "LD_PRELOAD": f"{self.logger}:{self.tuned['LD_PRELOAD']}",
+                **self.tuned, "LD_PRELOAD": preload.strip(),
                 "EBB_MALLOC_LOG": path, "EBB_LOG_THRESHOLD": str(MANAGED_BYTES)})
             if result["exit_code"] != 0 or not os.path.exists(path):
                 sys.exit(f"host.py: the program failed by itself: {result['stderr']}")
