@@ -319,7 +319,7 @@ def print_table(report):
           f"{log['threshold_bytes'] >> 10} KiB; A: {report['a_rss_bytes'] / MIB:.0f} MiB RSS, "
           f"{text_of(report['a_s'])} s an iteration\n")
     wide = max(8, *(len(row["budget"]) + 1 for row in report["rows"]))
-    form = "{:<%d}{:>8}{:>9}{:>8}{:>8}{:>7}{:>8}{:>19}{:>19}{:>8}{:>8}{:>8}{:>8}  {}" % wide
+    form = "{:<%d}{:>8}{:>9}{:>8}{:>8}{:>7}{:>8}{:>21}{:>22}{:>8}{:>8}{:>8}{:>8}  {}" % wide
     print(form.format("budget", "MiB", "managed", "of peak", "heap", "RSS", "s/iter",
                       "ratio (spread)", "whole (spread)", "plan s", "fifo s", "moved", "faults",
                       "losses"))
@@ -355,7 +355,7 @@ def print_whole(rows):
     if not rows:
         return
     wide = max(8, *(len(row["budget"]) + 1 for row in rows))
-    form = "{:<%d}{:>12}{:>12}{:>12}{:>19}  {}" % wide
+    form = "{:<%d}{:>12}{:>12}{:>12}{:>22}  {}" % wide
     print("\n" + form.format("budget", "iterations", "A whole s", "B whole s", "whole (spread)",
                              "losses"))
     for row in rows:
