@@ -49,13 +49,19 @@ def has_threads_after_fork(build):
         return not re.search(r"^EBB_SANITIZE:.*\bthread\b", cache.read(), re.M)
 
 
+def has_lab(build):
+    """src/lab is in the build."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return not re.search(r"^EBB_LAB:.*=OFF$", cache.read(), re.M)
+
+
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
 
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-            "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+            "gpu": has_gpu, "lab": lambda: has_lab(build), "root": lambda: os.geteuid() == 0,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
             "threads after fork": lambda: has_threads_after_fork(build)}

@@ -4,9 +4,9 @@
  *
  * For each time limit (0.1 and 1.7 s by default) the peaks found, least, median and most, in MiB, and
  * how many of the seeds (24 by default) kept within 255 MiB and 264 MiB. Machine: autoswap-paper. */
+#include "lab/import/import.h"
 #include "model/analyse.h"
 #include "plan/swap/anneal.h"
-#include "trace/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@ enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_request *requ
     struct ebb_plan none;
     struct ebb_plan_request unlimited = *request;
     unlimited.budget_bytes = UINT64_MAX / 4;
-    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
+    enum ebb_status status = ebb__plan_make(ebb__plan_policy("none"), &unlimited, &none, error);
     if (status)
         return status;
     *bytes = none.peak_bytes;
@@ -38,7 +38,7 @@ enum ebb_status ebb__planning_budget(const char *text, uint64_t peak_bytes, uint
     return EBB_OK;
 }
 
-enum ebb_status ebb__planning_make(const char *policy, bool zero_stall,
+enum ebb_status ebb__planning_make(const struct ebb_policy *policy, bool zero_stall,
                                    const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {

@@ -25,7 +25,7 @@ EBB_NODISCARD enum ebb_status ebb__planning_budget(const char *text, uint64_t pe
                                                    uint64_t *bytes, struct ebb_error *error);
 
 /* Plan by the request's budget, or for the smallest without a stall, and check the plan. */
-EBB_NODISCARD enum ebb_status ebb__planning_make(const char *policy, bool zero_stall,
+EBB_NODISCARD enum ebb_status ebb__planning_make(const struct ebb_policy *policy, bool zero_stall,
                                                  const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
 

@@ -1,10 +1,10 @@
 /* Fuzzes the reader of plan files against the model of a small program. What is read must be safe to
  * simulate; what is refused must say why and leave nothing behind. */
 #include "fuzz.h"
+#include "lab/import/import.h"
 #include "model/analyse.h"
 #include "plan/file.h"
 #include "sim/simulate.h"
-#include "trace/import/import.h"
 
 #include <string.h>
 

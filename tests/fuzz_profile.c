@@ -29,7 +29,7 @@ static void require_plans(const struct ebb_profile *profile, const struct ebb_mo
                                        .time_limit_ns = 1000000,
                                        .newest_only = true};
     struct ebb_plan plan;
-    if (ebb__plan_make("fifo", &request, &plan, NULL) != EBB_OK)
+    if (ebb__plan_make(ebb__plan_policy("fifo"), &request, &plan, NULL) != EBB_OK)
         return;
     struct ebb_script *script;
     if (ebb__compile_script(model, &plan, NULL, &script) == EBB_OK)

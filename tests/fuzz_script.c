@@ -24,7 +24,8 @@ static struct ebb_script *compile(void)
     struct ebb_plan plan;
     struct ebb_places places;
     struct ebb_script *script;
-    FUZZ_REQUIRE(ebb__plan_make("fifo", &request, &plan, NULL) == EBB_OK && plan.absence_count);
+    FUZZ_REQUIRE(ebb__plan_make(ebb__plan_policy("fifo"), &request, &plan, NULL) == EBB_OK &&
+                 plan.absence_count);
     FUZZ_REQUIRE(ebb__place_blocks(&request, &plan, &places, NULL) == EBB_OK && places.count);
     FUZZ_REQUIRE(ebb__compile_script(&model, &plan, &places, &script) == EBB_OK);
     FUZZ_REQUIRE(ebb__script_valid(script, script->bytes));

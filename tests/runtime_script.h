@@ -26,7 +26,7 @@ static inline struct ebb_script *script_from(const struct ebb_plan_request *requ
     struct ebb_places places;
     struct ebb_error error;
     struct ebb_script *script;
-    assert_int_equal(ebb__plan_make("ebb", request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), request, &plan, &error), EBB_OK);
     assert_true(plan.feasible);
     assert_true(plan.absence_count > 0 || request->budget_bytes >= request->model->peak_bytes);
     if (placed)

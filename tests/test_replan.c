@@ -122,7 +122,7 @@ static struct stage *open_stage(void)
     stage->process.ring = must(calloc(1, sizeof *stage->process.ring));
     assert_int_equal(ebb__watch_create(&stage->process.watch), EBB_OK);
     stage->parent.ledger = &stage->ledger;
-    stage->parent.options.policy = "ebb";
+    stage->parent.options.policy = ebb__plan_policy("ebb");
     stage->parent.probed = true;
     stage->parent.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
     atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);

@@ -168,7 +168,7 @@ static uint64_t working_set(const struct ebb_plan_request *request)
 {
     struct ebb_plan plan;
     uint64_t bytes = 0;
-    if (ebb__plan_make("fifo", request, &plan, NULL) == EBB_OK) {
+    if (ebb__plan_make(ebb__plan_policy("fifo"), request, &plan, NULL) == EBB_OK) {
         bytes = plan.smallest_feasible_bytes;
         ebb__plan_fini(&plan);
     }
@@ -408,7 +408,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         ebb__parent_end_probe(parent);
         if (ebb__parent_plan(parent, process, &model, 0)) {
             ebb__parent_tell(process, EBB_MESSAGE_TRACE, 0);
-            bool reactive = ebb__plan_policy_reactive(parent->options.policy);
+            bool reactive = parent->options.policy->reactive;
             process->state = reactive ? LEARNER_DONE : LEARNER_PLANNED;
             process->allocs_lost = 0;
             if (!reactive && !process->guarded) /* a profile tells of allocations */

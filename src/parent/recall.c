@@ -72,7 +72,7 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
         return;
     process->cache = EBB_CACHE_UNCONFIRMED;
     presume_budget(parent, process);
-    if (process->recalled.iteration_count && !ebb__plan_policy_reactive(options->policy))
+    if (process->recalled.iteration_count && !options->policy->reactive)
         process->state = LEARNER_RECALLED;
 }
 
