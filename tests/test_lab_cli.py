@@ -118,6 +118,37 @@ class Lab(unittest.TestCase):
             self.assertEqual((code, out, err), (1, "", f"ebb: info: {path}: not an Ebb trace\n"
                                                 f"ebb: no trace of another tool is read: {MISSING}\n"))
 
+    def test_own_trace(self):
+        """A recorded program is planned, simulated and written in both builds; bounds are src/lab's."""
+        program, trace, plan = (os.path.join(self.folder.name, name)
+                                for name in ("cycle", "run.ebbt", "plan.json"))
+        subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program,
+                        os.path.join(SOURCE, "tests", "programs", "cycle.c")], check=True)
+        self.assertEqual(run("record", "-q", "-o", trace, "--", program, "--iterations", "10",
+                             "--layers", "8", "--block", "2M", "--persistent", "4M")[0], 0)
+        for policy in ("ebb", "fifo"):
+            asked = ("plan", trace, "--machine", "pcie3", "--budget", "70%", "--policy", policy)
+            code, out, err = run(*asked, "--json", "-o", plan)
+            self.assertEqual((code, err), (0, ""))
+            made = json.loads(out)
+            with open(plan, encoding="utf-8") as file:
+                written = json.load(file)
+            for key in ("lower_bound_bytes", "lower_bound_stall_ns", "gap"):
+                self.assertEqual(made[key], written[key])
+                self.assertEqual(made[key] is not None, WITH_LAB, key)
+            self.assertGreater(made["absences"], 0)
+            code, out, err = run("simulate", trace, plan, "--json")
+            self.assertEqual((code, err), (0, ""))
+            seen = json.loads(out)
+            for key in ("policy", "budget_bytes", "peak_bytes", "stall_ns", "moved_out_bytes"):
+                self.assertEqual(seen[key], made[key], key)
+            out = run(*asked)[1]
+            self.assertEqual(["policy", "budget", "peak", "iteration", "moved"],
+                             [line.split()[0] for line in out.splitlines()
+                              if line.split()[0] not in ("bound", "gap")])
+            for word in ("no plan without a stall is below", "above the bound"):
+                self.assertEqual(word in out, WITH_LAB, word)
+
 
 if __name__ == "__main__":
     sys.exit(unittest.main())
