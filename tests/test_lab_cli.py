@@ -97,6 +97,13 @@ class Lab(unittest.TestCase):
                     self.assertNotEqual(code, 0)
                     self.assertNotIn(MISSING, err)
 
+    def test_version(self):
+        code, out, err = run("--version", "-v")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([line.split()[0] for line in out.splitlines()],
+                         ["ebb", "zstd", "jansson", "src/lab"])
+        self.assertEqual(out.splitlines()[-1].split()[1], "yes" if WITH_LAB else "no")
+
     def test_libraries(self):
         done = subprocess.run(["ldd", EBB], capture_output=True, text=True, check=True)
         names = {line.split()[0].split(".so")[0] for line in done.stdout.splitlines()}
