@@ -12,14 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No program waits here for the plan; a search that finds one without a stall ends before. */
-#define TIME_LIMIT_NS ((uint64_t)1000000000)
-
 struct options {
     const char *file, *policy, *machine, *store, *plan_path;
     const char *budget; /* NULL with zero_stall */
     uint64_t smallest_block_bytes;
-    uint64_t time_limit_ns; /* 0: TIME_LIMIT_NS, or the planner's own */
+    uint64_t time_limit_ns; /* 0: as in a run, or the planner's own for zero_stall */
     bool json, zero_stall;
 };
 
@@ -27,8 +24,8 @@ static void print_help(void)
 {
     fputs("usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
           "       ebb plan FILE --zero-stall [options]\n\n"
-          "Plans one iteration of a recorded program within a memory budget, checks the plan,\n"
-          "and predicts what it costs.\n\n"
+          "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
+          "checks the plan, and predicts what it costs.\n\n"
           "  --budget B          most bytes in fast memory: 4G, 512MiB, or 60% of the peak\n"
           "  --zero-stall        find the smallest budget at which nothing waits\n"
           "  --policy P          ebb (default), appobmem, autoswap:{vote,doa,aoa,wdoa,swdoa,bo},\n"
@@ -36,8 +33,8 @@ static void print_help(void)
           "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
           "                      pcie5, optane, cxl, nvme, or a JSON file\n"
           "  --store DIR         the directory that `host` measures (default: .)\n"
-          "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
-          "  --time-limit S      seconds that planning may take (ebb: 1, 1.7 for --zero-stall)\n"
+          "  --smallest-block B  leave smaller blocks alone (default 256K)\n"
+          "  --time-limit S      seconds that planning may take (ebb: 0.3, 1.7 for --zero-stall)\n"
           "  -o PLAN             write the plan as JSON\n"
           "  --json              one JSON object on stdout\n",
           stdout);
@@ -60,7 +57,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     *options = (struct options){.policy = "ebb",
                                 .machine = "host",
                                 .store = ".",
-                                .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+                                .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
     int code = ebb__options_parse("plan", known, sizeof known / sizeof known[0], print_help, argc,
                                   argv, options);
     if (code >= 0)
@@ -150,10 +147,20 @@ static json_t *json_machine(const struct ebb_machine *machine)
     return object;
 }
 
-static enum ebb_status plan_write(const char *path, const struct ebb_plan_request *request,
-                                  const struct ebb_plan *plan, const struct bounds *bounds,
-                                  struct ebb_error *error)
+static json_t *json_wide(const struct ebb_planned *planned)
 {
+    json_t *array = json_array();
+    for (uint32_t i = 0; planned->wide.count && i < planned->model->block_count; i++)
+        if (planned->wide.blocks[i])
+            json_array_append_new(array, json_bytes(i));
+    return array;
+}
+
+static enum ebb_status plan_write(const char *path, const struct ebb_planned *planned,
+                                  const struct bounds *bounds, struct ebb_error *error)
+{
+    const struct ebb_plan_request *request = &planned->request;
+    const struct ebb_plan *plan = &planned->plan;
     const struct ebb_model *model = request->model;
     json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
     json_t *absences = json_array();
@@ -186,6 +193,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
+    json_object_set_new(root, "wide_blocks", json_wide(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
@@ -237,41 +245,41 @@ static enum ebb_status plan_model(const struct options *options, const struct eb
                                   uint64_t page_bytes, int *exit_code, struct ebb_error *error)
 {
     struct ebb_machine machine;
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .page_bytes = page_bytes,
-                                       .smallest_block_bytes = options->smallest_block_bytes,
-                                       .time_limit_ns = options->time_limit_ns};
-    if (!request.time_limit_ns && !options->zero_stall)
-        request.time_limit_ns = TIME_LIMIT_NS;
-    struct ebb_plan plan;
+    struct ebb_plan_terms terms = ebb__plan_terms(options->policy, model, &machine, 0);
+    terms.page_bytes = page_bytes;
+    terms.smallest_block_bytes = options->smallest_block_bytes;
+    if (options->time_limit_ns || options->zero_stall)
+        terms.time_limit_ns = options->time_limit_ns;
+    struct ebb_planned planned;
     struct bounds bounds = {0};
     enum ebb_status status =
         ebb__planning_machine(options->machine, options->store, &machine, error);
     if (!status)
-        status = ebb__planning_unmanaged_peak(&request, &bounds.unmanaged_bytes, error);
+        status = ebb__planning_unmanaged_peak(&terms, &bounds.unmanaged_bytes, error);
     if (!status && !options->zero_stall)
-        status = ebb__planning_budget(options->budget, bounds.unmanaged_bytes,
-                                      &request.budget_bytes, error);
+        status = ebb__planning_budget(options->budget, bounds.unmanaged_bytes, &terms.budget_bytes,
+                                      error);
     if (!status)
-        status = ebb__planning_make(options->policy, options->zero_stall, &request, &plan, error);
+        status = ebb__planning_make(&terms, options->zero_stall, &planned, error);
     if (status)
         return status;
-    request.budget_bytes = plan.budget_bytes;
-    status = bounds_find(options, &request, &plan, &bounds, error);
+    const struct ebb_plan *plan = &planned.plan;
+    struct ebb_plan_request request = ebb__plan_request(&terms);
+    request.budget_bytes = plan->budget_bytes;
+    status = bounds_find(options, &request, plan, &bounds, error);
     if (!status && options->plan_path)
-        status = plan_write(options->plan_path, &request, &plan, &bounds, error);
+        status = plan_write(options->plan_path, &planned, &bounds, error);
     if (!status) {
         if (options->json)
-            print_json(&plan, &bounds);
+            print_json(plan, &bounds);
         else
-            print_text(&plan, &request, &bounds, options->zero_stall);
-        bool stalls = options->zero_stall && plan.stall_ns > 0;
+            print_text(plan, &request, &bounds, options->zero_stall);
+        bool stalls = options->zero_stall && plan->stall_ns > 0;
         if (stalls)
-            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan.policy);
-        *exit_code = plan.feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan->policy);
+        *exit_code = plan->feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
-    ebb__plan_fini(&plan);
+    ebb__planned_fini(&planned);
     return status;
 }
 

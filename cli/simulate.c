@@ -30,7 +30,7 @@ static void print_help(void)
         "                      optane, cxl, nvme, or a JSON file (default: the plan's)\n"
         "  --store DIR         the directory that `host` measures (default: .)\n"
         "  --budget SIZE       most bytes in fast memory (default: the plan's)\n"
-        "  --smallest-block B  under a reactive policy, leave smaller blocks alone (default 512K)\n"
+        "  --smallest-block B  under a reactive policy, leave smaller blocks alone (default 256K)\n"
         "  --json              one JSON object, schema ebb.simulate/1\n\n"
         "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
         "--machine pcie3\n",
@@ -47,7 +47,8 @@ static int options_parse(int argc, char **argv, struct options *options)
         {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
         {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
     };
-    *options = (struct options){.store = ".", .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+    *options =
+        (struct options){.store = ".", .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
     uint64_t bytes;
     int code = ebb__options_parse("simulate", known, sizeof known / sizeof known[0], print_help,
                                   argc, argv, options);
@@ -68,6 +69,7 @@ static enum ebb_status simulate(const struct options *options, const struct ebb_
                                 const struct ebb_plan_file *file, struct ebb_sim_result *result,
                                 struct ebb_error *error)
 {
+    model = ebb__plan_file_model(file, model);
     if (!file->plan.reactive) {
         struct ebb_sim_request request = {model,
                                           &file->machine,

@@ -28,12 +28,15 @@ ALLOWED.update({
     # a plan is, so that neither depends on how the other works.
     "src/plan": ["base/", "trace/", "model/", "machine/", "sim/simulate.h",
                  "sim/reactive.h"],
+    # The request for a plan: all that thinks, and the script that the runtime reads.
+    "src/plan/request": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
+                         "runtime/script.h"],
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
     # Devices and stores through their tables; extents.h is bookkeeping without a store behind it.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
     # The parent of a running program: all that thinks, and the words it shares with the process.
-    "src/parent": [f"{name}/" for name in THINKS] + ["runtime/script.h", "runtime/protocol.h",
-                                                    "runtime/ledger.h"],
+    "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
+                   "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
     "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
     "cli": [f"{name}/" for name in THINKS + ["parent", "runtime", "device", "store"]] + ["ebb/"],
     "include/ebb": [],
@@ -54,7 +57,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 def folder_of(path):
     """The row of the table that a source file belongs to, or None."""
     parts = path.split("/")
-    for depth in (2, 1):
+    for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
         if name in ALLOWED and len(parts) > depth:
             return name
@@ -114,6 +117,11 @@ PLANTED = {  # file: (text, is it a violation)
     "src/model/model.h": ('#include "trace/event.h"\n', False),
     "src/plan/plan.h": ('#include "model/model.h"\n', False),
     "src/plan/swap/lanes.h": ('#include "plan/plan.h"\n', False),
+    "src/plan/request/request.h": ('#include "runtime/script.h"\n#include "plan/plan.h"\n', False),
+    "src/plan/request/good.c": ('#include "plan/swap/lanes.h"\n#include "sim/simulate.h"\n', False),
+    "src/plan/request/bad.c": ('#include "runtime/internal.h"\n', True),
+    "src/plan/circle.c": ('#include "plan/request/request.h"\n', True),
+    "src/plan/swap/bad.c": ('#include "runtime/script.h"\n', True),
     "src/check/good.c": ('#include "plan/plan.h"\n', False),
     "src/check/bad.c": ('#include "plan/swap/lanes.h"\n', True),
     "src/plan/pool/pool.h": ("", False),
