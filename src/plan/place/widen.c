@@ -36,7 +36,7 @@ enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *w
 bool ebb__wide_add(struct ebb_wide *wide, uint32_t index)
 {
     struct ebb_model_block *block = &wide->model.blocks[index];
-    if (wide->blocks[index] || !may_be_wide(block))
+    if (!may_be_wide(block)) /* as one that is wide already is not */
         return false;
     wide->count++;
     wide->blocks[index] = 1;
