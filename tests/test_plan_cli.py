@@ -152,8 +152,9 @@ class PublicTrace(Planned):
 
     def test_published_policies(self):
         for policy in ("appobmem", "autoswap:vote", "autoswap:aoa", "autoswap:swdoa"):
-            found = self.plan("--zero-stall", "--policy", policy, trace=VGG,
-                              machine="autoswap-paper")
+            # Few blocks are smaller, and with them the bound takes twice as long to find.
+            found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
+                              trace=VGG, machine="autoswap-paper")
             self.assertEqual(0, found["stall_ns"])
             self.assertLessEqual(found["budget_bytes"], 437 * MIB, policy)
             self.assertGreaterEqual(found["peak_bytes"], found["lower_bound_bytes"])

@@ -332,6 +332,9 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.margin_bytes, 4096);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);
     assert_true(ebb__plan_request(&found).newest_only && ebb__plan_request(&plain).newest_only);
+    /* A trace of another tool knows nothing of the runtime. */
+    plain.page_bytes = 1;
+    assert_false(ebb__plan_request(&plain).newest_only);
     /* What is left free is not to be the plan's ruin; and without a budget nothing is left free. */
     assert_int_equal(ebb__plan_slack(&found), 4096);
     found.margin_bytes = 20 * EBB_MIB;

@@ -27,6 +27,13 @@ static uint64_t share_of(const struct ebb_plan_terms *terms)
                                                      : 0;
 }
 
+/* The runtime has pages, and traces that it records say so; what other tools recorded has none, and the
+ * runtime's limits are none for it. */
+static bool is_of_runtime(uint64_t page_bytes)
+{
+    return page_bytes == EBB_PLAN_PAGE_BYTES;
+}
+
 struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
 {
     return (struct ebb_plan_request){
@@ -36,7 +43,7 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
         .page_bytes = terms->page_bytes,
         .smallest_block_bytes = terms->smallest_block_bytes,
         .time_limit_ns = terms->time_limit_ns,
-        .newest_only = true,
+        .newest_only = is_of_runtime(terms->page_bytes),
     };
 }
 
@@ -72,7 +79,7 @@ static enum ebb_status make_plan(const char *policy, struct ebb_plan_request *re
 static bool has_pages(const struct ebb_planned *planned)
 {
     return planned->plan.feasible && !planned->plan.reactive && !planned->model->woven &&
-           planned->request.page_bytes == EBB_PLAN_PAGE_BYTES;
+           is_of_runtime(planned->request.page_bytes);
 }
 
 /* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
@@ -117,7 +124,8 @@ enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms, struct ebb
                                   struct ebb_error *error)
 {
     *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
-    planned->request.time_limit_ns /= 2; /* there may be two to choose from */
+    if (is_of_runtime(terms->page_bytes))
+        planned->request.time_limit_ns /= 2; /* there may be two to choose from */
     enum ebb_status made =
         make_plan(terms->policy, &planned->request, ebb__plan_slack(terms), &planned->plan, error);
     if (made != EBB_OK)

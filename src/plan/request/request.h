@@ -34,7 +34,8 @@ struct ebb_plan_terms {
     uint64_t budget_bytes; /* of the whole run; UINT64_MAX: none */
     uint64_t beside_bytes; /* of these: what small blocks and other processes hold */
     uint64_t margin_bytes; /* of the rest: to be left free, as far as that is no sixth of it */
-    uint64_t page_bytes;   /* as of struct ebb_plan_request, and so the next */
+    uint64_t page_bytes; /* as of struct ebb_plan_request, and so the next; EBB_PLAN_PAGE_BYTES: the
+                              plan is one for the runtime, with what that can do and cannot */
     uint64_t smallest_block_bytes;
     uint64_t time_limit_ns; /* of all planning, soft; 0: the planner's own */
 };
