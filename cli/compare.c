@@ -64,7 +64,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
                                           .machine = "host",
                                           .store = ".",
-                                          .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES}};
+                                          .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &options->given);
     if (code >= 0)
@@ -131,23 +131,26 @@ static enum ebb_status fail_memory(struct ebb_error *error)
     return ebb__fail(error, EBB_ERR_MEMORY, "results", "no memory for them");
 }
 
-static enum ebb_status compare_plan(const char *trace, const struct ebb_policy *policy,
-                                    const char *budget, struct ebb_plan_request request,
-                                    uint64_t peak_bytes, struct results *results,
-                                    struct ebb_error *error)
+static enum ebb_status compare_plan(const char *trace, const char *budget,
+                                    struct ebb_plan_terms terms, uint64_t peak_bytes,
+                                    struct results *results, struct ebb_error *error)
 {
     struct row row = {.trace = trace};
     bool zero_stall = strcmp(budget, ZERO_STALL) == 0;
     enum ebb_status status =
-        zero_stall ? EBB_OK
-                   : ebb__planning_budget(budget, peak_bytes, &request.budget_bytes, error);
+        zero_stall ? EBB_OK : ebb__planning_budget(budget, peak_bytes, &terms.budget_bytes, error);
+    if (zero_stall)
+        terms.time_limit_ns = 0;
+    struct ebb_planned planned;
     if (!status)
-        status = ebb__planning_make(policy, zero_stall, &request, &row.plan, error);
+        status = ebb__planning_make(&terms, zero_stall, &planned, error);
     if (status)
         return status;
-    ebb__plan_fini(&row.plan);
-    row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(request.model);
-    snprintf(row.policy, sizeof row.policy, "%s", policy->name);
+    row.plan = planned.plan;
+    row.plan.absences = NULL; /* only the figures are kept */
+    ebb__planned_fini(&planned);
+    row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);
+    snprintf(row.policy, sizeof row.policy, "%s", terms.policy->name);
     snprintf(row.budget, sizeof row.budget, "%s", budget);
     return ebb_vec_push(&results->rows, row) ? EBB_OK : fail_memory(error);
 }
@@ -205,16 +208,17 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     /* Nothing says when a block could leave: only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
-    struct ebb_plan_request request = {.model = &loaded->analysis.model,
-                                       .machine = machine,
-                                       .page_bytes = loaded->page_bytes,
-                                       .smallest_block_bytes = options->given.smallest_block_bytes};
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(ebb__policy_at(0), &loaded->analysis.model, machine, 0);
+    terms.page_bytes = loaded->page_bytes;
+    terms.smallest_block_bytes = options->given.smallest_block_bytes;
     uint64_t peak_bytes;
-    status = ebb__planning_unmanaged_peak(&request, &peak_bytes, error);
+    status = ebb__planning_unmanaged_peak(&terms, &peak_bytes, error);
     for (size_t b = 0; !status && b < budgets->count; b++)
-        for (size_t p = 0; !status && p < policies->count; p++)
-            status = compare_plan(trace, policies->items[p], budgets->items[b], request, peak_bytes,
-                                  results, error);
+        for (size_t p = 0; !status && p < policies->count; p++) {
+            terms.policy = policies->items[p];
+            status = compare_plan(trace, budgets->items[b], terms, peak_bytes, results, error);
+        }
     return status;
 }
 

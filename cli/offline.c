@@ -65,7 +65,7 @@ static const struct ebb_option options[] = {
      .argument = "B",
      AT(smallest_block_bytes),
      .commands = PLAN | COMPARE | SIMULATE,
-     .help = "leave smaller blocks alone (default 512K)"},
+     .help = "leave smaller blocks alone (default 256K)"},
     {.name = "plan",
      .kind = EBB_OPTION_TEXT,
      .argument = "PLAN",
@@ -98,7 +98,7 @@ static const struct ebb_option options[] = {
      .argument = "S",
      AT(time_limit_ns),
      .commands = PLAN | PACK,
-     .help = "seconds that it may take (default: a plan 1, with --zero-stall 1.7;\n"
+     .help = "seconds that it may take (default: a plan 0.3, with --zero-stall 1.7;\n"
              "a packing 5)"},
     {.name = "output",
      .letter = 'o',

@@ -83,8 +83,8 @@ static enum ebb_status plan_load(const char *path, const struct ebb_model *model
     enum ebb_status status = ebb__plan_file_read(path, model, file, error);
     if (status)
         return status;
-    struct ebb_check_request check = {model, &file->machine, file->plan.budget_bytes,
-                                      file->page_bytes};
+    struct ebb_check_request check = {ebb__plan_file_model(file, model), &file->machine,
+                                      file->plan.budget_bytes, file->page_bytes};
     status = ebb__check_plan(&check, &file->plan, error);
     if (status)
         ebb__error_set_remedy(error, "make the plan anew: ebb plan FILE -o PLAN");
@@ -105,7 +105,7 @@ static enum ebb_status trace_load(const struct options *options, struct input *i
         status = plan_load(options->given.plan_path, model, &input->plan, error);
     if (status)
         return status;
-    struct ebb_pool_source source = {.model = model,
+    struct ebb_pool_source source = {.model = ebb__plan_file_model(&input->plan, model),
                                      .absences = input->plan.plan.absences,
                                      .absence_count = input->plan.plan.absence_count,
                                      .page_bytes = input->plan.page_bytes,

@@ -14,14 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No program waits here for the plan; a search that finds one without a stall ends before. */
-#define TIME_LIMIT_NS ((uint64_t)1000000000)
-
 static const char help[] =
     "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
     "       ebb plan FILE --zero-stall [options]\n\n"
-    "Plans one iteration of a recorded program within a memory budget, checks the plan,\n"
-    "and predicts what it costs.\n";
+    "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
+    "checks the plan, and predicts what it costs.\n";
 
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
@@ -29,7 +26,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
     *options = (struct ebb_offline){.policy = "ebb",
                                     .machine = "host",
                                     .store = ".",
-                                    .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+                                    .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
     int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
@@ -88,10 +85,20 @@ static json_t *json_machine(const struct ebb_machine *machine)
     return object;
 }
 
-static enum ebb_status plan_write(const char *path, const struct ebb_plan_request *request,
-                                  const struct ebb_plan *plan, const struct ebb_bounds *bounds,
-                                  struct ebb_error *error)
+static json_t *json_wide(const struct ebb_planned *planned)
 {
+    json_t *array = json_array();
+    for (uint32_t i = 0; planned->wide.count && i < planned->model->block_count; i++)
+        if (planned->wide.blocks[i])
+            json_array_append_new(array, json_bytes(i));
+    return array;
+}
+
+static enum ebb_status plan_write(const char *path, const struct ebb_planned *planned,
+                                  const struct ebb_bounds *bounds, struct ebb_error *error)
+{
+    const struct ebb_plan_request *request = &planned->request;
+    const struct ebb_plan *plan = &planned->plan;
     const struct ebb_model *model = request->model;
     json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
     json_t *absences = json_array();
@@ -124,6 +131,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
+    json_object_set_new(root, "wide_blocks", json_wide(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
@@ -177,42 +185,41 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
                                   uint64_t page_bytes, int *exit_code, struct ebb_error *error)
 {
     struct ebb_machine machine;
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .page_bytes = page_bytes,
-                                       .smallest_block_bytes = options->smallest_block_bytes,
-                                       .time_limit_ns = options->time_limit_ns};
-    if (!request.time_limit_ns && !options->zero_stall)
-        request.time_limit_ns = TIME_LIMIT_NS;
-    struct ebb_plan plan;
+    struct ebb_plan_terms terms = ebb__plan_terms(policy, model, &machine, 0);
+    terms.page_bytes = page_bytes;
+    terms.smallest_block_bytes = options->smallest_block_bytes;
+    if (options->time_limit_ns || options->zero_stall)
+        terms.time_limit_ns = options->time_limit_ns;
+    struct ebb_planned planned;
     struct ebb_bounds bounds;
     uint64_t unmanaged_bytes;
     enum ebb_status status =
         ebb__planning_machine(options->machine, options->store, &machine, error);
     if (!status)
-        status = ebb__planning_unmanaged_peak(&request, &unmanaged_bytes, error);
+        status = ebb__planning_unmanaged_peak(&terms, &unmanaged_bytes, error);
     if (!status && !options->zero_stall)
-        status =
-            ebb__planning_budget(options->budget, unmanaged_bytes, &request.budget_bytes, error);
+        status = ebb__planning_budget(options->budget, unmanaged_bytes, &terms.budget_bytes, error);
     if (!status)
-        status = ebb__planning_make(policy, options->zero_stall, &request, &plan, error);
+        status = ebb__planning_make(&terms, options->zero_stall, &planned, error);
     if (status)
         return status;
-    request.budget_bytes = plan.budget_bytes;
-    status = ebb__lab_bounds(&request, &plan, options->zero_stall, &bounds, error);
+    const struct ebb_plan *plan = &planned.plan;
+    struct ebb_plan_request request = ebb__plan_request(&terms);
+    request.budget_bytes = plan->budget_bytes;
+    status = ebb__lab_bounds(&request, plan, options->zero_stall, &bounds, error);
     if (!status && options->out_path)
-        status = plan_write(options->out_path, &request, &plan, &bounds, error);
+        status = plan_write(options->out_path, &planned, &bounds, error);
     if (!status) {
         if (options->json)
-            print_json(&plan, &bounds);
+            print_json(plan, &bounds);
         else
-            print_text(&plan, &request, &bounds, unmanaged_bytes, options->zero_stall);
-        bool stalls = options->zero_stall && plan.stall_ns > 0;
+            print_text(plan, &request, &bounds, unmanaged_bytes, options->zero_stall);
+        bool stalls = options->zero_stall && plan->stall_ns > 0;
         if (stalls)
-            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan.policy);
-        *exit_code = plan.feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan->policy);
+        *exit_code = plan->feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
-    ebb__plan_fini(&plan);
+    ebb__planned_fini(&planned);
     return status;
 }
 

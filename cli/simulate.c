@@ -1,5 +1,6 @@
 /* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
 #include "sim/simulate.h"
+#include "choices.h"
 #include "command.h"
 #include "load.h"
 #include "offline.h"
@@ -25,7 +26,8 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    *options = (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
+    *options =
+        (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
     int code =
         ebb__offline_parse(EBB_OFFLINE_SIMULATE, "simulate", help, tail, argc, argv, options);
     if (code >= 0)
@@ -45,10 +47,10 @@ static enum ebb_status replace(const struct ebb_offline *options, const struct e
         status = ebb__planning_machine(options->machine, options->store, &file->machine, error);
     if (status || !options->budget)
         return status;
-    const struct ebb_plan_request request = {
-        .model = model, .machine = &file->machine, .page_bytes = file->page_bytes};
+    struct ebb_plan_terms terms = ebb__plan_terms(ebb__policy_at(0), model, &file->machine, 0);
+    terms.page_bytes = file->page_bytes;
     uint64_t peak_bytes;
-    status = ebb__planning_unmanaged_peak(&request, &peak_bytes, error);
+    status = ebb__planning_unmanaged_peak(&terms, &peak_bytes, error);
     return status
                ? status
                : ebb__planning_budget(options->budget, peak_bytes, &file->plan.budget_bytes, error);
@@ -59,6 +61,7 @@ static enum ebb_status simulate(const struct ebb_offline *options, const struct 
                                 const struct ebb_plan_file *file, struct ebb_sim_result *result,
                                 struct ebb_error *error)
 {
+    model = ebb__plan_file_model(file, model);
     if (!file->plan.reactive) {
         struct ebb_sim_request request = {model,
                                           &file->machine,

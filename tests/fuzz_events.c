@@ -7,7 +7,7 @@
 #include "fuzz.h"
 #include "model/analyse.h"
 #include "model/watch.h"
-#include "parent/compile.h"
+#include "plan/request/compile.h"
 #include "policies.h"
 #include "sim/simulate.h"
 #include "trace/codec.h"

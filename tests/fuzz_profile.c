@@ -1,8 +1,8 @@
 /* Fuzzes the reader of profiles: whole files, and bodies without envelope, whose checksum would keep
  * the fuzzer out. What is read must be safe to plan and to compile; what is refused must say why. */
-#include "parent/compile.h"
 #include "parent/profile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "runtime/script.h"
 
 #include <stdio.h>

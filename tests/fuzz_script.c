@@ -2,7 +2,7 @@
  * small training, so that most of it stays whole; what then passes for valid is prepared and asked as
  * the runtime does, every index of it. */
 #include "fuzz.h"
-#include "parent/compile.h"
+#include "plan/request/compile.h"
 #include "runtime/internal.h"
 #include "synthetic.h"
 

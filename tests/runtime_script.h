@@ -3,8 +3,8 @@
 #define EBB_TESTS_RUNTIME_SCRIPT_H
 
 #include "machine/machine.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 
 /* Whole pages, and `limit_ns` to plan in. */
 static inline struct ebb_plan_request request_for(const struct ebb_model *model,

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "machine/machine.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "synthetic.h"
 
 #include <stdint.h>

@@ -167,8 +167,9 @@ class PublicTrace(Planned):
     def test_published_policies(self):
         for policy, mib in (("appobmem", 296), ("autoswap:vote", 298), ("autoswap:aoa", 304),
                             ("autoswap:swdoa", 298)):
-            found = self.plan("--zero-stall", "--policy", policy, trace=VGG,
-                              machine="autoswap-paper")
+            # Few blocks are smaller, and with them the bound takes twice as long to find.
+            found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
+                              trace=VGG, machine="autoswap-paper")
             self.assertEqual(0, found["stall_ns"])
             self.assertLessEqual(found["budget_bytes"], mib * MIB, policy)
             self.assertGreaterEqual(found["peak_bytes"], found["lower_bound_bytes"])

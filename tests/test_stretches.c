@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "plan/swap/swap.h"
 #include "runtime_rig.h"
 

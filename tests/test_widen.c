@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "parent/widen.h"
+#include "plan/place/widen.h"
 #include "runtime_program.h"
 
 #define PEAK (70 * EBB_MIB)

@@ -8,17 +8,17 @@
  *     }
  *
  * The times are the plan's own; what it stalls for is not looked at. */
-#ifndef EBB_PARENT_RESIDENT_H
-#define EBB_PARENT_RESIDENT_H
+#ifndef EBB_PLAN_RESIDENT_H
+#define EBB_PLAN_RESIDENT_H
 
-#include "plan/plan.h"
+#include "plan/place/place.h"
 
 #define EBB_RESIDENT_UNIT_BYTES ((uint64_t)2 << 20)
 
 struct ebb__resident {
     const struct ebb_plan_request *request;
     const struct ebb_plan *plan;
-    const uint64_t *offsets; /* by block, in the pool; EBB_SCRIPT_NO_PLACE: not in it */
+    const uint64_t *offsets; /* by block, in the pool; EBB_PLACE_NONE: not in it */
     struct ebb__resident_change *changes;
     uint32_t change_count;
     uint32_t unit_count;

@@ -1,9 +1,11 @@
-#include "parent/compile.h"
+#include "plan/request/compile.h"
 
 #include "base/vec.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(EBB_PLACE_NONE == EBB_SCRIPT_NO_PLACE, "no place is no place");
 
 /* Between uses so close to each other no block leaves. */
 #define CLOSE_US (EBB_WITHIN_NS / 1000)
@@ -270,7 +272,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         struct ebb_script_block *compiled = &blocks[compiler->block_place[i]];
         compiled->serial = is_persistent(block) ? block->serial : 0;
         compiled->size_bytes = allocated_bytes(block);
-        compiled->place = places ? places->offsets[i] : EBB_SCRIPT_NO_PLACE;
+        compiled->place = places ? places->offsets[i] : EBB_PLACE_NONE;
         compiled->wide = places && places->wide && places->wide[i];
         compiled->part_first = block->part_first;
         compiled->part_count = block->part_count;

@@ -6,13 +6,15 @@
  *         use(places.offsets[block], places.peak_bytes);
  *         ebb__places_fini(&places);
  *     } */
-#ifndef EBB_PARENT_PLACE_H
-#define EBB_PARENT_PLACE_H
+#ifndef EBB_PLAN_PLACE_H
+#define EBB_PLAN_PLACE_H
 
 #include "plan/plan.h"
 
+#define EBB_PLACE_NONE UINT64_MAX
+
 struct ebb_places {
-    uint64_t *offsets;      /* by model block: its address in the pool, or EBB_SCRIPT_NO_PLACE */
+    uint64_t *offsets;      /* by model block: its address in the pool, or EBB_PLACE_NONE */
     uint64_t pool_bytes;    /* no placed block reaches beyond; 0: none is placed */
     uint32_t count;         /* placed blocks */
     uint64_t peak_bytes;    /* most resident under the plan, units of the pool counted whole */

@@ -1,8 +1,8 @@
 /* From a plan to a script: what the planner decided, in the words that the runtime acts on. */
-#ifndef EBB_PARENT_COMPILE_H
-#define EBB_PARENT_COMPILE_H
+#ifndef EBB_PLAN_COMPILE_H
+#define EBB_PLAN_COMPILE_H
 
-#include "parent/place.h"
+#include "plan/place/place.h"
 #include "plan/plan.h"
 #include "runtime/script.h"
 

@@ -7,11 +7,10 @@
  * plan, which counts blocks, may have filled the budget to the last page. So resident bytes are
  * counted again, in units; where they exceed the budget, the blocks in the emptiest units go back to
  * pages of their own, until all fits. */
-#include "parent/place.h"
+#include "plan/place/place.h"
 
-#include "parent/resident.h"
+#include "plan/place/resident.h"
 #include "plan/pool/pool.h"
-#include "runtime/script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static uint64_t end_of(const struct placing *placing, uint32_t block)
 static void take_out(struct placing *placing, uint32_t block)
 {
     placing->wanted[block] = false;
-    placing->places->offsets[block] = EBB_SCRIPT_NO_PLACE;
+    placing->places->offsets[block] = EBB_PLACE_NONE;
     placing->places->count--;
 }
 
@@ -88,7 +87,7 @@ static void empty_units(struct placing *placing, uint64_t over)
         uint64_t low = placing->wastes[i].unit * UNIT_BYTES, high = low + UNIT_BYTES;
         for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
             uint64_t at = placing->places->offsets[b];
-            if (placing->resident.live[b] && at != EBB_SCRIPT_NO_PLACE && at < high &&
+            if (placing->resident.live[b] && at != EBB_PLACE_NONE && at < high &&
                 end_of(placing, b) > low)
                 take_out(placing, b);
         }
@@ -111,7 +110,7 @@ static void fit(struct placing *placing)
         empty_units(placing, places->peak_bytes - placing->affordable_bytes);
     }
     for (uint32_t b = 0; b < placing->request->model->block_count; b++)
-        if (places->offsets[b] != EBB_SCRIPT_NO_PLACE)
+        if (places->offsets[b] != EBB_PLACE_NONE)
             take_out(placing, b);
     places->peak_bytes = ebb__resident_peak(&placing->resident, NULL);
 }

@@ -10,10 +10,12 @@
  *         plan again for wide.model; the script is compiled from `model` with wide.blocks
  *     }
  *     ebb__wide_fini(&wide); */
-#ifndef EBB_PARENT_WIDEN_H
-#define EBB_PARENT_WIDEN_H
+#ifndef EBB_PLAN_WIDEN_H
+#define EBB_PLAN_WIDEN_H
 
 #include "plan/plan.h"
+
+#include <stdbool.h>
 
 struct ebb_wide {
     struct ebb_model
@@ -27,6 +29,10 @@ struct ebb_wide {
  * caller's; EBB_ERR_MEMORY. O(blocks + absences). */
 EBB_NODISCARD enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan *plan,
                                          struct ebb_wide *wide);
-void ebb__wide_fini(struct ebb_wide *wide);
+/* The same by hand, for plans that say themselves which blocks are wide: none is yet. EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *wide);
+/* The block is wide; false where it is already, or may not be: its size stays. */
+bool ebb__wide_add(struct ebb_wide *wide, uint32_t block);
+void ebb__wide_fini(struct ebb_wide *wide); /* an empty one is fine */
 
 #endif

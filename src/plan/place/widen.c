@@ -1,6 +1,4 @@
-#include "parent/widen.h"
-
-#include "runtime/script.h"
+#include "plan/place/widen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +20,7 @@ static bool may_be_wide(const struct ebb_model_block *block)
            tail >= LEAST_TAIL_BYTES && wide - block->size_bytes <= wide / MOST_WASTE_SHARE;
 }
 
-enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan *plan,
-                           struct ebb_wide *wide)
+enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *wide)
 {
     *wide = (struct ebb_wide){.model = *model};
     wide->model.blocks = malloc((model->block_count + (size_t)1) * sizeof *model->blocks);
@@ -33,17 +30,33 @@ enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan 
         return EBB_ERR_MEMORY;
     }
     memcpy(wide->model.blocks, model->blocks, model->block_count * sizeof *model->blocks);
+    return EBB_OK;
+}
+
+bool ebb__wide_add(struct ebb_wide *wide, uint32_t index)
+{
+    struct ebb_model_block *block = &wide->model.blocks[index];
+    if (!may_be_wide(block)) /* as one that is wide already is not */
+        return false;
+    wide->count++;
+    wide->blocks[index] = 1;
+    block->size_bytes = in_units(block->size_bytes);
+    return true;
+}
+
+enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan *plan,
+                           struct ebb_wide *wide)
+{
+    enum ebb_status status = ebb__wide_init(model, wide);
+    if (status != EBB_OK)
+        return status;
     uint64_t tails = 0, moved = 0;
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         uint32_t index = plan->absences[i].block;
-        const struct ebb_model_block *block = &model->blocks[index];
-        moved += block->size_bytes;
-        if (!may_be_wide(block))
-            continue;
-        tails += block->size_bytes % UNIT_BYTES;
-        wide->count += !wide->blocks[index];
-        wide->blocks[index] = 1;
-        wide->model.blocks[index].size_bytes = in_units(block->size_bytes);
+        uint64_t bytes = model->blocks[index].size_bytes;
+        moved += bytes;
+        if (ebb__wide_add(wide, index) || wide->blocks[index])
+            tails += bytes % UNIT_BYTES;
     }
     if (tails < moved / LEAST_MOVED_SHARE)
         wide->count = 0;

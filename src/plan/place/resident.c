@@ -1,6 +1,4 @@
-#include "parent/resident.h"
-
-#include "runtime/script.h"
+#include "plan/place/resident.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +42,7 @@ static void placed_change(struct ebb__resident *resident, uint32_t block, bool b
 
 static void block_change(struct ebb__resident *resident, uint32_t block, bool born)
 {
-    if (resident->offsets[block] != EBB_SCRIPT_NO_PLACE)
+    if (resident->offsets[block] != EBB_PLACE_NONE)
         placed_change(resident, block, born);
     else if (born)
         resident->bytes += bytes_of(resident, block);
