@@ -2,6 +2,7 @@
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
+#   make without-lab  the build that needs zstd, xxhash and jansson alone, and its tests
 #   make build     build/release/bin/ebb and its neighbours
 #   make install   into PREFIX (default /usr/local), DESTDIR honoured
 
@@ -21,7 +22,7 @@ SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/
 
 TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
 
-.PHONY: all deps build demo test format format-check tidy asan tsan install clean
+.PHONY: all deps build demo test without-lab format format-check tidy asan tsan install clean
 
 all: build
 
@@ -52,6 +53,12 @@ test: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
+
+# The build without src/lab, and what is left of the tests but those that start programs.
+without-lab: deps
+	@cmake --preset $@ >/dev/null
+	@cmake --build --preset $@ -j $(JOBS)
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|docs|layers)'
 
 # The sanitizers cover what thinks and the runtime under its unit tests; the preloaded library itself
 # is never instrumented (it is malloc), so the tests that start programs under it stay out.

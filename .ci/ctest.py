@@ -55,6 +55,12 @@ def is_instrumented(build, sanitizers):
         return re.search(rf"^EBB_SANITIZE:.*\b({sanitizers})\b", cache.read(), re.M) is not None
 
 
+def has_lab(build):
+    """src/lab is in the build."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return not re.search(r"^EBB_LAB:.*=OFF$", cache.read(), re.M)
+
+
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
@@ -87,7 +93,8 @@ def has_zero_copy():
 
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-            "gpu": has_gpu, "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
+            "gpu": has_gpu, "lab": lambda: has_lab(build),
+            "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
             "sparse files": has_sparse_files, "MSG_ZEROCOPY": has_zero_copy,

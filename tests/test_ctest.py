@@ -55,6 +55,12 @@ class Rule(unittest.TestCase):
                 cache = f"echo 'EBB_SANITIZE:STRING={sanitizer}' > CMakeCache.txt"
                 self.expect(code, "1 passed, 0 failed, 0 skipped", f"{cache}; {skip}")
 
+    def test_skip_without_the_lab(self):
+        skip = "echo 'skipped: needs lab'; exit 77"
+        for value, code in (("OFF", 0), ("ON", 1)):
+            cache = f"echo 'EBB_LAB:BOOL={value}' > CMakeCache.txt"
+            self.expect(code, "1 passed, 0 failed, 1 skipped", "true", f"{cache}; {skip}")
+
     def test_some_skipped(self):
         for silent in ("[  SKIPPED ] one", "OK (skipped=2)", "OK (expected failures=1, skipped=1)"):
             self.expect(1, "1 passed, 0 failed, 0 skipped", f"echo '{silent}'",

@@ -151,7 +151,8 @@ static void smallest_budget_without_a_stall(void **state)
                                            .time_limit_ns = 3000000};
         struct ebb_plan plan;
         uint32_t gap_count;
-        assert_int_equal(ebb__plan_zero_stall("ebb", &request, &plan, NULL), EBB_OK);
+        assert_int_equal(ebb__plan_zero_stall(ebb__plan_policy("ebb"), &request, &plan, NULL),
+                         EBB_OK);
         request.budget_bytes = plan.budget_bytes;
         assert_holds(&request, &plan);
         assert_true(plan.feasible);
@@ -325,7 +326,8 @@ static void impossible_budgets(void **state)
     assert_false(plan.feasible);
     ebb__plan_fini(&plan);
     struct ebb_error error;
-    assert_int_equal(ebb__plan_make("oracle", &request, &plan, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("oracle"), &request, &plan, &error),
+                     EBB_ERR_ARGUMENT);
     ebb__model_fini(&model);
 }
 
