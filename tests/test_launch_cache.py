@@ -108,6 +108,7 @@ class PlanCache(launching.Launch):
         self.assertEqual(1, len(self.profiles()))
 
     def test_summary_says_so(self):
+        self.arguments = ARGS
         self.run_once()
         done = self.run_command(self.command("--budget", "60%", "--summary=always"))
         self.assertRegex(done.stderr, rb"planned from [0-2] \(from the plan cache\)")

@@ -51,7 +51,6 @@ class Train(unittest.TestCase):
         self.assertFalse(figures["budget_exceeded"])
         self.assertIsNotNone(figures["planned_from_iteration"])
         self.assertLessEqual(figures["planned_from_iteration"], 5)
-        self.assertLessEqual(figures["predicted_peak_bytes"], figures["budget_bytes"])
         # Once it is planned it stays so: but one iteration at the beginning or the end may be no whole
         # one.
         planned = figures["planned_iterations"]
