@@ -271,7 +271,7 @@ static inline void send_out(struct rig *rig, const struct item *item)
 static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
     pthread_mutex_lock(&rig->runtime->lock);
-    block_of(rig, item)->keep_copy = keep_copy;
+    block_of(rig, item)->copy.stays = keep_copy;
     ebb__move_queue_in(rig->runtime, block_of(rig, item), urgent);
     pthread_mutex_unlock(&rig->runtime->lock);
 }

@@ -104,7 +104,7 @@ static void what_is_used_stays(void **state)
     press(&stage, 8, 20);
     for (uint32_t i = 0; i < 8; i++) {
         const struct block *block = block_of(stage.rig, &stage.slabs[i]);
-        assert_false(block->has_copy);
+        assert_false(block->copy.is_there);
         assert_in_range(
             stage.rig->runtime->cold
                 .slabs[(block->address - stage.rig->runtime->cold.base) / EBB_SLAB_BYTES]

@@ -64,7 +64,7 @@ static uint32_t parts_of(struct rig *rig, const struct large *large)
 {
     pthread_mutex_lock(&rig->runtime->lock);
     struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
-    uint32_t parts = head->parts, count = 0;
+    uint32_t parts = head->run.parts, count = 0;
     uint64_t bytes = 0;
     for (uint32_t i = ebb__block_index(rig->runtime, head); i != NO_BLOCK;
          i = ebb__part_next(rig->runtime, i)) {
@@ -242,7 +242,7 @@ static void what_was_one_part_need_not_fit(void **state)
         pthread_mutex_lock(&rig->runtime->lock);
         struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large.slices[0].bytes);
         assert_int_not_equal(ebb__part_shape(rig->runtime, head, 2, 13), NO_BLOCK);
-        assert_true(head->parts <= 4);
+        assert_true(head->run.parts <= 4);
         pthread_mutex_unlock(&rig->runtime->lock);
         for (size_t i = 0; i < large.slice_count; i++)
             use_slice(rig, &large.slices[used ? large.slice_count - 1 - i : i], i + 1);

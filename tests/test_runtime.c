@@ -363,12 +363,12 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
 {
     pthread_mutex_lock(&rig->runtime->lock);
     struct block *block = block_of(rig, item);
-    if (block->state == BLOCK_AWAY && !block->in_queued) {
-        block->keep_copy = keep_copy;
+    if (block->state == BLOCK_AWAY && block->transfer.queue != QUEUE_IN) {
+        block->copy.stays = keep_copy;
         ebb__move_queue_in(rig->runtime, block, false);
     }
     if (block->state == BLOCK_LEAVING)
-        block->cancelled = true;
+        block->transfer.cancelled = true;
     pthread_mutex_unlock(&rig->runtime->lock);
 }
 
@@ -424,7 +424,7 @@ static void early_returns_are_used_or_freed(void **state)
         wait_for_state(rig, &away, BLOCK_COMING);
         pthread_mutex_lock(&rig->runtime->lock);
         bool room = ebb__mover_make_room(rig->runtime, 8 << 20);
-        bool given_up = block_of(rig, &away)->given_up;
+        bool given_up = block_of(rig, &away)->transfer.given_up;
         pthread_mutex_unlock(&rig->runtime->lock);
         assert_true(room && given_up);
         if (round % 2)
@@ -691,7 +691,7 @@ static void verify_sees_a_changed_byte(void **state)
     send_away(rig, &item);
     ebb__runtime_settle(rig->runtime);
     pthread_mutex_lock(&rig->runtime->lock);
-    unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->store_offset + (5 << 20) - 1;
+    unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->copy.offset + (5 << 20) - 1;
     pthread_mutex_unlock(&rig->runtime->lock);
     *byte ^= 4;
     assert_int_equal(take_turn(rig, &item, false, 100), TURN_NEVER);

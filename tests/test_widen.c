@@ -113,7 +113,7 @@ static void the_runtime_gives_whole_units(void **state)
                 *item = make(rig, model->blocks[event->block].size_bytes, program.seeds++);
                 pthread_mutex_lock(&rig->runtime->lock);
                 const struct block *block = block_of(rig, item);
-                bool whole = wide.blocks[event->block] && !block->placed;
+                bool whole = wide.blocks[event->block] && block->kind != BLOCK_PLACED;
                 assert_int_equal(block->page_bytes,
                                  whole ? in_units(item->size) : ebb__whole_pages(item->size));
                 seen += whole;

@@ -192,9 +192,10 @@ void ebb__clock_close_operation(struct ebb_runtime *runtime)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < runtime->open_count; i++) {
         struct block *block = &runtime->blocks[runtime->open_blocks[i]];
-        block->open = false;
+        block->use.open = false;
         if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
-            block->open = true; /* pinned: its next use is not seen, try again at the next event */
+            block->use.open =
+                true; /* pinned: its next use is not seen, try again at the next event */
             runtime->open_blocks[kept++] = runtime->open_blocks[i];
         }
     }
@@ -227,7 +228,7 @@ void ebb__clock_bind(struct ebb_runtime *runtime, struct performance *playing, s
                      uint32_t script_block)
 {
     const struct ebb_script_block *known = &ebb__script_blocks(playing->script)[script_block];
-    bool large = ebb__part_is_large(runtime, block->run_units * EBB_HUGE_BYTES);
+    bool large = ebb__part_is_large(runtime, block->run.total_units * EBB_HUGE_BYTES);
     for (uint32_t i = 0; large && known->part_count && i < known->parts; i++)
         playing->live[script_block + i] = bind_part(runtime, block, script_block + i, &known[i]);
     if (large && known->part_count)
@@ -249,11 +250,11 @@ void ebb__clock_unbind(const struct ebb_runtime *runtime, struct performance *pl
 static void begin_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
                          bool urgent)
 {
-    block->keep_copy = keep_copy;
-    if (block->out_queued)
+    block->copy.stays = keep_copy;
+    if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
     else if (block->state == BLOCK_LEAVING)
-        block->cancelled = true;
+        block->transfer.cancelled = true;
     else if (block->state == BLOCK_AWAY)
         ebb__move_queue_in(runtime, block, urgent);
 }
@@ -296,8 +297,9 @@ static void leave(struct ebb_runtime *runtime, const struct performance *playing
     for (struct block *block = absent_block(runtime, playing, absence); block;
          block = next_absent(runtime, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            !block->out_queued && !block->placed && !runtime->store_failed) {
-            block->left_at = runtime->event_number + 1;
+            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_PLACED &&
+            !runtime->store_failed) {
+            block->use.left_at = runtime->event_number + 1;
             ebb__move_queue_out(runtime, block, false);
         }
 }
@@ -363,7 +365,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
     struct ebb_wait *wait = NULL;
     bool there = false;
     while (runtime->script_sets == sets && runtime->playing == playing && block->serial == serial) {
-        if (block->out_queued)
+        if (block->transfer.queue == QUEUE_OUT)
             ebb__move_unqueue_out(runtime, block);
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(runtime, block);
@@ -372,7 +374,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
             there = true;
             break;
         }
-        if (block->state == BLOCK_AWAY && block->transfer_error) {
+        if (block->state == BLOCK_AWAY && block->transfer.error) {
             there = true; /* its only copy is lost, and that has been said */
             break;
         }
@@ -380,7 +382,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
             wait = ebb__waits_block(runtime, block);
         if (!*began)
             *began = ebb__now_ns();
-        begin_return(runtime, block, block->keep_copy, true);
+        begin_return(runtime, block, block->copy.stays, true);
         pthread_cond_wait(&runtime->changed, &runtime->lock);
     }
     ebb__wait_end(wait);
@@ -402,7 +404,7 @@ static void wait_for_due(struct ebb_runtime *runtime, struct performance *playin
         ebb__timers_hold(runtime, true);
         bool lacked_room = false;
         while (block && wait_for_block(runtime, playing, block, &began)) {
-            lacked_room |= block->lacked_room;
+            lacked_room |= block->transfer.lacked_room;
             block = next_absent(runtime, block);
         }
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
@@ -597,7 +599,7 @@ void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, 
     }
     for (uint32_t i = 1; i <= runtime->block_count; i++) {
         struct block *block = &runtime->blocks[i];
-        if (!ebb__block_is_live(block) || block->head != i)
+        if (!ebb__block_is_live(block) || block->run.head != i)
             continue;
         uint32_t known = find_persistent(script, block->serial, block->size_bytes);
         if (known != EBB_SCRIPT_NONE)

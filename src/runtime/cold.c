@@ -68,10 +68,10 @@ struct block *ebb__cold_take(struct ebb_runtime *runtime)
                               : NULL;
     if (!block)
         return NULL;
-    if (!block->slab) {
+    if (block->kind != BLOCK_SLAB) {
         block->address = cold->base + cold->used++ * EBB_SLAB_BYTES;
         block->page_bytes = EBB_SLAB_BYTES;
-        block->slab = true;
+        block->kind = BLOCK_SLAB;
         block->strays = cold->strays_beyond;
     }
     if (block->strays)
@@ -201,7 +201,7 @@ void ebb__cold_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     case BLOCK_LEAVING:
     case BLOCK_AWAY:
     case BLOCK_COMING:
-        if (block->fault_ns == 0) {
+        if (block->wait.fault_ns == 0) {
             atomic_fetch_add(&runtime->counters->demand_faults, 1);
             ebb__timers_fault(runtime, block);
         }
@@ -224,6 +224,6 @@ void ebb__cold_recall(struct ebb_runtime *runtime)
             ebb__cold_fault(runtime, block, block->address);
     }
     for (uint32_t i = 0; i < cold->used; i++)
-        while (runtime->blocks[cold->slabs[i].block].fault_ns)
+        while (runtime->blocks[cold->slabs[i].block].wait.fault_ns)
             pthread_cond_wait(&runtime->changed, &runtime->lock);
 }

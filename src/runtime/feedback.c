@@ -79,7 +79,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
         bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
-            begun = block->left_at > runtime->position_event;
+            begun = block->use.left_at > runtime->position_event;
         else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
             begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
         if (out ? begun : ending && !begun)
@@ -90,7 +90,8 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
 
 void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY && !block->out_queued)
+    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
+        block->transfer.queue != QUEUE_OUT)
         return;
     uint32_t absence = absence_here(runtime, block, true);
     if (absence == EBB_SCRIPT_NONE)
@@ -111,7 +112,7 @@ void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, 
     if (absence == EBB_SCRIPT_NONE)
         return;
     uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
-    if (late_ns <= planned_ns || block->lacked_room)
+    if (late_ns <= planned_ns || block->transfer.lacked_room)
         return;
     uint64_t earlier_ns = late_ns - planned_ns + earlier_now(playing, absence);
     uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
@@ -131,6 +132,6 @@ void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
             !ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock))
             continue;
         move_earlier(playing, i, earlier_now(playing, i) / 2);
-        block->gave_way = true;
+        block->transfer.gave_way = true;
     }
 }

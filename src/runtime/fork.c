@@ -27,12 +27,12 @@ void ebb__runtime_before_fork(struct ebb_runtime *runtime)
         /* A copy of what is in memory is worth less than the space, which a child would share. */
         if (block->state != BLOCK_AWAY)
             ebb__move_drop_copy(runtime, block);
-        is_read |= block->has_copy && ebb__relatives_wrote(runtime, block);
-        block->keep_copy = block->hashed = false;
+        is_read |= block->copy.is_there && ebb__relatives_wrote(runtime, block);
+        block->copy.stays = block->copy.is_hashed = false;
     }
     ebb__relatives_before_fork(runtime, is_read);
     for (uint32_t i = 0; i < runtime->open_count; i++)
-        runtime->blocks[runtime->open_blocks[i]].open = false;
+        runtime->blocks[runtime->open_blocks[i]].use.open = false;
     runtime->open_count = 0;
     /* The lock stays held across the fork. */
 }
@@ -42,7 +42,8 @@ static void watch_again(struct ebb_runtime *runtime)
 {
     for (uint32_t i = 1; runtime->trace && i <= runtime->block_count; i++) {
         struct block *block = &runtime->blocks[i];
-        if (block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed && !block->slab)
+        if (block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
+            block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB)
             ebb__move_park(runtime, block);
     }
 }
@@ -88,12 +89,13 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     uint64_t live = 0;
     for (uint32_t i = 1; i <= runtime->block_count; i++) {
         struct block *block = &runtime->blocks[i];
-        block->out_queued = block->in_queued = block->urgent = false;
-        block->fault_ns = 0;
-        block->fault_wait = NULL; /* in the parent's ring */
-        block->pins = 0;          /* of threads that the child does not have */
-        block->inherited =
-            !block->placed && (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
+        block->transfer.queue = QUEUE_NONE;
+        block->transfer.urgent = false;
+        block->wait.fault_ns = 0;
+        block->wait.told = NULL; /* in the parent's ring */
+        block->pins = 0;         /* of threads that the child does not have */
+        block->inherited = block->kind != BLOCK_PLACED &&
+                           (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
         if (ebb__block_is_live(block))
             live += block->size_bytes;
     }

@@ -33,7 +33,7 @@ static void arm(struct ebb_runtime *runtime, uint32_t in_use)
         for (; known != in_use && index != NO_BLOCK && runtime->blocks[index].script_block == known;
              index = ebb__part_next(runtime, index)) {
             struct block *part = &runtime->blocks[index];
-            if (part->state == BLOCK_RESIDENT && !part->out_queued &&
+            if (part->state == BLOCK_RESIDENT && part->transfer.queue != QUEUE_OUT &&
                 part->pinned_until <= runtime->event_number)
                 ebb__move_park(runtime, part);
         }

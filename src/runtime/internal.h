@@ -29,6 +29,18 @@ enum block_state {
     BLOCK_DYING, /* freed while a transfer was in flight */
 };
 
+enum block_kind {
+    BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
+    BLOCK_PLACED,   /* lies in the pool (placed.c): its pages are not its own, it never moves */
+    BLOCK_SLAB,     /* holds small objects (cold.c): no event and no plan knows it */
+};
+
+enum block_queue {
+    QUEUE_NONE = 0,
+    QUEUE_OUT, /* resident or parked */
+    QUEUE_IN,  /* away or bare */
+};
+
 struct link {
     uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
 };
@@ -40,6 +52,56 @@ struct asking {
     bool is_heard;      /* by the parent, since_ns ago */
 };
 
+/* When a block was used. */
+struct block_use {
+    uint64_t last;       /* event number of the last known use */
+    uint64_t touch;      /* number of the touch that was its last one */
+    uint64_t left_at;    /* event number, + 1, when it was sent away by plan last */
+    uint64_t evicted_at; /* event number, + 1, of its last eviction without a plan */
+    uint64_t needed_at;  /* event number, + 1, in which it was evicted and needed again at once */
+    bool open;           /* touched since the last event; on the open list */
+};
+
+/* What the store has of a block. */
+struct block_copy {
+    uint64_t offset;
+    uint64_t generation; /* of forks, that had begun when it was written */
+    uint64_t hash[2];    /* of the bytes in the store, if is_there and is_hashed */
+    uint8_t store;       /* index into stores */
+    bool is_there;       /* `offset` holds the block's bytes as of the last write out */
+    bool is_hashed;
+    bool stays; /* do not give it up when the block comes back */
+};
+
+/* Who waits for a block. */
+struct block_wait {
+    uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
+    struct ebb_wait *told; /* what says so to the parent; NULL: nothing */
+    struct asking asking;  /* of other processes, for its room */
+};
+
+/* Its way through a lane. */
+struct block_transfer {
+    uint64_t queued_ns;   /* when it was put on the in queue last */
+    uint64_t chunk_bytes; /* transferred or in flight, of page_bytes */
+    uint32_t chunks_in_flight;
+    int error;
+    enum block_queue queue;
+    bool urgent;      /* somebody waits for it */
+    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
+    bool given_up;    /* coming, but what it has taken is needed first for something else */
+    bool lacked_room; /* it came back later than it should for want of room */
+    bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
+};
+
+/* Where a part lies in its allocation. */
+struct block_run {
+    uint32_t units;       /* of 2 MiB of address space */
+    uint32_t head;        /* of the allocation: this block itself, but in parts behind the first */
+    uint32_t total_units; /* head: address space of all parts */
+    uint32_t parts;       /* head: parts that are not buried yet */
+};
+
 /* An allocation, or a part of a large one (parts.c). */
 struct block {
     uintptr_t address;
@@ -47,49 +109,22 @@ struct block {
     uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
     uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
     uint64_t serial;
-    uint64_t last_use;   /* event number of the last known use */
-    uint64_t touch;      /* number of the touch that was its last one */
-    uint64_t left_at;    /* event number, + 1, when it was sent away by plan last */
-    uint64_t evicted_at; /* event number of its last eviction without a plan */
-    uint64_t needed_at;  /* event number in which it was evicted and needed again at once */
-    uint64_t store_offset;
-    uint64_t generation;         /* of forks, that had begun when the store's copy was written */
-    uint64_t hash[2];            /* of the bytes in the store, where has_copy and hashed */
-    uint64_t in_since_ns;        /* when it was put on the in queue last */
-    uint64_t fault_ns;           /* when a thread of the program began to wait for it; 0: none */
-    struct ebb_wait *fault_wait; /* what says so to the parent; NULL: nothing */
-    struct asking asking;        /* of other processes, for its room */
-    uint64_t pinned_until;       /* event number: could not be moved, do not try before */
-    uint64_t chunk_bytes;        /* transferred or in flight, of page_bytes */
-    uint32_t chunks_in_flight;
-    uint32_t pins;      /* head: system calls that have its address; it is not parked meanwhile */
-    uint32_t units;     /* of 2 MiB of address space */
-    uint32_t head;      /* of the allocation: this block itself, but in parts behind the first */
-    uint32_t run_units; /* head: address space of all parts */
-    uint32_t parts;     /* head: parts that are not buried yet */
+    struct block_use use;
+    struct block_copy copy;
+    struct block_wait wait;
+    struct block_transfer transfer;
+    struct block_run run;
+    uint64_t pinned_until; /* event number: could not be moved, do not try before */
+    uint32_t pins; /* head: system calls that have its address; it is not parked meanwhile */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
     struct link list;      /* empty list, or spare bucket */
     struct link age;       /* spare blocks by age */
     struct link queue;     /* out or in queue */
-    int transfer_error;
-    uint8_t state;
-    uint8_t store;    /* where its copy is: index into stores */
-    bool unborn;      /* head: its allocation is under way, and alone may give it pages */
-    bool open;        /* touched since the last event; on the open list */
-    bool out_queued;  /* on the out queue (resident or parked) */
-    bool in_queued;   /* on the in queue (away or bare) */
-    bool urgent;      /* somebody waits for it */
-    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
-    bool lacked_room; /* it came back later than it should for want of room */
-    bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
-    bool given_up; /* coming, but what it has taken is needed first for something else */
-    bool has_copy; /* store_offset holds its bytes as of the last write out */
-    bool hashed;
-    bool keep_copy; /* do not give the store's copy up when it comes back */
+    enum block_state state;
+    enum block_kind kind;
+    bool unborn;    /* head: its allocation is under way, and alone may give it pages */
     bool inherited; /* its pages came with a fork: not in the ledger */
     bool strays;    /* its address space may hold pages that are not the block's */
-    bool placed;    /* lies in the pool (placed.c): its pages are not its own, it never moves */
-    bool slab;      /* holds small objects (cold.c): no event and no plan knows it */
     bool kept;      /* stays where it is until it is freed (keep.c) */
 };
 
@@ -382,8 +417,9 @@ static inline bool ebb__block_is_live(const struct block *block)
 static inline bool ebb__block_may_leave(const struct ebb_runtime *runtime,
                                         const struct block *block)
 {
-    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) && !block->out_queued &&
-           !block->urgent && !block->kept && block->pinned_until <= runtime->event_number;
+    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+           block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&
+           block->pinned_until <= runtime->event_number;
 }
 static inline uint32_t ebb__block_index(const struct ebb_runtime *runtime,
                                         const struct block *block)
@@ -599,7 +635,7 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime);
 static inline bool ebb__relatives_wrote(const struct ebb_runtime *runtime,
                                         const struct block *block)
 {
-    return block->store == runtime->store_current;
+    return block->copy.store == runtime->store_current;
 }
 /* There is one block more whose copy is where that of `block` is. */
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block);

@@ -15,7 +15,7 @@ struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
                               : ebb__space_find(runtime, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
-    bool is_slab = block->slab && block->state != BLOCK_EMPTY;
+    bool is_slab = block->kind == BLOCK_SLAB && block->state != BLOCK_EMPTY;
     return is_slab || ebb__block_is_live(block) ? block : NULL;
 }
 
@@ -64,13 +64,13 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
     for (uintptr_t at = first; at < last;) {
         pthread_mutex_lock(&runtime->lock);
         struct block *block = ebb__keep_live_at(runtime, at);
-        if (block && !block->slab && !block->placed) {
-            ebb__part_split(runtime, &runtime->blocks[block->head]);
+        if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_PLACED) {
+            ebb__part_split(runtime, &runtime->blocks[block->run.head]);
             block = ebb__keep_live_at(runtime, at);
         }
         if (block) {
             found = block->kept = true;
-            if (block->out_queued)
+            if (block->transfer.queue == QUEUE_OUT)
                 ebb__move_unqueue_out(runtime, block);
         }
         uintptr_t next = next_of(block, at);
@@ -112,7 +112,7 @@ void ebb__keep_end(struct ebb_runtime *runtime, struct block *block)
     block->kept = false;
     if (!ops->renew(device, block->address, block->page_bytes))
         ops->release(device, block->address, block->page_bytes);
-    if (block->placed) { /* its units keep all their pages */
+    if (block->kind == BLOCK_PLACED) { /* its units keep all their pages */
         ops->fresh(device, block->address, block->page_bytes);
         uintptr_t last = block->address + block->page_bytes - 1;
         for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)

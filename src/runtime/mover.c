@@ -58,8 +58,8 @@ static bool have_store(struct ebb_runtime *runtime)
 
 static bool has_chunks_left(const struct block *block)
 {
-    return block->chunk_bytes < block->page_bytes && !block->cancelled && !block->transfer_error &&
-           block->state != BLOCK_DYING;
+    return block->transfer.chunk_bytes < block->page_bytes && !block->transfer.cancelled &&
+           !block->transfer.error && block->state != BLOCK_DYING;
 }
 
 /* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
@@ -80,14 +80,14 @@ static void count_lane(struct ebb_runtime *runtime, bool out, int change)
 /* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
 static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, bool out)
 {
-    uint64_t at = block->chunk_bytes;
+    uint64_t at = block->transfer.chunk_bytes;
     uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
-    block->chunk_bytes += bytes;
-    block->chunks_in_flight++;
+    block->transfer.chunk_bytes += bytes;
+    block->transfer.chunks_in_flight++;
     runtime->transfers++;
     uintptr_t staging = block->frame + at;
-    uint64_t offset = block->store_offset + at;
-    const struct ebb_store store = runtime->stores[block->store];
+    uint64_t offset = block->copy.offset + at;
+    const struct ebb_store store = runtime->stores[block->copy.store];
     count_lane(runtime, out, 1);
     struct ebb_wait *wait = ebb__waits_transfer(runtime, block, out);
     pthread_mutex_unlock(&runtime->lock);
@@ -99,10 +99,10 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
     atomic_fetch_add(out ? &runtime->counters->out_lane_bytes : &runtime->counters->in_lane_bytes,
                      bytes);
     runtime->transfers--;
-    block->chunks_in_flight--;
-    if (why && !block->transfer_error)
-        block->transfer_error = why;
-    return block->chunks_in_flight == 0 && !has_chunks_left(block);
+    block->transfer.chunks_in_flight--;
+    if (why && !block->transfer.error)
+        block->transfer.error = why;
+    return block->transfer.chunks_in_flight == 0 && !has_chunks_left(block);
 }
 
 /* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
@@ -158,7 +158,7 @@ static void *out_worker(void *argument)
         if (!has_chunks_left(block)) {
             /* Cancelled before its first or next piece. */
             runtime->out_current = NO_BLOCK;
-            if (block->chunks_in_flight == 0)
+            if (block->transfer.chunks_in_flight == 0)
                 ebb__move_finish_out(runtime, block);
             continue;
         }
@@ -179,8 +179,8 @@ static struct block *early_comer(struct ebb_runtime *runtime)
 {
     for (uint32_t i = 1; i <= runtime->block_count; i++) {
         struct block *block = &runtime->blocks[i];
-        if (block->state == BLOCK_COMING && !block->cancelled && !block->urgent &&
-            block->fault_ns == 0)
+        if (block->state == BLOCK_COMING && !block->transfer.cancelled && !block->transfer.urgent &&
+            block->wait.fault_ns == 0)
             return block;
     }
     return NULL;
@@ -247,8 +247,8 @@ static bool take_pages(struct ebb_runtime *runtime, struct block *block)
     if (is_new ? ebb__pages_take(runtime, block->address, bytes)
                : (block->frame = ebb__pages_take_frame(runtime, bytes)) != 0)
         return true;
-    if (!block->urgent || ebb__mover_make_room(runtime, bytes) ||
-        ebb__mover_ask_others(runtime, bytes, &block->asking))
+    if (!block->transfer.urgent || ebb__mover_make_room(runtime, bytes) ||
+        ebb__mover_ask_others(runtime, bytes, &block->wait.asking))
         return false;
     return is_new ? ebb__pages_force(runtime, block->address, bytes)
                   : (block->frame = ebb__pages_force_frame(runtime, bytes)) != 0;
@@ -263,7 +263,7 @@ static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
         return NULL;
     struct block *block = &runtime->blocks[index];
     /* The program's own need for room comes before what it may need soon. */
-    if ((block->urgent || runtime->room_waits == 0) && take_pages(runtime, block))
+    if ((block->transfer.urgent || runtime->room_waits == 0) && take_pages(runtime, block))
         return block;
     runtime->no_room_ns = ebb__now_ns();
     *until = runtime->no_room_ns + 2000000; /* pages come free without a signal too */
@@ -295,7 +295,7 @@ static void *in_worker(void *argument)
         struct block *block = &runtime->blocks[current];
         if (!has_chunks_left(block)) {
             runtime->in_current = NO_BLOCK;
-            if (block->chunks_in_flight == 0)
+            if (block->transfer.chunks_in_flight == 0)
                 ebb__move_finish_in(runtime, block);
             continue;
         }

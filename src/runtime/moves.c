@@ -77,20 +77,20 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
         return false;
     }
     block->state = BLOCK_PARKED;
-    if (block->slab)
+    if (block->kind == BLOCK_SLAB)
         ebb__cold_count(runtime, block, false);
     return true;
 }
 
 void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->out_queued)
+    if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
     bring_back(runtime, block, block->page_bytes);
     give_frames(runtime, block);
     block->state = BLOCK_RESIDENT;
-    block->urgent = false;
-    if (block->slab)
+    block->transfer.urgent = false;
+    if (block->kind == BLOCK_SLAB)
         ebb__cold_back(runtime, block);
     uint64_t waited_ns = ebb__timers_fault_over(runtime, block);
     if (waited_ns)
@@ -100,49 +100,49 @@ void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
 
 void ebb__move_touch(struct ebb_runtime *runtime, struct block *block)
 {
-    block->last_use = runtime->event_number;
-    block->touch = ++runtime->touches;
-    if (block->evicted_at == runtime->event_number + 1)
-        block->needed_at = runtime->event_number + 1;
-    if (!runtime->trace || block->open || runtime->open_count == runtime->open_capacity)
+    block->use.last = runtime->event_number;
+    block->use.touch = ++runtime->touches;
+    if (block->use.evicted_at == runtime->event_number + 1)
+        block->use.needed_at = runtime->event_number + 1;
+    if (!runtime->trace || block->use.open || runtime->open_count == runtime->open_capacity)
         return;
-    block->open = true;
+    block->use.open = true;
     runtime->open_blocks[runtime->open_count++] = ebb__block_index(runtime, block);
 }
 
 void ebb__move_drop_copy(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->has_copy)
+    if (block->copy.is_there)
         ebb__relatives_drop(runtime, block);
-    block->has_copy = false;
-    block->hashed = false;
+    block->copy.is_there = false;
+    block->copy.is_hashed = false;
 }
 
 static void close_block(struct ebb_runtime *runtime, struct block *block)
 {
-    for (uint32_t i = 0; block->open && i < runtime->open_count; i++) {
+    for (uint32_t i = 0; block->use.open && i < runtime->open_count; i++) {
         if (runtime->open_blocks[i] == ebb__block_index(runtime, block)) {
             runtime->open_blocks[i] = runtime->open_blocks[--runtime->open_count];
-            block->open = false;
+            block->use.open = false;
         }
     }
-    block->open = false;
+    block->use.open = false;
 }
 
 void ebb__move_evict(struct ebb_runtime *runtime, struct block *block)
 {
-    if (!block->slab)
+    if (block->kind != BLOCK_SLAB)
         atomic_fetch_add(&runtime->counters->reactive_evictions, 1);
     close_block(runtime, block);
     ebb__feedback_early(runtime, block);
-    block->evicted_at = runtime->event_number + 1; /* + 1: 0 is never */
+    block->use.evicted_at = runtime->event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(runtime, block, true);
 }
 
 void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool urgent)
 {
     uint32_t index = ebb__block_index(runtime, block);
-    block->out_queued = true;
+    block->transfer.queue = QUEUE_OUT;
     runtime->out_pending_bytes += block->page_bytes;
     if (urgent)
         ebb__list_push_front(runtime, &runtime->out_queue, index, LINK_QUEUE);
@@ -153,7 +153,7 @@ void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool 
 
 void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
 {
-    block->out_queued = false;
+    block->transfer.queue = QUEUE_NONE;
     runtime->out_pending_bytes -= block->page_bytes;
     ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
     pthread_cond_broadcast(&runtime->changed);
@@ -162,15 +162,15 @@ void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
 void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent)
 {
     uint32_t index = ebb__block_index(runtime, block);
-    if (block->in_queued) {
-        if (!urgent || block->urgent)
+    if (block->transfer.queue == QUEUE_IN) {
+        if (!urgent || block->transfer.urgent)
             return;
         ebb__list_remove(runtime, &runtime->in_queue, index, LINK_QUEUE);
     } else {
-        block->in_since_ns = ebb__now_ns();
+        block->transfer.queued_ns = ebb__now_ns();
     }
-    block->in_queued = true;
-    block->urgent = urgent;
+    block->transfer.queue = QUEUE_IN;
+    block->transfer.urgent = urgent;
     if (urgent)
         ebb__list_push_front(runtime, &runtime->in_queue, index, LINK_QUEUE);
     else
@@ -181,7 +181,7 @@ void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool u
 void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->state == BLOCK_LEAVING) {
-        block->cancelled = true;
+        block->transfer.cancelled = true;
         pthread_cond_broadcast(&runtime->out_work);
     } else if (block->state == BLOCK_AWAY) {
         ebb__move_queue_in(runtime, block, true);
@@ -195,7 +195,7 @@ static bool room_for_next(const struct ebb_runtime *runtime)
     if (runtime->in_queue.first == NO_BLOCK || runtime->in_current != NO_BLOCK)
         return false;
     const struct block *next = &runtime->blocks[runtime->in_queue.first];
-    return next->urgent || ebb__pages_available(runtime) >= next->page_bytes;
+    return next->transfer.urgent || ebb__pages_available(runtime) >= next->page_bytes;
 }
 
 static void pages_came_free(struct ebb_runtime *runtime)
@@ -243,31 +243,31 @@ static void leave_clean(struct ebb_runtime *runtime, struct block *block)
 bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
 {
     ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
-    block->out_queued = false;
+    block->transfer.queue = QUEUE_NONE;
     if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
         runtime->out_pending_bytes -= block->page_bytes;
         return false;
     }
     block->state = BLOCK_LEAVING; /* from here an access cancels */
-    block->cancelled = false;
-    block->transfer_error = 0;
-    block->chunk_bytes = 0;
-    block->chunks_in_flight = 0;
-    bool clean_candidate = block->has_copy && block->hashed;
+    block->transfer.cancelled = false;
+    block->transfer.error = 0;
+    block->transfer.chunk_bytes = 0;
+    block->transfer.chunks_in_flight = 0;
+    bool clean_candidate = block->copy.is_there && block->copy.is_hashed;
     uint64_t hash[2] = {0, 0};
     if (clean_candidate || runtime->config.verify) {
         runtime->transfers++;
-        block->chunks_in_flight = 1;
+        block->transfer.chunks_in_flight = 1;
         pthread_mutex_unlock(&runtime->lock);
         hash_frames(block, hash);
         pthread_mutex_lock(&runtime->lock);
-        block->chunks_in_flight = 0;
+        block->transfer.chunks_in_flight = 0;
         runtime->transfers--;
-        if (block->state == BLOCK_DYING || block->cancelled) {
+        if (block->state == BLOCK_DYING || block->transfer.cancelled) {
             ebb__move_finish_out(runtime, block);
             return false;
         }
-        if (clean_candidate && hash[0] == block->hash[0] && hash[1] == block->hash[1]) {
+        if (clean_candidate && hash[0] == block->copy.hash[0] && hash[1] == block->copy.hash[1]) {
             leave_clean(runtime, block);
             return false;
         }
@@ -276,17 +276,17 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
     }
     ebb__move_drop_copy(runtime, block);
     ebb__relatives_look(runtime, block->page_bytes);
-    if (!ebb__extents_take(&runtime->extents, block->page_bytes, &block->store_offset)) {
-        block->transfer_error = ENOSPC;
+    if (!ebb__extents_take(&runtime->extents, block->page_bytes, &block->copy.offset)) {
+        block->transfer.error = ENOSPC;
         ebb__move_finish_out(runtime, block);
         return false;
     }
-    block->has_copy = true;
-    block->hash[0] = hash[0];
-    block->hash[1] = hash[1];
-    block->hashed = runtime->config.verify;
-    block->store = (uint8_t)runtime->store_current;
-    block->generation = runtime->relatives.newest;
+    block->copy.is_there = true;
+    block->copy.hash[0] = hash[0];
+    block->copy.hash[1] = hash[1];
+    block->copy.is_hashed = runtime->config.verify;
+    block->copy.store = (uint8_t)runtime->store_current;
+    block->copy.generation = runtime->relatives.newest;
     atomic_store(&runtime->counters->store_bytes, runtime->extents.used_bytes);
     ebb__ledger_raise(&runtime->counters->store_peak_bytes, runtime->extents.peak_bytes);
     return true;
@@ -350,9 +350,9 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
         bury(runtime, block);
         return;
     }
-    if (block->transfer_error || block->cancelled) {
-        if (block->transfer_error)
-            store_failed(runtime, block->transfer_error);
+    if (block->transfer.error || block->transfer.cancelled) {
+        if (block->transfer.error)
+            store_failed(runtime, block->transfer.error);
         ebb__move_drop_copy(runtime, block);
         ebb__move_unpark(runtime, block);
         return;
@@ -360,7 +360,7 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
     atomic_fetch_add(&runtime->counters->moved_out_bytes, block->page_bytes);
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
-    block->keep_copy = false;
+    block->copy.stays = false;
     store_worked(runtime);
     pages_came_free(runtime);
 }
@@ -368,22 +368,23 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
 bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
 {
     ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
-    block->in_queued = false;
-    block->lacked_room = block->gave_way || runtime->no_room_ns > block->in_since_ns;
-    block->gave_way = false;
-    block->asking.since_ns = 0;
+    block->transfer.queue = QUEUE_NONE;
+    block->transfer.lacked_room =
+        block->transfer.gave_way || runtime->no_room_ns > block->transfer.queued_ns;
+    block->transfer.gave_way = false;
+    block->wait.asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
-        block->urgent = false;
+        block->transfer.urgent = false;
         ebb__timers_fault_over(runtime, block);
         pthread_cond_broadcast(&runtime->changed);
         return false;
     }
     block->state = BLOCK_COMING;
-    block->cancelled = false;
-    block->transfer_error = 0;
-    block->chunk_bytes = 0;
-    block->chunks_in_flight = 0;
+    block->transfer.cancelled = false;
+    block->transfer.error = 0;
+    block->transfer.chunk_bytes = 0;
+    block->transfer.chunks_in_flight = 0;
     return true;
 }
 
@@ -391,15 +392,15 @@ bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
  * that is not the end: it may be had later, or never be asked for. */
 static void read_failed(struct ebb_runtime *runtime, struct block *block)
 {
-    const char *why = block->transfer_error == EILSEQ ? "it is not what was written"
-                                                      : strerrordesc_np(block->transfer_error);
+    const char *why = block->transfer.error == EILSEQ ? "it is not what was written"
+                                                      : strerrordesc_np(block->transfer.error);
     char message[200];
     snprintf(message, sizeof message,
              "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
              "is lost",
              (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
-             why ? why : "error", block->transfer_error);
-    atomic_store(&runtime->counters->store_error, (uint32_t)block->transfer_error);
+             why ? why : "error", block->transfer.error);
+    atomic_store(&runtime->counters->store_error, (uint32_t)block->transfer.error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
@@ -410,7 +411,7 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
 
 void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
 {
-    block->given_up = block->cancelled = true;
+    block->transfer.given_up = block->transfer.cancelled = true;
     runtime->out_pending_bytes += block->page_bytes;
 }
 
@@ -418,32 +419,32 @@ void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
  * been sent for, and is sent for again. */
 static void end_early(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->given_up)
+    if (block->transfer.given_up)
         runtime->out_pending_bytes -= block->page_bytes;
-    block->given_up = false;
+    block->transfer.given_up = false;
     if (block->state == BLOCK_DYING) {
         bury(runtime, block);
         return;
     }
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
-    block->cancelled = false;
-    ebb__move_queue_in(runtime, block, block->urgent || block->fault_ns);
+    block->transfer.cancelled = false;
+    ebb__move_queue_in(runtime, block, block->transfer.urgent || block->wait.fault_ns);
     pages_came_free(runtime);
 }
 
 void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->state == BLOCK_DYING || block->given_up) {
+    if (block->state == BLOCK_DYING || block->transfer.given_up) {
         end_early(runtime, block);
         return;
     }
-    if (block->transfer_error) {
+    if (block->transfer.error) {
         read_failed(runtime, block);
         return;
     }
     atomic_fetch_add(&runtime->counters->moved_in_bytes, block->page_bytes);
-    bool keeps = block->keep_copy && ebb__relatives_wrote(runtime, block);
+    bool keeps = block->copy.stays && ebb__relatives_wrote(runtime, block);
     if (runtime->config.verify || keeps) {
         /* Now, while nobody can write it, and before the program sees it. */
         runtime->transfers++;
@@ -452,23 +453,23 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         hash_frames(block, hash);
         pthread_mutex_lock(&runtime->lock);
         runtime->transfers--;
-        if (block->state == BLOCK_DYING || block->given_up) {
+        if (block->state == BLOCK_DYING || block->transfer.given_up) {
             end_early(runtime, block);
             return;
         }
-        if (runtime->config.verify && block->hashed &&
-            (hash[0] != block->hash[0] || hash[1] != block->hash[1])) {
-            block->transfer_error = EILSEQ;
+        if (runtime->config.verify && block->copy.is_hashed &&
+            (hash[0] != block->copy.hash[0] || hash[1] != block->copy.hash[1])) {
+            block->transfer.error = EILSEQ;
             read_failed(runtime, block);
             return;
         }
-        block->hash[0] = hash[0];
-        block->hash[1] = hash[1];
-        block->hashed = true;
+        block->copy.hash[0] = hash[0];
+        block->copy.hash[1] = hash[1];
+        block->copy.is_hashed = true;
     }
     if (!keeps)
         ebb__move_drop_copy(runtime, block);
-    if (block->urgent || block->fault_ns || !ebb__guards_await(runtime, block)) {
+    if (block->transfer.urgent || block->wait.fault_ns || !ebb__guards_await(runtime, block)) {
         ebb__move_unpark(runtime, block);
         return;
     }
@@ -480,11 +481,11 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
 {
     close_block(runtime, block);
     ebb__timers_fault_over(runtime, block);
-    if (block->out_queued)
+    if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
-    if (block->in_queued) {
+    if (block->transfer.queue == QUEUE_IN) {
         ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
-        block->in_queued = false;
+        block->transfer.queue = QUEUE_NONE;
     }
     switch (block->state) {
     case BLOCK_RESIDENT:
@@ -492,9 +493,10 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
         if (block->kept) {
             ebb__keep_end(runtime, block);
             ebb__space_give(runtime, block);
-        } else if (block->placed) {
+        } else if (block->kind == BLOCK_PLACED) {
             ebb__space_give(runtime, block);
-        } else if (!block->inherited && !block->slab && ebb__part_is_whole(runtime, block)) {
+        } else if (!block->inherited && block->kind != BLOCK_SLAB &&
+                   ebb__part_is_whole(runtime, block)) {
             ebb__pages_keep_spare(runtime, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
             give_pages(runtime, block);
@@ -507,7 +509,7 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
     case BLOCK_LEAVING:
     case BLOCK_COMING:
         block->state = BLOCK_DYING; /* the transfer ends, then it is buried */
-        block->cancelled = true;
+        block->transfer.cancelled = true;
         pthread_cond_broadcast(&runtime->out_work);
         pthread_cond_broadcast(&runtime->in_work);
         break;

@@ -17,9 +17,9 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
     while (address < last) {
         struct block *block = ebb__space_find(runtime, address);
         if (!block || !ebb__block_is_live(block) || address - block->address >= block->page_bytes ||
-            (head && block->head != head))
+            (head && block->run.head != head))
             break;
-        head = block->head;
+        head = block->run.head;
         if (change > 0 || block->pins)
             block->pins += (uint32_t)change;
         address = block->address + block->page_bytes;

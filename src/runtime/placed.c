@@ -250,7 +250,7 @@ struct block *ebb__placed_take(struct ebb_runtime *runtime, size_t bytes, size_t
         atomic_fetch_add(&runtime->counters->pool_misses, 1);
         return NULL;
     }
-    block->placed = true;
+    block->kind = BLOCK_PLACED;
     block->address = pool->base + place;
     block->page_bytes = page_bytes;
     block->size_bytes = bytes;

@@ -203,7 +203,7 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
     relatives->living_count = relatives->deferred_count = 0;
     /* The parent's own have not been counted. */
     for (uint32_t i = 1; parent_wrote && i <= runtime->block_count; i++)
-        if (runtime->blocks[i].has_copy && runtime->blocks[i].store == parents)
+        if (runtime->blocks[i].copy.is_there && runtime->blocks[i].copy.store == parents)
             runtime->store_copies[parents]++;
     if (parent_wrote && runtime->store_copies[parents] == 0)
         close_store(runtime, parents);
@@ -223,23 +223,23 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block)
 {
     if (!ebb__relatives_wrote(runtime, block))
-        runtime->store_copies[block->store]++;
+        runtime->store_copies[block->copy.store]++;
 }
 
 void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block)
 {
     struct relatives *relatives = &runtime->relatives;
     if (!ebb__relatives_wrote(runtime, block)) {
-        if (--runtime->store_copies[block->store] == 0)
-            close_store(runtime, block->store);
+        if (--runtime->store_copies[block->copy.store] == 0)
+            close_store(runtime, block->copy.store);
         return;
     }
-    uint64_t offset = block->store_offset, bytes = block->page_bytes;
-    if (!is_seen(relatives, block->generation, relatives->newest))
+    uint64_t offset = block->copy.offset, bytes = block->page_bytes;
+    if (!is_seen(relatives, block->copy.generation, relatives->newest))
         give(runtime, offset, bytes);
     else if (relatives->deferred_count < MOST_DEFERRED)
         relatives->deferred[relatives->deferred_count++] =
-            (struct deferred){offset, bytes, block->generation, relatives->newest};
+            (struct deferred){offset, bytes, block->copy.generation, relatives->newest};
 }
 
 void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes)

@@ -194,7 +194,7 @@ static void approach_budget(struct ebb_runtime *runtime)
 /* Pages for a new block. */
 static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes, bool force)
 {
-    if (block->placed)
+    if (block->kind == BLOCK_PLACED)
         return ebb__placed_back(runtime, block, force);
     return force ? ebb__pages_force(runtime, block->address, bytes)
                  : ebb__pages_take(runtime, block->address, bytes);
@@ -211,7 +211,7 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     struct ebb_wait *wait = ebb__waits_block(runtime, block);
     runtime->room_waits++;
     while (!(got = try_attach(runtime, block, bytes, false))) {
-        if (block->placed)
+        if (block->kind == BLOCK_PLACED)
             bytes = ebb__placed_lacking(runtime, block);
         if (!ebb__mover_make_room(runtime, bytes)) {
             if (ebb__mover_ask_others(runtime, bytes, &asking))
@@ -242,17 +242,19 @@ void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes)
 static void make_new(struct ebb_runtime *runtime, struct block *block)
 {
     block->unborn = true;
-    block->last_use = runtime->event_number + 1;
-    block->touch = ++runtime->touches;
-    block->left_at = block->evicted_at = block->needed_at = 0;
-    block->fault_ns = 0;
-    block->asking.since_ns = 0;
+    block->use.last = runtime->event_number + 1;
+    block->use.touch = ++runtime->touches;
+    block->use.left_at = block->use.evicted_at = block->use.needed_at = 0;
+    block->wait.fault_ns = 0;
+    block->wait.asking.since_ns = 0;
     block->pinned_until = 0;
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
-    block->open = block->urgent = block->cancelled = block->given_up = block->keep_copy = false;
-    block->has_copy = block->hashed = false;
-    block->out_queued = block->in_queued = block->inherited = block->kept = false;
+    block->use.open = block->transfer.urgent = block->transfer.cancelled =
+        block->transfer.given_up = block->copy.stays = false;
+    block->copy.is_there = block->copy.is_hashed = false;
+    block->transfer.queue = QUEUE_NONE;
+    block->inherited = block->kept = false;
 }
 
 static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t bytes)
@@ -270,10 +272,10 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     bool got;
     if (runtime->trace)
         ebb__part_split(runtime, block);
-    if (!block->placed && (runtime->trace || block->parts > 1))
+    if (block->kind != BLOCK_PLACED && (runtime->trace || block->run.parts > 1))
         return true;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
-    if (!block->placed && ebb__part_is_large(runtime, block->page_bytes) &&
+    if (block->kind != BLOCK_PLACED && ebb__part_is_large(runtime, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(runtime, block->address, block->page_bytes);
         if (!got) {
@@ -400,7 +402,7 @@ static struct block *block_at(struct ebb_runtime *runtime, const void *pointer)
 {
     struct block *block = ebb__space_find(runtime, (uintptr_t)pointer);
     bool begins = block && block->address == (uintptr_t)pointer &&
-                  block->head == ebb__block_index(runtime, block);
+                  block->run.head == ebb__block_index(runtime, block);
     return begins && ebb__block_is_live(block) ? block : NULL;
 }
 
@@ -442,8 +444,8 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
     bool demand = absent && !runtime->trace;
     if (demand)
         atomic_fetch_add(&runtime->counters->demand_faults, 1);
-    if (demand || (runtime->trace && !block->open)) {
-        const struct block *head = &runtime->blocks[block->head];
+    if (demand || (runtime->trace && !block->use.open)) {
+        const struct block *head = &runtime->blocks[block->run.head];
         struct ebb_event event = {
             .block = block->serial,
             .size_bytes = head->size_bytes,
@@ -455,7 +457,7 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
             /* One event for each unit of the part; where it was absent, one for all of it. */
             uint64_t first = block->address - head->address;
             event.flags |= EBB_EVENT_PART;
-            for (uint64_t unit = demand ? block->units : 1; unit <= block->units; unit++) {
+            for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
                 uint64_t end = first + unit * EBB_PART_BYTES;
                 event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
                 ebb__runtime_event(runtime, &event);
@@ -470,23 +472,23 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
 static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uintptr_t address,
                            bool write)
 {
-    if (block->fault_ns == 0) {
+    if (block->wait.fault_ns == 0) {
         ebb__feedback_missed(runtime, block);
         ebb__clock_seen(runtime, block);
     }
     switch (block->state) {
     case BLOCK_PARKED: /* about to leave, or a guard, or observed */
-        note_access(runtime, block, write, block->out_queued);
+        note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(runtime, block);
         ebb__guards_touched(runtime, block, false);
         break;
     case BLOCK_BARE:
         /* The program does not know its address yet: a fault that was reported before the block that
          * was here was freed. */
-        if (runtime->blocks[block->head].unborn)
+        if (runtime->blocks[block->run.head].unborn)
             break;
         note_access(runtime, block, write, false);
-        if (block->in_queued)
+        if (block->transfer.queue == QUEUE_IN)
             break; /* a worker is on it: two must not give it pages */
         if (ebb__pages_take(runtime, block->address, block->page_bytes)) {
             block->state = BLOCK_RESIDENT;
@@ -498,7 +500,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_LEAVING:
     case BLOCK_AWAY:
     case BLOCK_COMING:
-        if (block->fault_ns == 0) {
+        if (block->wait.fault_ns == 0) {
             note_access(runtime, block, write, true);
             ebb__timers_fault(runtime, block);
             ebb__guards_touched(runtime, block, true);
@@ -516,7 +518,7 @@ static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *bl
                                    uintptr_t address)
 {
     bool is_known = runtime->playing && block->script_block != EBB_SCRIPT_NONE;
-    struct block *head = &runtime->blocks[block->head];
+    struct block *head = &runtime->blocks[block->run.head];
     if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_AWAY) ||
         ebb__pages_available(runtime) >= block->page_bytes)
         return block;
@@ -532,7 +534,7 @@ static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t addres
         return NULL;
     }
     struct block *block = ebb__space_find(runtime, address);
-    if (block && block->slab) {
+    if (block && block->kind == BLOCK_SLAB) {
         ebb__cold_fault(runtime, block, address);
         return block;
     }
@@ -706,22 +708,23 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
     if (runtime->trace != on) {
         if (!on)
             for (uint32_t i = 0; i < runtime->open_count; i++)
-                runtime->blocks[runtime->open_blocks[i]].open = false;
+                runtime->blocks[runtime->open_blocks[i]].use.open = false;
         runtime->open_count = 0;
         runtime->trace = on;
         for (uint32_t i = 1; i <= runtime->block_count; i++) {
             struct block *block = &runtime->blocks[i];
-            if (block->slab)
+            if (block->kind == BLOCK_SLAB)
                 continue;
-            if (on && ebb__block_is_live(block) && block->head == i)
+            if (on && ebb__block_is_live(block) && block->run.head == i)
                 ebb__part_split(runtime, block);
-            if (on && block->state == BLOCK_RESIDENT && !block->out_queued && !block->placed)
+            if (on && block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
+                block->kind != BLOCK_PLACED)
                 ebb__move_park(runtime, block);
-            else if (!on && block->state == BLOCK_PARKED && !block->out_queued)
+            else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
                 ebb__move_unpark(runtime, block);
         }
         for (uint32_t i = 1; !on && i <= runtime->block_count; i++)
-            if (ebb__block_is_live(&runtime->blocks[i]) && runtime->blocks[i].parts > 1)
+            if (ebb__block_is_live(&runtime->blocks[i]) && runtime->blocks[i].run.parts > 1)
                 ebb__part_join(runtime, &runtime->blocks[i]);
         if (on) {
             runtime->blind_until = runtime->event_number + runtime->pool.clocks;

@@ -51,8 +51,8 @@ struct block *ebb__space_record(struct ebb_runtime *runtime, struct list *list)
         index = ++runtime->block_count;
     if (index == NO_BLOCK)
         return NULL;
-    runtime->blocks[index].head = index;
-    runtime->blocks[index].parts = 1;
+    runtime->blocks[index].run.head = index;
+    runtime->blocks[index].run.parts = 1;
     return &runtime->blocks[index];
 }
 
@@ -64,7 +64,7 @@ static struct block *reuse(struct ebb_runtime *runtime, uint32_t units, bool lar
         struct list *list = &runtime->empty_by_units[bucket];
         for (uint32_t i = list->first; i != NO_BLOCK; i = runtime->blocks[i].list.next) {
             struct block *block = &runtime->blocks[i];
-            if (larger ? block->units < units : block->units != units)
+            if (larger ? block->run.units < units : block->run.units != units)
                 continue;
             ebb__list_remove(runtime, list, i, LINK_LIST);
             return block;
@@ -91,7 +91,7 @@ static struct block *clear_strays(struct ebb_runtime *runtime, struct block *blo
 {
     if (block && strays)
         runtime->device.ops->release(runtime->device.state, block->address,
-                                     block->units * EBB_HUGE_BYTES);
+                                     block->run.units * EBB_HUGE_BYTES);
     if (block)
         block->strays = false;
     return block;
@@ -110,18 +110,18 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
     if (!block && full)
         block = reuse(runtime, units, true);
     if (block)
-        block->parts = 1;
+        block->run.parts = 1;
     if (block || full)
         return clear_strays(runtime, block, block && block->strays);
     uint32_t index = runtime->block_count + 1;
     runtime->block_count += entries;
     block = &runtime->blocks[index];
     for (uint32_t i = 0; i < entries; i++)
-        block[i].head = index;
-    block->run_units = units;
-    block->parts = 1;
+        block[i].run.head = index;
+    block->run.total_units = units;
+    block->run.parts = 1;
     block->address = runtime->device.layout.arena.base + runtime->units_used * EBB_HUGE_BYTES;
-    block->units = units;
+    block->run.units = units;
     block->state = BLOCK_EMPTY;
     for (uint32_t unit = 0; unit < units; unit++)
         runtime->unit_block[runtime->units_used + unit] = index;
@@ -131,19 +131,19 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
 
 void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->placed) {
+    if (block->kind == BLOCK_PLACED) {
         ebb__placed_give(runtime, block);
         return;
     }
-    if (block->slab) {
+    if (block->kind == BLOCK_SLAB) {
         ebb__cold_give(runtime, block);
         return;
     }
     block->state = BLOCK_EMPTY;
     if (!ebb__part_bury(runtime, block))
         return;
-    block = &runtime->blocks[block->head];
-    ebb__list_push_front(runtime, &runtime->empty_by_units[bucket_of(block->units)],
+    block = &runtime->blocks[block->run.head];
+    ebb__list_push_front(runtime, &runtime->empty_by_units[bucket_of(block->run.units)],
                          ebb__block_index(runtime, block), LINK_LIST);
 }
 

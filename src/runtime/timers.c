@@ -186,19 +186,19 @@ void ebb__timers_hold(struct ebb_runtime *runtime, bool hold)
 
 void ebb__timers_fault(struct ebb_runtime *runtime, struct block *block)
 {
-    block->fault_ns = ebb__now_ns();
-    block->fault_wait = ebb__waits_block(runtime, block);
+    block->wait.fault_ns = ebb__now_ns();
+    block->wait.told = ebb__waits_block(runtime, block);
     ebb__timers_hold(runtime, true);
 }
 
 uint64_t ebb__timers_fault_over(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->fault_ns == 0)
+    if (block->wait.fault_ns == 0)
         return 0;
-    uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
-    block->fault_ns = 0;
-    ebb__wait_end(block->fault_wait);
-    block->fault_wait = NULL;
+    uint64_t waited_ns = ebb__now_ns() - block->wait.fault_ns;
+    block->wait.fault_ns = 0;
+    ebb__wait_end(block->wait.told);
+    block->wait.told = NULL;
     ebb__timers_hold(runtime, false);
     return waited_ns;
 }

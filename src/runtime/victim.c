@@ -20,19 +20,20 @@
 
 static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return !block->placed && !block->slab && ebb__block_may_leave(runtime, block);
+    return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
+           ebb__block_may_leave(runtime, block);
 }
 
 /* How far away the next use is thought to be; 0: now. */
 static uint64_t farness(const struct ebb_runtime *runtime, const struct block *block)
 {
-    uint64_t age = runtime->event_number - block->last_use;
+    uint64_t age = runtime->event_number - block->use.last;
     if (!runtime->playing)
-        return block->open ? 0 : age;
+        return block->use.open ? 0 : age;
     bool done;
     uint64_t distance = ebb__clock_distance(runtime, block, &done);
-    bool in_use = block->touch + IN_USE_TOUCHES > runtime->touches;
-    if (block->touch > runtime->position_touches && (in_use || !done))
+    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->touches;
+    if (block->use.touch > runtime->position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
     uint64_t whole = runtime->playing->script->clock_count;
     if (distance != UINT64_MAX)
@@ -50,8 +51,8 @@ static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct b
 static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
 {
     return leaves_by_the_part(runtime, block) &&
-                   ebb__part_has_units(runtime, &runtime->blocks[block->head])
-               ? block->units
+                   ebb__part_has_units(runtime, &runtime->blocks[block->run.head])
+               ? block->run.units
                : 1;
 }
 
@@ -61,13 +62,13 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
     uint32_t in_use_count = 0;
     for (uint32_t i = 1; i <= runtime->block_count; i++) {
         struct block *block = &runtime->blocks[i];
-        if (!may_leave(runtime, block) || block->needed_at == runtime->event_number + 1)
+        if (!may_leave(runtime, block) || block->use.needed_at == runtime->event_number + 1)
             continue;
-        bool touched_last = block->touch + IN_USE_TOUCHES > runtime->touches;
+        bool touched_last = block->use.touch + IN_USE_TOUCHES > runtime->touches;
         struct block **earliest = touched_last ? &in_use : &best;
         if (touched_last)
             in_use_count += parts_in(runtime, block);
-        if (!*earliest || block->touch < (*earliest)->touch)
+        if (!*earliest || block->use.touch < (*earliest)->use.touch)
             *earliest = block;
     }
     /* A block that was used as a whole is one touch, however many parts it has now. */
@@ -96,6 +97,6 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
     if (!best)
         best = earliest_touched(runtime);
     if (best && leaves_by_the_part(runtime, best))
-        ebb__part_split(runtime, &runtime->blocks[best->head]);
+        ebb__part_split(runtime, &runtime->blocks[best->run.head]);
     return best;
 }

@@ -25,8 +25,8 @@ static enum ebb_wait_kind kind_of(const struct block *block)
 struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block)
 {
     return ebb__wait_begin(runtime->ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
-                           ebb__block_index(runtime, block), block->slab ? 0 : block->serial,
-                           block->page_bytes);
+                           ebb__block_index(runtime, block),
+                           block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
 struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
@@ -34,7 +34,7 @@ struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct b
 {
     return ebb__wait_begin(runtime->ring->waits.transfers, EBB_WAIT_TRANSFERS,
                            out ? EBB_WAIT_WRITE : EBB_WAIT_READ, ebb__block_index(runtime, block),
-                           block->slab ? 0 : block->serial, block->page_bytes);
+                           block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
 struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime)
