@@ -108,7 +108,7 @@ uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_b
 
 uint32_t ebb__clock_next_alloc(const struct ebb_runtime *runtime, uint64_t size_bytes)
 {
-    const struct ebb_script *script = runtime->playing->script;
+    const struct ebb_script *script = runtime->replay.playing->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const uint32_t *allocs = ebb__script_allocs(script);
     uint32_t first_of_size = ebb__clock_first_alloc(script, size_bytes);
@@ -116,23 +116,23 @@ uint32_t ebb__clock_next_alloc(const struct ebb_runtime *runtime, uint64_t size_
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         const struct ebb_script_event *event = &events[allocs[middle]];
-        if (event->size_bytes == size_bytes && allocs[middle] < runtime->position)
+        if (event->size_bytes == size_bytes && allocs[middle] < runtime->replay.position)
             low = middle + 1;
         else
             high = middle;
     }
     if (low < script->alloc_count && events[allocs[low]].size_bytes == size_bytes)
-        return allocs[low] - runtime->position;
+        return allocs[low] - runtime->replay.position;
     if (first_of_size < script->alloc_count &&
         events[allocs[first_of_size]].size_bytes == size_bytes)
-        return allocs[first_of_size] + script->clock_count - runtime->position;
+        return allocs[first_of_size] + script->clock_count - runtime->replay.position;
     return UINT32_MAX;
 }
 
 uint64_t ebb__clock_distance(const struct ebb_runtime *runtime, const struct block *block,
                              bool *done)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     const struct ebb_script *script = playing->script;
     *done = false;
     if (block->script_block == EBB_SCRIPT_NONE)
@@ -165,7 +165,7 @@ uint64_t ebb__clock_distance(const struct ebb_runtime *runtime, const struct blo
 
 void ebb__clock_seen(struct ebb_runtime *runtime, const struct block *block)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return;
     uint32_t now = ebb__clock_now(runtime);
@@ -190,26 +190,26 @@ void ebb__clock_seen(struct ebb_runtime *runtime, const struct block *block)
 void ebb__clock_close_operation(struct ebb_runtime *runtime)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < runtime->open_count; i++) {
-        struct block *block = &runtime->blocks[runtime->open_blocks[i]];
+    for (uint32_t i = 0; i < runtime->uses.open_count; i++) {
+        struct block *block = &runtime->table.blocks[runtime->uses.open_blocks[i]];
         block->use.open = false;
         if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
             block->use.open =
                 true; /* pinned: its next use is not seen, try again at the next event */
-            runtime->open_blocks[kept++] = runtime->open_blocks[i];
+            runtime->uses.open_blocks[kept++] = runtime->uses.open_blocks[i];
         }
     }
-    runtime->open_count = kept;
+    runtime->uses.open_count = kept;
 }
 
 static void begin_operation(struct ebb_runtime *runtime, uint64_t now_ns)
 {
-    runtime->event_number++;
-    runtime->operation_ns = now_ns;
-    runtime->pause_faults = 0;
-    if (runtime->blind_until)
+    runtime->uses.event_number++;
+    runtime->uses.operation_ns = now_ns;
+    runtime->uses.pause_faults = 0;
+    if (runtime->uses.blind_until)
         ebb__runtime_note_trace(runtime);
-    if (runtime->store_failed)
+    if (runtime->store.failed)
         ebb__move_retry_store(runtime, now_ns);
 }
 
@@ -220,7 +220,7 @@ static uint32_t bind_part(struct ebb_runtime *runtime, struct block *block, uint
     uint32_t first = ebb__part_shape(runtime, block, known->part_first, known->part_count);
     uint32_t end = ebb__block_index(runtime, block) + known->part_first + known->part_count;
     for (uint32_t i = first; i != NO_BLOCK && i < end; i = ebb__part_next(runtime, i))
-        runtime->blocks[i].script_block = script_block;
+        runtime->table.blocks[i].script_block = script_block;
     return first;
 }
 
@@ -235,7 +235,7 @@ void ebb__clock_bind(struct ebb_runtime *runtime, struct performance *playing, s
         return;
     playing->live[script_block] = ebb__block_index(runtime, block);
     for (uint32_t i = playing->live[script_block]; i != NO_BLOCK; i = ebb__part_next(runtime, i))
-        runtime->blocks[i].script_block = script_block;
+        runtime->table.blocks[i].script_block = script_block;
 }
 
 void ebb__clock_unbind(const struct ebb_runtime *runtime, struct performance *playing,
@@ -261,8 +261,8 @@ static void begin_return(struct ebb_runtime *runtime, struct block *block, bool 
 
 void ebb__clock_changed(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (runtime->playing && block->script_block != EBB_SCRIPT_NONE)
-        runtime->playing->changes[block->script_block] = true;
+    if (runtime->replay.playing && block->script_block != EBB_SCRIPT_NONE)
+        runtime->replay.playing->changes[block->script_block] = true;
 }
 
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
@@ -270,15 +270,15 @@ static struct block *absent_block(struct ebb_runtime *runtime, const struct perf
                                   uint32_t absence)
 {
     uint32_t index = playing->live[ebb__script_absences(playing->script)[absence].block];
-    return index == NO_BLOCK ? NULL : &runtime->blocks[index];
+    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
 }
 
 /* The next part that the same absences are about; NULL: none. */
 static struct block *next_absent(struct ebb_runtime *runtime, const struct block *block)
 {
     uint32_t next = ebb__part_next(runtime, ebb__block_index(runtime, block));
-    return next != NO_BLOCK && runtime->blocks[next].script_block == block->script_block
-               ? &runtime->blocks[next]
+    return next != NO_BLOCK && runtime->table.blocks[next].script_block == block->script_block
+               ? &runtime->table.blocks[next]
                : NULL;
 }
 
@@ -298,8 +298,8 @@ static void leave(struct ebb_runtime *runtime, const struct performance *playing
          block = next_absent(runtime, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
             block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_PLACED &&
-            !runtime->store_failed) {
-            block->use.left_at = runtime->event_number + 1;
+            !runtime->store.failed) {
+            block->use.left_at = runtime->uses.event_number + 1;
             ebb__move_queue_out(runtime, block, false);
         }
 }
@@ -316,7 +316,7 @@ static void come_back(struct ebb_runtime *runtime, const struct performance *pla
 
 void ebb__clock_fire(struct ebb_runtime *runtime, uint32_t absence, bool in)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
     uint32_t in_clock = playing->in_clock[absence], now = ebb__clock_now(runtime);
     uint64_t in_ns = playing->in_delay_ns[absence], out_ns = playing->out_delay_ns[absence];
@@ -345,15 +345,15 @@ void ebb__clock_act(struct ebb_runtime *runtime, struct performance *playing, ui
 
 void ebb__clock_pass(struct ebb_runtime *runtime)
 {
-    ebb__clock_act(runtime, runtime->playing, runtime->position);
-    runtime->position++;
-    if (runtime->position == runtime->playing->script->clock_count) {
-        runtime->position = 0;
-        runtime->laps++;
-        ebb__runtime_mark(runtime, EBB_MARK_LAP, runtime->laps);
+    ebb__clock_act(runtime, runtime->replay.playing, runtime->replay.position);
+    runtime->replay.position++;
+    if (runtime->replay.position == runtime->replay.playing->script->clock_count) {
+        runtime->replay.position = 0;
+        runtime->replay.laps++;
+        ebb__runtime_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
     }
-    if (runtime->awaited.script && runtime->position == runtime->awaited_at)
-        runtime->awaited_due = true;
+    if (runtime->replay.awaited.script && runtime->replay.position == runtime->replay.awaited_at)
+        runtime->replay.awaited_due = true;
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
@@ -361,10 +361,11 @@ void ebb__clock_pass(struct ebb_runtime *runtime)
 static bool wait_for_block(struct ebb_runtime *runtime, const struct performance *playing,
                            struct block *block, uint64_t *began)
 {
-    uint64_t serial = block->serial, sets = runtime->script_sets;
+    uint64_t serial = block->serial, sets = runtime->replay.script_sets;
     struct ebb_wait *wait = NULL;
     bool there = false;
-    while (runtime->script_sets == sets && runtime->playing == playing && block->serial == serial) {
+    while (runtime->replay.script_sets == sets && runtime->replay.playing == playing &&
+           block->serial == serial) {
         if (block->transfer.queue == QUEUE_OUT)
             ebb__move_unqueue_out(runtime, block);
         if (block->state == BLOCK_PARKED)
@@ -383,7 +384,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
         if (!*began)
             *began = ebb__now_ns();
         begin_return(runtime, block, block->copy.stays, true);
-        pthread_cond_wait(&runtime->changed, &runtime->lock);
+        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
     }
     ebb__wait_end(wait);
     return there;
@@ -394,7 +395,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
 static void wait_for_due(struct ebb_runtime *runtime, struct performance *playing,
                          uint32_t position)
 {
-    uint64_t sets = runtime->script_sets, planned_ns = 0;
+    uint64_t sets = runtime->replay.script_sets, planned_ns = 0;
     for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i])
         planned_ns += ebb__script_absences(playing->script)[i].stall_ns;
     for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
@@ -409,30 +410,30 @@ static void wait_for_due(struct ebb_runtime *runtime, struct performance *playin
         }
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
         ebb__timers_hold(runtime, false);
-        if (runtime->script_sets != sets)
+        if (runtime->replay.script_sets != sets)
             return;
         uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
         planned_ns -= expected_ns;
-        if (runtime->playing == playing)
+        if (runtime->replay.playing == playing)
             ebb__feedback_learn(playing, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }
 
 void ebb__clock_stop(struct ebb_runtime *runtime)
 {
-    if (!runtime->playing)
+    if (!runtime->replay.playing)
         return;
-    atomic_fetch_add(&runtime->counters->mismatches, 1);
-    ebb__runtime_mark(runtime, EBB_MARK_PLAN_OFF, runtime->position);
-    runtime->playing = NULL;
-    if (runtime->awaited.script)
+    atomic_fetch_add(&runtime->core.counters->mismatches, 1);
+    ebb__runtime_mark(runtime, EBB_MARK_PLAN_OFF, runtime->replay.position);
+    runtime->replay.playing = NULL;
+    if (runtime->replay.awaited.script)
         ebb__runtime_take_over(runtime);
 }
 
 uint32_t ebb__clock_foresee(const struct ebb_runtime *runtime, uint64_t size_bytes)
 {
-    const struct performance *playing = runtime->playing;
-    uint32_t clocks = playing->script->clock_count, position = runtime->position, passed = 0;
+    const struct performance *playing = runtime->replay.playing;
+    uint32_t clocks = playing->script->clock_count, position = runtime->replay.position, passed = 0;
     if (playing->woven.passed)
         position = ebb__woven_next_alloc(playing, size_bytes);
     if (position == EBB_SCRIPT_NONE)
@@ -447,29 +448,30 @@ uint32_t ebb__clock_foresee(const struct ebb_runtime *runtime, uint64_t size_byt
 uint64_t ebb__clock_page_bytes(const struct ebb_runtime *runtime, uint64_t bytes)
 {
     uint64_t page_bytes = ebb__whole_pages(bytes);
-    if (!runtime->playing || runtime->trace || page_bytes < bytes)
+    if (!runtime->replay.playing || runtime->uses.trace || page_bytes < bytes)
         return page_bytes;
     uint32_t known = ebb__clock_foresee(runtime, bytes);
-    if (known == EBB_SCRIPT_NONE || !ebb__script_blocks(runtime->playing->script)[known].wide)
+    if (known == EBB_SCRIPT_NONE ||
+        !ebb__script_blocks(runtime->replay.playing->script)[known].wide)
         return page_bytes;
     return ebb__whole_units(bytes);
 }
 
 bool ebb__clock_expects_parts(const struct ebb_runtime *runtime, uint64_t size_bytes)
 {
-    if (!runtime->playing || !ebb__part_is_large(runtime, size_bytes))
+    if (!runtime->replay.playing || !ebb__part_is_large(runtime, size_bytes))
         return false;
     uint32_t known = ebb__clock_foresee(runtime, size_bytes);
     return known != EBB_SCRIPT_NONE &&
-           ebb__script_blocks(runtime->playing->script)[known].part_count > 0;
+           ebb__script_blocks(runtime->replay.playing->script)[known].part_count > 0;
 }
 
 /* Match one event; false: the stream has left the template. Positions passed are
- * [*first, runtime->position) on the cyclic template, *passed of them. */
+ * [*first, runtime->replay.position) on the cyclic template, *passed of them. */
 static bool match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct block *block,
                   uint32_t *passed)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     uint32_t clocks = playing->script->clock_count;
     *passed = 0;
     if (ebb__guards_play(runtime)) {
@@ -486,7 +488,7 @@ static bool match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct 
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
             return true;
-        const struct ebb_script_event *event = event_at(playing, runtime->position);
+        const struct ebb_script_event *event = event_at(playing, runtime->replay.position);
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
         ebb__clock_unbind(runtime, playing, block);
         if (expected) {
@@ -495,12 +497,12 @@ static bool match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct 
         }
         return true;
     }
-    while (event_at(playing, runtime->position)->kind == EBB_EVENT_FREE) {
+    while (event_at(playing, runtime->replay.position)->kind == EBB_EVENT_FREE) {
         if (++*passed > clocks)
             return false;
         ebb__clock_pass(runtime);
     }
-    const struct ebb_script_event *event = event_at(playing, runtime->position);
+    const struct ebb_script_event *event = event_at(playing, runtime->replay.position);
     if (event->size_bytes != block->size_bytes)
         return false;
     ebb__clock_bind(runtime, playing, block, event->block);
@@ -517,8 +519,8 @@ static uint32_t agreement(const struct ebb_runtime *runtime, const struct perfor
     while (agreed < most && steps++ < 2 * clocks) {
         const struct ebb_script_event *event = event_at(playing, position);
         if (event->kind == EBB_EVENT_ALLOC) {
-            uint64_t at = runtime->allocations - 1 - agreed;
-            if (runtime->history[at % HISTORY].size_bytes != event->size_bytes)
+            uint64_t at = runtime->replay.allocations - 1 - agreed;
+            if (runtime->replay.history[at % HISTORY].size_bytes != event->size_bytes)
                 return agreed;
             agreed++;
         }
@@ -533,9 +535,10 @@ static uint32_t find_position(const struct ebb_runtime *runtime, const struct pe
 {
     const struct ebb_script *script = playing->script;
     const uint32_t *allocs = ebb__script_allocs(script);
-    uint64_t size = runtime->history[(runtime->allocations - 1) % HISTORY].size_bytes;
+    uint64_t size = runtime->replay.history[(runtime->replay.allocations - 1) % HISTORY].size_bytes;
     uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
-    if (runtime->allocations < most || runtime->next_serial + 1 < script->first_serial + most)
+    if (runtime->replay.allocations < most ||
+        runtime->next_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;
     uint32_t low = ebb__clock_first_alloc(script, size);
     uint32_t found = EBB_SCRIPT_NONE;
@@ -578,8 +581,8 @@ static void name_blocks(struct ebb_runtime *runtime, struct performance *playing
         const struct ebb_script_event *event = event_at(playing, at);
         if (event->kind == EBB_EVENT_ALLOC) {
             const struct history *past =
-                &runtime->history[(runtime->allocations - 1 - i) % HISTORY];
-            struct block *block = &runtime->blocks[past->block];
+                &runtime->replay.history[(runtime->replay.allocations - 1 - i) % HISTORY];
+            struct block *block = &runtime->table.blocks[past->block];
             if (ebb__block_is_live(block) && block->serial == past->serial)
                 ebb__clock_bind(runtime, playing, block, event->block);
             i++;
@@ -593,12 +596,12 @@ void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, 
     const struct ebb_script *script = playing->script;
     for (uint32_t i = 0; i < script->block_count; i++)
         playing->live[i] = NO_BLOCK;
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
     }
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
         if (!ebb__block_is_live(block) || block->run.head != i)
             continue;
         uint32_t known = find_persistent(script, block->serial, block->size_bytes);
@@ -609,21 +612,21 @@ void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, 
         ebb__woven_begin(runtime, playing);
     else
         name_blocks(runtime, playing, position);
-    runtime->playing = playing;
-    runtime->position = (position + 1) % script->clock_count;
-    runtime->position_ns = ebb__runtime_progress_ns(runtime);
-    runtime->position_touches = runtime->touches;
-    runtime->position_event = runtime->event_number;
-    runtime->lead_ns = 0;
+    runtime->replay.playing = playing;
+    runtime->replay.position = (position + 1) % script->clock_count;
+    runtime->replay.position_ns = ebb__runtime_progress_ns(runtime);
+    runtime->replay.position_touches = runtime->uses.touches;
+    runtime->replay.position_event = runtime->uses.event_number;
+    runtime->replay.lead_ns = 0;
     playing->timer_count = 0;
-    atomic_fetch_add(&runtime->counters->resyncs, 1);
+    atomic_fetch_add(&runtime->core.counters->resyncs, 1);
     ebb__runtime_mark(runtime, EBB_MARK_PLAN_ON, position);
 }
 
 static void look_for_script(struct ebb_runtime *runtime)
 {
-    for (uint32_t i = runtime->script_count; i-- > 0;) { /* the newest first */
-        struct performance *known = &runtime->scripts[i];
+    for (uint32_t i = runtime->replay.script_count; i-- > 0;) { /* the newest first */
+        struct performance *known = &runtime->replay.scripts[i];
         uint32_t position;
         if (known->woven.passed)
             position = ebb__woven_begins(runtime, known) ? 0 : EBB_SCRIPT_NONE;
@@ -638,13 +641,13 @@ static void look_for_script(struct ebb_runtime *runtime)
 
 bool ebb__clock_pause(struct ebb_runtime *runtime)
 {
-    uint64_t now = ebb__now_ns(), since = now - runtime->operation_ns;
-    runtime->pause_faults += runtime->trace;
-    if (since < runtime->config.pause_ns ||
-        since - runtime->config.pause_ns < runtime->pause_faults * PAUSE_A_FAULT_NS)
+    uint64_t now = ebb__now_ns(), since = now - runtime->uses.operation_ns;
+    runtime->uses.pause_faults += runtime->uses.trace;
+    if (since < runtime->core.config.pause_ns ||
+        since - runtime->core.config.pause_ns < runtime->uses.pause_faults * PAUSE_A_FAULT_NS)
         return false;
     begin_operation(runtime, now);
-    if (runtime->trace)
+    if (runtime->uses.trace)
         ebb__clock_close_operation(runtime);
     return true;
 }
@@ -652,11 +655,11 @@ bool ebb__clock_pause(struct ebb_runtime *runtime)
 struct due ebb__clock_step(struct ebb_runtime *runtime, enum ebb_event_kind kind,
                            struct block *block)
 {
-    struct performance *playing = runtime->playing;
-    struct due due = {.playing = playing, .first = runtime->position};
+    struct performance *playing = runtime->replay.playing;
+    struct due due = {.playing = playing, .first = runtime->replay.position};
     begin_operation(runtime, ebb__now_ns());
     if (kind == EBB_EVENT_ALLOC) {
-        runtime->history[runtime->allocations++ % HISTORY] = (struct history){
+        runtime->replay.history[runtime->replay.allocations++ % HISTORY] = (struct history){
             .size_bytes = block->size_bytes,
             .serial = block->serial,
             .block = ebb__block_index(runtime, block),
@@ -672,18 +675,18 @@ struct due ebb__clock_step(struct ebb_runtime *runtime, enum ebb_event_kind kind
             due.count = due.first != EBB_SCRIPT_NONE;
         }
     }
-    due.script_sets = runtime->script_sets;
+    due.script_sets = runtime->replay.script_sets;
     return due;
 }
 
 void ebb__clock_end_step(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct due due)
 {
-    for (uint32_t i = 0; i < due.count && runtime->playing == due.playing &&
-                         runtime->script_sets == due.script_sets;
+    for (uint32_t i = 0; i < due.count && runtime->replay.playing == due.playing &&
+                         runtime->replay.script_sets == due.script_sets;
          i++)
         wait_for_due(runtime, due.playing, (due.first + i) % due.playing->script->clock_count);
-    if (runtime->awaited_due)
+    if (runtime->replay.awaited_due)
         ebb__runtime_take_over(runtime);
-    if (!runtime->playing && kind == EBB_EVENT_ALLOC && runtime->script_count)
+    if (!runtime->replay.playing && kind == EBB_EVENT_ALLOC && runtime->replay.script_count)
         look_for_script(runtime);
 }

@@ -30,7 +30,7 @@
 bool ebb__cold_init(struct ebb_runtime *runtime)
 {
     struct cold *cold = &runtime->cold;
-    uint64_t units = runtime->units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
+    uint64_t units = runtime->space.units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
     units = units < most ? units : most;
     cold->base = ebb__space_cut(runtime, units);
     cold->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
@@ -57,7 +57,7 @@ static struct slab_record *record_at(const struct ebb_runtime *runtime, uintptr_
 struct block *ebb__cold_find(struct ebb_runtime *runtime, uintptr_t address)
 {
     uint32_t index = record_at(runtime, address)->block;
-    return index == NO_BLOCK ? NULL : &runtime->blocks[index];
+    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
 }
 
 struct block *ebb__cold_take(struct ebb_runtime *runtime)
@@ -75,9 +75,10 @@ struct block *ebb__cold_take(struct ebb_runtime *runtime)
         block->strays = cold->strays_beyond;
     }
     if (block->strays)
-        runtime->device.ops->release(runtime->device.state, block->address, EBB_SLAB_BYTES);
+        runtime->core.device.ops->release(runtime->core.device.state, block->address,
+                                          EBB_SLAB_BYTES);
     block->strays = false;
-    ebb__ledger_raise(&runtime->counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
+    ebb__ledger_raise(&runtime->core.counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
     *record_at(runtime, block->address) = (struct slab_record){
         .block = ebb__block_index(runtime, block),
         .since_ns = ebb__now_ns(),
@@ -99,9 +100,9 @@ void ebb__cold_count(struct ebb_runtime *runtime, const struct block *block, boo
     if (block->inherited)
         return;
     if (here)
-        atomic_fetch_add(&runtime->counters->small_bytes, EBB_SLAB_BYTES);
+        atomic_fetch_add(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
     else
-        atomic_fetch_sub(&runtime->counters->small_bytes, EBB_SLAB_BYTES);
+        atomic_fetch_sub(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
 }
 
 void ebb__cold_back(struct ebb_runtime *runtime, struct block *block)
@@ -115,8 +116,8 @@ void ebb__cold_back(struct ebb_runtime *runtime, struct block *block)
 
 static bool slabs_may_leave(const struct ebb_runtime *runtime)
 {
-    const struct ebb_device_ops *ops = runtime->device.ops;
-    return runtime->config.open_store && !runtime->store_failed && !runtime->cold.all_here &&
+    const struct ebb_device_ops *ops = runtime->core.device.ops;
+    return runtime->core.config.open_store && !runtime->store.failed && !runtime->cold.all_here &&
            !ops->calls_need_pins && !ops->faults_are_signals;
 }
 
@@ -124,7 +125,7 @@ static bool slabs_may_leave(const struct ebb_runtime *runtime)
 static bool is_kept(const struct ebb_runtime *runtime, const struct slab_record *record,
                     uint64_t now)
 {
-    return now - record->since_ns < runtime->config.cold_ns << record->doublings >> 1;
+    return now - record->since_ns < runtime->core.config.cold_ns << record->doublings >> 1;
 }
 
 void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
@@ -134,7 +135,7 @@ void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
         return;
     uint64_t now = ebb__now_ns();
     if (cold->hand == cold->lap_slabs) {
-        if (now - cold->lap_ns < runtime->config.cold_ns)
+        if (now - cold->lap_ns < runtime->core.config.cold_ns)
             return;
         cold->hand = 0;
         cold->lap_slabs = cold->used;
@@ -142,7 +143,7 @@ void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
     }
     for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
         struct slab_record *record = &cold->slabs[cold->hand];
-        struct block *block = &runtime->blocks[record->block];
+        struct block *block = &runtime->table.blocks[record->block];
         if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(runtime, block) ||
             is_kept(runtime, record, now))
             continue;
@@ -158,14 +159,15 @@ struct block *ebb__cold_victim(struct ebb_runtime *runtime)
     if (!slabs_may_leave(runtime))
         return NULL;
     ebb__cold_look(runtime, BATCH);
-    uint64_t now = ebb__now_ns(), rest_ns = runtime->config.cold_ns;
-    uint64_t iteration_ns = runtime->playing ? runtime->playing->script->iteration_ns : 0;
+    uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.cold_ns;
+    uint64_t iteration_ns =
+        runtime->replay.playing ? runtime->replay.playing->script->iteration_ns : 0;
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
     for (uint32_t looked = 0; looked < cold->used; looked++) {
         cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
         const struct slab_record *record = &cold->slabs[cold->next_victim];
-        struct block *block = &runtime->blocks[record->block];
+        struct block *block = &runtime->table.blocks[record->block];
         if (block->state == BLOCK_PARKED && ebb__block_may_leave(runtime, block) &&
             now - record->since_ns >= rest_ns)
             return block;
@@ -180,7 +182,7 @@ struct block *ebb__cold_oldest(struct ebb_runtime *runtime)
     struct block *oldest = NULL;
     for (uint32_t i = 0; slabs_may_leave(runtime) && i < cold->used; i++) {
         const struct slab_record *record = &cold->slabs[i];
-        struct block *block = &runtime->blocks[record->block];
+        struct block *block = &runtime->table.blocks[record->block];
         if (ebb__block_may_leave(runtime, block) && record->since_ns < oldest_ns &&
             cold->arrivals - record->arrival >= IN_USE) {
             oldest_ns = record->since_ns;
@@ -202,7 +204,7 @@ void ebb__cold_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     case BLOCK_AWAY:
     case BLOCK_COMING:
         if (block->wait.fault_ns == 0) {
-            atomic_fetch_add(&runtime->counters->demand_faults, 1);
+            atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
             ebb__timers_fault(runtime, block);
         }
         ebb__move_call_back(runtime, block);
@@ -218,12 +220,12 @@ void ebb__cold_recall(struct ebb_runtime *runtime)
     struct cold *cold = &runtime->cold;
     cold->all_here = true;
     for (uint32_t i = 0; i < cold->used; i++) {
-        struct block *block = &runtime->blocks[cold->slabs[i].block];
+        struct block *block = &runtime->table.blocks[cold->slabs[i].block];
         if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
             block->state == BLOCK_COMING)
             ebb__cold_fault(runtime, block, block->address);
     }
     for (uint32_t i = 0; i < cold->used; i++)
-        while (runtime->blocks[cold->slabs[i].block].wait.fault_ns)
-            pthread_cond_wait(&runtime->changed, &runtime->lock);
+        while (runtime->table.blocks[cold->slabs[i].block].wait.fault_ns)
+            pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
 }

@@ -65,7 +65,7 @@ void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
 static uint32_t absence_here(const struct ebb_runtime *runtime, const struct block *block, bool out)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
@@ -79,7 +79,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
         bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
-            begun = block->use.left_at > runtime->position_event;
+            begun = block->use.left_at > runtime->replay.position_event;
         else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
             begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
         if (out ? begun : ending && !begun)
@@ -98,16 +98,17 @@ void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block
         return;
     uint64_t since_ns = ebb__timers_since_ns(runtime);
     const struct ebb_script_absence *planned =
-        &ebb__script_absences(runtime->playing->script)[absence];
-    uint64_t latest_ns =
-        planned->out_delay_ns + ebb__timers_most_shift_ns(runtime->playing, planned->out_clock);
-    if (since_ns > runtime->playing->out_delay_ns[absence])
-        runtime->playing->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
+        &ebb__script_absences(runtime->replay.playing->script)[absence];
+    uint64_t latest_ns = planned->out_delay_ns +
+                         ebb__timers_most_shift_ns(runtime->replay.playing, planned->out_clock);
+    if (since_ns > runtime->replay.playing->out_delay_ns[absence])
+        runtime->replay.playing->out_delay_ns[absence] =
+            since_ns < latest_ns ? since_ns : latest_ns;
 }
 
 void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     uint32_t absence = absence_here(runtime, block, false);
     if (absence == EBB_SCRIPT_NONE)
         return;
@@ -122,7 +123,7 @@ void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, 
 
 void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     if (!playing || block->script_block == EBB_SCRIPT_NONE)
         return;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);

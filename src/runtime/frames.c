@@ -30,18 +30,18 @@ static uint64_t units_of(uint64_t bytes)
 
 static uint64_t unit_at(const struct ebb_runtime *runtime, uintptr_t address)
 {
-    return (address - runtime->device.layout.staging.base) / EBB_HUGE_BYTES;
+    return (address - runtime->core.device.layout.staging.base) / EBB_HUGE_BYTES;
 }
 
 static uintptr_t address_of(const struct ebb_runtime *runtime, uint64_t unit)
 {
-    return runtime->device.layout.staging.base + unit * EBB_HUGE_BYTES;
+    return runtime->core.device.layout.staging.base + unit * EBB_HUGE_BYTES;
 }
 
 bool ebb__frames_init(struct ebb_runtime *runtime)
 {
-    struct frames *frames = &runtime->frames;
-    frames->units_total = runtime->device.layout.staging.bytes / EBB_HUGE_BYTES;
+    struct frames *frames = &runtime->memory.frames;
+    frames->units_total = runtime->core.device.layout.staging.bytes / EBB_HUGE_BYTES;
     frames->states = ebb__runtime_memory(frames->units_total);
     frames->runs = ebb__runtime_memory(frames->units_total * sizeof *frames->runs);
     ebb__frames_reset(runtime);
@@ -51,7 +51,7 @@ bool ebb__frames_init(struct ebb_runtime *runtime)
 
 void ebb__frames_fini(struct ebb_runtime *runtime)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     ebb__runtime_unmap(frames->states, frames->units_total);
     ebb__runtime_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
     ebb__runtime_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
@@ -59,7 +59,7 @@ void ebb__frames_fini(struct ebb_runtime *runtime)
 
 void ebb__frames_reset(struct ebb_runtime *runtime)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     if (frames->states && frames->window)
         memset(frames->states, FRAME_EMPTY, frames->window);
     frames->window =
@@ -88,7 +88,7 @@ static uint64_t find_empty(const struct frames *frames, uint64_t from, uint64_t 
 
 uintptr_t ebb__frames_take(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     uint64_t units = units_of(bytes), first;
     while ((first = find_empty(frames, frames->cursor, frames->window, units)) == frames->window &&
            (first = find_empty(frames, 0, frames->window, units)) == frames->window) {
@@ -106,7 +106,7 @@ uintptr_t ebb__frames_take(struct ebb_runtime *runtime, uint64_t bytes)
 
 void ebb__frames_give(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
 {
-    mark(&runtime->frames, unit_at(runtime, address), units_of(bytes), FRAME_EMPTY);
+    mark(&runtime->memory.frames, unit_at(runtime, address), units_of(bytes), FRAME_EMPTY);
 }
 
 static bool is_pieced(const struct ebb_runtime *runtime, uint64_t unit)
@@ -137,12 +137,12 @@ static void keep_run(struct frames *frames, struct frame_run kept)
 void ebb__frames_keep(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
 {
     uint64_t first = unit_at(runtime, address), behind = first + bytes / EBB_HUGE_BYTES;
-    mark(&runtime->frames, first, behind - first, FRAME_SPARE);
+    mark(&runtime->memory.frames, first, behind - first, FRAME_SPARE);
     for (uint64_t unit = first; unit < behind;) {
         struct frame_run run = {unit, unit + 1, is_pieced(runtime, unit)};
         while (run.behind < behind && is_pieced(runtime, run.behind) == run.is_pieced)
             run.behind++;
-        keep_run(&runtime->frames, run);
+        keep_run(&runtime->memory.frames, run);
         unit = run.behind;
     }
 }
@@ -197,7 +197,7 @@ static uint32_t longest_run(const struct frames *frames, bool pieced)
 
 uintptr_t ebb__frames_claim(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     uint64_t units = bytes / EBB_HUGE_BYTES;
     bool has_tail = bytes % EBB_HUGE_BYTES != 0;
     if (units == 0)
@@ -214,7 +214,7 @@ uintptr_t ebb__frames_claim(struct ebb_runtime *runtime, uint64_t bytes)
 
 bool ebb__frames_keep_shape(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     if (frames->shape_count == MOST_SHAPES)
         return false;
     frames->shapes[frames->shape_count++] = (struct frame_shape){address, bytes};
@@ -234,22 +234,22 @@ static struct frame_shape take_shape(struct frames *frames, uint32_t index)
 
 uintptr_t ebb__frames_claim_shape(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    for (uint32_t i = runtime->frames.shape_count; i-- > 0;)
-        if (runtime->frames.shapes[i].bytes == bytes)
-            return take_shape(&runtime->frames, i).address;
+    for (uint32_t i = runtime->memory.frames.shape_count; i-- > 0;)
+        if (runtime->memory.frames.shapes[i].bytes == bytes)
+            return take_shape(&runtime->memory.frames, i).address;
     return 0;
 }
 
 struct frame_shape ebb__frames_break_shape(struct ebb_runtime *runtime)
 {
-    return runtime->frames.shape_count ? take_shape(&runtime->frames, 0)
-                                       : (struct frame_shape){0, 0};
+    return runtime->memory.frames.shape_count ? take_shape(&runtime->memory.frames, 0)
+                                              : (struct frame_shape){0, 0};
 }
 
 uintptr_t ebb__frames_spend(struct ebb_runtime *runtime, uint64_t most_bytes, bool pieced,
                             uint64_t *bytes)
 {
-    struct frames *frames = &runtime->frames;
+    struct frames *frames = &runtime->memory.frames;
     uint64_t units = most_bytes / EBB_HUGE_BYTES;
     if (pieced ? frames->pieced_bytes == 0 : frames->pieced_bytes == frames->spare_bytes)
         pieced = !pieced;

@@ -1,6 +1,6 @@
 /* What the files of the runtime share: the state, and who does what to it.
  *
- * Every function here expects runtime->lock to be held unless it says otherwise. */
+ * Every function here expects runtime->core.lock to be held unless it says otherwise. */
 #ifndef EBB_RUNTIME_INTERNAL_H
 #define EBB_RUNTIME_INTERNAL_H
 
@@ -282,31 +282,48 @@ struct history {
     uint32_t block;
 };
 
-struct ebb_runtime {
-    pthread_mutex_t lock;
+/* What all parts share. */
+struct core {
+    pthread_mutex_t lock;   /* for the state of all blocks, and everything below */
     pthread_cond_t changed; /* some block changed state, or pages came free */
-    pthread_cond_t out_work, in_work;
-
     struct ebb_runtime_config config;
     struct ebb_device device;
     struct ebb_ledger *ledger;
     struct ebb_ledger_slot *slot; /* ours */
     struct ebb_ring *ring;
     struct ebb_counters *counters;
+    bool forked; /* pages may be shared with a child */
+};
 
-    /* space.c */
+/* When blocks are used: the clock of operations, and what accesses are observed. */
+struct uses {
+    uint64_t event_number; /* operations so far: ALLOC and FREE events, and long pauses */
+    uint64_t operation_ns; /* when the one in progress began */
+    uint64_t pause_faults; /* faults in it, while accesses are observed */
+    uint64_t touches;      /* uses seen so far */
+    bool trace;            /* accesses are observed */
+    uint64_t blind_until; /* event at which accesses count as observed, at the latest; 0: they do */
+    uint32_t *open_blocks; /* touched since the last event */
+    uint32_t open_count, open_capacity;
+};
+
+/* The block table. */
+struct table {
     struct block *blocks;
-    uint32_t block_count; /* indices ever used, from 1 */
+    uint32_t count; /* indices ever used, from 1 */
+};
+
+/* space.c */
+struct space {
     uint32_t *unit_block; /* arena unit -> block */
     uint64_t units_used, units_total;
     bool strays_beyond;          /* pages may be where no block has been yet */
     struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
+};
 
-    struct pool pool; /* placed.c */
-    struct cold cold;
+/* pages.c */
+struct memory {
     struct frames frames;
-
-    /* pages.c */
     uint64_t depot_bytes;
     uint8_t *pieced; /* by unit of the arena, and of staging: */
     uint8_t *pieced_frames;
@@ -316,25 +333,35 @@ struct ebb_runtime {
     struct list spare_ages; /* oldest first */
     uint64_t spare_bytes;
     uint64_t owed_bytes; /* to be given back for another process */
+};
 
-    /* moves.c, mover.c */
-    /* Our own, at store_current, and those of ancestors where copies of our blocks are: how many, and
+/* Where the copies of absent blocks are. */
+struct copies {
+    /* Our own, at `current`, and those of ancestors where copies of our blocks are: how many, and
      * the lines that tell so. In the last place is never one. */
     struct ebb_store stores[MAX_STORES + 1];
-    uint64_t store_copies[MAX_STORES + 1];
-    int store_lines[MAX_STORES + 1];
-    unsigned store_current;
+    uint64_t copies[MAX_STORES + 1];
+    int lines[MAX_STORES + 1];
+    unsigned current;
     struct relatives relatives;
     bool nested_too_deep; /* no place for a store of our own */
     struct ebb_extents extents;
     struct ebb_extent *extent_table;
-    bool store_open, store_opening;
-    bool store_failed;       /* nothing leaves */
-    bool store_doubtful;     /* it has failed, and nothing has been written since */
-    bool store_recovered;    /* has been said */
-    bool beyond;             /* the budget may be exceeded: nothing could leave */
-    uint64_t store_retry_ns; /* when it is tried again; 0: never */
-    uint64_t store_pause_ns; /* from the last failure to then; 0: it has never failed */
+};
+
+/* How the store does. */
+struct store_health {
+    bool open, opening;
+    bool failed;       /* nothing leaves */
+    bool doubtful;     /* it has failed, and nothing has been written since */
+    bool recovered;    /* has been said */
+    uint64_t retry_ns; /* when it is tried again; 0: never */
+    uint64_t pause_ns; /* from the last failure to then; 0: it has never failed */
+};
+
+/* moves.c, mover.c */
+struct transfer {
+    pthread_cond_t out_work, in_work;
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
     uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
@@ -347,18 +374,10 @@ struct ebb_runtime {
     unsigned transfers;         /* chunks in flight */
     unsigned lane_transfers[2]; /* likewise, only in the lanes: in, out */
     uint64_t lanes_since_ns;    /* when that changed last */
+};
 
-    /* clock.c */
-    uint64_t next_serial;
-    uint64_t event_number;   /* operations so far: ALLOC and FREE events, and long pauses */
-    uint64_t operation_ns;   /* when the one in progress began */
-    uint64_t pause_faults;   /* faults in it, while accesses are observed */
-    uint64_t touches;        /* uses seen so far */
-    uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
-    bool trace;
-    uint64_t blind_until; /* event at which accesses count as observed, at the latest; 0: they do */
-    uint32_t *open_blocks;
-    uint32_t open_count, open_capacity;
+/* clock.c, woven.c, timers.c, feedback.c, guards.c */
+struct replay {
     struct history *history; /* ring of HISTORY */
     uint64_t allocations;
     struct performance scripts[MAX_SCRIPTS];
@@ -379,8 +398,24 @@ struct ebb_runtime {
     uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
     uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
     uint64_t laps;
-    bool forked;    /* pages may be shared with a child */
-    bool full_said; /* that the device has no room for further blocks */
+};
+
+struct ebb_runtime {
+    struct core core;
+    struct uses uses;
+    struct table table;
+    struct space space;
+    struct pool pool; /* placed.c */
+    struct cold cold;
+    struct memory memory;
+    struct copies copies;
+    struct store_health store;
+    struct transfer transfer;
+    struct replay replay;
+    uint64_t next_serial;
+    uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
+    bool beyond;             /* the budget may be exceeded: nothing could leave */
+    bool full_said;          /* that the device has no room for further blocks */
 };
 
 /* runtime.c */
@@ -398,7 +433,7 @@ void ebb__runtime_note_trace(struct ebb_runtime *runtime);
 void ebb__runtime_take_over(struct ebb_runtime *runtime);
 static inline struct block *ebb__block(struct ebb_runtime *runtime, uint32_t index)
 {
-    return &runtime->blocks[index];
+    return &runtime->table.blocks[index];
 }
 static inline uint64_t ebb__whole_pages(uint64_t bytes)
 {
@@ -419,12 +454,12 @@ static inline bool ebb__block_may_leave(const struct ebb_runtime *runtime,
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
            block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&
-           block->pinned_until <= runtime->event_number;
+           block->pinned_until <= runtime->uses.event_number;
 }
 static inline uint32_t ebb__block_index(const struct ebb_runtime *runtime,
                                         const struct block *block)
 {
-    return (uint32_t)(block - runtime->blocks);
+    return (uint32_t)(block - runtime->table.blocks);
 }
 
 /* lists.c: intrusive lists over the block table; `member` is the offset of the struct link. */
@@ -635,7 +670,7 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime);
 static inline bool ebb__relatives_wrote(const struct ebb_runtime *runtime,
                                         const struct block *block)
 {
-    return block->copy.store == runtime->store_current;
+    return block->copy.store == runtime->copies.current;
 }
 /* There is one block more whose copy is where that of `block` is. */
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block);
@@ -716,8 +751,8 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime);
 /* The last position passed. Only while a script is played. */
 static inline uint32_t ebb__clock_now(const struct ebb_runtime *runtime)
 {
-    uint32_t clocks = runtime->playing->script->clock_count;
-    return (runtime->position + clocks - 1) % clocks;
+    uint32_t clocks = runtime->replay.playing->script->clock_count;
+    return (runtime->replay.position + clocks - 1) % clocks;
 }
 /* What was touched since the last event is watched again. */
 void ebb__clock_close_operation(struct ebb_runtime *runtime);
@@ -795,7 +830,7 @@ void ebb__woven_begin(struct ebb_runtime *runtime, struct performance *performan
 /* Is a script in force whose events are accesses? */
 static inline bool ebb__guards_play(const struct ebb_runtime *runtime)
 {
-    return runtime->playing && runtime->playing->script->alloc_count == 0;
+    return runtime->replay.playing && runtime->replay.playing->script->alloc_count == 0;
 }
 /* See to it that the accesses of the next events will be seen. */
 void ebb__guards_arm(struct ebb_runtime *runtime);

@@ -2,7 +2,7 @@
 
 static struct link *link_of(struct ebb_runtime *runtime, uint32_t index, size_t member)
 {
-    return (struct link *)((char *)&runtime->blocks[index] + member);
+    return (struct link *)((char *)&runtime->table.blocks[index] + member);
 }
 
 void ebb__list_push_front(struct ebb_runtime *runtime, struct list *list, uint32_t index,

@@ -26,34 +26,35 @@ static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_
 /* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
 static bool have_store(struct ebb_runtime *runtime)
 {
-    while (runtime->store_opening)
-        pthread_cond_wait(&runtime->changed, &runtime->lock);
-    if (runtime->store_open || runtime->store_failed)
-        return runtime->store_open && !runtime->store_failed;
-    if (!runtime->config.open_store) {
-        runtime->store_failed = true;
+    while (runtime->store.opening)
+        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
+    if (runtime->store.open || runtime->store.failed)
+        return runtime->store.open && !runtime->store.failed;
+    if (!runtime->core.config.open_store) {
+        runtime->store.failed = true;
         return false;
     }
-    runtime->store_opening = true;
-    pthread_mutex_unlock(&runtime->lock);
+    runtime->store.opening = true;
+    pthread_mutex_unlock(&runtime->core.lock);
     struct ebb_error error;
     struct ebb_store store;
     struct ebb_wait *wait = ebb__waits_open(runtime);
-    enum ebb_status status = runtime->config.open_store(runtime->config.context, &store, &error);
+    enum ebb_status status =
+        runtime->core.config.open_store(runtime->core.config.context, &store, &error);
     ebb__wait_end(wait);
-    pthread_mutex_lock(&runtime->lock);
-    runtime->store_opening = false;
+    pthread_mutex_lock(&runtime->core.lock);
+    runtime->store.opening = false;
     if (status == EBB_OK) {
-        runtime->stores[runtime->store_current] = store;
-        runtime->extents.limit_bytes = store.limit_bytes;
-        runtime->store_open = true;
+        runtime->copies.stores[runtime->copies.current] = store;
+        runtime->copies.extents.limit_bytes = store.limit_bytes;
+        runtime->store.open = true;
     } else {
-        runtime->store_failed = true;
-        atomic_store(&runtime->counters->store_error, EIO);
+        runtime->store.failed = true;
+        atomic_store(&runtime->core.counters->store_error, EIO);
         ebb__runtime_warn(runtime, "the store cannot be opened: the budget is NOT kept");
     }
-    pthread_cond_broadcast(&runtime->changed);
-    return runtime->store_open;
+    pthread_cond_broadcast(&runtime->core.changed);
+    return runtime->store.open;
 }
 
 static bool has_chunks_left(const struct block *block)
@@ -65,16 +66,16 @@ static bool has_chunks_left(const struct block *block)
 /* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
 static void count_lane(struct ebb_runtime *runtime, bool out, int change)
 {
-    struct ebb_counters *counters = runtime->counters;
-    uint64_t now = ebb__now_ns(), elapsed = now - runtime->lanes_since_ns;
-    if (runtime->lane_transfers[true])
+    struct ebb_counters *counters = runtime->core.counters;
+    uint64_t now = ebb__now_ns(), elapsed = now - runtime->transfer.lanes_since_ns;
+    if (runtime->transfer.lane_transfers[true])
         atomic_fetch_add(&counters->out_busy_ns, elapsed);
-    if (runtime->lane_transfers[false])
+    if (runtime->transfer.lane_transfers[false])
         atomic_fetch_add(&counters->in_busy_ns, elapsed);
-    if (runtime->lane_transfers[true] && runtime->lane_transfers[false])
+    if (runtime->transfer.lane_transfers[true] && runtime->transfer.lane_transfers[false])
         atomic_fetch_add(&counters->both_busy_ns, elapsed);
-    runtime->lanes_since_ns = now;
-    runtime->lane_transfers[out] += (unsigned)change;
+    runtime->transfer.lanes_since_ns = now;
+    runtime->transfer.lane_transfers[out] += (unsigned)change;
 }
 
 /* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
@@ -84,21 +85,22 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
     uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;
-    runtime->transfers++;
+    runtime->transfer.transfers++;
     uintptr_t staging = block->frame + at;
     uint64_t offset = block->copy.offset + at;
-    const struct ebb_store store = runtime->stores[block->copy.store];
+    const struct ebb_store store = runtime->copies.stores[block->copy.store];
     count_lane(runtime, out, 1);
     struct ebb_wait *wait = ebb__waits_transfer(runtime, block, out);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
                   : store.ops->read(store.state, (void *)staging, bytes, offset);
     ebb__wait_end(wait);
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     count_lane(runtime, out, -1);
-    atomic_fetch_add(out ? &runtime->counters->out_lane_bytes : &runtime->counters->in_lane_bytes,
+    atomic_fetch_add(out ? &runtime->core.counters->out_lane_bytes
+                         : &runtime->core.counters->in_lane_bytes,
                      bytes);
-    runtime->transfers--;
+    runtime->transfer.transfers--;
     block->transfer.chunks_in_flight--;
     if (why && !block->transfer.error)
         block->transfer.error = why;
@@ -109,76 +111,79 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
  * so it does not wait for what leaves. */
 static bool gives_way(const struct ebb_runtime *runtime)
 {
-    return runtime->held && runtime->room_waits == 0 && runtime->lane_transfers[false];
+    return runtime->replay.held && runtime->transfer.room_waits == 0 &&
+           runtime->transfer.lane_transfers[false];
 }
 
 static void *out_worker(void *argument)
 {
     struct ebb_runtime *runtime = argument;
-    pthread_mutex_lock(&runtime->lock);
-    while (!runtime->stopping) {
+    pthread_mutex_lock(&runtime->core.lock);
+    while (!runtime->transfer.stopping) {
         uint64_t timer_ns = ebb__timers_fire(runtime);
-        uint32_t current = runtime->out_current;
+        uint32_t current = runtime->transfer.out_current;
         if (gives_way(runtime)) {
-            wait_until(&runtime->out_work, &runtime->lock, ebb__now_ns() + GIVE_WAY_NS);
+            wait_until(&runtime->transfer.out_work, &runtime->core.lock,
+                       ebb__now_ns() + GIVE_WAY_NS);
             continue;
         }
         if (current == NO_BLOCK) {
-            if (runtime->frozen || runtime->out_queue.first == NO_BLOCK) {
+            if (runtime->transfer.frozen || runtime->transfer.out_queue.first == NO_BLOCK) {
                 if (timer_ns)
-                    wait_until(&runtime->out_work, &runtime->lock, timer_ns);
+                    wait_until(&runtime->transfer.out_work, &runtime->core.lock, timer_ns);
                 else
-                    pthread_cond_wait(&runtime->out_work, &runtime->lock);
+                    pthread_cond_wait(&runtime->transfer.out_work, &runtime->core.lock);
                 continue;
             }
             if (!have_store(runtime)) {
-                while (runtime->out_queue.first != NO_BLOCK)
-                    ebb__move_unqueue_out(runtime, &runtime->blocks[runtime->out_queue.first]);
+                while (runtime->transfer.out_queue.first != NO_BLOCK)
+                    ebb__move_unqueue_out(
+                        runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
                 continue;
             }
-            if (runtime->out_queue.first == NO_BLOCK)
+            if (runtime->transfer.out_queue.first == NO_BLOCK)
                 continue; /* the lock was released meanwhile */
-            current = runtime->out_queue.first;
-            if (!ebb__move_start_out(runtime, &runtime->blocks[current])) {
-                pthread_cond_broadcast(&runtime->changed);
+            current = runtime->transfer.out_queue.first;
+            if (!ebb__move_start_out(runtime, &runtime->table.blocks[current])) {
+                pthread_cond_broadcast(&runtime->core.changed);
                 continue;
             }
-            if (runtime->out_current != NO_BLOCK) {
+            if (runtime->transfer.out_current != NO_BLOCK) {
                 /* Another worker started a block while this one hashed: write ours alone. */
-                while (has_chunks_left(&runtime->blocks[current]))
-                    if (transfer_chunk(runtime, &runtime->blocks[current], true))
+                while (has_chunks_left(&runtime->table.blocks[current]))
+                    if (transfer_chunk(runtime, &runtime->table.blocks[current], true))
                         break;
-                ebb__move_finish_out(runtime, &runtime->blocks[current]);
+                ebb__move_finish_out(runtime, &runtime->table.blocks[current]);
                 continue;
             }
-            runtime->out_current = current;
-            pthread_cond_signal(&runtime->out_work);
+            runtime->transfer.out_current = current;
+            pthread_cond_signal(&runtime->transfer.out_work);
         }
-        struct block *block = &runtime->blocks[current];
+        struct block *block = &runtime->table.blocks[current];
         if (!has_chunks_left(block)) {
             /* Cancelled before its first or next piece. */
-            runtime->out_current = NO_BLOCK;
+            runtime->transfer.out_current = NO_BLOCK;
             if (block->transfer.chunks_in_flight == 0)
                 ebb__move_finish_out(runtime, block);
             continue;
         }
         bool last = transfer_chunk(runtime, block, true);
-        if (runtime->out_current == current && !has_chunks_left(block)) {
-            runtime->out_current = NO_BLOCK;
-            pthread_cond_signal(&runtime->out_work);
+        if (runtime->transfer.out_current == current && !has_chunks_left(block)) {
+            runtime->transfer.out_current = NO_BLOCK;
+            pthread_cond_signal(&runtime->transfer.out_work);
         }
         if (last)
             ebb__move_finish_out(runtime, block);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return NULL;
 }
 
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
 static struct block *early_comer(struct ebb_runtime *runtime)
 {
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
         if (block->state == BLOCK_COMING && !block->transfer.cancelled && !block->transfer.urgent &&
             block->wait.fault_ns == 0)
             return block;
@@ -190,8 +195,8 @@ bool ebb__mover_make_room(struct ebb_runtime *runtime, uint64_t bytes)
 {
     /* What is on its way out counts; what is still lacking must be evicted. */
     uint64_t available = ebb__pages_available(runtime);
-    uint64_t coming_free = runtime->out_pending_bytes;
-    if (runtime->store_failed)
+    uint64_t coming_free = runtime->transfer.out_pending_bytes;
+    if (runtime->store.failed)
         return coming_free > 0;
     while (available + coming_free < bytes) {
         struct block *victim = ebb__victim_choose(runtime);
@@ -217,13 +222,13 @@ bool ebb__mover_make_room(struct ebb_runtime *runtime, uint64_t bytes)
 
 bool ebb__mover_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
 {
-    struct ebb_ledger *ledger = runtime->ledger;
-    uint64_t own = atomic_load(&runtime->counters->held_bytes), now = ebb__now_ns();
+    struct ebb_ledger *ledger = runtime->core.ledger;
+    uint64_t own = atomic_load(&runtime->core.counters->held_bytes), now = ebb__now_ns();
     uint64_t passed_on = atomic_load(&ledger->passed_on);
     if (asking->since_ns == 0)
         *asking = (struct asking){.since_ns = now, .passed_on = passed_on};
     if (atomic_load(&ledger->held_bytes) <= own || now < runtime->alone_until_ns ||
-        atomic_load(&runtime->ring->parent_gone))
+        atomic_load(&runtime->core.ring->parent_gone))
         return false;
     if (passed_on != asking->passed_on && !asking->is_heard) {
         asking->since_ns = now;
@@ -233,9 +238,9 @@ bool ebb__mover_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct a
         runtime->alone_until_ns = now + ALONE_NS;
         return false;
     }
-    atomic_store(&ledger->starving_process, runtime->config.process_id);
+    atomic_store(&ledger->starving_process, runtime->core.config.process_id);
     atomic_store(&ledger->starving_bytes, bytes);
-    wait_until(&runtime->changed, &runtime->lock, now + 5000000);
+    wait_until(&runtime->core.changed, &runtime->core.lock, now + 5000000);
     return true;
 }
 
@@ -258,64 +263,66 @@ static bool take_pages(struct ebb_runtime *runtime, struct block *block)
 static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
 {
     *until = 0;
-    uint32_t index = runtime->in_queue.first;
+    uint32_t index = runtime->transfer.in_queue.first;
     if (index == NO_BLOCK)
         return NULL;
-    struct block *block = &runtime->blocks[index];
+    struct block *block = &runtime->table.blocks[index];
     /* The program's own need for room comes before what it may need soon. */
-    if ((block->transfer.urgent || runtime->room_waits == 0) && take_pages(runtime, block))
+    if ((block->transfer.urgent || runtime->transfer.room_waits == 0) && take_pages(runtime, block))
         return block;
-    runtime->no_room_ns = ebb__now_ns();
-    *until = runtime->no_room_ns + 2000000; /* pages come free without a signal too */
+    runtime->transfer.no_room_ns = ebb__now_ns();
+    *until = runtime->transfer.no_room_ns + 2000000; /* pages come free without a signal too */
     return NULL;
 }
 
 static void *in_worker(void *argument)
 {
     struct ebb_runtime *runtime = argument;
-    pthread_mutex_lock(&runtime->lock);
-    while (!runtime->stopping) {
-        uint32_t current = runtime->in_current;
+    pthread_mutex_lock(&runtime->core.lock);
+    while (!runtime->transfer.stopping) {
+        uint32_t current = runtime->transfer.in_current;
         if (current == NO_BLOCK) {
             uint64_t until = 0;
-            struct block *next = runtime->frozen ? NULL : next_in(runtime, &until);
+            struct block *next = runtime->transfer.frozen ? NULL : next_in(runtime, &until);
             if (!next) {
                 if (until)
-                    wait_until(&runtime->in_work, &runtime->lock, until);
+                    wait_until(&runtime->transfer.in_work, &runtime->core.lock, until);
                 else
-                    pthread_cond_wait(&runtime->in_work, &runtime->lock);
+                    pthread_cond_wait(&runtime->transfer.in_work, &runtime->core.lock);
                 continue;
             }
             if (!ebb__move_start_in(runtime, next))
                 continue;
             current = ebb__block_index(runtime, next);
-            runtime->in_current = current;
-            pthread_cond_signal(&runtime->in_work);
+            runtime->transfer.in_current = current;
+            pthread_cond_signal(&runtime->transfer.in_work);
         }
-        struct block *block = &runtime->blocks[current];
+        struct block *block = &runtime->table.blocks[current];
         if (!has_chunks_left(block)) {
-            runtime->in_current = NO_BLOCK;
+            runtime->transfer.in_current = NO_BLOCK;
             if (block->transfer.chunks_in_flight == 0)
                 ebb__move_finish_in(runtime, block);
             continue;
         }
         bool last = transfer_chunk(runtime, block, false);
-        if (runtime->in_current == current && !has_chunks_left(block)) {
-            runtime->in_current = NO_BLOCK;
-            pthread_cond_signal(&runtime->in_work);
+        if (runtime->transfer.in_current == current && !has_chunks_left(block)) {
+            runtime->transfer.in_current = NO_BLOCK;
+            pthread_cond_signal(&runtime->transfer.in_work);
         }
         if (last)
             ebb__move_finish_in(runtime, block);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return NULL;
 }
 
 bool ebb__mover_start(struct ebb_runtime *runtime)
 {
-    unsigned out = runtime->config.out_workers ? runtime->config.out_workers : DEFAULT_WORKERS;
-    unsigned in = runtime->config.in_workers ? runtime->config.in_workers : DEFAULT_WORKERS;
-    if (out + in > sizeof runtime->workers / sizeof runtime->workers[0]) {
+    unsigned out =
+        runtime->core.config.out_workers ? runtime->core.config.out_workers : DEFAULT_WORKERS;
+    unsigned in =
+        runtime->core.config.in_workers ? runtime->core.config.in_workers : DEFAULT_WORKERS;
+    if (out + in > sizeof runtime->transfer.workers / sizeof runtime->transfer.workers[0]) {
         errno = E2BIG;
         return false;
     }
@@ -327,12 +334,12 @@ bool ebb__mover_start(struct ebb_runtime *runtime)
                                                ? WORKER_STACK_BYTES
                                                : (size_t)PTHREAD_STACK_MIN);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
-    runtime->worker_count = 0;
+    runtime->transfer.worker_count = 0;
     int why = 0;
     for (unsigned i = 0; i < out + in && !why; i++) {
-        why = pthread_create(&runtime->workers[i], &attributes, i < out ? out_worker : in_worker,
-                             runtime);
-        runtime->worker_count += !why;
+        why = pthread_create(&runtime->transfer.workers[i], &attributes,
+                             i < out ? out_worker : in_worker, runtime);
+        runtime->transfer.worker_count += !why;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
@@ -344,18 +351,18 @@ bool ebb__mover_start(struct ebb_runtime *runtime)
 
 unsigned ebb__runtime_thread_count(const struct ebb_runtime *runtime)
 {
-    return runtime->worker_count;
+    return runtime->transfer.worker_count;
 }
 
 void ebb__mover_stop(struct ebb_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
-    runtime->stopping = true;
-    pthread_cond_broadcast(&runtime->out_work);
-    pthread_cond_broadcast(&runtime->in_work);
-    pthread_cond_broadcast(&runtime->changed);
-    pthread_mutex_unlock(&runtime->lock);
-    for (unsigned i = 0; i < runtime->worker_count; i++)
-        pthread_join(runtime->workers[i], NULL);
-    runtime->worker_count = 0;
+    pthread_mutex_lock(&runtime->core.lock);
+    runtime->transfer.stopping = true;
+    pthread_cond_broadcast(&runtime->transfer.out_work);
+    pthread_cond_broadcast(&runtime->transfer.in_work);
+    pthread_cond_broadcast(&runtime->core.changed);
+    pthread_mutex_unlock(&runtime->core.lock);
+    for (unsigned i = 0; i < runtime->transfer.worker_count; i++)
+        pthread_join(runtime->transfer.workers[i], NULL);
+    runtime->transfer.worker_count = 0;
 }

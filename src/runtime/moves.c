@@ -39,13 +39,13 @@ static void bring_back(struct ebb_runtime *runtime, struct block *block, uint64_
                                  &moved);
         done += moved;
     }
-    if (result != EBB_DEVICE_OK && runtime->config.lost) {
+    if (result != EBB_DEVICE_OK && runtime->core.config.lost) {
         char message[160];
         snprintf(message, sizeof message,
                  "block %llu could not be put back: %llu of %llu bytes done, errno %d",
                  (unsigned long long)block->serial, (unsigned long long)done,
                  (unsigned long long)bytes, errno);
-        runtime->config.lost(runtime->config.context, message);
+        runtime->core.config.lost(runtime->core.config.context, message);
     }
 }
 
@@ -72,8 +72,8 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
         if (moved)
             bring_back(runtime, block, moved);
         give_frames(runtime, block);
-        block->pinned_until = runtime->event_number + PINNED_EVENTS;
-        atomic_fetch_add(&runtime->counters->busy_blocks, 1);
+        block->pinned_until = runtime->uses.event_number + PINNED_EVENTS;
+        atomic_fetch_add(&runtime->core.counters->busy_blocks, 1);
         return false;
     }
     block->state = BLOCK_PARKED;
@@ -95,19 +95,20 @@ void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
     uint64_t waited_ns = ebb__timers_fault_over(runtime, block);
     if (waited_ns)
         ebb__feedback_late(runtime, block, waited_ns);
-    pthread_cond_broadcast(&runtime->changed);
+    pthread_cond_broadcast(&runtime->core.changed);
 }
 
 void ebb__move_touch(struct ebb_runtime *runtime, struct block *block)
 {
-    block->use.last = runtime->event_number;
-    block->use.touch = ++runtime->touches;
-    if (block->use.evicted_at == runtime->event_number + 1)
-        block->use.needed_at = runtime->event_number + 1;
-    if (!runtime->trace || block->use.open || runtime->open_count == runtime->open_capacity)
+    block->use.last = runtime->uses.event_number;
+    block->use.touch = ++runtime->uses.touches;
+    if (block->use.evicted_at == runtime->uses.event_number + 1)
+        block->use.needed_at = runtime->uses.event_number + 1;
+    if (!runtime->uses.trace || block->use.open ||
+        runtime->uses.open_count == runtime->uses.open_capacity)
         return;
     block->use.open = true;
-    runtime->open_blocks[runtime->open_count++] = ebb__block_index(runtime, block);
+    runtime->uses.open_blocks[runtime->uses.open_count++] = ebb__block_index(runtime, block);
 }
 
 void ebb__move_drop_copy(struct ebb_runtime *runtime, struct block *block)
@@ -120,9 +121,9 @@ void ebb__move_drop_copy(struct ebb_runtime *runtime, struct block *block)
 
 static void close_block(struct ebb_runtime *runtime, struct block *block)
 {
-    for (uint32_t i = 0; block->use.open && i < runtime->open_count; i++) {
-        if (runtime->open_blocks[i] == ebb__block_index(runtime, block)) {
-            runtime->open_blocks[i] = runtime->open_blocks[--runtime->open_count];
+    for (uint32_t i = 0; block->use.open && i < runtime->uses.open_count; i++) {
+        if (runtime->uses.open_blocks[i] == ebb__block_index(runtime, block)) {
+            runtime->uses.open_blocks[i] = runtime->uses.open_blocks[--runtime->uses.open_count];
             block->use.open = false;
         }
     }
@@ -132,10 +133,10 @@ static void close_block(struct ebb_runtime *runtime, struct block *block)
 void ebb__move_evict(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->kind != BLOCK_SLAB)
-        atomic_fetch_add(&runtime->counters->reactive_evictions, 1);
+        atomic_fetch_add(&runtime->core.counters->reactive_evictions, 1);
     close_block(runtime, block);
     ebb__feedback_early(runtime, block);
-    block->use.evicted_at = runtime->event_number + 1; /* + 1: 0 is never */
+    block->use.evicted_at = runtime->uses.event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(runtime, block, true);
 }
 
@@ -143,20 +144,21 @@ void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool 
 {
     uint32_t index = ebb__block_index(runtime, block);
     block->transfer.queue = QUEUE_OUT;
-    runtime->out_pending_bytes += block->page_bytes;
+    runtime->transfer.out_pending_bytes += block->page_bytes;
     if (urgent)
-        ebb__list_push_front(runtime, &runtime->out_queue, index, LINK_QUEUE);
+        ebb__list_push_front(runtime, &runtime->transfer.out_queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(runtime, &runtime->out_queue, index, LINK_QUEUE);
-    pthread_cond_signal(&runtime->out_work);
+        ebb__list_push_back(runtime, &runtime->transfer.out_queue, index, LINK_QUEUE);
+    pthread_cond_signal(&runtime->transfer.out_work);
 }
 
 void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
 {
     block->transfer.queue = QUEUE_NONE;
-    runtime->out_pending_bytes -= block->page_bytes;
-    ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
-    pthread_cond_broadcast(&runtime->changed);
+    runtime->transfer.out_pending_bytes -= block->page_bytes;
+    ebb__list_remove(runtime, &runtime->transfer.out_queue, ebb__block_index(runtime, block),
+                     LINK_QUEUE);
+    pthread_cond_broadcast(&runtime->core.changed);
 }
 
 void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent)
@@ -165,24 +167,24 @@ void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool u
     if (block->transfer.queue == QUEUE_IN) {
         if (!urgent || block->transfer.urgent)
             return;
-        ebb__list_remove(runtime, &runtime->in_queue, index, LINK_QUEUE);
+        ebb__list_remove(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
     } else {
         block->transfer.queued_ns = ebb__now_ns();
     }
     block->transfer.queue = QUEUE_IN;
     block->transfer.urgent = urgent;
     if (urgent)
-        ebb__list_push_front(runtime, &runtime->in_queue, index, LINK_QUEUE);
+        ebb__list_push_front(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(runtime, &runtime->in_queue, index, LINK_QUEUE);
-    pthread_cond_broadcast(&runtime->in_work);
+        ebb__list_push_back(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
+    pthread_cond_broadcast(&runtime->transfer.in_work);
 }
 
 void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->state == BLOCK_LEAVING) {
         block->transfer.cancelled = true;
-        pthread_cond_broadcast(&runtime->out_work);
+        pthread_cond_broadcast(&runtime->transfer.out_work);
     } else if (block->state == BLOCK_AWAY) {
         ebb__move_queue_in(runtime, block, true);
     }
@@ -192,18 +194,18 @@ void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
  * free costs a system call then, and each one that follows until there is room. */
 static bool room_for_next(const struct ebb_runtime *runtime)
 {
-    if (runtime->in_queue.first == NO_BLOCK || runtime->in_current != NO_BLOCK)
+    if (runtime->transfer.in_queue.first == NO_BLOCK || runtime->transfer.in_current != NO_BLOCK)
         return false;
-    const struct block *next = &runtime->blocks[runtime->in_queue.first];
+    const struct block *next = &runtime->table.blocks[runtime->transfer.in_queue.first];
     return next->transfer.urgent || ebb__pages_available(runtime) >= next->page_bytes;
 }
 
 static void pages_came_free(struct ebb_runtime *runtime)
 {
     ebb__pages_trim(runtime);
-    pthread_cond_broadcast(&runtime->changed);
+    pthread_cond_broadcast(&runtime->core.changed);
     if (room_for_next(runtime))
-        pthread_cond_signal(&runtime->in_work);
+        pthread_cond_signal(&runtime->transfer.in_work);
 }
 
 /* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
@@ -212,7 +214,7 @@ static void give_pages(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->inherited) {
         uintptr_t where = block->frame ? block->frame : block->address;
-        runtime->device.ops->release(runtime->device.state, where, block->page_bytes);
+        runtime->core.device.ops->release(runtime->core.device.state, where, block->page_bytes);
         give_frames(runtime, block);
     } else if (block->frame) {
         ebb__pages_leave(runtime, block->frame, block->page_bytes);
@@ -233,19 +235,20 @@ static void hash_frames(const struct block *block, uint64_t hash[2])
 /* PARKED -> AWAY without a write: the store holds exactly these bytes. */
 static void leave_clean(struct ebb_runtime *runtime, struct block *block)
 {
-    runtime->out_pending_bytes -= block->page_bytes;
+    runtime->transfer.out_pending_bytes -= block->page_bytes;
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
-    atomic_fetch_add(&runtime->counters->dropped_bytes, block->page_bytes);
+    atomic_fetch_add(&runtime->core.counters->dropped_bytes, block->page_bytes);
     pages_came_free(runtime);
 }
 
 bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
 {
-    ebb__list_remove(runtime, &runtime->out_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+    ebb__list_remove(runtime, &runtime->transfer.out_queue, ebb__block_index(runtime, block),
+                     LINK_QUEUE);
     block->transfer.queue = QUEUE_NONE;
     if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
-        runtime->out_pending_bytes -= block->page_bytes;
+        runtime->transfer.out_pending_bytes -= block->page_bytes;
         return false;
     }
     block->state = BLOCK_LEAVING; /* from here an access cancels */
@@ -255,14 +258,14 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
     block->transfer.chunks_in_flight = 0;
     bool clean_candidate = block->copy.is_there && block->copy.is_hashed;
     uint64_t hash[2] = {0, 0};
-    if (clean_candidate || runtime->config.verify) {
-        runtime->transfers++;
+    if (clean_candidate || runtime->core.config.verify) {
+        runtime->transfer.transfers++;
         block->transfer.chunks_in_flight = 1;
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_unlock(&runtime->core.lock);
         hash_frames(block, hash);
-        pthread_mutex_lock(&runtime->lock);
+        pthread_mutex_lock(&runtime->core.lock);
         block->transfer.chunks_in_flight = 0;
-        runtime->transfers--;
+        runtime->transfer.transfers--;
         if (block->state == BLOCK_DYING || block->transfer.cancelled) {
             ebb__move_finish_out(runtime, block);
             return false;
@@ -276,7 +279,7 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
     }
     ebb__move_drop_copy(runtime, block);
     ebb__relatives_look(runtime, block->page_bytes);
-    if (!ebb__extents_take(&runtime->extents, block->page_bytes, &block->copy.offset)) {
+    if (!ebb__extents_take(&runtime->copies.extents, block->page_bytes, &block->copy.offset)) {
         block->transfer.error = ENOSPC;
         ebb__move_finish_out(runtime, block);
         return false;
@@ -284,22 +287,23 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
     block->copy.is_there = true;
     block->copy.hash[0] = hash[0];
     block->copy.hash[1] = hash[1];
-    block->copy.is_hashed = runtime->config.verify;
-    block->copy.store = (uint8_t)runtime->store_current;
-    block->copy.generation = runtime->relatives.newest;
-    atomic_store(&runtime->counters->store_bytes, runtime->extents.used_bytes);
-    ebb__ledger_raise(&runtime->counters->store_peak_bytes, runtime->extents.peak_bytes);
+    block->copy.is_hashed = runtime->core.config.verify;
+    block->copy.store = (uint8_t)runtime->copies.current;
+    block->copy.generation = runtime->copies.relatives.newest;
+    atomic_store(&runtime->core.counters->store_bytes, runtime->copies.extents.used_bytes);
+    ebb__ledger_raise(&runtime->core.counters->store_peak_bytes,
+                      runtime->copies.extents.peak_bytes);
     return true;
 }
 
 static void store_failed(struct ebb_runtime *runtime, int why)
 {
-    if (runtime->store_failed)
+    if (runtime->store.failed)
         return;
-    uint64_t first_ns = runtime->config.store_pause_ns;
-    runtime->store_failed = runtime->store_doubtful = true;
-    if (runtime->store_pause_ns == 0) {
-        runtime->store_pause_ns = first_ns;
+    uint64_t first_ns = runtime->core.config.store_pause_ns;
+    runtime->store.failed = runtime->store.doubtful = true;
+    if (runtime->store.pause_ns == 0) {
+        runtime->store.pause_ns = first_ns;
         ebb__runtime_warn(
             runtime,
             why == ENOSPC
@@ -307,32 +311,32 @@ static void store_failed(struct ebb_runtime *runtime, int why)
                   "budget is NOT kept; free space or give --store another directory"
                 : "the store cannot be written: until it can blocks stay in memory, the "
                   "budget is NOT kept; give --store another directory");
-    } else if (runtime->store_pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
-        runtime->store_pause_ns *= 2;
+    } else if (runtime->store.pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
+        runtime->store.pause_ns *= 2;
     }
-    runtime->store_retry_ns = ebb__now_ns() + runtime->store_pause_ns;
-    atomic_store(&runtime->counters->store_error, (uint32_t)why);
-    while (runtime->out_queue.first != NO_BLOCK)
-        ebb__move_unqueue_out(runtime, &runtime->blocks[runtime->out_queue.first]);
+    runtime->store.retry_ns = ebb__now_ns() + runtime->store.pause_ns;
+    atomic_store(&runtime->core.counters->store_error, (uint32_t)why);
+    while (runtime->transfer.out_queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
 }
 
 void ebb__move_retry_store(struct ebb_runtime *runtime, uint64_t now_ns)
 {
-    if (runtime->store_retry_ns && now_ns >= runtime->store_retry_ns) {
-        runtime->store_failed = false;
-        runtime->store_retry_ns = 0;
+    if (runtime->store.retry_ns && now_ns >= runtime->store.retry_ns) {
+        runtime->store.failed = false;
+        runtime->store.retry_ns = 0;
         runtime->beyond = true;
     }
 }
 
 static void store_worked(struct ebb_runtime *runtime)
 {
-    if (!runtime->store_doubtful || runtime->store_failed)
+    if (!runtime->store.doubtful || runtime->store.failed)
         return;
-    runtime->store_doubtful = false;
-    if (!runtime->store_recovered)
+    runtime->store.doubtful = false;
+    if (!runtime->store.recovered)
         ebb__runtime_warn(runtime, "the store can be written again: the budget is kept from here");
-    runtime->store_recovered = true;
+    runtime->store.recovered = true;
 }
 
 static void bury(struct ebb_runtime *runtime, struct block *block)
@@ -345,7 +349,7 @@ static void bury(struct ebb_runtime *runtime, struct block *block)
 
 void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
 {
-    runtime->out_pending_bytes -= block->page_bytes;
+    runtime->transfer.out_pending_bytes -= block->page_bytes;
     if (block->state == BLOCK_DYING) {
         bury(runtime, block);
         return;
@@ -357,7 +361,7 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
         ebb__move_unpark(runtime, block);
         return;
     }
-    atomic_fetch_add(&runtime->counters->moved_out_bytes, block->page_bytes);
+    atomic_fetch_add(&runtime->core.counters->moved_out_bytes, block->page_bytes);
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
     block->copy.stays = false;
@@ -367,17 +371,18 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
 
 bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
 {
-    ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+    ebb__list_remove(runtime, &runtime->transfer.in_queue, ebb__block_index(runtime, block),
+                     LINK_QUEUE);
     block->transfer.queue = QUEUE_NONE;
     block->transfer.lacked_room =
-        block->transfer.gave_way || runtime->no_room_ns > block->transfer.queued_ns;
+        block->transfer.gave_way || runtime->transfer.no_room_ns > block->transfer.queued_ns;
     block->transfer.gave_way = false;
     block->wait.asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
         block->transfer.urgent = false;
         ebb__timers_fault_over(runtime, block);
-        pthread_cond_broadcast(&runtime->changed);
+        pthread_cond_broadcast(&runtime->core.changed);
         return false;
     }
     block->state = BLOCK_COMING;
@@ -400,19 +405,19 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
              "is lost",
              (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
              why ? why : "error", block->transfer.error);
-    atomic_store(&runtime->counters->store_error, (uint32_t)block->transfer.error);
+    atomic_store(&runtime->core.counters->store_error, (uint32_t)block->transfer.error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
-    pthread_cond_broadcast(&runtime->changed);
-    if (ebb__timers_fault_over(runtime, block) && runtime->config.lost)
-        runtime->config.lost(runtime->config.context, message);
+    pthread_cond_broadcast(&runtime->core.changed);
+    if (ebb__timers_fault_over(runtime, block) && runtime->core.config.lost)
+        runtime->core.config.lost(runtime->core.config.context, message);
 }
 
 void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
 {
     block->transfer.given_up = block->transfer.cancelled = true;
-    runtime->out_pending_bytes += block->page_bytes;
+    runtime->transfer.out_pending_bytes += block->page_bytes;
 }
 
 /* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
@@ -420,7 +425,7 @@ void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
 static void end_early(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->transfer.given_up)
-        runtime->out_pending_bytes -= block->page_bytes;
+        runtime->transfer.out_pending_bytes -= block->page_bytes;
     block->transfer.given_up = false;
     if (block->state == BLOCK_DYING) {
         bury(runtime, block);
@@ -443,21 +448,21 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         read_failed(runtime, block);
         return;
     }
-    atomic_fetch_add(&runtime->counters->moved_in_bytes, block->page_bytes);
+    atomic_fetch_add(&runtime->core.counters->moved_in_bytes, block->page_bytes);
     bool keeps = block->copy.stays && ebb__relatives_wrote(runtime, block);
-    if (runtime->config.verify || keeps) {
+    if (runtime->core.config.verify || keeps) {
         /* Now, while nobody can write it, and before the program sees it. */
-        runtime->transfers++;
-        pthread_mutex_unlock(&runtime->lock);
+        runtime->transfer.transfers++;
+        pthread_mutex_unlock(&runtime->core.lock);
         uint64_t hash[2];
         hash_frames(block, hash);
-        pthread_mutex_lock(&runtime->lock);
-        runtime->transfers--;
+        pthread_mutex_lock(&runtime->core.lock);
+        runtime->transfer.transfers--;
         if (block->state == BLOCK_DYING || block->transfer.given_up) {
             end_early(runtime, block);
             return;
         }
-        if (runtime->config.verify && block->copy.is_hashed &&
+        if (runtime->core.config.verify && block->copy.is_hashed &&
             (hash[0] != block->copy.hash[0] || hash[1] != block->copy.hash[1])) {
             block->transfer.error = EILSEQ;
             read_failed(runtime, block);
@@ -474,7 +479,7 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         return;
     }
     block->state = BLOCK_PARKED; /* its next use is the clock */
-    pthread_cond_broadcast(&runtime->changed);
+    pthread_cond_broadcast(&runtime->core.changed);
 }
 
 void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
@@ -484,7 +489,8 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
     if (block->transfer.queue == QUEUE_IN) {
-        ebb__list_remove(runtime, &runtime->in_queue, ebb__block_index(runtime, block), LINK_QUEUE);
+        ebb__list_remove(runtime, &runtime->transfer.in_queue, ebb__block_index(runtime, block),
+                         LINK_QUEUE);
         block->transfer.queue = QUEUE_NONE;
     }
     switch (block->state) {
@@ -510,8 +516,8 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
     case BLOCK_COMING:
         block->state = BLOCK_DYING; /* the transfer ends, then it is buried */
         block->transfer.cancelled = true;
-        pthread_cond_broadcast(&runtime->out_work);
-        pthread_cond_broadcast(&runtime->in_work);
+        pthread_cond_broadcast(&runtime->transfer.out_work);
+        pthread_cond_broadcast(&runtime->transfer.in_work);
         break;
     default: /* AWAY, BARE */
         ebb__move_drop_copy(runtime, block);

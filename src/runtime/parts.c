@@ -9,13 +9,13 @@
 
 bool ebb__part_is_large(const struct ebb_runtime *runtime, uint64_t page_bytes)
 {
-    return page_bytes >= runtime->config.part_from_bytes;
+    return page_bytes >= runtime->core.config.part_from_bytes;
 }
 
 uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index)
 {
-    const struct block *block = &runtime->blocks[index];
-    const struct block *head = &runtime->blocks[block->run.head];
+    const struct block *block = &runtime->table.blocks[index];
+    const struct block *head = &runtime->table.blocks[block->run.head];
     /* Only large blocks have entries for their units. */
     uint32_t next = head->run.parts > 1 && block->run.units ? index + block->run.units : NO_BLOCK;
     return next < block->run.head + head->run.total_units ? next : NO_BLOCK;
@@ -46,15 +46,16 @@ static bool is_at_rest(const struct block *block)
 
 static void own_units(struct ebb_runtime *runtime, const struct block *block)
 {
-    uint64_t first = (block->address - runtime->device.layout.arena.base) / EBB_HUGE_BYTES;
+    uint64_t first = (block->address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
     for (uint32_t unit = 0; unit < block->run.units; unit++)
-        runtime->unit_block[first + unit] = ebb__block_index(runtime, block);
+        runtime->space.unit_block[first + unit] = ebb__block_index(runtime, block);
 }
 
 /* The part `index` ends behind its first `units`; what remains is a part of its own. */
 static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
 {
-    struct block *block = &runtime->blocks[index], *rest = &runtime->blocks[index + units];
+    struct block *block = &runtime->table.blocks[index],
+                 *rest = &runtime->table.blocks[index + units];
     uint64_t bytes = units * EBB_HUGE_BYTES;
     if (!is_at_rest(block) || block->page_bytes <= bytes)
         return false;
@@ -80,14 +81,14 @@ static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
     block->page_bytes = bytes;
     block->run.units = units;
     own_units(runtime, rest);
-    runtime->blocks[head].run.parts++;
+    runtime->table.blocks[head].run.parts++;
     return true;
 }
 
 /* The part behind `index` becomes one with it. */
 static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
 {
-    struct block *block = &runtime->blocks[index], *rest = &runtime->blocks[next];
+    struct block *block = &runtime->table.blocks[index], *rest = &runtime->table.blocks[next];
     if (block->state != rest->state || block->state == BLOCK_AWAY || !is_at_rest(block) ||
         !is_at_rest(rest) || block->inherited != rest->inherited || block->use.open ||
         rest->use.open || block->script_block != rest->script_block ||
@@ -107,7 +108,7 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
     rest->strays = false;
     rest->run.units = 0;
     own_units(runtime, block);
-    runtime->blocks[block->run.head].run.parts--;
+    runtime->table.blocks[block->run.head].run.parts--;
     return true;
 }
 
@@ -148,12 +149,12 @@ uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32
         index = split(runtime, index, begin - index) ? begin : ebb__part_next(runtime, index);
     uint32_t shaped = index;
     while (index != NO_BLOCK && index < end) {
-        if (index + runtime->blocks[index].run.units > end)
+        if (index + runtime->table.blocks[index].run.units > end)
             split(runtime, index, end - index);
         uint32_t next = ebb__part_next(runtime, index);
         if (next == NO_BLOCK || next >= end)
             break;
-        if (runtime->blocks[next].run.units > end - next)
+        if (runtime->table.blocks[next].run.units > end - next)
             split(runtime, next, end - next);
         if (!join(runtime, index, next))
             index = next;
@@ -163,7 +164,7 @@ uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32
 
 bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
 {
-    struct block *head = &runtime->blocks[block->run.head];
+    struct block *head = &runtime->table.blocks[block->run.head];
     if (--head->run.parts)
         return false;
     if (!ebb__part_is_large(runtime, head->run.total_units * EBB_HUGE_BYTES))

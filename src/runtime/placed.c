@@ -27,7 +27,7 @@ enum { UNIT_BACKED = 1, UNIT_INHERITED = 2, UNIT_STRAYS = 4 };
 bool ebb__placed_init(struct ebb_runtime *runtime)
 {
     struct pool *pool = &runtime->pool;
-    pool->units_total = (uint32_t)(runtime->units_total / POOL_SHARE);
+    pool->units_total = (uint32_t)(runtime->space.units_total / POOL_SHARE);
     pool->base = ebb__space_cut(runtime, pool->units_total);
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
     pool->first_page = ebb__runtime_memory(pages * sizeof *pool->first_page);
@@ -55,7 +55,7 @@ bool ebb__placed_owns(const struct ebb_runtime *runtime, uintptr_t address)
 struct block *ebb__placed_find(struct ebb_runtime *runtime, uintptr_t address)
 {
     uint32_t index = runtime->pool.first_page[(address - runtime->pool.base) / EBB_PAGE_BYTES];
-    return index == NO_BLOCK ? NULL : &runtime->blocks[index];
+    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
 }
 
 static uintptr_t unit_address(const struct ebb_runtime *runtime, uint32_t unit)
@@ -198,7 +198,7 @@ uint32_t ebb__placed_least(const struct ebb_script *script)
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 static uint32_t distance(const struct ebb_runtime *runtime, uint32_t unit)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     if (!playing || unit >= playing->unit_count)
         return UINT32_MAX;
     const uint32_t *covers = playing->unit_covers;
@@ -208,13 +208,14 @@ static uint32_t distance(const struct ebb_runtime *runtime, uint32_t unit)
         return UINT32_MAX;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (covers[middle] < runtime->position)
+        if (covers[middle] < runtime->replay.position)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < behind ? covers[low] - runtime->position
-                        : covers[earliest] + playing->script->clock_count - runtime->position;
+    return low < behind
+               ? covers[low] - runtime->replay.position
+               : covers[earliest] + playing->script->clock_count - runtime->replay.position;
 }
 
 /* --- blocks --- */
@@ -223,22 +224,23 @@ static uint32_t distance(const struct ebb_runtime *runtime, uint32_t unit)
  * They may hold more than when it was made; then what lay in the pool could not make way. */
 static bool plan_fits(const struct ebb_runtime *runtime)
 {
-    const struct ebb_counters *counters = runtime->counters;
+    const struct ebb_counters *counters = runtime->core.counters;
     uint64_t share =
-        ebb__ledger_share(runtime->ledger, atomic_load(&runtime->ledger->budget_bytes),
+        ebb__ledger_share(runtime->core.ledger, atomic_load(&runtime->core.ledger->budget_bytes),
                           atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
-    return runtime->playing->script->peak_bytes <= share;
+    return runtime->replay.playing->script->peak_bytes <= share;
 }
 
 struct block *ebb__placed_take(struct ebb_runtime *runtime, size_t bytes, size_t alignment)
 {
     struct pool *pool = &runtime->pool;
-    if (!runtime->playing || runtime->trace || runtime->playing->unit_count == 0)
+    if (!runtime->replay.playing || runtime->uses.trace || runtime->replay.playing->unit_count == 0)
         return NULL;
     uint32_t known = ebb__clock_foresee(runtime, bytes);
     if (known == EBB_SCRIPT_NONE)
         return NULL;
-    const struct ebb_script_block *planned = &ebb__script_blocks(runtime->playing->script)[known];
+    const struct ebb_script_block *planned =
+        &ebb__script_blocks(runtime->replay.playing->script)[known];
     if (!is_placed(planned) || !plan_fits(runtime))
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
@@ -247,7 +249,7 @@ struct block *ebb__placed_take(struct ebb_runtime *runtime, size_t bytes, size_t
     if ((place & (alignment - 1)) == 0 && is_free(pool, place, page_bytes))
         block = ebb__space_record(runtime, &pool->records);
     if (!block) {
-        atomic_fetch_add(&runtime->counters->pool_misses, 1);
+        atomic_fetch_add(&runtime->core.counters->pool_misses, 1);
         return NULL;
     }
     block->kind = BLOCK_PLACED;
@@ -262,8 +264,8 @@ struct block *ebb__placed_take(struct ebb_runtime *runtime, size_t bytes, size_t
     if (pool->units_used <= last_unit(runtime, block))
         pool->units_used = last_unit(runtime, block) + 1;
     pool->load_bytes += bytes;
-    atomic_fetch_add(&runtime->counters->pool_blocks, 1);
-    ebb__ledger_raise(&runtime->counters->pool_load_bytes, pool->load_bytes);
+    atomic_fetch_add(&runtime->core.counters->pool_blocks, 1);
+    ebb__ledger_raise(&runtime->core.counters->pool_load_bytes, pool->load_bytes);
     return block;
 }
 
@@ -292,8 +294,8 @@ bool ebb__placed_back(struct ebb_runtime *runtime, struct block *block, bool for
         uint64_t bytes = (next - unit) * EBB_HUGE_BYTES;
         for (uint32_t i = unit; i < next; i++)
             if (pool->states[i] & UNIT_STRAYS)
-                runtime->device.ops->release(runtime->device.state, unit_address(runtime, i),
-                                             EBB_HUGE_BYTES);
+                runtime->core.device.ops->release(runtime->core.device.state,
+                                                  unit_address(runtime, i), EBB_HUGE_BYTES);
         if (force ? !ebb__pages_force(runtime, target, bytes)
                   : !ebb__pages_take(runtime, target, bytes))
             return false;
@@ -301,7 +303,7 @@ bool ebb__placed_back(struct ebb_runtime *runtime, struct block *block, bool for
             pool->states[i] = UNIT_BACKED;
         pool->held_bytes += bytes;
     }
-    ebb__ledger_raise(&runtime->counters->pool_peak_bytes, pool->held_bytes);
+    ebb__ledger_raise(&runtime->core.counters->pool_peak_bytes, pool->held_bytes);
     return true;
 }
 
@@ -315,8 +317,8 @@ void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
         if (--pool->users[unit])
             continue;
         if (pool->states[unit] & UNIT_INHERITED) {
-            runtime->device.ops->release(runtime->device.state, unit_address(runtime, unit),
-                                         EBB_HUGE_BYTES);
+            runtime->core.device.ops->release(runtime->core.device.state,
+                                              unit_address(runtime, unit), EBB_HUGE_BYTES);
             pool->states[unit] = 0;
         } else if (pool->states[unit] & UNIT_BACKED) {
             pool->spare_bytes += EBB_HUGE_BYTES;
@@ -330,7 +332,7 @@ void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
 void ebb__placed_fill(struct ebb_runtime *runtime, uintptr_t address)
 {
     uint64_t unit = (address - runtime->pool.base) / EBB_HUGE_BYTES;
-    if (runtime->device.ops->fill(runtime->device.state, address) &&
+    if (runtime->core.device.ops->fill(runtime->core.device.state, address) &&
         !(runtime->pool.states[unit] & UNIT_BACKED))
         runtime->pool.states[unit] |= UNIT_STRAYS;
 }
@@ -385,8 +387,8 @@ void ebb__placed_after_fork_child(struct ebb_runtime *runtime)
     struct pool *pool = &runtime->pool;
     for (uint32_t unit = 0; unit < pool->units_used; unit++) {
         if (is_spare(pool, unit)) {
-            runtime->device.ops->release(runtime->device.state, unit_address(runtime, unit),
-                                         EBB_HUGE_BYTES);
+            runtime->core.device.ops->release(runtime->core.device.state,
+                                              unit_address(runtime, unit), EBB_HUGE_BYTES);
             pool->states[unit] = 0;
         } else if (pool->states[unit] & UNIT_BACKED) {
             pool->states[unit] |= UNIT_INHERITED;

@@ -35,14 +35,14 @@ static uint32_t thread_id(void)
 void ebb__runtime_event(struct ebb_runtime *runtime, const struct ebb_event *event)
 {
     struct ebb_event stamped = *event;
-    stamped.time_ns = ebb__now_ns() - runtime->ring->origin_ns;
-    ebb__ring_write(runtime->ring, &stamped);
+    stamped.time_ns = ebb__now_ns() - runtime->core.ring->origin_ns;
+    ebb__ring_write(runtime->core.ring, &stamped);
 }
 
 void ebb__runtime_warn(struct ebb_runtime *runtime, const char *message)
 {
-    if (runtime->config.warn)
-        runtime->config.warn(runtime->config.context, message);
+    if (runtime->core.config.warn)
+        runtime->core.config.warn(runtime->core.config.context, message);
 }
 
 void ebb__runtime_mark(struct ebb_runtime *runtime, enum ebb_mark mark, uint64_t value)
@@ -63,10 +63,10 @@ static void block_event(struct ebb_runtime *runtime, enum ebb_event_kind kind,
 
 void ebb__runtime_init_sync(struct ebb_runtime *runtime)
 {
-    pthread_mutex_init(&runtime->lock, NULL);
-    pthread_cond_init(&runtime->changed, NULL);
-    pthread_cond_init(&runtime->out_work, NULL);
-    pthread_cond_init(&runtime->in_work, NULL);
+    pthread_mutex_init(&runtime->core.lock, NULL);
+    pthread_cond_init(&runtime->core.changed, NULL);
+    pthread_cond_init(&runtime->transfer.out_work, NULL);
+    pthread_cond_init(&runtime->transfer.in_work, NULL);
 }
 
 /* Everything but the workers; also where some of it could not be had. */
@@ -74,9 +74,10 @@ static void release(struct ebb_runtime *runtime)
 {
     ebb__relatives_fini(runtime);
     ebb__space_fini(runtime);
-    ebb__runtime_unmap(runtime->open_blocks, MOST_OPEN * sizeof *runtime->open_blocks);
-    ebb__runtime_unmap(runtime->history, HISTORY * sizeof *runtime->history);
-    ebb__runtime_unmap(runtime->extent_table, MOST_EXTENTS * sizeof *runtime->extent_table);
+    ebb__runtime_unmap(runtime->uses.open_blocks, MOST_OPEN * sizeof *runtime->uses.open_blocks);
+    ebb__runtime_unmap(runtime->replay.history, HISTORY * sizeof *runtime->replay.history);
+    ebb__runtime_unmap(runtime->copies.extent_table,
+                       MOST_EXTENTS * sizeof *runtime->copies.extent_table);
     ebb__runtime_unmap(runtime, sizeof *runtime);
 }
 
@@ -90,9 +91,9 @@ static enum ebb_status lack_memory(struct ebb_error *error)
 
 void ebb__runtime_announce(struct ebb_runtime *runtime)
 {
-    const struct ebb_device_layout *layout = &runtime->device.layout;
-    struct ebb_counters *counters = runtime->counters;
-    atomic_store(&counters->mechanism, (uint32_t)runtime->device.ops->kind);
+    const struct ebb_device_layout *layout = &runtime->core.device.layout;
+    struct ebb_counters *counters = runtime->core.counters;
+    atomic_store(&counters->mechanism, (uint32_t)runtime->core.device.ops->kind);
     atomic_store(&counters->arena_first, layout->arena.base);
     atomic_store(&counters->arena_last, layout->depot.base + layout->depot.bytes);
     atomic_store(&counters->managing, 1);
@@ -104,36 +105,38 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
     struct ebb_runtime *runtime = ebb__runtime_memory(sizeof *runtime);
     if (!runtime)
         return lack_memory(error);
-    runtime->config = *config;
-    runtime->device = config->device;
-    if (runtime->config.part_from_bytes == 0)
-        runtime->config.part_from_bytes = EBB_PART_FROM_BYTES;
-    if (runtime->config.pause_ns == 0)
-        runtime->config.pause_ns = EBB_PAUSE_NS;
-    if (runtime->config.cold_ns == 0)
-        runtime->config.cold_ns = EBB_COLD_NS;
-    if (runtime->config.store_pause_ns == 0)
-        runtime->config.store_pause_ns = EBB_STORE_PAUSE_NS;
-    if (runtime->config.exchange_share == 0)
-        runtime->config.exchange_share = EBB_EXCHANGE_SHARE;
-    runtime->ledger = config->ledger;
-    runtime->slot = config->slot ? config->slot : config->ledger->slots;
-    runtime->ring = config->ring;
-    runtime->counters = &config->ring->counters;
+    runtime->core.config = *config;
+    runtime->core.device = config->device;
+    if (runtime->core.config.part_from_bytes == 0)
+        runtime->core.config.part_from_bytes = EBB_PART_FROM_BYTES;
+    if (runtime->core.config.pause_ns == 0)
+        runtime->core.config.pause_ns = EBB_PAUSE_NS;
+    if (runtime->core.config.cold_ns == 0)
+        runtime->core.config.cold_ns = EBB_COLD_NS;
+    if (runtime->core.config.store_pause_ns == 0)
+        runtime->core.config.store_pause_ns = EBB_STORE_PAUSE_NS;
+    if (runtime->core.config.exchange_share == 0)
+        runtime->core.config.exchange_share = EBB_EXCHANGE_SHARE;
+    runtime->core.ledger = config->ledger;
+    runtime->core.slot = config->slot ? config->slot : config->ledger->slots;
+    runtime->core.ring = config->ring;
+    runtime->core.counters = &config->ring->counters;
     ebb__runtime_init_sync(runtime);
-    runtime->open_capacity = MOST_OPEN;
-    runtime->open_blocks = ebb__runtime_memory(MOST_OPEN * sizeof *runtime->open_blocks);
-    runtime->history = ebb__runtime_memory(HISTORY * sizeof *runtime->history);
-    runtime->extent_table = ebb__runtime_memory(MOST_EXTENTS * sizeof *runtime->extent_table);
+    runtime->uses.open_capacity = MOST_OPEN;
+    runtime->uses.open_blocks = ebb__runtime_memory(MOST_OPEN * sizeof *runtime->uses.open_blocks);
+    runtime->replay.history = ebb__runtime_memory(HISTORY * sizeof *runtime->replay.history);
+    runtime->copies.extent_table =
+        ebb__runtime_memory(MOST_EXTENTS * sizeof *runtime->copies.extent_table);
     bool has_relatives =
         ebb__relatives_init(runtime); /* whatever failed before: it is undone, too */
-    if (!runtime->open_blocks || !runtime->history || !runtime->extent_table || !has_relatives ||
-        !ebb__space_init(runtime)) {
+    if (!runtime->uses.open_blocks || !runtime->replay.history || !runtime->copies.extent_table ||
+        !has_relatives || !ebb__space_init(runtime)) {
         release(runtime);
         return lack_memory(error);
     }
-    ebb__extents_init(&runtime->extents, runtime->extent_table, MOST_EXTENTS, UINT64_MAX);
-    runtime->trace = config->trace;
+    ebb__extents_init(&runtime->copies.extents, runtime->copies.extent_table, MOST_EXTENTS,
+                      UINT64_MAX);
+    runtime->uses.trace = config->trace;
     if (!ebb__mover_start(runtime)) {
         enum ebb_status status = ebb__fail(error, EBB_ERR_LIMIT, "the runtime's threads",
                                            "they cannot be started: %s", strerrordesc_np(errno));
@@ -143,7 +146,7 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
         return status;
     }
     ebb__runtime_announce(runtime);
-    if (runtime->trace)
+    if (runtime->uses.trace)
         ebb__runtime_mark(runtime, EBB_MARK_TRACE_ON, 0);
     *created = runtime;
     return EBB_OK;
@@ -152,14 +155,14 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
 void ebb__runtime_destroy(struct ebb_runtime *runtime)
 {
     ebb__mover_stop(runtime);
-    atomic_store(&runtime->counters->managing, 0);
+    atomic_store(&runtime->core.counters->managing, 0);
     release(runtime);
 }
 
 /* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
 static void evict_until(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    while (runtime->out_pending_bytes < bytes && !runtime->store_failed) {
+    while (runtime->transfer.out_pending_bytes < bytes && !runtime->store.failed) {
         struct block *victim = ebb__victim_choose(runtime);
         if (!victim)
             break;
@@ -171,7 +174,7 @@ static void evict_until(struct ebb_runtime *runtime, uint64_t bytes)
  * then it holds. */
 static void approach_budget(struct ebb_runtime *runtime)
 {
-    struct ebb_ledger *ledger = runtime->ledger;
+    struct ebb_ledger *ledger = runtime->core.ledger;
     bool in_force = atomic_load_explicit(&ledger->in_force, memory_order_relaxed);
     if (in_force && !runtime->beyond)
         return;
@@ -209,7 +212,7 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     struct asking asking = {0};
     bool got = false;
     struct ebb_wait *wait = ebb__waits_block(runtime, block);
-    runtime->room_waits++;
+    runtime->transfer.room_waits++;
     while (!(got = try_attach(runtime, block, bytes, false))) {
         if (block->kind == BLOCK_PLACED)
             bytes = ebb__placed_lacking(runtime, block);
@@ -222,9 +225,10 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec++;
-        pthread_cond_clockwait(&runtime->changed, &runtime->lock, CLOCK_MONOTONIC, &until);
+        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
+                               &until);
     }
-    runtime->room_waits--;
+    runtime->transfer.room_waits--;
     ebb__wait_end(wait);
     ebb__runtime_stalled(runtime, ebb__now_ns() - began);
     return got;
@@ -233,17 +237,17 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
 void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes)
 {
     uint64_t live =
-        atomic_fetch_add(&runtime->counters->live_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+        atomic_fetch_add(&runtime->core.counters->live_bytes, (uint64_t)bytes) + (uint64_t)bytes;
     if (bytes > 0)
-        ebb__ledger_raise(&runtime->counters->peak_live_bytes, live);
+        ebb__ledger_raise(&runtime->core.counters->peak_live_bytes, live);
 }
 
 /* Nothing is known of it yet. */
 static void make_new(struct ebb_runtime *runtime, struct block *block)
 {
     block->unborn = true;
-    block->use.last = runtime->event_number + 1;
-    block->use.touch = ++runtime->touches;
+    block->use.last = runtime->uses.event_number + 1;
+    block->use.touch = ++runtime->uses.touches;
     block->use.left_at = block->use.evicted_at = block->use.needed_at = 0;
     block->wait.fault_ns = 0;
     block->wait.asking.since_ns = 0;
@@ -262,7 +266,7 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
     make_new(runtime, block);
     block->size_bytes = bytes;
     block->serial = ++runtime->next_serial;
-    atomic_fetch_add(&runtime->counters->allocations, 1);
+    atomic_fetch_add(&runtime->core.counters->allocations, 1);
     ebb__runtime_count_live(runtime, (int64_t)bytes);
 }
 
@@ -270,9 +274,9 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
     bool got;
-    if (runtime->trace)
+    if (runtime->uses.trace)
         ebb__part_split(runtime, block);
-    if (block->kind != BLOCK_PLACED && (runtime->trace || block->run.parts > 1))
+    if (block->kind != BLOCK_PLACED && (runtime->uses.trace || block->run.parts > 1))
         return true;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
     if (block->kind != BLOCK_PLACED && ebb__part_is_large(runtime, block->page_bytes) &&
@@ -293,8 +297,8 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
 /* No further block can be had; said once. */
 static bool device_is_full(struct ebb_runtime *runtime)
 {
-    const struct ebb_device_ops *ops = runtime->device.ops;
-    if (!ops->is_full || !ops->is_full(runtime->device.state))
+    const struct ebb_device_ops *ops = runtime->core.device.ops;
+    if (!ops->is_full || !ops->is_full(runtime->core.device.state))
         return false;
     if (!runtime->full_said)
         ebb__runtime_warn(runtime,
@@ -307,11 +311,11 @@ static bool device_is_full(struct ebb_runtime *runtime)
 void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t alignment, bool zeroed)
 {
     /* What the arena cannot hold is refused before anything is rounded up, which could overflow. */
-    if (bytes == 0 || bytes > runtime->device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
+    if (bytes == 0 || bytes > runtime->core.device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
-    pthread_mutex_lock(&runtime->lock);
-    if (runtime->trace) {
+    pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->uses.trace) {
         ebb__clock_close_operation(runtime);
         ebb__cold_look(runtime, LOOKS_AN_ALLOC);
     }
@@ -320,7 +324,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (!block)
         page_bytes = ebb__clock_page_bytes(runtime, bytes);
     bool has_pages = false;
-    if (!block && !runtime->trace && !ebb__clock_expects_parts(runtime, bytes)) {
+    if (!block && !runtime->uses.trace && !ebb__clock_expects_parts(runtime, bytes)) {
         block = ebb__pages_spare(runtime, page_bytes);
         has_pages = block != NULL;
     }
@@ -331,7 +335,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
            ebb__pages_strip_spare(runtime)) /* spare blocks hold address space too */
         block = ebb__space_take(runtime, page_bytes);
     if (!block) {
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_unlock(&runtime->core.lock);
         return NULL;
     }
     block->page_bytes = page_bytes;
@@ -343,12 +347,12 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
         ebb__runtime_count_live(runtime, -(int64_t)bytes);
         block_event(runtime, EBB_EVENT_FREE, block);
         ebb__move_discard(runtime, block);
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_unlock(&runtime->core.lock);
         return NULL;
     }
     block->unborn = false;
     void *pointer = (void *)block->address;
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     if (zeroed)
         memset(pointer, 0, bytes);
     return pointer;
@@ -356,7 +360,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
 
 bool ebb__runtime_owns(const struct ebb_runtime *runtime, const void *pointer)
 {
-    uintptr_t base = runtime->device.layout.arena.base;
+    uintptr_t base = runtime->core.device.layout.arena.base;
     return (uintptr_t)pointer - base < runtime->cold.base - base;
 }
 
@@ -368,7 +372,7 @@ uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most)
 
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     struct block *block = ebb__cold_take(runtime);
     uintptr_t address = 0;
     if (block) {
@@ -383,18 +387,18 @@ uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
             ebb__cold_give(runtime, block);
         }
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return address;
 }
 
 void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     struct block *block = ebb__cold_find(runtime, slab);
     if (block->state == BLOCK_RESIDENT)
         ebb__cold_count(runtime, block, false);
     ebb__move_discard(runtime, block);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 /* The live block that starts at `pointer`; NULL: none. */
@@ -408,13 +412,13 @@ static struct block *block_at(struct ebb_runtime *runtime, const void *pointer)
 
 bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     struct block *block = block_at(runtime, pointer);
     if (!block) {
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_unlock(&runtime->core.lock);
         return false;
     }
-    if (runtime->trace)
+    if (runtime->uses.trace)
         ebb__clock_close_operation(runtime);
     ebb__runtime_count_live(runtime, -(int64_t)block->size_bytes);
     block_event(runtime, EBB_EVENT_FREE, block);
@@ -422,30 +426,30 @@ bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
     ebb__part_join(runtime, block);
     for (uint32_t i = ebb__block_index(runtime, block), next; i != NO_BLOCK; i = next) {
         next = ebb__part_next(runtime, i);
-        ebb__move_discard(runtime, &runtime->blocks[i]);
+        ebb__move_discard(runtime, &runtime->table.blocks[i]);
     }
     ebb__clock_end_step(runtime, EBB_EVENT_FREE, due);
     approach_budget(runtime);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return true;
 }
 
 size_t ebb__runtime_usable_bytes(struct ebb_runtime *runtime, const void *pointer)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     struct block *block = block_at(runtime, pointer);
     size_t bytes = block ? (size_t)block->size_bytes : 0;
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return bytes;
 }
 
 static void note_access(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
 {
-    bool demand = absent && !runtime->trace;
+    bool demand = absent && !runtime->uses.trace;
     if (demand)
-        atomic_fetch_add(&runtime->counters->demand_faults, 1);
-    if (demand || (runtime->trace && !block->use.open)) {
-        const struct block *head = &runtime->blocks[block->run.head];
+        atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
+    if (demand || (runtime->uses.trace && !block->use.open)) {
+        const struct block *head = &runtime->table.blocks[block->run.head];
         struct ebb_event event = {
             .block = block->serial,
             .size_bytes = head->size_bytes,
@@ -485,7 +489,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_BARE:
         /* The program does not know its address yet: a fault that was reported before the block that
          * was here was freed. */
-        if (runtime->blocks[block->run.head].unborn)
+        if (runtime->table.blocks[block->run.head].unborn)
             break;
         note_access(runtime, block, write, false);
         if (block->transfer.queue == QUEUE_IN)
@@ -517,8 +521,8 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
 static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *block,
                                    uintptr_t address)
 {
-    bool is_known = runtime->playing && block->script_block != EBB_SCRIPT_NONE;
-    struct block *head = &runtime->blocks[block->run.head];
+    bool is_known = runtime->replay.playing && block->script_block != EBB_SCRIPT_NONE;
+    struct block *head = &runtime->table.blocks[block->run.head];
     if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_AWAY) ||
         ebb__pages_available(runtime) >= block->page_bytes)
         return block;
@@ -557,17 +561,17 @@ static void note_pause(struct ebb_runtime *runtime, uintptr_t address)
 void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     struct ebb_wait *wait = ebb__waits_enter(runtime, address);
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     note_pause(runtime, address);
     look_at_fault(runtime, address, write);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);
 }
 
 bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     struct ebb_wait *wait = ebb__waits_enter(runtime, address);
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     const struct block *block = ebb__keep_live_at(runtime, address);
     bool waits = !block || !block->kept || block->state != BLOCK_RESIDENT;
     if (waits)
@@ -578,9 +582,9 @@ bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool wri
         wait = NULL;
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
             break;
-        pthread_cond_wait(&runtime->changed, &runtime->lock);
+        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);
     return waits;
 }
@@ -602,55 +606,56 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
 static struct performance *install(struct ebb_runtime *runtime,
                                    const struct performance *performance)
 {
-    runtime->playing = NULL;
-    runtime->script_sets++;
+    runtime->replay.playing = NULL;
+    runtime->replay.script_sets++;
     uint32_t replaced = 0;
-    while (replaced < runtime->script_count &&
-           !same_template(runtime->scripts[replaced].script, performance->script))
+    while (replaced < runtime->replay.script_count &&
+           !same_template(runtime->replay.scripts[replaced].script, performance->script))
         replaced++;
-    if (replaced == runtime->script_count && replaced == MAX_SCRIPTS)
+    if (replaced == runtime->replay.script_count && replaced == MAX_SCRIPTS)
         replaced = 0;
-    if (replaced < runtime->script_count) {
-        munmap(runtime->scripts[replaced].tables, runtime->scripts[replaced].table_bytes);
-        memmove(&runtime->scripts[replaced], &runtime->scripts[replaced + 1],
-                (runtime->script_count - replaced - 1) * sizeof runtime->scripts[0]);
-        runtime->script_count--;
+    if (replaced < runtime->replay.script_count) {
+        munmap(runtime->replay.scripts[replaced].tables,
+               runtime->replay.scripts[replaced].table_bytes);
+        memmove(&runtime->replay.scripts[replaced], &runtime->replay.scripts[replaced + 1],
+                (runtime->replay.script_count - replaced - 1) * sizeof runtime->replay.scripts[0]);
+        runtime->replay.script_count--;
     }
-    runtime->scripts[runtime->script_count++] = *performance;
+    runtime->replay.scripts[runtime->replay.script_count++] = *performance;
     runtime->pool.clocks = performance->script->clock_count;
-    return &runtime->scripts[runtime->script_count - 1];
+    return &runtime->replay.scripts[runtime->replay.script_count - 1];
 }
 
 static void forget_awaited(struct ebb_runtime *runtime)
 {
-    if (runtime->awaited.script)
-        munmap(runtime->awaited.tables, runtime->awaited.table_bytes);
-    runtime->awaited.script = NULL;
-    runtime->awaited_due = false;
+    if (runtime->replay.awaited.script)
+        munmap(runtime->replay.awaited.tables, runtime->replay.awaited.table_bytes);
+    runtime->replay.awaited.script = NULL;
+    runtime->replay.awaited_due = false;
 }
 
 void ebb__runtime_take_over(struct ebb_runtime *runtime)
 {
-    struct performance awaited = runtime->awaited;
-    bool plays = runtime->playing != NULL;
+    struct performance awaited = runtime->replay.awaited;
+    bool plays = runtime->replay.playing != NULL;
     uint32_t clocks = awaited.script->clock_count;
-    runtime->awaited.script = NULL;
-    runtime->awaited_due = false;
+    runtime->replay.awaited.script = NULL;
+    runtime->replay.awaited_due = false;
     struct performance *installed = install(runtime, &awaited);
     if (plays)
-        ebb__clock_start(runtime, installed, (runtime->position + clocks - 1) % clocks);
+        ebb__clock_start(runtime, installed, (runtime->replay.position + clocks - 1) % clocks);
 }
 
 /* What lies at planned addresses cannot make way for what the next plan puts elsewhere: it takes over
  * from one of the same iteration where the least of that is there. */
 static bool defer(struct ebb_runtime *runtime, const struct performance *performance)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     if (!playing || playing->woven.passed || performance->script->alloc_count == 0 ||
         !same_template(playing->script, performance->script))
         return false;
-    runtime->awaited = *performance;
-    runtime->awaited_at = ebb__placed_least(playing->script);
+    runtime->replay.awaited = *performance;
+    runtime->replay.awaited_at = ebb__placed_least(playing->script);
     if (runtime->pool.load_bytes == 0)
         ebb__runtime_take_over(runtime);
     return true;
@@ -664,8 +669,8 @@ enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
         return EBB_ERR_FORMAT;
     if (!ebb__clock_prepare(runtime, &performance, script))
         return EBB_ERR_MEMORY;
-    pthread_mutex_lock(&runtime->lock);
-    if (runtime->awaited.script && !same_template(runtime->awaited.script, script))
+    pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->replay.awaited.script && !same_template(runtime->replay.awaited.script, script))
         ebb__runtime_take_over(runtime);
     forget_awaited(runtime);
     if (!defer(runtime, &performance)) {
@@ -675,44 +680,44 @@ enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
             ebb__guards_arm(runtime);
         }
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return EBB_OK;
 }
 
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
-    if (runtime->playing)
-        ebb__runtime_mark(runtime, EBB_MARK_PLAN_OFF, runtime->position);
-    runtime->playing = NULL;
-    runtime->script_sets++;
+    pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->replay.playing)
+        ebb__runtime_mark(runtime, EBB_MARK_PLAN_OFF, runtime->replay.position);
+    runtime->replay.playing = NULL;
+    runtime->replay.script_sets++;
     forget_awaited(runtime);
-    while (runtime->script_count) {
-        struct performance *last = &runtime->scripts[--runtime->script_count];
+    while (runtime->replay.script_count) {
+        struct performance *last = &runtime->replay.scripts[--runtime->replay.script_count];
         munmap(last->tables, last->table_bytes);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_note_trace(struct ebb_runtime *runtime)
 {
-    if (runtime->pool.load_bytes && runtime->event_number < runtime->blind_until)
+    if (runtime->pool.load_bytes && runtime->uses.event_number < runtime->uses.blind_until)
         return;
-    runtime->blind_until = 0;
+    runtime->uses.blind_until = 0;
     ebb__runtime_mark(runtime, EBB_MARK_TRACE_ON, 0);
 }
 
 void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
 {
-    pthread_mutex_lock(&runtime->lock);
-    if (runtime->trace != on) {
+    pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->uses.trace != on) {
         if (!on)
-            for (uint32_t i = 0; i < runtime->open_count; i++)
-                runtime->blocks[runtime->open_blocks[i]].use.open = false;
-        runtime->open_count = 0;
-        runtime->trace = on;
-        for (uint32_t i = 1; i <= runtime->block_count; i++) {
-            struct block *block = &runtime->blocks[i];
+            for (uint32_t i = 0; i < runtime->uses.open_count; i++)
+                runtime->table.blocks[runtime->uses.open_blocks[i]].use.open = false;
+        runtime->uses.open_count = 0;
+        runtime->uses.trace = on;
+        for (uint32_t i = 1; i <= runtime->table.count; i++) {
+            struct block *block = &runtime->table.blocks[i];
             if (block->kind == BLOCK_SLAB)
                 continue;
             if (on && ebb__block_is_live(block) && block->run.head == i)
@@ -723,51 +728,53 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
             else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
                 ebb__move_unpark(runtime, block);
         }
-        for (uint32_t i = 1; !on && i <= runtime->block_count; i++)
-            if (ebb__block_is_live(&runtime->blocks[i]) && runtime->blocks[i].run.parts > 1)
-                ebb__part_join(runtime, &runtime->blocks[i]);
+        for (uint32_t i = 1; !on && i <= runtime->table.count; i++)
+            if (ebb__block_is_live(&runtime->table.blocks[i]) &&
+                runtime->table.blocks[i].run.parts > 1)
+                ebb__part_join(runtime, &runtime->table.blocks[i]);
         if (on) {
-            runtime->blind_until = runtime->event_number + runtime->pool.clocks;
+            runtime->uses.blind_until = runtime->uses.event_number + runtime->pool.clocks;
             ebb__runtime_note_trace(runtime);
-        } else if (runtime->blind_until) {
-            runtime->blind_until = 0; /* nothing has been said of it */
+        } else if (runtime->uses.blind_until) {
+            runtime->uses.blind_until = 0; /* nothing has been said of it */
         } else {
             ebb__runtime_mark(runtime, EBB_MARK_TRACE_OFF, 0);
         }
         ebb__guards_arm(runtime);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_shrink(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    pthread_mutex_lock(&runtime->lock);
-    if (runtime->owed_bytes < bytes)
-        runtime->owed_bytes = bytes;
+    pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->memory.owed_bytes < bytes)
+        runtime->memory.owed_bytes = bytes;
     ebb__pages_trim(runtime);
-    evict_until(runtime, runtime->owed_bytes);
-    pthread_mutex_unlock(&runtime->lock);
+    evict_until(runtime, runtime->memory.owed_bytes);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_trim(struct ebb_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     approach_budget(runtime);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_settle(struct ebb_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
-    while (runtime->out_queue.first != NO_BLOCK || runtime->out_current != NO_BLOCK ||
-           runtime->in_current != NO_BLOCK || runtime->transfers ||
-           runtime->in_queue.first != NO_BLOCK) {
+    pthread_mutex_lock(&runtime->core.lock);
+    while (runtime->transfer.out_queue.first != NO_BLOCK ||
+           runtime->transfer.out_current != NO_BLOCK || runtime->transfer.in_current != NO_BLOCK ||
+           runtime->transfer.transfers || runtime->transfer.in_queue.first != NO_BLOCK) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 5000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_clockwait(&runtime->changed, &runtime->lock, CLOCK_MONOTONIC, &until);
+        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
+                               &until);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }

@@ -16,27 +16,31 @@ static uint32_t bucket_of(uint32_t units)
 
 uintptr_t ebb__space_cut(struct ebb_runtime *runtime, uint64_t units)
 {
-    runtime->units_total -= units;
-    return runtime->device.layout.arena.base + runtime->units_total * EBB_HUGE_BYTES;
+    runtime->space.units_total -= units;
+    return runtime->core.device.layout.arena.base + runtime->space.units_total * EBB_HUGE_BYTES;
 }
 
 bool ebb__space_init(struct ebb_runtime *runtime)
 {
-    runtime->units_total = runtime->device.layout.arena.bytes / EBB_HUGE_BYTES;
+    runtime->space.units_total = runtime->core.device.layout.arena.bytes / EBB_HUGE_BYTES;
     /* The last two take their parts of them. */
     if (!ebb__pages_init(runtime) || !ebb__cold_init(runtime) || !ebb__placed_init(runtime))
         return false;
-    runtime->blocks = ebb__runtime_memory(MOST_BLOCKS * sizeof *runtime->blocks);
-    runtime->unit_block = ebb__runtime_memory(runtime->units_total * sizeof *runtime->unit_block);
-    runtime->empty_by_units = ebb__runtime_memory(SPARE_BUCKETS * sizeof *runtime->empty_by_units);
-    return runtime->blocks && runtime->unit_block && runtime->empty_by_units;
+    runtime->table.blocks = ebb__runtime_memory(MOST_BLOCKS * sizeof *runtime->table.blocks);
+    runtime->space.unit_block =
+        ebb__runtime_memory(runtime->space.units_total * sizeof *runtime->space.unit_block);
+    runtime->space.empty_by_units =
+        ebb__runtime_memory(SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
+    return runtime->table.blocks && runtime->space.unit_block && runtime->space.empty_by_units;
 }
 
 void ebb__space_fini(struct ebb_runtime *runtime)
 {
-    ebb__runtime_unmap(runtime->blocks, MOST_BLOCKS * sizeof *runtime->blocks);
-    ebb__runtime_unmap(runtime->unit_block, runtime->units_total * sizeof *runtime->unit_block);
-    ebb__runtime_unmap(runtime->empty_by_units, SPARE_BUCKETS * sizeof *runtime->empty_by_units);
+    ebb__runtime_unmap(runtime->table.blocks, MOST_BLOCKS * sizeof *runtime->table.blocks);
+    ebb__runtime_unmap(runtime->space.unit_block,
+                       runtime->space.units_total * sizeof *runtime->space.unit_block);
+    ebb__runtime_unmap(runtime->space.empty_by_units,
+                       SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
     ebb__placed_fini(runtime);
     ebb__cold_fini(runtime);
     ebb__pages_fini(runtime);
@@ -47,13 +51,13 @@ struct block *ebb__space_record(struct ebb_runtime *runtime, struct list *list)
     uint32_t index = list->first;
     if (index != NO_BLOCK)
         ebb__list_remove(runtime, list, index, LINK_LIST);
-    else if (runtime->block_count + 1 < MOST_BLOCKS)
-        index = ++runtime->block_count;
+    else if (runtime->table.count + 1 < MOST_BLOCKS)
+        index = ++runtime->table.count;
     if (index == NO_BLOCK)
         return NULL;
-    runtime->blocks[index].run.head = index;
-    runtime->blocks[index].run.parts = 1;
-    return &runtime->blocks[index];
+    runtime->table.blocks[index].run.head = index;
+    runtime->table.blocks[index].run.parts = 1;
+    return &runtime->table.blocks[index];
 }
 
 /* An empty block of at least `units` from bucket `bucket` or a larger one. */
@@ -61,9 +65,9 @@ static struct block *reuse(struct ebb_runtime *runtime, uint32_t units, bool lar
 {
     uint32_t last = larger ? SPARE_BUCKETS - 1 : bucket_of(units);
     for (uint32_t bucket = bucket_of(units); bucket <= last; bucket++) {
-        struct list *list = &runtime->empty_by_units[bucket];
-        for (uint32_t i = list->first; i != NO_BLOCK; i = runtime->blocks[i].list.next) {
-            struct block *block = &runtime->blocks[i];
+        struct list *list = &runtime->space.empty_by_units[bucket];
+        for (uint32_t i = list->first; i != NO_BLOCK; i = runtime->table.blocks[i].list.next) {
+            struct block *block = &runtime->table.blocks[i];
             if (larger ? block->run.units < units : block->run.units != units)
                 continue;
             ebb__list_remove(runtime, list, i, LINK_LIST);
@@ -75,12 +79,12 @@ static struct block *reuse(struct ebb_runtime *runtime, uint32_t units, bool lar
 
 void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t address)
 {
-    if (!runtime->device.ops->fill(runtime->device.state, address))
+    if (!runtime->core.device.ops->fill(runtime->core.device.state, address))
         return;
     if (!block && ebb__cold_owns(runtime, address))
         runtime->cold.strays_beyond = true;
     else if (!block)
-        runtime->strays_beyond = true;
+        runtime->space.strays_beyond = true;
     else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
         block->strays = true;
 }
@@ -90,8 +94,8 @@ void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t
 static struct block *clear_strays(struct ebb_runtime *runtime, struct block *block, bool strays)
 {
     if (block && strays)
-        runtime->device.ops->release(runtime->device.state, block->address,
-                                     block->run.units * EBB_HUGE_BYTES);
+        runtime->core.device.ops->release(runtime->core.device.state, block->address,
+                                          block->run.units * EBB_HUGE_BYTES);
     if (block)
         block->strays = false;
     return block;
@@ -100,12 +104,12 @@ static struct block *clear_strays(struct ebb_runtime *runtime, struct block *blo
 struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
 {
     uint64_t wanted = ebb__whole_units(page_bytes) / EBB_HUGE_BYTES;
-    if (wanted > runtime->units_total)
+    if (wanted > runtime->space.units_total)
         return NULL;
     uint32_t units = (uint32_t)wanted;
     uint32_t entries = ebb__part_is_large(runtime, units * EBB_HUGE_BYTES) ? units : 1;
-    bool full = units > runtime->units_total - runtime->units_used ||
-                entries >= MOST_BLOCKS - runtime->block_count;
+    bool full = units > runtime->space.units_total - runtime->space.units_used ||
+                entries >= MOST_BLOCKS - runtime->table.count;
     struct block *block = reuse(runtime, units, false);
     if (!block && full)
         block = reuse(runtime, units, true);
@@ -113,20 +117,21 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
         block->run.parts = 1;
     if (block || full)
         return clear_strays(runtime, block, block && block->strays);
-    uint32_t index = runtime->block_count + 1;
-    runtime->block_count += entries;
-    block = &runtime->blocks[index];
+    uint32_t index = runtime->table.count + 1;
+    runtime->table.count += entries;
+    block = &runtime->table.blocks[index];
     for (uint32_t i = 0; i < entries; i++)
         block[i].run.head = index;
     block->run.total_units = units;
     block->run.parts = 1;
-    block->address = runtime->device.layout.arena.base + runtime->units_used * EBB_HUGE_BYTES;
+    block->address =
+        runtime->core.device.layout.arena.base + runtime->space.units_used * EBB_HUGE_BYTES;
     block->run.units = units;
     block->state = BLOCK_EMPTY;
     for (uint32_t unit = 0; unit < units; unit++)
-        runtime->unit_block[runtime->units_used + unit] = index;
-    runtime->units_used += units;
-    return clear_strays(runtime, block, runtime->strays_beyond);
+        runtime->space.unit_block[runtime->space.units_used + unit] = index;
+    runtime->space.units_used += units;
+    return clear_strays(runtime, block, runtime->space.strays_beyond);
 }
 
 void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
@@ -142,8 +147,8 @@ void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
     block->state = BLOCK_EMPTY;
     if (!ebb__part_bury(runtime, block))
         return;
-    block = &runtime->blocks[block->run.head];
-    ebb__list_push_front(runtime, &runtime->empty_by_units[bucket_of(block->run.units)],
+    block = &runtime->table.blocks[block->run.head];
+    ebb__list_push_front(runtime, &runtime->space.empty_by_units[bucket_of(block->run.units)],
                          ebb__block_index(runtime, block), LINK_LIST);
 }
 
@@ -153,8 +158,8 @@ struct block *ebb__space_find(struct ebb_runtime *runtime, uintptr_t address)
         return ebb__placed_find(runtime, address);
     if (ebb__cold_owns(runtime, address))
         return ebb__cold_find(runtime, address);
-    uint64_t unit = (address - runtime->device.layout.arena.base) / EBB_HUGE_BYTES;
-    if (address < runtime->device.layout.arena.base || unit >= runtime->units_used)
+    uint64_t unit = (address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
+    if (address < runtime->core.device.layout.arena.base || unit >= runtime->space.units_used)
         return NULL;
-    return &runtime->blocks[runtime->unit_block[unit]];
+    return &runtime->table.blocks[runtime->space.unit_block[unit]];
 }

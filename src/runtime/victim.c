@@ -27,15 +27,15 @@ static bool may_leave(const struct ebb_runtime *runtime, const struct block *blo
 /* How far away the next use is thought to be; 0: now. */
 static uint64_t farness(const struct ebb_runtime *runtime, const struct block *block)
 {
-    uint64_t age = runtime->event_number - block->use.last;
-    if (!runtime->playing)
+    uint64_t age = runtime->uses.event_number - block->use.last;
+    if (!runtime->replay.playing)
         return block->use.open ? 0 : age;
     bool done;
     uint64_t distance = ebb__clock_distance(runtime, block, &done);
-    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->touches;
-    if (block->use.touch > runtime->position_touches && (in_use || !done))
+    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
+    if (block->use.touch > runtime->replay.position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
-    uint64_t whole = runtime->playing->script->clock_count;
+    uint64_t whole = runtime->replay.playing->script->clock_count;
     if (distance != UINT64_MAX)
         return distance;
     return (age < whole ? age : whole) << 32;
@@ -44,14 +44,14 @@ static uint64_t farness(const struct ebb_runtime *runtime, const struct block *b
 /* What no plan moves as a whole leaves by the part. */
 static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return !runtime->playing || block->script_block == EBB_SCRIPT_NONE;
+    return !runtime->replay.playing || block->script_block == EBB_SCRIPT_NONE;
 }
 
 /* As many parts as it leaves in. */
 static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
 {
     return leaves_by_the_part(runtime, block) &&
-                   ebb__part_has_units(runtime, &runtime->blocks[block->run.head])
+                   ebb__part_has_units(runtime, &runtime->table.blocks[block->run.head])
                ? block->run.units
                : 1;
 }
@@ -60,11 +60,11 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
 {
     struct block *best = NULL, *in_use = NULL;
     uint32_t in_use_count = 0;
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
-        if (!may_leave(runtime, block) || block->use.needed_at == runtime->event_number + 1)
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
+        if (!may_leave(runtime, block) || block->use.needed_at == runtime->uses.event_number + 1)
             continue;
-        bool touched_last = block->use.touch + IN_USE_TOUCHES > runtime->touches;
+        bool touched_last = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
         struct block **earliest = touched_last ? &in_use : &best;
         if (touched_last)
             in_use_count += parts_in(runtime, block);
@@ -81,8 +81,8 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
     uint64_t best_key = 0;
     if (best)
         return best;
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
         uint64_t key = may_leave(runtime, block) ? farness(runtime, block) : 0;
         if (key == 0)
             continue;
@@ -97,6 +97,6 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
     if (!best)
         best = earliest_touched(runtime);
     if (best && leaves_by_the_part(runtime, best))
-        ebb__part_split(runtime, &runtime->blocks[best->run.head]);
+        ebb__part_split(runtime, &runtime->table.blocks[best->run.head]);
     return best;
 }

@@ -4,8 +4,8 @@
 
 struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address)
 {
-    return ebb__wait_begin(runtime->ring->waits.answers, EBB_WAIT_ANSWERS, EBB_WAIT_ANSWER, address,
-                           0, 0);
+    return ebb__wait_begin(runtime->core.ring->waits.answers, EBB_WAIT_ANSWERS, EBB_WAIT_ANSWER,
+                           address, 0, 0);
 }
 
 static enum ebb_wait_kind kind_of(const struct block *block)
@@ -24,7 +24,7 @@ static enum ebb_wait_kind kind_of(const struct block *block)
 
 struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block)
 {
-    return ebb__wait_begin(runtime->ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
+    return ebb__wait_begin(runtime->core.ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
                            ebb__block_index(runtime, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
@@ -32,13 +32,13 @@ struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct bloc
 struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
                                      bool out)
 {
-    return ebb__wait_begin(runtime->ring->waits.transfers, EBB_WAIT_TRANSFERS,
+    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS,
                            out ? EBB_WAIT_WRITE : EBB_WAIT_READ, ebb__block_index(runtime, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
 struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime)
 {
-    return ebb__wait_begin(runtime->ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN, 0, 0,
-                           0);
+    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN,
+                           0, 0, 0);
 }
