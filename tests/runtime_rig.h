@@ -85,8 +85,8 @@ static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool 
     struct rig *rig = must(calloc(1, sizeof *rig));
     rig->store_limit_bytes = UINT64_MAX;
     rig->faulty.bytes = STORE_BYTES;
-    rig->faulty.memory = must(ebb__runtime_memory(STORE_BYTES));
-    rig->ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    rig->faulty.memory = must(ebb__core_memory(STORE_BYTES));
+    rig->ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__now_ns());
     rig->counters = &rig->ring->counters;
     atomic_store(&rig->ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */

@@ -39,7 +39,7 @@ static struct parent *parent_open(void)
     parent->parent.options.warn = on_told;
     parent->parent.options.context = parent;
     parent->process.process_id = (int)getpid();
-    parent->process.ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    parent->process.ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     parent->waits = &parent->process.ring->waits;
     parent->now_ns = START_NS;
     return parent;

@@ -66,7 +66,7 @@ static uint32_t parts_of(struct rig *rig, const struct large *large)
     struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
     uint32_t parts = head->run.parts, count = 0;
     uint64_t bytes = 0;
-    for (uint32_t i = ebb__block_index(rig->runtime, head); i != NO_BLOCK;
+    for (uint32_t i = ebb__block_index(&rig->runtime->table, head); i != NO_BLOCK;
          i = ebb__part_next(rig->runtime, i)) {
         struct block *part = &rig->runtime->table.blocks[i];
         assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);

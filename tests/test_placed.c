@@ -514,7 +514,7 @@ static void forks_share_the_pool(void **state)
     }
     assert_true(rig->runtime->pool.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
-    struct ebb_ring *ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
     atomic_store(&ring->parent_gone, 1);
     ebb__runtime_before_fork(rig->runtime);

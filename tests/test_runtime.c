@@ -424,7 +424,7 @@ static void early_returns_are_used_or_freed(void **state)
         call_in(rig, &away, false, false);
         wait_for_state(rig, &away, BLOCK_COMING);
         pthread_mutex_lock(&rig->runtime->core.lock);
-        bool room = ebb__mover_make_room(rig->runtime, 8 << 20);
+        bool room = ebb__room_make(rig->runtime, 8 << 20);
         bool given_up = block_of(rig, &away)->transfer.given_up;
         pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);

@@ -12,7 +12,7 @@
 void ebb__runtime_before_fork(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    ebb__cold_recall(runtime);
+    ebb__slab_recall(runtime);
     runtime->transfer.frozen = true;
     pthread_cond_broadcast(&runtime->transfer.out_work);
     pthread_cond_broadcast(&runtime->transfer.in_work);
@@ -26,8 +26,8 @@ void ebb__runtime_before_fork(struct ebb_runtime *runtime)
             ebb__move_unpark(runtime, block);
         /* A copy of what is in memory is worth less than the space, which a child would share. */
         if (block->state != BLOCK_AWAY)
-            ebb__move_drop_copy(runtime, block);
-        is_read |= block->copy.is_there && ebb__relatives_wrote(runtime, block);
+            ebb__copy_drop(runtime, block);
+        is_read |= block->copy.is_there && ebb__relatives_wrote(&runtime->copies, block);
         block->copy.stays = block->copy.is_hashed = false;
     }
     ebb__relatives_before_fork(runtime, is_read);
@@ -51,7 +51,7 @@ static void watch_again(struct ebb_runtime *runtime)
 void ebb__runtime_after_fork_parent(struct ebb_runtime *runtime)
 {
     runtime->core.forked = true;
-    runtime->transfer.frozen = runtime->cold.all_here = false;
+    runtime->transfer.frozen = runtime->slabs.all_here = false;
     ebb__relatives_after_fork_parent(runtime);
     watch_again(runtime);
     pthread_cond_broadcast(&runtime->transfer.out_work);
@@ -74,16 +74,16 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     runtime->core.config.process_id = (uint32_t)getpid();
     runtime->memory.owed_bytes = 0;
     runtime->core.forked = true;
-    runtime->transfer.frozen = runtime->cold.all_here = false;
+    runtime->transfer.frozen = runtime->slabs.all_here = false;
     runtime->replay.playing = NULL;
     runtime->replay.awaited = (struct performance){0};
     runtime->replay.awaited_due = false;
-    runtime->replay.held = 0;
+    runtime->core.held = 0;
     runtime->transfer.room_waits = 0;
     runtime->replay.script_count = 0;
     /* Depot and spare frames stayed with the parent, the arena came along. */
     runtime->memory.depot_bytes = 0;
-    ebb__frames_reset(runtime);
+    ebb__frames_reset(&runtime->memory.frames);
     runtime->transfer.out_queue = runtime->transfer.in_queue = (struct list){NO_BLOCK, NO_BLOCK};
     runtime->transfer.out_pending_bytes = 0;
     uint64_t live = 0;
@@ -110,7 +110,7 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     if (runtime->uses.trace) {
         runtime->uses.trace = false;
         runtime->uses.blind_until = 0;
-        ebb__runtime_mark(runtime, EBB_MARK_TRACE_OFF, 0);
+        ebb__core_mark(runtime, EBB_MARK_TRACE_OFF, 0);
     }
     ebb__runtime_announce(runtime);
     return ebb__mover_start(runtime) ? EBB_OK : EBB_ERR_LIMIT;

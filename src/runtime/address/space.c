@@ -24,33 +24,32 @@ bool ebb__space_init(struct ebb_runtime *runtime)
 {
     runtime->space.units_total = runtime->core.device.layout.arena.bytes / EBB_HUGE_BYTES;
     /* The last two take their parts of them. */
-    if (!ebb__pages_init(runtime) || !ebb__cold_init(runtime) || !ebb__placed_init(runtime))
+    if (!ebb__slab_init(runtime) || !ebb__placed_init(runtime))
         return false;
-    runtime->table.blocks = ebb__runtime_memory(MOST_BLOCKS * sizeof *runtime->table.blocks);
+    runtime->table.blocks = ebb__core_memory(MOST_BLOCKS * sizeof *runtime->table.blocks);
     runtime->space.unit_block =
-        ebb__runtime_memory(runtime->space.units_total * sizeof *runtime->space.unit_block);
+        ebb__core_memory(runtime->space.units_total * sizeof *runtime->space.unit_block);
     runtime->space.empty_by_units =
-        ebb__runtime_memory(SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
+        ebb__core_memory(SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
     return runtime->table.blocks && runtime->space.unit_block && runtime->space.empty_by_units;
 }
 
 void ebb__space_fini(struct ebb_runtime *runtime)
 {
-    ebb__runtime_unmap(runtime->table.blocks, MOST_BLOCKS * sizeof *runtime->table.blocks);
-    ebb__runtime_unmap(runtime->space.unit_block,
-                       runtime->space.units_total * sizeof *runtime->space.unit_block);
-    ebb__runtime_unmap(runtime->space.empty_by_units,
-                       SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
+    ebb__core_unmap(runtime->table.blocks, MOST_BLOCKS * sizeof *runtime->table.blocks);
+    ebb__core_unmap(runtime->space.unit_block,
+                    runtime->space.units_total * sizeof *runtime->space.unit_block);
+    ebb__core_unmap(runtime->space.empty_by_units,
+                    SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
     ebb__placed_fini(runtime);
-    ebb__cold_fini(runtime);
-    ebb__pages_fini(runtime);
+    ebb__slab_fini(runtime);
 }
 
 struct block *ebb__space_record(struct ebb_runtime *runtime, struct list *list)
 {
     uint32_t index = list->first;
     if (index != NO_BLOCK)
-        ebb__list_remove(runtime, list, index, LINK_LIST);
+        ebb__list_remove(&runtime->table, list, index, LINK_LIST);
     else if (runtime->table.count + 1 < MOST_BLOCKS)
         index = ++runtime->table.count;
     if (index == NO_BLOCK)
@@ -70,7 +69,7 @@ static struct block *reuse(struct ebb_runtime *runtime, uint32_t units, bool lar
             struct block *block = &runtime->table.blocks[i];
             if (larger ? block->run.units < units : block->run.units != units)
                 continue;
-            ebb__list_remove(runtime, list, i, LINK_LIST);
+            ebb__list_remove(&runtime->table, list, i, LINK_LIST);
             return block;
         }
     }
@@ -81,8 +80,8 @@ void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t
 {
     if (!runtime->core.device.ops->fill(runtime->core.device.state, address))
         return;
-    if (!block && ebb__cold_owns(runtime, address))
-        runtime->cold.strays_beyond = true;
+    if (!block && ebb__slab_owns(runtime, address))
+        runtime->slabs.strays_beyond = true;
     else if (!block)
         runtime->space.strays_beyond = true;
     else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
@@ -141,23 +140,24 @@ void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
         return;
     }
     if (block->kind == BLOCK_SLAB) {
-        ebb__cold_give(runtime, block);
+        ebb__slab_give(runtime, block);
         return;
     }
     block->state = BLOCK_EMPTY;
     if (!ebb__part_bury(runtime, block))
         return;
     block = &runtime->table.blocks[block->run.head];
-    ebb__list_push_front(runtime, &runtime->space.empty_by_units[bucket_of(block->run.units)],
-                         ebb__block_index(runtime, block), LINK_LIST);
+    ebb__list_push_front(&runtime->table,
+                         &runtime->space.empty_by_units[bucket_of(block->run.units)],
+                         ebb__block_index(&runtime->table, block), LINK_LIST);
 }
 
 struct block *ebb__space_find(struct ebb_runtime *runtime, uintptr_t address)
 {
     if (ebb__placed_owns(runtime, address))
         return ebb__placed_find(runtime, address);
-    if (ebb__cold_owns(runtime, address))
-        return ebb__cold_find(runtime, address);
+    if (ebb__slab_owns(runtime, address))
+        return ebb__slab_find(runtime, address);
     uint64_t unit = (address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
     if (address < runtime->core.device.layout.arena.base || unit >= runtime->space.units_used)
         return NULL;

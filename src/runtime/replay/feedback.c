@@ -69,7 +69,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = ebb__clock_now(runtime);
+    uint32_t here = ebb__clock_now(&runtime->replay);
     uint64_t since_ns = ebb__timers_since_ns(runtime);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
@@ -127,7 +127,7 @@ void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
     if (!playing || block->script_block == EBB_SCRIPT_NONE)
         return;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = ebb__clock_now(runtime);
+    uint32_t here = ebb__clock_now(&runtime->replay);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block || absences[i].due_clock == EBB_SCRIPT_NONE ||
             !ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock))

@@ -15,36 +15,16 @@
  * no more than it must, rather than in a dance. */
 #include "runtime/internal.h"
 
-/* The last so many blocks touched are taken to be in use this very moment. */
-#define IN_USE_TOUCHES 4
-
 static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
 {
     return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
-           ebb__block_may_leave(runtime, block);
-}
-
-/* How far away the next use is thought to be; 0: now. */
-static uint64_t farness(const struct ebb_runtime *runtime, const struct block *block)
-{
-    uint64_t age = runtime->uses.event_number - block->use.last;
-    if (!runtime->replay.playing)
-        return block->use.open ? 0 : age;
-    bool done;
-    uint64_t distance = ebb__clock_distance(runtime, block, &done);
-    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
-    if (block->use.touch > runtime->replay.position_touches && (in_use || !done))
-        return 0; /* whatever the template says: operations may differ in what they use */
-    uint64_t whole = runtime->replay.playing->script->clock_count;
-    if (distance != UINT64_MAX)
-        return distance;
-    return (age < whole ? age : whole) << 32;
+           ebb__block_may_leave(&runtime->uses, block);
 }
 
 /* What no plan moves as a whole leaves by the part. */
 static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return !runtime->replay.playing || block->script_block == EBB_SCRIPT_NONE;
+    return !runtime->core.policy->knows(runtime, block);
 }
 
 /* As many parts as it leaves in. */
@@ -77,13 +57,14 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
 
 struct block *ebb__victim_choose(struct ebb_runtime *runtime)
 {
-    struct block *best = ebb__cold_victim(runtime);
+    struct block *best = ebb__slab_victim(runtime);
     uint64_t best_key = 0;
     if (best)
         return best;
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
-        uint64_t key = may_leave(runtime, block) ? farness(runtime, block) : 0;
+        uint64_t key =
+            may_leave(runtime, block) ? runtime->core.policy->next_use(runtime, block) : 0;
         if (key == 0)
             continue;
         /* Of like distance the larger one: fewer transfers for the same room. */
@@ -93,7 +74,7 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
         }
     }
     if (!best)
-        best = ebb__cold_oldest(runtime);
+        best = ebb__slab_oldest(runtime);
     if (!best)
         best = earliest_touched(runtime);
     if (best && leaves_by_the_part(runtime, best))

@@ -16,47 +16,6 @@
 #define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
-static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
-{
-    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
-                             .tv_nsec = (long)(ns % 1000000000)};
-    return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
-}
-
-/* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
-static bool have_store(struct ebb_runtime *runtime)
-{
-    while (runtime->store.opening)
-        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
-    if (runtime->store.open || runtime->store.failed)
-        return runtime->store.open && !runtime->store.failed;
-    if (!runtime->core.config.open_store) {
-        runtime->store.failed = true;
-        return false;
-    }
-    runtime->store.opening = true;
-    pthread_mutex_unlock(&runtime->core.lock);
-    struct ebb_error error;
-    struct ebb_store store;
-    struct ebb_wait *wait = ebb__waits_open(runtime);
-    enum ebb_status status =
-        runtime->core.config.open_store(runtime->core.config.context, &store, &error);
-    ebb__wait_end(wait);
-    pthread_mutex_lock(&runtime->core.lock);
-    runtime->store.opening = false;
-    if (status == EBB_OK) {
-        runtime->copies.stores[runtime->copies.current] = store;
-        runtime->copies.extents.limit_bytes = store.limit_bytes;
-        runtime->store.open = true;
-    } else {
-        runtime->store.failed = true;
-        atomic_store(&runtime->core.counters->store_error, EIO);
-        ebb__runtime_warn(runtime, "the store cannot be opened: the budget is NOT kept");
-    }
-    pthread_cond_broadcast(&runtime->core.changed);
-    return runtime->store.open;
-}
-
 static bool has_chunks_left(const struct block *block)
 {
     return block->transfer.chunk_bytes < block->page_bytes && !block->transfer.cancelled &&
@@ -111,7 +70,7 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
  * so it does not wait for what leaves. */
 static bool gives_way(const struct ebb_runtime *runtime)
 {
-    return runtime->replay.held && runtime->transfer.room_waits == 0 &&
+    return runtime->core.held && runtime->transfer.room_waits == 0 &&
            runtime->transfer.lane_transfers[false];
 }
 
@@ -120,22 +79,21 @@ static void *out_worker(void *argument)
     struct ebb_runtime *runtime = argument;
     pthread_mutex_lock(&runtime->core.lock);
     while (!runtime->transfer.stopping) {
-        uint64_t timer_ns = ebb__timers_fire(runtime);
+        uint64_t timer_ns = runtime->core.policy->fire(runtime);
         uint32_t current = runtime->transfer.out_current;
         if (gives_way(runtime)) {
-            wait_until(&runtime->transfer.out_work, &runtime->core.lock,
-                       ebb__now_ns() + GIVE_WAY_NS);
+            ebb__core_wait_until(runtime, &runtime->transfer.out_work, ebb__now_ns() + GIVE_WAY_NS);
             continue;
         }
         if (current == NO_BLOCK) {
             if (runtime->transfer.frozen || runtime->transfer.out_queue.first == NO_BLOCK) {
                 if (timer_ns)
-                    wait_until(&runtime->transfer.out_work, &runtime->core.lock, timer_ns);
+                    ebb__core_wait_until(runtime, &runtime->transfer.out_work, timer_ns);
                 else
                     pthread_cond_wait(&runtime->transfer.out_work, &runtime->core.lock);
                 continue;
             }
-            if (!have_store(runtime)) {
+            if (!ebb__store_have(runtime)) {
                 while (runtime->transfer.out_queue.first != NO_BLOCK)
                     ebb__move_unqueue_out(
                         runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
@@ -179,71 +137,6 @@ static void *out_worker(void *argument)
     return NULL;
 }
 
-/* A block that comes back by plan, and nobody waits for; NULL: none. */
-static struct block *early_comer(struct ebb_runtime *runtime)
-{
-    for (uint32_t i = 1; i <= runtime->table.count; i++) {
-        struct block *block = &runtime->table.blocks[i];
-        if (block->state == BLOCK_COMING && !block->transfer.cancelled && !block->transfer.urgent &&
-            block->wait.fault_ns == 0)
-            return block;
-    }
-    return NULL;
-}
-
-bool ebb__mover_make_room(struct ebb_runtime *runtime, uint64_t bytes)
-{
-    /* What is on its way out counts; what is still lacking must be evicted. */
-    uint64_t available = ebb__pages_available(runtime);
-    uint64_t coming_free = runtime->transfer.out_pending_bytes;
-    if (runtime->store.failed)
-        return coming_free > 0;
-    while (available + coming_free < bytes) {
-        struct block *victim = ebb__victim_choose(runtime);
-        if (!victim)
-            break;
-        coming_free += victim->page_bytes;
-        ebb__move_evict(runtime, victim);
-    }
-    struct block *comer;
-    while (available + coming_free < bytes && (comer = early_comer(runtime))) {
-        coming_free += comer->page_bytes;
-        ebb__feedback_early(runtime, comer);
-        ebb__move_give_up(runtime, comer);
-    }
-    return coming_free > 0;
-}
-
-/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
- * passed the request on: while it plans it passes nothing on. */
-#define PATIENCE_NS ((uint64_t)500000000)
-#define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)5000000000)
-
-bool ebb__mover_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
-{
-    struct ebb_ledger *ledger = runtime->core.ledger;
-    uint64_t own = atomic_load(&runtime->core.counters->held_bytes), now = ebb__now_ns();
-    uint64_t passed_on = atomic_load(&ledger->passed_on);
-    if (asking->since_ns == 0)
-        *asking = (struct asking){.since_ns = now, .passed_on = passed_on};
-    if (atomic_load(&ledger->held_bytes) <= own || now < runtime->alone_until_ns ||
-        atomic_load(&runtime->core.ring->parent_gone))
-        return false;
-    if (passed_on != asking->passed_on && !asking->is_heard) {
-        asking->since_ns = now;
-        asking->is_heard = true;
-    }
-    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
-        runtime->alone_until_ns = now + ALONE_NS;
-        return false;
-    }
-    atomic_store(&ledger->starving_process, runtime->core.config.process_id);
-    atomic_store(&ledger->starving_bytes, bytes);
-    wait_until(&runtime->core.changed, &runtime->core.lock, now + 5000000);
-    return true;
-}
-
 /* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
 static bool take_pages(struct ebb_runtime *runtime, struct block *block)
 {
@@ -252,8 +145,8 @@ static bool take_pages(struct ebb_runtime *runtime, struct block *block)
     if (is_new ? ebb__pages_take(runtime, block->address, bytes)
                : (block->frame = ebb__pages_take_frame(runtime, bytes)) != 0)
         return true;
-    if (!block->transfer.urgent || ebb__mover_make_room(runtime, bytes) ||
-        ebb__mover_ask_others(runtime, bytes, &block->wait.asking))
+    if (!block->transfer.urgent ||
+        runtime->core.policy->make_room(runtime, bytes, &block->wait.asking))
         return false;
     return is_new ? ebb__pages_force(runtime, block->address, bytes)
                   : (block->frame = ebb__pages_force_frame(runtime, bytes)) != 0;
@@ -286,14 +179,14 @@ static void *in_worker(void *argument)
             struct block *next = runtime->transfer.frozen ? NULL : next_in(runtime, &until);
             if (!next) {
                 if (until)
-                    wait_until(&runtime->transfer.in_work, &runtime->core.lock, until);
+                    ebb__core_wait_until(runtime, &runtime->transfer.in_work, until);
                 else
                     pthread_cond_wait(&runtime->transfer.in_work, &runtime->core.lock);
                 continue;
             }
             if (!ebb__move_start_in(runtime, next))
                 continue;
-            current = ebb__block_index(runtime, next);
+            current = ebb__block_index(&runtime->table, next);
             runtime->transfer.in_current = current;
             pthread_cond_signal(&runtime->transfer.in_work);
         }

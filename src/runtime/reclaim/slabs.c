@@ -16,9 +16,6 @@
 
 #include <sys/mman.h>
 
-/* Of the arena, and at most. Only address space. */
-#define SHARE 8
-#define MOST_BYTES ((uint64_t)64 << 30)
 /* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
 #define BATCH 32u
 /* What has been had is left alone for half a lap, what is used after having been parked for one, then for
@@ -27,75 +24,7 @@
 /* The last so many that came are taken to be in use this very moment: an instruction may need two. */
 #define IN_USE 8u
 
-bool ebb__cold_init(struct ebb_runtime *runtime)
-{
-    struct cold *cold = &runtime->cold;
-    uint64_t units = runtime->space.units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
-    units = units < most ? units : most;
-    cold->base = ebb__space_cut(runtime, units);
-    cold->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
-    cold->slabs = ebb__runtime_memory(cold->total * sizeof *cold->slabs);
-    cold->lap_ns = ebb__now_ns();
-    return cold->slabs != NULL;
-}
-
-void ebb__cold_fini(struct ebb_runtime *runtime)
-{
-    ebb__runtime_unmap(runtime->cold.slabs, runtime->cold.total * sizeof *runtime->cold.slabs);
-}
-
-bool ebb__cold_owns(const struct ebb_runtime *runtime, uintptr_t address)
-{
-    return address - runtime->cold.base < (uint64_t)runtime->cold.total * EBB_SLAB_BYTES;
-}
-
-static struct slab_record *record_at(const struct ebb_runtime *runtime, uintptr_t address)
-{
-    return &runtime->cold.slabs[(address - runtime->cold.base) / EBB_SLAB_BYTES];
-}
-
-struct block *ebb__cold_find(struct ebb_runtime *runtime, uintptr_t address)
-{
-    uint32_t index = record_at(runtime, address)->block;
-    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
-}
-
-struct block *ebb__cold_take(struct ebb_runtime *runtime)
-{
-    struct cold *cold = &runtime->cold;
-    struct block *block = cold->empty.first != NO_BLOCK || cold->used < cold->total
-                              ? ebb__space_record(runtime, &cold->empty)
-                              : NULL;
-    if (!block)
-        return NULL;
-    if (block->kind != BLOCK_SLAB) {
-        block->address = cold->base + cold->used++ * EBB_SLAB_BYTES;
-        block->page_bytes = EBB_SLAB_BYTES;
-        block->kind = BLOCK_SLAB;
-        block->strays = cold->strays_beyond;
-    }
-    if (block->strays)
-        runtime->core.device.ops->release(runtime->core.device.state, block->address,
-                                          EBB_SLAB_BYTES);
-    block->strays = false;
-    ebb__ledger_raise(&runtime->core.counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
-    *record_at(runtime, block->address) = (struct slab_record){
-        .block = ebb__block_index(runtime, block),
-        .since_ns = ebb__now_ns(),
-        .arrival = ++cold->arrivals,
-    };
-    return block;
-}
-
-void ebb__cold_give(struct ebb_runtime *runtime, struct block *block)
-{
-    block->state = BLOCK_EMPTY;
-    runtime->cold.taken--;
-    ebb__list_push_front(runtime, &runtime->cold.empty, ebb__block_index(runtime, block),
-                         LINK_LIST);
-}
-
-void ebb__cold_count(struct ebb_runtime *runtime, const struct block *block, bool here)
+void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here)
 {
     if (block->inherited)
         return;
@@ -105,19 +34,19 @@ void ebb__cold_count(struct ebb_runtime *runtime, const struct block *block, boo
         atomic_fetch_sub(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
 }
 
-void ebb__cold_back(struct ebb_runtime *runtime, struct block *block)
+void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
 {
-    struct slab_record *record = record_at(runtime, block->address);
-    ebb__cold_count(runtime, block, true);
+    struct slab_record *record = ebb__slab_record_at(runtime, block->address);
+    ebb__slab_count(runtime, block, true);
     record->since_ns = ebb__now_ns();
-    record->arrival = ++runtime->cold.arrivals;
+    record->arrival = ++runtime->slabs.arrivals;
     record->doublings += record->doublings < MOST_DOUBLINGS;
 }
 
 static bool slabs_may_leave(const struct ebb_runtime *runtime)
 {
     const struct ebb_device_ops *ops = runtime->core.device.ops;
-    return runtime->core.config.open_store && !runtime->store.failed && !runtime->cold.all_here &&
+    return runtime->core.config.open_store && !runtime->store.failed && !runtime->slabs.all_here &&
            !ops->calls_need_pins && !ops->faults_are_signals;
 }
 
@@ -128,9 +57,9 @@ static bool is_kept(const struct ebb_runtime *runtime, const struct slab_record 
     return now - record->since_ns < runtime->core.config.cold_ns << record->doublings >> 1;
 }
 
-void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
+void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most)
 {
-    struct cold *cold = &runtime->cold;
+    struct slab_space *cold = &runtime->slabs;
     if (!slabs_may_leave(runtime) || cold->used == 0)
         return;
     uint64_t now = ebb__now_ns();
@@ -144,7 +73,7 @@ void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
     for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
         struct slab_record *record = &cold->slabs[cold->hand];
         struct block *block = &runtime->table.blocks[record->block];
-        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(runtime, block) ||
+        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(&runtime->uses, block) ||
             is_kept(runtime, record, now))
             continue;
         parked++;
@@ -153,37 +82,36 @@ void ebb__cold_look(struct ebb_runtime *runtime, uint32_t most)
     }
 }
 
-struct block *ebb__cold_victim(struct ebb_runtime *runtime)
+struct block *ebb__slab_victim(struct ebb_runtime *runtime)
 {
-    struct cold *cold = &runtime->cold;
+    struct slab_space *cold = &runtime->slabs;
     if (!slabs_may_leave(runtime))
         return NULL;
-    ebb__cold_look(runtime, BATCH);
+    ebb__slab_look(runtime, BATCH);
     uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.cold_ns;
-    uint64_t iteration_ns =
-        runtime->replay.playing ? runtime->replay.playing->script->iteration_ns : 0;
+    uint64_t iteration_ns = runtime->core.policy->iteration_ns(runtime);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
     for (uint32_t looked = 0; looked < cold->used; looked++) {
         cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
         const struct slab_record *record = &cold->slabs[cold->next_victim];
         struct block *block = &runtime->table.blocks[record->block];
-        if (block->state == BLOCK_PARKED && ebb__block_may_leave(runtime, block) &&
+        if (block->state == BLOCK_PARKED && ebb__block_may_leave(&runtime->uses, block) &&
             now - record->since_ns >= rest_ns)
             return block;
     }
     return NULL;
 }
 
-struct block *ebb__cold_oldest(struct ebb_runtime *runtime)
+struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
 {
-    const struct cold *cold = &runtime->cold;
+    const struct slab_space *cold = &runtime->slabs;
     uint64_t oldest_ns = UINT64_MAX;
     struct block *oldest = NULL;
     for (uint32_t i = 0; slabs_may_leave(runtime) && i < cold->used; i++) {
         const struct slab_record *record = &cold->slabs[i];
         struct block *block = &runtime->table.blocks[record->block];
-        if (ebb__block_may_leave(runtime, block) && record->since_ns < oldest_ns &&
+        if (ebb__block_may_leave(&runtime->uses, block) && record->since_ns < oldest_ns &&
             cold->arrivals - record->arrival >= IN_USE) {
             oldest_ns = record->since_ns;
             oldest = block;
@@ -192,7 +120,7 @@ struct block *ebb__cold_oldest(struct ebb_runtime *runtime)
     return oldest;
 }
 
-void ebb__cold_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t address)
+void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t address)
 {
     switch (block->state) {
     case BLOCK_PARKED:
@@ -205,7 +133,7 @@ void ebb__cold_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     case BLOCK_COMING:
         if (block->wait.fault_ns == 0) {
             atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
-            ebb__timers_fault(runtime, block);
+            ebb__waits_fault(runtime, block);
         }
         ebb__move_call_back(runtime, block);
         break;
@@ -215,15 +143,15 @@ void ebb__cold_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     }
 }
 
-void ebb__cold_recall(struct ebb_runtime *runtime)
+void ebb__slab_recall(struct ebb_runtime *runtime)
 {
-    struct cold *cold = &runtime->cold;
+    struct slab_space *cold = &runtime->slabs;
     cold->all_here = true;
     for (uint32_t i = 0; i < cold->used; i++) {
         struct block *block = &runtime->table.blocks[cold->slabs[i].block];
         if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
             block->state == BLOCK_COMING)
-            ebb__cold_fault(runtime, block, block->address);
+            ebb__slab_fault(runtime, block, block->address);
     }
     for (uint32_t i = 0; i < cold->used; i++)
         while (runtime->table.blocks[cold->slabs[i].block].wait.fault_ns)

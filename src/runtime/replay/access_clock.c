@@ -26,7 +26,7 @@ static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, u
 /* `in_use`: a script block that is not to be parked. */
 static void arm(struct ebb_runtime *runtime, uint32_t in_use)
 {
-    if (!ebb__guards_play(runtime) || runtime->uses.trace)
+    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace)
         return;
     for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
         uint32_t known = ahead(runtime, i)->block, index = runtime->replay.playing->live[known];
@@ -43,7 +43,8 @@ static void arm(struct ebb_runtime *runtime, uint32_t in_use)
 
 bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block)
 {
-    if (!ebb__guards_play(runtime) || runtime->uses.trace || block->script_block == EBB_SCRIPT_NONE)
+    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace ||
+        block->script_block == EBB_SCRIPT_NONE)
         return false;
     for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++)
         if (ahead(runtime, i)->block == block->script_block)
@@ -66,7 +67,7 @@ static bool begin_lap(struct ebb_runtime *runtime)
 
 void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
 {
-    if (!ebb__guards_play(runtime))
+    if (!ebb__guards_play(&runtime->replay))
         return;
     if (missed && ++runtime->replay.missed > MOST_MISSED) {
         ebb__clock_stop(runtime);

@@ -120,7 +120,7 @@ static bool end_lap(struct ebb_runtime *runtime, struct performance *playing)
     clear(playing);
     woven->confirmed = true;
     runtime->replay.laps++;
-    ebb__runtime_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
+    ebb__core_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
     return true;
 }
 

@@ -25,7 +25,7 @@ static enum ebb_wait_kind kind_of(const struct block *block)
 struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block)
 {
     return ebb__wait_begin(runtime->core.ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
-                           ebb__block_index(runtime, block),
+                           ebb__block_index(&runtime->table, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
@@ -33,7 +33,8 @@ struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct b
                                      bool out)
 {
     return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS,
-                           out ? EBB_WAIT_WRITE : EBB_WAIT_READ, ebb__block_index(runtime, block),
+                           out ? EBB_WAIT_WRITE : EBB_WAIT_READ,
+                           ebb__block_index(&runtime->table, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
@@ -41,4 +42,23 @@ struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime)
 {
     return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN,
                            0, 0, 0);
+}
+
+void ebb__waits_fault(struct ebb_runtime *runtime, struct block *block)
+{
+    block->wait.fault_ns = ebb__now_ns();
+    block->wait.told = ebb__waits_block(runtime, block);
+    ebb__progress_hold(runtime, true);
+}
+
+uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->wait.fault_ns == 0)
+        return 0;
+    uint64_t waited_ns = ebb__now_ns() - block->wait.fault_ns;
+    block->wait.fault_ns = 0;
+    ebb__wait_end(block->wait.told);
+    block->wait.told = NULL;
+    ebb__progress_hold(runtime, false);
+    return waited_ns;
 }

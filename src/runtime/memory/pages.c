@@ -58,7 +58,7 @@ uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
     if (address - layout->staging.base < layout->staging.bytes)
-        return &runtime->memory.pieced_frames[(address - layout->staging.base) / EBB_HUGE_BYTES];
+        return &runtime->memory.frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
     return &runtime->memory.pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
@@ -86,18 +86,16 @@ enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t ta
 bool ebb__pages_init(struct ebb_runtime *runtime)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    runtime->memory.pieced = ebb__runtime_memory(layout->arena.bytes / EBB_HUGE_BYTES);
-    runtime->memory.pieced_frames = ebb__runtime_memory(layout->staging.bytes / EBB_HUGE_BYTES);
+    runtime->memory.pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
     runtime->memory.exchange_since_ns = ebb__now_ns();
-    return runtime->memory.pieced && runtime->memory.pieced_frames && ebb__frames_init(runtime);
+    return runtime->memory.pieced && ebb__frames_init(&runtime->memory.frames, layout->staging);
 }
 
 void ebb__pages_fini(struct ebb_runtime *runtime)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    ebb__runtime_unmap(runtime->memory.pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    ebb__runtime_unmap(runtime->memory.pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
-    ebb__frames_fini(runtime);
+    ebb__core_unmap(runtime->memory.pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    ebb__frames_fini(&runtime->memory.frames);
 }
 
 /* Pages without value. */
@@ -136,14 +134,14 @@ static void give_small(struct ebb_runtime *runtime, uintptr_t source, uint64_t b
 void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = huge_bytes ? ebb__frames_take(runtime, huge_bytes) : 0;
+    uintptr_t frame = huge_bytes ? ebb__frames_take(&runtime->memory.frames, huge_bytes) : 0;
     if (frame && move(runtime, frame, source, huge_bytes) == EBB_DEVICE_OK) {
-        ebb__frames_keep(runtime, frame, huge_bytes);
+        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
     } else if (huge_bytes) {
         runtime->core.device.ops->release(runtime->core.device.state, source, huge_bytes);
         held_release(runtime, huge_bytes);
         if (frame)
-            ebb__frames_give(runtime, frame, huge_bytes);
+            ebb__frames_give(&runtime->memory.frames, frame, huge_bytes);
     }
     give_small(runtime, source + huge_bytes, bytes & huge_mask);
 }
@@ -154,104 +152,24 @@ static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t by
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
     give_small(runtime, frame + huge_bytes, small_bytes);
     if (small_bytes)
-        ebb__frames_give(runtime, frame + huge_bytes, small_bytes);
+        ebb__frames_give(&runtime->memory.frames, frame + huge_bytes, small_bytes);
     if (huge_bytes)
-        ebb__frames_keep(runtime, frame, huge_bytes);
+        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
 }
 
 void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
-        !ebb__frames_keep_shape(runtime, frame, bytes))
+        !ebb__frames_keep_shape(&runtime->memory.frames, frame, bytes))
         take_apart(runtime, frame, bytes);
 }
 
 static bool break_shape(struct ebb_runtime *runtime)
 {
-    struct frame_shape shape = ebb__frames_break_shape(runtime);
+    struct frame_shape shape = ebb__frames_break_shape(&runtime->memory.frames);
     if (shape.bytes)
         take_apart(runtime, shape.address, shape.bytes);
     return shape.bytes != 0;
-}
-
-static uint32_t bucket_of(uint64_t page_bytes)
-{
-    return (uint32_t)((page_bytes / EBB_PAGE_BYTES * 0x9E3779B97F4A7C15ull) >> 54);
-}
-
-static void spare_remove(struct ebb_runtime *runtime, struct block *block)
-{
-    uint32_t index = ebb__block_index(runtime, block);
-    ebb__list_remove(runtime, &runtime->memory.spare_buckets[bucket_of(block->page_bytes)], index,
-                     LINK_LIST);
-    ebb__list_remove(runtime, &runtime->memory.spare_ages, index, LINK_AGE);
-    runtime->memory.spare_bytes -= block->page_bytes;
-}
-
-struct block *ebb__pages_spare(struct ebb_runtime *runtime, uint64_t page_bytes)
-{
-    uint32_t index = runtime->memory.spare_buckets[bucket_of(page_bytes)].first;
-    while (index != NO_BLOCK && runtime->table.blocks[index].page_bytes != page_bytes)
-        index = runtime->table.blocks[index].list.next;
-    if (index == NO_BLOCK)
-        return NULL;
-    spare_remove(runtime, &runtime->table.blocks[index]);
-    return &runtime->table.blocks[index];
-}
-
-void ebb__pages_keep_spare(struct ebb_runtime *runtime, struct block *block)
-{
-    uint32_t index = ebb__block_index(runtime, block);
-    block->state = BLOCK_SPARE;
-    ebb__list_push_front(runtime, &runtime->memory.spare_buckets[bucket_of(block->page_bytes)],
-                         index, LINK_LIST);
-    ebb__list_push_back(runtime, &runtime->memory.spare_ages, index, LINK_AGE);
-    runtime->memory.spare_bytes += block->page_bytes;
-}
-
-/* The spare block to take pages from: where the template is known, the one whose size is asked for
- * last from now on, so that most requests find address and pages as they left them; else the oldest.
- * NO_BLOCK: there is none. O(spare blocks * log allocations). */
-static uint32_t choose_spare(const struct ebb_runtime *runtime)
-{
-    uint32_t best = runtime->memory.spare_ages.first;
-    if (!runtime->replay.playing)
-        return best;
-    uint32_t farthest = 0;
-    for (uint32_t i = best; i != NO_BLOCK; i = runtime->table.blocks[i].age.next) {
-        uint32_t distance = ebb__clock_next_alloc(runtime, runtime->table.blocks[i].size_bytes);
-        if (distance > farthest) {
-            farthest = distance;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static bool strip_block(struct ebb_runtime *runtime, uint32_t index)
-{
-    if (index == NO_BLOCK)
-        return false;
-    struct block *block = &runtime->table.blocks[index];
-    spare_remove(runtime, block);
-    ebb__pages_give(runtime, block->address, block->page_bytes);
-    ebb__space_give(runtime, block);
-    return true;
-}
-
-bool ebb__pages_strip_spare(struct ebb_runtime *runtime)
-{
-    return strip_block(runtime, choose_spare(runtime));
-}
-
-void ebb__pages_drop_spare(struct ebb_runtime *runtime)
-{
-    struct block *block = &runtime->table.blocks[runtime->memory.spare_ages.first];
-    spare_remove(runtime, block);
-    runtime->core.device.ops->release(runtime->core.device.state, block->address,
-                                      block->page_bytes);
-    block->inherited = false;
-    ebb__space_give(runtime, block);
 }
 
 static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
@@ -279,7 +197,7 @@ static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
 static uint64_t release_frames(struct ebb_runtime *runtime, uint64_t most_bytes)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(runtime, most_bytes, true, &bytes);
+    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, most_bytes, true, &bytes);
     runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
     held_release(runtime, bytes);
     return bytes;
@@ -298,14 +216,14 @@ static uint64_t unmade(const struct ebb_runtime *runtime)
 static bool strip(struct ebb_runtime *runtime, uint64_t bytes)
 {
     struct spare_run run = ebb__placed_spare(runtime, bytes);
-    uint32_t index = choose_spare(runtime);
-    if (run.units &&
-        (index == NO_BLOCK || !runtime->replay.playing ||
-         run.distance >= ebb__clock_next_alloc(runtime, runtime->table.blocks[index].size_bytes))) {
+    uint32_t index = ebb__pages_choose_spare(runtime);
+    if (run.units && (index == NO_BLOCK || !runtime->core.policy->is_planned(runtime) ||
+                      run.distance >= runtime->core.policy->next_alloc(
+                                          runtime, runtime->table.blocks[index].size_bytes))) {
         ebb__placed_strip(runtime, run);
         return true;
     }
-    return strip_block(runtime, index);
+    return ebb__pages_strip_block(runtime, index);
 }
 
 /* Is there time to exchange pages with the system? */
@@ -345,7 +263,7 @@ static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 /* 2 MiB of small pages of the depot become a spare frame. */
 static bool piece_unit(struct ebb_runtime *runtime)
 {
-    uintptr_t frame = ebb__frames_take(runtime, EBB_HUGE_BYTES);
+    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES);
     if (!frame)
         return false;
     runtime->memory.depot_bytes -= EBB_HUGE_BYTES;
@@ -353,11 +271,11 @@ static bool piece_unit(struct ebb_runtime *runtime)
     bool is_whole = runtime->core.device.ops->anew_is_cheaper || may_exchange(runtime);
     if (is_whole ? !exchange(runtime, frame, source)
                  : move(runtime, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
-        ebb__frames_give(runtime, frame, EBB_HUGE_BYTES);
+        ebb__frames_give(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
         return false;
     }
     *ebb__pages_pieced(runtime, frame) = !is_whole;
-    ebb__frames_keep(runtime, frame, EBB_HUGE_BYTES);
+    ebb__frames_keep(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
     return true;
 }
 
@@ -366,7 +284,7 @@ static bool piece_unit(struct ebb_runtime *runtime)
 static bool split_unit(struct ebb_runtime *runtime)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(runtime, EBB_HUGE_BYTES, true, &bytes);
+    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, EBB_HUGE_BYTES, true, &bytes);
     if (move(runtime, depot_top(runtime), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
     runtime->memory.depot_bytes += EBB_HUGE_BYTES;
@@ -376,16 +294,16 @@ static bool split_unit(struct ebb_runtime *runtime)
 /* New spare frames. */
 static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
-    uintptr_t frame = ebb__frames_take(runtime, bytes);
+    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, bytes);
     if (!frame)
         return false;
     if (!make(runtime, frame, bytes, force)) {
-        ebb__frames_give(runtime, frame, bytes);
+        ebb__frames_give(&runtime->memory.frames, frame, bytes);
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
         *ebb__pages_pieced(runtime, frame + at) = 0;
-    ebb__frames_keep(runtime, frame, bytes);
+    ebb__frames_keep(&runtime->memory.frames, frame, bytes);
     return true;
 }
 
@@ -450,7 +368,7 @@ static bool put_units(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 {
     uint64_t got;
     for (uint64_t at = 0; at < bytes; at += got) {
-        uintptr_t frame = ebb__frames_spend(runtime, bytes - at, false, &got);
+        uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, bytes - at, false, &got);
         if (!mend(runtime, frame, got) || move(runtime, target + at, frame, got) != EBB_DEVICE_OK)
             return false;
     }
@@ -466,9 +384,9 @@ static bool put_small(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t shape = ebb__frames_claim_shape(runtime, bytes);
+    uintptr_t shape = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
     if (shape) {
-        ebb__frames_give(runtime, shape, bytes);
+        ebb__frames_give(&runtime->memory.frames, shape, bytes);
         return move(runtime, target, shape, bytes) == EBB_DEVICE_OK;
     }
     return gather(runtime, bytes, force) && put_units(runtime, target, huge_bytes) &&
@@ -478,22 +396,22 @@ static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, 
 static uintptr_t take_frame(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = ebb__frames_claim_shape(runtime, bytes);
+    uintptr_t frame = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
     if (frame)
         return frame;
     if (!gather(runtime, bytes, force))
         return 0;
-    frame = ebb__frames_claim(runtime, bytes);
+    frame = ebb__frames_claim(&runtime->memory.frames, bytes);
     bool is_filled = frame != 0;
     if (!frame)
-        frame = ebb__frames_take(runtime, bytes);
+        frame = ebb__frames_take(&runtime->memory.frames, bytes);
     if (!frame)
         return 0;
     if ((is_filled ? mend(runtime, frame, huge_bytes) : put_units(runtime, frame, huge_bytes)) &&
         put_small(runtime, frame + huge_bytes, bytes & huge_mask))
         return frame;
     runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
-    ebb__frames_give(runtime, frame, bytes);
+    ebb__frames_give(&runtime->memory.frames, frame, bytes);
     return 0;
 }
 

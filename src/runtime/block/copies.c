@@ -64,8 +64,8 @@ bool ebb__relatives_init(struct ebb_runtime *runtime)
 {
     struct relatives *relatives = &runtime->copies.relatives;
     *relatives = (struct relatives){.base = -1, .line = -1};
-    relatives->living = ebb__runtime_memory(MOST_LIVING * sizeof *relatives->living);
-    relatives->deferred = ebb__runtime_memory(MOST_DEFERRED * sizeof *relatives->deferred);
+    relatives->living = ebb__core_memory(MOST_LIVING * sizeof *relatives->living);
+    relatives->deferred = ebb__core_memory(MOST_DEFERRED * sizeof *relatives->deferred);
     for (unsigned i = 0; i < MAX_STORES; i++)
         runtime->copies.lines[i] = -1;
     return relatives->living && relatives->deferred;
@@ -213,9 +213,8 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
     if (runtime->copies.current == MAX_STORES) {
         runtime->store.failed = runtime->copies.nested_too_deep = true;
         runtime->store.retry_ns = 0;
-        ebb__runtime_warn(runtime,
-                          "too many forks within one another: a process cannot have a store "
-                          "beside those of its ancestors, its budget is NOT kept");
+        ebb__core_warn(runtime, "too many forks within one another: a process cannot have a store "
+                                "beside those of its ancestors, its budget is NOT kept");
     } else if (runtime->copies.nested_too_deep) {
         runtime->store.failed = runtime->copies.nested_too_deep = false;
     }
@@ -223,14 +222,14 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
 
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (!ebb__relatives_wrote(runtime, block))
+    if (!ebb__relatives_wrote(&runtime->copies, block))
         runtime->copies.copies[block->copy.store]++;
 }
 
 void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block)
 {
     struct relatives *relatives = &runtime->copies.relatives;
-    if (!ebb__relatives_wrote(runtime, block)) {
+    if (!ebb__relatives_wrote(&runtime->copies, block)) {
         if (--runtime->copies.copies[block->copy.store] == 0)
             close_store(runtime, block->copy.store);
         return;
@@ -251,4 +250,12 @@ void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes)
         return;
     if (look_at_living(relatives))
         give_deferred(runtime);
+}
+
+void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->copy.is_there)
+        ebb__relatives_drop(runtime, block);
+    block->copy.is_there = false;
+    block->copy.is_hashed = false;
 }

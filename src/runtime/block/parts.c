@@ -23,7 +23,7 @@ uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index)
 
 bool ebb__part_is_whole(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return block->run.head == ebb__block_index(runtime, block) && block->run.parts == 1 &&
+    return block->run.head == ebb__block_index(&runtime->table, block) && block->run.parts == 1 &&
            block->run.units == block->run.total_units;
 }
 
@@ -48,7 +48,7 @@ static void own_units(struct ebb_runtime *runtime, const struct block *block)
 {
     uint64_t first = (block->address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
     for (uint32_t unit = 0; unit < block->run.units; unit++)
-        runtime->space.unit_block[first + unit] = ebb__block_index(runtime, block);
+        runtime->space.unit_block[first + unit] = ebb__block_index(&runtime->table, block);
 }
 
 /* The part `index` ends behind its first `units`; what remains is a part of its own. */
@@ -94,8 +94,8 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
         rest->use.open || block->script_block != rest->script_block ||
         (block->frame && block->frame + block->page_bytes != rest->frame))
         return false;
-    ebb__move_drop_copy(runtime, block);
-    ebb__move_drop_copy(runtime, rest);
+    ebb__copy_drop(runtime, block);
+    ebb__copy_drop(runtime, rest);
     block->page_bytes += rest->page_bytes;
     block->run.units += rest->run.units;
     block->strays |= rest->strays;
@@ -122,14 +122,14 @@ void ebb__part_split(struct ebb_runtime *runtime, struct block *head)
 {
     if (!ebb__part_has_units(runtime, head))
         return;
-    for (uint32_t i = ebb__block_index(runtime, head); i != NO_BLOCK;
+    for (uint32_t i = ebb__block_index(&runtime->table, head); i != NO_BLOCK;
          i = ebb__part_next(runtime, i))
         split(runtime, i, 1);
 }
 
 bool ebb__part_join(struct ebb_runtime *runtime, struct block *head)
 {
-    uint32_t index = ebb__block_index(runtime, head), next;
+    uint32_t index = ebb__block_index(&runtime->table, head), next;
     while ((next = ebb__part_next(runtime, index)) != NO_BLOCK)
         if (!join(runtime, index, next))
             index = next;
@@ -139,10 +139,10 @@ bool ebb__part_join(struct ebb_runtime *runtime, struct block *head)
 uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32_t first,
                          uint32_t count)
 {
-    uint32_t begin = ebb__block_index(runtime, head) + first, end = begin + count;
+    uint32_t begin = ebb__block_index(&runtime->table, head) + first, end = begin + count;
     if (first >= head->run.total_units || count > head->run.total_units - first)
         return NO_BLOCK;
-    uint32_t index = ebb__block_index(runtime, head);
+    uint32_t index = ebb__block_index(&runtime->table, head);
     for (uint32_t next; (next = ebb__part_next(runtime, index)) != NO_BLOCK && next <= begin;)
         index = next;
     if (index < begin)

@@ -52,7 +52,7 @@ static void bring_back(struct ebb_runtime *runtime, struct block *block, uint64_
 static void give_frames(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->frame)
-        ebb__frames_give(runtime, block->frame, block->page_bytes);
+        ebb__frames_give(&runtime->memory.frames, block->frame, block->page_bytes);
     block->frame = 0;
 }
 
@@ -66,7 +66,7 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
 {
     uint64_t moved = 0;
     bool stays = block->pins || block->kept || is_stood_on(block);
-    block->frame = stays ? 0 : ebb__frames_take(runtime, block->page_bytes);
+    block->frame = stays ? 0 : ebb__frames_take(&runtime->memory.frames, block->page_bytes);
     if (!block->frame || ebb__pages_move(runtime, block->frame, block->address, block->page_bytes,
                                          &moved) != EBB_DEVICE_OK) {
         if (moved)
@@ -78,7 +78,7 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
     }
     block->state = BLOCK_PARKED;
     if (block->kind == BLOCK_SLAB)
-        ebb__cold_count(runtime, block, false);
+        runtime->core.policy->slab_parked(runtime, block);
     return true;
 }
 
@@ -91,10 +91,10 @@ void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
     block->state = BLOCK_RESIDENT;
     block->transfer.urgent = false;
     if (block->kind == BLOCK_SLAB)
-        ebb__cold_back(runtime, block);
-    uint64_t waited_ns = ebb__timers_fault_over(runtime, block);
+        runtime->core.policy->slab_back(runtime, block);
+    uint64_t waited_ns = ebb__waits_fault_over(runtime, block);
     if (waited_ns)
-        ebb__feedback_late(runtime, block, waited_ns);
+        runtime->core.policy->was_late(runtime, block, waited_ns);
     pthread_cond_broadcast(&runtime->core.changed);
 }
 
@@ -108,21 +108,14 @@ void ebb__move_touch(struct ebb_runtime *runtime, struct block *block)
         runtime->uses.open_count == runtime->uses.open_capacity)
         return;
     block->use.open = true;
-    runtime->uses.open_blocks[runtime->uses.open_count++] = ebb__block_index(runtime, block);
-}
-
-void ebb__move_drop_copy(struct ebb_runtime *runtime, struct block *block)
-{
-    if (block->copy.is_there)
-        ebb__relatives_drop(runtime, block);
-    block->copy.is_there = false;
-    block->copy.is_hashed = false;
+    runtime->uses.open_blocks[runtime->uses.open_count++] =
+        ebb__block_index(&runtime->table, block);
 }
 
 static void close_block(struct ebb_runtime *runtime, struct block *block)
 {
     for (uint32_t i = 0; block->use.open && i < runtime->uses.open_count; i++) {
-        if (runtime->uses.open_blocks[i] == ebb__block_index(runtime, block)) {
+        if (runtime->uses.open_blocks[i] == ebb__block_index(&runtime->table, block)) {
             runtime->uses.open_blocks[i] = runtime->uses.open_blocks[--runtime->uses.open_count];
             block->use.open = false;
         }
@@ -135,20 +128,20 @@ void ebb__move_evict(struct ebb_runtime *runtime, struct block *block)
     if (block->kind != BLOCK_SLAB)
         atomic_fetch_add(&runtime->core.counters->reactive_evictions, 1);
     close_block(runtime, block);
-    ebb__feedback_early(runtime, block);
+    runtime->core.policy->evicting(runtime, block);
     block->use.evicted_at = runtime->uses.event_number + 1; /* + 1: 0 is never */
     ebb__move_queue_out(runtime, block, true);
 }
 
 void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool urgent)
 {
-    uint32_t index = ebb__block_index(runtime, block);
+    uint32_t index = ebb__block_index(&runtime->table, block);
     block->transfer.queue = QUEUE_OUT;
     runtime->transfer.out_pending_bytes += block->page_bytes;
     if (urgent)
-        ebb__list_push_front(runtime, &runtime->transfer.out_queue, index, LINK_QUEUE);
+        ebb__list_push_front(&runtime->table, &runtime->transfer.out_queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(runtime, &runtime->transfer.out_queue, index, LINK_QUEUE);
+        ebb__list_push_back(&runtime->table, &runtime->transfer.out_queue, index, LINK_QUEUE);
     pthread_cond_signal(&runtime->transfer.out_work);
 }
 
@@ -156,27 +149,27 @@ void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
 {
     block->transfer.queue = QUEUE_NONE;
     runtime->transfer.out_pending_bytes -= block->page_bytes;
-    ebb__list_remove(runtime, &runtime->transfer.out_queue, ebb__block_index(runtime, block),
-                     LINK_QUEUE);
+    ebb__list_remove(&runtime->table, &runtime->transfer.out_queue,
+                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
     pthread_cond_broadcast(&runtime->core.changed);
 }
 
 void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent)
 {
-    uint32_t index = ebb__block_index(runtime, block);
+    uint32_t index = ebb__block_index(&runtime->table, block);
     if (block->transfer.queue == QUEUE_IN) {
         if (!urgent || block->transfer.urgent)
             return;
-        ebb__list_remove(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
+        ebb__list_remove(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
     } else {
         block->transfer.queued_ns = ebb__now_ns();
     }
     block->transfer.queue = QUEUE_IN;
     block->transfer.urgent = urgent;
     if (urgent)
-        ebb__list_push_front(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
+        ebb__list_push_front(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(runtime, &runtime->transfer.in_queue, index, LINK_QUEUE);
+        ebb__list_push_back(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
     pthread_cond_broadcast(&runtime->transfer.in_work);
 }
 
@@ -244,8 +237,8 @@ static void leave_clean(struct ebb_runtime *runtime, struct block *block)
 
 bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
 {
-    ebb__list_remove(runtime, &runtime->transfer.out_queue, ebb__block_index(runtime, block),
-                     LINK_QUEUE);
+    ebb__list_remove(&runtime->table, &runtime->transfer.out_queue,
+                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
     block->transfer.queue = QUEUE_NONE;
     if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
         runtime->transfer.out_pending_bytes -= block->page_bytes;
@@ -275,9 +268,9 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
             return false;
         }
         if (clean_candidate)
-            ebb__clock_changed(runtime, block);
+            runtime->core.policy->changed(runtime, block);
     }
-    ebb__move_drop_copy(runtime, block);
+    ebb__copy_drop(runtime, block);
     ebb__relatives_look(runtime, block->page_bytes);
     if (!ebb__extents_take(&runtime->copies.extents, block->page_bytes, &block->copy.offset)) {
         block->transfer.error = ENOSPC;
@@ -296,53 +289,10 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
     return true;
 }
 
-static void store_failed(struct ebb_runtime *runtime, int why)
-{
-    if (runtime->store.failed)
-        return;
-    uint64_t first_ns = runtime->core.config.store_pause_ns;
-    runtime->store.failed = runtime->store.doubtful = true;
-    if (runtime->store.pause_ns == 0) {
-        runtime->store.pause_ns = first_ns;
-        ebb__runtime_warn(
-            runtime,
-            why == ENOSPC
-                ? "the store is full: until there is room again blocks stay in memory, the "
-                  "budget is NOT kept; free space or give --store another directory"
-                : "the store cannot be written: until it can blocks stay in memory, the "
-                  "budget is NOT kept; give --store another directory");
-    } else if (runtime->store.pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
-        runtime->store.pause_ns *= 2;
-    }
-    runtime->store.retry_ns = ebb__now_ns() + runtime->store.pause_ns;
-    atomic_store(&runtime->core.counters->store_error, (uint32_t)why);
-    while (runtime->transfer.out_queue.first != NO_BLOCK)
-        ebb__move_unqueue_out(runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
-}
-
-void ebb__move_retry_store(struct ebb_runtime *runtime, uint64_t now_ns)
-{
-    if (runtime->store.retry_ns && now_ns >= runtime->store.retry_ns) {
-        runtime->store.failed = false;
-        runtime->store.retry_ns = 0;
-        runtime->beyond = true;
-    }
-}
-
-static void store_worked(struct ebb_runtime *runtime)
-{
-    if (!runtime->store.doubtful || runtime->store.failed)
-        return;
-    runtime->store.doubtful = false;
-    if (!runtime->store.recovered)
-        ebb__runtime_warn(runtime, "the store can be written again: the budget is kept from here");
-    runtime->store.recovered = true;
-}
-
 static void bury(struct ebb_runtime *runtime, struct block *block)
 {
     give_pages(runtime, block);
-    ebb__move_drop_copy(runtime, block);
+    ebb__copy_drop(runtime, block);
     ebb__space_give(runtime, block);
     pages_came_free(runtime);
 }
@@ -356,8 +306,8 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
     }
     if (block->transfer.error || block->transfer.cancelled) {
         if (block->transfer.error)
-            store_failed(runtime, block->transfer.error);
-        ebb__move_drop_copy(runtime, block);
+            ebb__store_fail(runtime, block->transfer.error);
+        ebb__copy_drop(runtime, block);
         ebb__move_unpark(runtime, block);
         return;
     }
@@ -365,14 +315,14 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
     block->copy.stays = false;
-    store_worked(runtime);
+    ebb__store_worked(runtime);
     pages_came_free(runtime);
 }
 
 bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
 {
-    ebb__list_remove(runtime, &runtime->transfer.in_queue, ebb__block_index(runtime, block),
-                     LINK_QUEUE);
+    ebb__list_remove(&runtime->table, &runtime->transfer.in_queue,
+                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
     block->transfer.queue = QUEUE_NONE;
     block->transfer.lacked_room =
         block->transfer.gave_way || runtime->transfer.no_room_ns > block->transfer.queued_ns;
@@ -381,7 +331,7 @@ bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
     if (block->state == BLOCK_BARE) {
         block->state = BLOCK_RESIDENT;
         block->transfer.urgent = false;
-        ebb__timers_fault_over(runtime, block);
+        ebb__waits_fault_over(runtime, block);
         pthread_cond_broadcast(&runtime->core.changed);
         return false;
     }
@@ -410,7 +360,7 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
     give_pages(runtime, block);
     block->state = BLOCK_AWAY;
     pthread_cond_broadcast(&runtime->core.changed);
-    if (ebb__timers_fault_over(runtime, block) && runtime->core.config.lost)
+    if (ebb__waits_fault_over(runtime, block) && runtime->core.config.lost)
         runtime->core.config.lost(runtime->core.config.context, message);
 }
 
@@ -449,7 +399,7 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         return;
     }
     atomic_fetch_add(&runtime->core.counters->moved_in_bytes, block->page_bytes);
-    bool keeps = block->copy.stays && ebb__relatives_wrote(runtime, block);
+    bool keeps = block->copy.stays && ebb__relatives_wrote(&runtime->copies, block);
     if (runtime->core.config.verify || keeps) {
         /* Now, while nobody can write it, and before the program sees it. */
         runtime->transfer.transfers++;
@@ -473,8 +423,9 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         block->copy.is_hashed = true;
     }
     if (!keeps)
-        ebb__move_drop_copy(runtime, block);
-    if (block->transfer.urgent || block->wait.fault_ns || !ebb__guards_await(runtime, block)) {
+        ebb__copy_drop(runtime, block);
+    if (block->transfer.urgent || block->wait.fault_ns ||
+        !runtime->core.policy->is_awaited(runtime, block)) {
         ebb__move_unpark(runtime, block);
         return;
     }
@@ -485,17 +436,17 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
 void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
 {
     close_block(runtime, block);
-    ebb__timers_fault_over(runtime, block);
+    ebb__waits_fault_over(runtime, block);
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
     if (block->transfer.queue == QUEUE_IN) {
-        ebb__list_remove(runtime, &runtime->transfer.in_queue, ebb__block_index(runtime, block),
-                         LINK_QUEUE);
+        ebb__list_remove(&runtime->table, &runtime->transfer.in_queue,
+                         ebb__block_index(&runtime->table, block), LINK_QUEUE);
         block->transfer.queue = QUEUE_NONE;
     }
     switch (block->state) {
     case BLOCK_RESIDENT:
-        ebb__move_drop_copy(runtime, block);
+        ebb__copy_drop(runtime, block);
         if (block->kept) {
             ebb__keep_end(runtime, block);
             ebb__space_give(runtime, block);
@@ -520,7 +471,7 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
         pthread_cond_broadcast(&runtime->transfer.in_work);
         break;
     default: /* AWAY, BARE */
-        ebb__move_drop_copy(runtime, block);
+        ebb__copy_drop(runtime, block);
         ebb__space_give(runtime, block);
         break;
     }
