@@ -489,7 +489,6 @@ static void unchanged_copies_leave_free(void **state)
     assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
-    call_in(rig, &item, false, true);
     drop(rig, &item);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);

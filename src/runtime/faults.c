@@ -53,7 +53,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         if (block->transfer.queue == QUEUE_IN)
             break; /* a worker is on it: two must not give it pages */
         if (ebb__pages_take(runtime, block->address, block->page_bytes)) {
-            block->state = BLOCK_RESIDENT;
+            ebb__block_become(block, BLOCK_RESIDENT);
         } else {
             ebb__waits_fault(runtime, block);
             ebb__move_queue_in(runtime, block, true);
@@ -122,6 +122,7 @@ void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool wri
     pthread_mutex_lock(&runtime->core.lock);
     note_pause(runtime, address);
     look_at_fault(runtime, address, write);
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);
 }
@@ -142,6 +143,7 @@ bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool wri
             break;
         pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
     }
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);
     return waits;

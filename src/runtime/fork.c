@@ -2,7 +2,7 @@
  *
  * Before the fork every transfer ends and every parked block goes back to the arena, so that the
  * child inherits by copy on write what is resident. What is away stays in the store, which both
- * can read; relatives.c sees to it that neither overwrites what the other needs. Slabs are all there:
+ * can read; block/copies.c sees to it that neither overwrites what the other needs. Slabs are all there:
  * other libraries' handlers may use some in the child before this file does. The child has no runtime thread yet and a new userfaultfd; it starts reactive, writes to a store
  * of its own, and counts only the pages that it takes itself. */
 #include "runtime/internal.h"
@@ -72,6 +72,7 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     runtime->core.ring = ring;
     runtime->core.counters = &ring->counters;
     runtime->core.config.process_id = (uint32_t)getpid();
+    atomic_store(&runtime->core.counters->held_bytes, 0); /* all pages came with the fork */
     runtime->memory.owed_bytes = 0;
     runtime->core.forked = true;
     runtime->transfer.frozen = runtime->slabs.all_here = false;

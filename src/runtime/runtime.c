@@ -268,7 +268,7 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
         got = attach(runtime, block, block->page_bytes);
     }
     if (got)
-        block->state = BLOCK_RESIDENT;
+        ebb__block_become(block, BLOCK_RESIDENT);
     return got;
 }
 
@@ -318,7 +318,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     }
     block->page_bytes = page_bytes;
     begin_life(runtime, block, bytes);
-    block->state = has_pages ? BLOCK_RESIDENT : BLOCK_BARE;
+    ebb__block_become(block, has_pages ? BLOCK_RESIDENT : BLOCK_BARE);
     block_event(runtime, EBB_EVENT_ALLOC, block);
     ebb__clock_end_step(runtime, EBB_EVENT_ALLOC, ebb__clock_step(runtime, EBB_EVENT_ALLOC, block));
     if (!has_pages && !furnish(runtime, block)) {
@@ -330,6 +330,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     }
     block->unborn = false;
     void *pointer = (void *)block->address;
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     if (zeroed)
         memset(pointer, 0, bytes);
@@ -355,9 +356,9 @@ uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
     uintptr_t address = 0;
     if (block) {
         make_new(runtime, block);
-        block->state = BLOCK_BARE;
+        ebb__block_become(block, BLOCK_BARE);
         if (attach(runtime, block, EBB_SLAB_BYTES)) {
-            block->state = BLOCK_RESIDENT;
+            ebb__block_become(block, BLOCK_RESIDENT);
             block->unborn = false;
             ebb__slab_count(runtime, block, true);
             address = block->address;
@@ -365,6 +366,7 @@ uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
             ebb__slab_give(runtime, block);
         }
     }
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     return address;
 }
@@ -376,6 +378,7 @@ void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab)
     if (block->state == BLOCK_RESIDENT)
         ebb__slab_count(runtime, block, false);
     ebb__move_discard(runtime, block);
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }
 
@@ -408,6 +411,7 @@ bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
     }
     ebb__clock_end_step(runtime, EBB_EVENT_FREE, due);
     ebb__room_approach_budget(runtime);
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     return true;
 }
@@ -456,6 +460,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
         }
         ebb__guards_arm(runtime);
     }
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }
 
@@ -490,5 +495,6 @@ void ebb__runtime_settle(struct ebb_runtime *runtime)
         pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
                                &until);
     }
+    ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }

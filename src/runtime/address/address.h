@@ -22,7 +22,7 @@ struct pool {
     uint32_t *first_page; /* page of the pool -> the block that starts there */
     uint64_t *taken;      /* a bit a page: a block covers it */
     uint32_t *users;      /* unit -> blocks in it */
-    uint8_t *states;      /* unit -> flags of placed.c */
+    uint8_t *states;      /* unit -> flags of address/placement.c */
     uint64_t held_bytes;  /* pages, with the spare ones; none that came with a fork */
     uint64_t spare_bytes; /* the part of it in units without blocks */
     uint64_t load_bytes;  /* of blocks as asked for */
@@ -38,7 +38,7 @@ struct slab_record {
     uint64_t since_ns;  /* when it was parked, or while it is not, when it was had or came back */
 };
 
-/* cold.c */
+/* reclaim/slabs.c */
 struct slab_space {
     uintptr_t base;
     struct slab_record *slabs;

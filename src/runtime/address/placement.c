@@ -165,7 +165,7 @@ void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
         }
     }
     pool->load_bytes -= block->size_bytes;
-    block->state = BLOCK_EMPTY;
+    ebb__block_become(block, BLOCK_EMPTY);
     ebb__list_push_front(&runtime->table, &pool->records, ebb__block_index(&runtime->table, block),
                          LINK_LIST);
 }

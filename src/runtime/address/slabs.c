@@ -67,7 +67,7 @@ struct block *ebb__slab_take(struct ebb_runtime *runtime)
 
 void ebb__slab_give(struct ebb_runtime *runtime, struct block *block)
 {
-    block->state = BLOCK_EMPTY;
+    ebb__block_become(block, BLOCK_EMPTY);
     runtime->slabs.taken--;
     ebb__list_push_front(&runtime->table, &runtime->slabs.empty,
                          ebb__block_index(&runtime->table, block), LINK_LIST);

@@ -126,7 +126,7 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
     block->address =
         runtime->core.device.layout.arena.base + runtime->space.units_used * EBB_HUGE_BYTES;
     block->run.units = units;
-    block->state = BLOCK_EMPTY;
+    ebb__block_become(block, BLOCK_EMPTY);
     for (uint32_t unit = 0; unit < units; unit++)
         runtime->space.unit_block[runtime->space.units_used + unit] = index;
     runtime->space.units_used += units;
@@ -143,7 +143,7 @@ void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
         ebb__slab_give(runtime, block);
         return;
     }
-    block->state = BLOCK_EMPTY;
+    ebb__block_become(block, BLOCK_EMPTY);
     if (!ebb__part_bury(runtime, block))
         return;
     block = &runtime->table.blocks[block->run.head];

@@ -20,8 +20,8 @@ enum block_state {
 
 enum block_kind {
     BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
-    BLOCK_PLACED,   /* lies in the pool (placed.c): its pages are not its own, it never moves */
-    BLOCK_SLAB,     /* holds small objects (cold.c): no event and no plan knows it */
+    BLOCK_PLACED, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
+    BLOCK_SLAB, /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
 };
 
 enum block_queue {
@@ -139,7 +139,7 @@ struct deferred {
         until; /* generations that had begun when it was written, and when it was dropped */
 };
 
-/* relatives.c */
+/* block/copies.c */
 struct relatives {
     int base;        /* file in memory whose bytes are locked, -1: none yet */
     int line;        /* during a fork: the new generation's, -1: none */
@@ -190,6 +190,11 @@ static inline bool ebb__relatives_wrote(const struct copies *copies, const struc
     return block->copy.store == copies->current;
 }
 
+/* states.c */
+/* The one way to another state: asserts in EBB_CHECK builds that it may follow. */
+void ebb__block_become(struct block *block, enum block_state state);
+bool ebb__block_may_become(enum block_state from, enum block_state to);
+
 /* lists.c: intrusive lists over the block table; `member` is the offset of the struct link. */
 #define LINK_LIST offsetof(struct block, list)
 #define LINK_AGE offsetof(struct block, age)
@@ -218,7 +223,7 @@ uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32
 /* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
 bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block);
 
-/* relatives.c: forked processes that read the same store */
+/* copies.c: forked processes that read the same store */
 EBB_NODISCARD bool ebb__relatives_init(struct ebb_runtime *runtime);
 void ebb__relatives_fini(struct ebb_runtime *runtime);
 /* A fork follows; is_read: some block's only copy is in our store. */

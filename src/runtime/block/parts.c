@@ -2,7 +2,7 @@
  * and a place in the store of its own.
  *
  * The table has an entry for each unit of a large block's address space, one behind the other, and
- * the entry of a part's first unit is the part; the others sleep. So all transitions of moves.c hold
+ * the entry of a part's first unit is the part; the others sleep. So all transitions of transfer/moves.c hold
  * for a part as they do for a block, and to split or to join is to wake an entry or to lay it to
  * sleep. The first entry is the *head*: what the program allocates and frees. */
 #include "runtime/internal.h"
@@ -103,7 +103,7 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
         block->use.touch = rest->use.touch;
     if (rest->use.last > block->use.last)
         block->use.last = rest->use.last;
-    rest->state = BLOCK_ASLEEP;
+    ebb__block_become(rest, BLOCK_ASLEEP);
     rest->frame = 0;
     rest->strays = false;
     rest->run.units = 0;
@@ -172,7 +172,7 @@ bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
     for (uint32_t i = 1; i < head->run.total_units; i++) {
         struct block *entry = head + i;
         head->strays |= entry->strays;
-        entry->state = BLOCK_ASLEEP;
+        ebb__block_become(entry, BLOCK_ASLEEP);
         entry->strays = false;
         entry->run.units = 0;
     }

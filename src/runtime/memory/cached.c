@@ -29,7 +29,7 @@ struct block *ebb__pages_spare(struct ebb_runtime *runtime, uint64_t page_bytes)
 void ebb__pages_keep_spare(struct ebb_runtime *runtime, struct block *block)
 {
     uint32_t index = ebb__block_index(&runtime->table, block);
-    block->state = BLOCK_SPARE;
+    ebb__block_become(block, BLOCK_SPARE);
     ebb__list_push_front(&runtime->table,
                          &runtime->memory.spare_buckets[bucket_of(block->page_bytes)], index,
                          LINK_LIST);

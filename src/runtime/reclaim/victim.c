@@ -5,7 +5,7 @@
  * that was used longest ago, as far as uses are seen.
  *
  * Before all of them go slabs that nobody uses, and where only what is in use is left, the slabs that
- * have been there longest (cold.c): a program that walks over all its small objects, as garbage
+ * have been there longest (reclaim/slabs.c): a program that walks over all its small objects, as garbage
  * collectors do, gets through.
  *
  * What the operation in progress has used leaves only where nothing else can, the earliest touched

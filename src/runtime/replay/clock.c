@@ -5,7 +5,7 @@
  * as it comes. An allocation that is not the expected one ends the match at once; the runtime is
  * then reactive and looks for the last allocations anywhere in any script it knows, so that an
  * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more.
- * Where threads interleave no allocation is the expected one: woven.c. */
+ * Where threads interleave no allocation is the expected one: replay/unordered.c. */
 #include "runtime/internal.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)

@@ -5,7 +5,7 @@
 #include "runtime/script.h"
 #include "runtime/transfer/transfer.h"
 
-/* Where the program is in a template whose events come in varying order; see weave.c. The tables are
+/* Where the program is in a template whose events come in varying order; see replay/unordered.c. The tables are
  * NULL where the order is fixed. */
 struct woven {
     uint32_t *passed;  /* [clock position] 1: has been seen in this lap, or given up */
@@ -59,7 +59,7 @@ struct history {
     uint32_t block;
 };
 
-/* clock.c, woven.c, timers.c, feedback.c, guards.c */
+/* clock.c, replay/unordered.c, timers.c, feedback.c, replay/access_clock.c */
 struct replay {
     struct history *history; /* ring of HISTORY */
     uint64_t allocations;

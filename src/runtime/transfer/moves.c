@@ -76,7 +76,7 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
         atomic_fetch_add(&runtime->core.counters->busy_blocks, 1);
         return false;
     }
-    block->state = BLOCK_PARKED;
+    ebb__block_become(block, BLOCK_PARKED);
     if (block->kind == BLOCK_SLAB)
         runtime->core.policy->slab_parked(runtime, block);
     return true;
@@ -88,7 +88,7 @@ void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
         ebb__move_unqueue_out(runtime, block);
     bring_back(runtime, block, block->page_bytes);
     give_frames(runtime, block);
-    block->state = BLOCK_RESIDENT;
+    ebb__block_become(block, BLOCK_RESIDENT);
     block->transfer.urgent = false;
     if (block->kind == BLOCK_SLAB)
         runtime->core.policy->slab_back(runtime, block);
@@ -230,7 +230,7 @@ static void leave_clean(struct ebb_runtime *runtime, struct block *block)
 {
     runtime->transfer.out_pending_bytes -= block->page_bytes;
     give_pages(runtime, block);
-    block->state = BLOCK_AWAY;
+    ebb__block_become(block, BLOCK_AWAY);
     atomic_fetch_add(&runtime->core.counters->dropped_bytes, block->page_bytes);
     pages_came_free(runtime);
 }
@@ -244,7 +244,7 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
         runtime->transfer.out_pending_bytes -= block->page_bytes;
         return false;
     }
-    block->state = BLOCK_LEAVING; /* from here an access cancels */
+    ebb__block_become(block, BLOCK_LEAVING); /* from here an access cancels */
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -313,7 +313,7 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
     }
     atomic_fetch_add(&runtime->core.counters->moved_out_bytes, block->page_bytes);
     give_pages(runtime, block);
-    block->state = BLOCK_AWAY;
+    ebb__block_become(block, BLOCK_AWAY);
     block->copy.stays = false;
     ebb__store_worked(runtime);
     pages_came_free(runtime);
@@ -329,13 +329,13 @@ bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
     block->transfer.gave_way = false;
     block->wait.asking.since_ns = 0;
     if (block->state == BLOCK_BARE) {
-        block->state = BLOCK_RESIDENT;
+        ebb__block_become(block, BLOCK_RESIDENT);
         block->transfer.urgent = false;
         ebb__waits_fault_over(runtime, block);
         pthread_cond_broadcast(&runtime->core.changed);
         return false;
     }
-    block->state = BLOCK_COMING;
+    ebb__block_become(block, BLOCK_COMING);
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -358,7 +358,7 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
     atomic_store(&runtime->core.counters->store_error, (uint32_t)block->transfer.error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(runtime, block);
-    block->state = BLOCK_AWAY;
+    ebb__block_become(block, BLOCK_AWAY);
     pthread_cond_broadcast(&runtime->core.changed);
     if (ebb__waits_fault_over(runtime, block) && runtime->core.config.lost)
         runtime->core.config.lost(runtime->core.config.context, message);
@@ -382,7 +382,7 @@ static void end_early(struct ebb_runtime *runtime, struct block *block)
         return;
     }
     give_pages(runtime, block);
-    block->state = BLOCK_AWAY;
+    ebb__block_become(block, BLOCK_AWAY);
     block->transfer.cancelled = false;
     ebb__move_queue_in(runtime, block, block->transfer.urgent || block->wait.fault_ns);
     pages_came_free(runtime);
@@ -429,7 +429,7 @@ void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
         ebb__move_unpark(runtime, block);
         return;
     }
-    block->state = BLOCK_PARKED; /* its next use is the clock */
+    ebb__block_become(block, BLOCK_PARKED); /* its next use is the clock */
     pthread_cond_broadcast(&runtime->core.changed);
 }
 
@@ -465,7 +465,7 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
         break;
     case BLOCK_LEAVING:
     case BLOCK_COMING:
-        block->state = BLOCK_DYING; /* the transfer ends, then it is buried */
+        ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
         block->transfer.cancelled = true;
         pthread_cond_broadcast(&runtime->transfer.out_work);
         pthread_cond_broadcast(&runtime->transfer.in_work);

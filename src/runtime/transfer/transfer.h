@@ -18,7 +18,7 @@ struct store_health {
     uint64_t pause_ns; /* from the last failure to then; 0: it has never failed */
 };
 
-/* moves.c, mover.c */
+/* transfer/moves.c, transfer/lanes.c */
 struct transfer {
     pthread_cond_t out_work, in_work;
     struct list out_queue, in_queue;
