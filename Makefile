@@ -2,6 +2,7 @@
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
+#   make without-lab  the build that needs zstd, xxhash and jansson alone, and its tests
 #   make build     build/release/bin/ebb and its neighbours
 #   make install   into PREFIX (default /usr/local), DESTDIR honoured
 
@@ -10,17 +11,18 @@ PYTHON := /usr/bin/python3
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 
-# What build, tests and demo need, by its Debian 12 names.
+# What build, tests and demo need, by its Debian 12 names. PyTorch only recommends a fast BLAS, and
+# recommended packages are not installed; on the reference BLAS it multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
 	coinor-libclp-dev \
-	python3 python3-torch python3-torchvision libjemalloc2 libmimalloc2.0
+	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)
 
 TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
 
-.PHONY: all deps build demo test format format-check tidy asan tsan install clean
+.PHONY: all deps build demo test without-lab format format-check tidy asan tsan install clean
 
 all: build
 
@@ -51,6 +53,12 @@ test: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
+
+# The build without src/lab, and what is left of the tests but those that start programs.
+without-lab: deps
+	@cmake --preset $@ >/dev/null
+	@cmake --build --preset $@ -j $(JOBS)
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|docs|layers)'
 
 # The sanitizers cover what thinks and the runtime under its unit tests; the preloaded library itself
 # is never instrumented (it is malloc), so the tests that start programs under it stay out.

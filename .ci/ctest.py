@@ -4,17 +4,24 @@
 A test skips by exiting 77 and saying why in a line `skipped: needs NAME`, with more behind the name if
 it likes; a program that skips some of its tests (cmocka, unittest) says so in the same way, one line
 each.  The skip is expected only where this machine really lacks NAME, which is looked up here and not
-believed; any other skip fails the run, so that a test cannot fall silent unnoticed.  The last line
-printed is 'N passed, N failed, N skipped'.
+believed; any other skip fails the run, so that a test cannot fall silent unnoticed.  Two tests run at a
+time, except those that need the machine for themselves (RUN_SERIAL in tests/CMakeLists.txt).  The last
+line printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes
 import os
 import re
+import resource
+import socket
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+
+# More would not be faster on the two CPUs of the machine that this runs on, and programs that tests start
+# have several threads.
+AT_A_TIME = 2
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -43,22 +50,63 @@ def has_cgroup():
                                   or os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK))
 
 
-def has_threads_after_fork(build):
-    """In a child of a program with threads: not where ThreadSanitizer is in it."""
+def is_instrumented(build, sanitizers):
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
-        return not re.search(r"^EBB_SANITIZE:.*\bthread\b", cache.read(), re.M)
+        return re.search(rf"^EBB_SANITIZE:.*\b({sanitizers})\b", cache.read(), re.M) is not None
+
+
+def has_lab(build):
+    """src/lab is in the build."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return not re.search(r"^EBB_LAB:.*=OFF$", cache.read(), re.M)
 
 
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
 
+def has_mounts():
+    """A namespace for mounts, in which one may mount."""
+    return subprocess.run(["unshare", "-m", "true"], check=False,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def has_sparse_files():
+    """Of 100 GiB."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.truncate(100 << 30)
+        return True
+    except OSError:
+        return False
+
+
+def has_zero_copy():
+    so_zerocopy = 60
+    try:
+        with socket.socket() as tcp:
+            tcp.setsockopt(socket.SOL_SOCKET, so_zerocopy, 1)
+        return True
+    except OSError:
+        return False
+
+
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-            "gpu": has_gpu, "root": lambda: os.geteuid() == 0,
+            "gpu": has_gpu, "lab": lambda: has_lab(build),
+            "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,
-            "threads after fork": lambda: has_threads_after_fork(build)}
+            "sparse files": has_sparse_files, "MSG_ZEROCOPY": has_zero_copy,
+            "/dev/userfaultfd": lambda: os.access("/dev/userfaultfd", os.R_OK | os.W_OK),
+            "/dev/shm": lambda: os.path.ismount("/dev/shm"),
+            "NUMA": lambda: os.path.exists("/sys/devices/system/node/node0"),
+            # A file for each place that a store can have, and what a process has open anyway.
+            "descriptors": lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 2048 + 64,
+            # ThreadSanitizer starts no threads in the child of a program that has some.
+            "threads after fork": lambda: not is_instrumented(build, "thread"),
+            # The sanitizers that keep a shadow of all of it.
+            "address space": lambda: not is_instrumented(build, "thread|address")}
 
 
 # A program of which some tests were skipped: cmocka; unittest, at its end.
@@ -89,7 +137,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "junit.xml")
         command = ["ctest", "--test-dir", args.build, "--output-on-failure", "--no-tests=error",
-                   "--output-junit", report, "--test-output-size-passed", "1000000"]
+                   "--parallel", str(AT_A_TIME), "--output-junit", report,
+                   "--test-output-size-passed", "1000000"]
         if args.exclude:
             command += ["-E", args.exclude]
         if args.only:

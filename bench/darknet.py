@@ -114,7 +114,8 @@ def main():
     args.build = os.path.abspath(args.build)
     if not shutil.which("darknet"):
         sys.exit("darknet is missing: apt-get install darknet")
-    rows = []
+    report = {"schema": "ebb.bench-darknet/1", **paired.provenance(args.store)}
+    rows = report["rows"] = []
     with tempfile.TemporaryDirectory(prefix="ebb-darknet-") as folder:
         prepare(folder, args)
         for budget in args.budgets.split(","):
@@ -130,7 +131,7 @@ def main():
               f"{'equal' if row['weights_equal'] else 'DIFFER'}")
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
-            json.dump({"machine": paired.machine(args.store), "rows": rows}, file, indent=1)
+            json.dump(report, file, indent=1)
     return 0 if all(row["weights_equal"] and row["within_budget"] for row in rows) else 1
 
 

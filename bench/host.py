@@ -20,12 +20,20 @@ budget:
   plan       the iteration time that Ebb's plan predicted
   fifo       where the disk sets the pace: the iteration time that first in first out needs on the
              lanes measured in this run, predicted by `ebb plan --policy fifo`
+  whole      wall time of the whole command of B over that of A, from start to exit, median of the
+             pairs (and the spread): the start of Ebb and the observed iterations are in it
+
+With --whole 10,20,100, the pairs run once for each of these iteration counts, and a second table has
+`whole` for each count. The first table then is that of the greatest count.
 
 With --cgroup, B also runs inside a memory cgroup limited to budget + (RSS of A - peak of the log)
 + 64 MiB, without swap: the kernel as a witness that the budget holds. With --swap disk,zram, the
 program without Ebb runs in a cgroup of that limit on the kernel's swap, once for each of
 --swap-allocators; the fastest counts, and one that takes more than --swap-patience times as long as A
 is stopped. What zram compresses into is memory beside the limit, and printed.
+
+Debian's PyTorch on the reference BLAS multiplies matrices several times slower than on OpenBLAS, which
+hides what Ebb costs: such a program is refused, unless --allow-reference-blas is given.
 
 Ctrl-C ends the pairs; those that are done are reported. What a figure stands on is in the JSON:
 each run, its seconds per iteration, the machine.
@@ -39,11 +47,20 @@ import subprocess
 import sys
 import tempfile
 
-from paired import DEVICES, MIB, Cgroup, Swap, allocators, machine, run
+from paired import DEVICES, MIB, Cgroup, Swap, allocators, machine, provenance, run
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3"
 MANAGED_BYTES = 512 << 10  # the malloc log's "large": what a budget's share is taken of
+DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages/"  # where Debian's python3-torch lies
+# Run by the Python of the program: where its PyTorch lies, and the BLAS that the loader gave it.
+FIND_BLAS = """
+import torch
+print(torch.__file__)
+for line in open("/proc/self/maps"):
+    if "/libblas.so" in line:
+        print(line.split(None, 5)[5].strip())
+"""
 
 
 class Bench:
@@ -58,6 +75,8 @@ class Bench:
             self.program = [PYTHON, os.path.join(SOURCE, "examples", "torch_train.py"),
                             "--model", args.model, "--batch", str(args.batch),
                             "--size", str(args.size), "--iterations", str(args.iterations)]
+        if args.whole:
+            self.program = with_iterations(self.program, max(args.whole))
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
         self.env.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
         self.ebb_env = {**self.env, "EBB_REFUSE": DEVICES[args.device or "uffd-move"]}
@@ -72,8 +91,9 @@ class Bench:
         """The independent count of the program's allocations."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "log.json")
+            preload = " ".join([self.logger, self.tuned.get("LD_PRELOAD", "")])
             result = run(self.program, {
-                **self.tuned, "LD_PRELOAD": f"{self.logger}:{self.tuned['LD_PRELOAD']}",
+                **self.tuned, "LD_PRELOAD": preload.strip(),
                 "EBB_MALLOC_LOG": path, "EBB_LOG_THRESHOLD": str(MANAGED_BYTES)})
             if result["exit_code"] != 0 or not os.path.exists(path):
                 sys.exit(f"host.py: the program failed by itself: {result['stderr']}")
@@ -99,17 +119,17 @@ class Bench:
         self.tuned = self.peers[best]
         return best, runs
 
-    def run_a(self):
-        return run(self.program, self.tuned)
+    def run_a(self, program=None):
+        return run(program or self.program, self.tuned)
 
-    def run_b(self, budget, cgroup=None):
+    def run_b(self, budget, cgroup=None, program=None):
         size, _, policy = budget.partition("@")
         options = ["--policy", policy] if policy else []
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "summary.json")
             result = run([self.ebb, "run", "--budget", size, "--no-cache", "--store",
                           self.args.store, "--summary-json", path, *options,
-                          *self.args.ebb_option, "--", *self.program], self.ebb_env, cgroup)
+                          *self.args.ebb_option, "--", *(program or self.program)], self.ebb_env, cgroup)
             result["summary"] = {}
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as file:
@@ -149,11 +169,48 @@ class Bench:
         return predicted
 
 
+# --- what is run -----------------------------------------------------------------------------
+
+
+def with_iterations(program, count):
+    """The same command with another `--iterations N`, which it must have."""
+    for i, word in enumerate(program):
+        if word == "--iterations" and i + 1 < len(program):
+            return [*program[:i + 1], str(count), *program[i + 2:]]
+        if word.startswith("--iterations="):
+            return [*program[:i], f"--iterations={count}", *program[i + 1:]]
+    return sys.exit("host.py: --whole needs a program with `--iterations N`")
+
+
+def reference_blas(torch, libraries):
+    """The reference BLAS among these libraries of a process, if its PyTorch is Debian's; or None.
+    Debian has each BLAS in a folder of its own: blas/, openblas-pthread/, atlas/."""
+    if not torch.startswith(DEBIAN_PACKAGES):
+        return None
+    return next((path for path in libraries
+                 if os.path.basename(os.path.dirname(path)) == "blas"), None)
+
+
+def refuse_reference_blas(program, env):
+    """Ends the benchmark if Debian's PyTorch would multiply matrices by the reference BLAS."""
+    if not re.match(r"python[\d.]*$", os.path.basename(program[0])):
+        return
+    found = subprocess.run([program[0], "-c", FIND_BLAS], env=env, check=False,
+                           capture_output=True, text=True)
+    if found.returncode != 0:
+        return  # no PyTorch there
+    torch, *libraries = found.stdout.splitlines()
+    slow = reference_blas(torch, libraries)
+    if slow:
+        sys.exit(f"host.py: PyTorch uses the reference BLAS, {slow}: run 'make deps', which installs "
+                 "libopenblas0-pthread, or give --allow-reference-blas")
+
+
 # --- figures ---------------------------------------------------------------------------------
 
 
 def compare(a, b):
-    """One pair: are the losses equal, and how do the planned iterations compare."""
+    """One pair: are the losses equal, how do the planned iterations and the whole runs compare."""
     summary = b["summary"]
     first = summary.get("planned_from_iteration")
     own = (summary.get("iteration_ns") or {}).get("median")
@@ -164,7 +221,9 @@ def compare(a, b):
     if first is not None and first >= count >= planned > 0:
         first = count - planned  # loops in front of the training were taken for iterations of it
     pair = {"losses_equal": b["exit_code"] == 0 and len(a["losses"]) > 0
-            and a["losses"] == b["losses"], "ratio": None, "planned_from_iteration": first}
+            and a["losses"] == b["losses"], "ratio": None, "planned_from_iteration": first,
+            "whole_ratio": b["elapsed_s"] / a["elapsed_s"]
+            if b["exit_code"] == 0 and a["elapsed_s"] else None}
     if first is not None and 0 <= first < count:
         pair["a_s"] = statistics.median(a["seconds"][first:count])
         # Ebb's own clock where it gives one: it knows which iterations ran under the plan.
@@ -179,8 +238,62 @@ def median_of(values):
     return statistics.median(values) if values else None
 
 
+def spread_of(values):
+    values = [v for v in values if v is not None]
+    return [min(values), max(values)] if values else None
+
+
+def whole_of(done):
+    """What a row says of whole commands, from its pairs."""
+    ratios = [pair["whole_ratio"] for _, _, pair in done]
+    return {"whole_ratio": median_of(ratios), "whole_spread": spread_of(ratios),
+            "a_whole_s": median_of(a["elapsed_s"] for a, _, _ in done),
+            "b_whole_s": median_of(b["elapsed_s"] for _, b, _ in done)}
+
+
+def row_of(budget, done, log, plan):
+    """A row of the table, from (run of A, run of B, compare() of both) of each pair."""
+    text, given, size = budget
+    summaries = [b["summary"] for _, b, _ in done]
+    managed = max((s.get("peak_resident_bytes") or 0 for s in summaries), default=0)
+    peak = log["threshold_peak_bytes"]
+    row = {
+        "budget": text, "given": given, "budget_bytes": size,
+        "losses_equal": all(pair["losses_equal"] for _, _, pair in done),
+        "ratio": median_of(pair["ratio"] for _, _, pair in done),
+        "ratio_spread": spread_of(pair["ratio"] for _, _, pair in done),
+        **whole_of(done),
+        "a_s": median_of(pair.get("a_s") for _, _, pair in done),
+        "b_s": median_of(pair.get("b_s") for _, _, pair in done),
+        "peak_resident_bytes": managed or None, "share": managed / peak if managed else None,
+        "heap_share": 1 - max(s["unmanaged_bytes"] for s in summaries) / log["peak_bytes"]
+                      if all(s.get("unmanaged_bytes") for s in summaries) else None,
+        "unmanaged_peak_bytes": median_of(s.get("unmanaged_peak_bytes") for s in summaries),
+        "peak_rss_bytes": max(b["peak_rss_bytes"] for _, b, _ in done),
+        "fifo_s": plan["iteration_ns"] / 1e9 if plan.get("iteration_ns") else None,
+        "plan_s": median_of((s.get("predicted_iteration_ns") or 0) / 1e9 or None
+                            for s in summaries),
+        "pairs": [{"a": a, "b": b, **pair} for a, b, pair in done],
+    }
+    for key in ("moved_out_bytes", "moved_in_bytes", "stall_ns", "demand_faults",
+                "demand_faults_planned_median", "planned_from_iteration", "mismatches"):
+        row[key] = median_of(s.get(key) for s in summaries)
+    return row
+
+
+def whole_row(count, text, done):
+    """A row of the table of --whole."""
+    return {"iterations": count, "budget": text,
+            "losses_equal": all(pair["losses_equal"] for _, _, pair in done), **whole_of(done),
+            "pairs": [{"a": a, "b": b, **pair} for a, b, pair in done]}
+
+
 def text_of(value, form="{:.3f}"):
     return "-" if value is None else form.format(value)
+
+
+def ratio_text(ratio, spread):
+    return "-" if ratio is None else f"{ratio:.3f} ({spread[0]:.2f}-{spread[1]:.2f})"
 
 
 def mib(value):
@@ -206,17 +319,17 @@ def print_table(report):
           f"{log['threshold_bytes'] >> 10} KiB; A: {report['a_rss_bytes'] / MIB:.0f} MiB RSS, "
           f"{text_of(report['a_s'])} s an iteration\n")
     wide = max(8, *(len(row["budget"]) + 1 for row in report["rows"]))
-    form = "{:<%d}{:>8}{:>9}{:>8}{:>8}{:>7}{:>8}{:>19}{:>8}{:>8}{:>8}{:>8}  {}" % wide
+    form = "{:<%d}{:>8}{:>9}{:>8}{:>8}{:>7}{:>8}{:>21}{:>22}{:>8}{:>8}{:>8}{:>8}  {}" % wide
     print(form.format("budget", "MiB", "managed", "of peak", "heap", "RSS", "s/iter",
-                      "ratio (spread)", "plan s", "fifo s", "moved", "faults", "losses"))
+                      "ratio (spread)", "whole (spread)", "plan s", "fifo s", "moved", "faults",
+                      "losses"))
     for row in report["rows"]:
-        spread = row["ratio_spread"]
-        ratio = (f"{row['ratio']:.3f} ({spread[0]:.2f}-{spread[1]:.2f})"
-                 if row["ratio"] is not None else "-")
         print(form.format(row["budget"], mib(row["budget_bytes"]),
                           mib(row["peak_resident_bytes"]), text_of(row["share"], "{:.0%}"),
                           text_of(row["heap_share"], "{:.1%}"),
-                          mib(row["peak_rss_bytes"]), text_of(row["b_s"]), ratio,
+                          mib(row["peak_rss_bytes"]), text_of(row["b_s"]),
+                          ratio_text(row["ratio"], row["ratio_spread"]),
+                          ratio_text(row["whole_ratio"], row["whole_spread"]),
                           text_of(row["plan_s"]), text_of(row["fifo_s"]), mib(row["moved_out_bytes"]),
                           text_of(row["demand_faults_planned_median"], "{:.0f}"),
                           "equal" if row["losses_equal"] else "DIFFER"))
@@ -233,7 +346,23 @@ def print_table(report):
                   + (f" + {mib(beside)} MiB compressed" if beside else "")
                   + f": {text_of(swap['s'])} s an iteration"
                   + (f", {times:.1f} x Ebb's" if times else "") + f", {swap['verdict']}")
-    print("\nmanaged, RSS, moved in MiB (moved: whole run, out); plan, fifo: predicted, not measured")
+    print("\nmanaged, RSS, moved in MiB (moved: whole run, out); plan, fifo: predicted, not measured; "
+          "whole: the whole command, start to exit")
+    print_whole(report.get("whole", []))
+
+
+def print_whole(rows):
+    if not rows:
+        return
+    wide = max(8, *(len(row["budget"]) + 1 for row in rows))
+    form = "{:<%d}{:>12}{:>12}{:>12}{:>22}  {}" % wide
+    print("\n" + form.format("budget", "iterations", "A whole s", "B whole s", "whole (spread)",
+                             "losses"))
+    for row in rows:
+        print(form.format(row["budget"], row["iterations"], text_of(row["a_whole_s"], "{:.1f}"),
+                          text_of(row["b_whole_s"], "{:.1f}"),
+                          ratio_text(row["whole_ratio"], row["whole_spread"]),
+                          "equal" if row["losses_equal"] else "DIFFER"))
 
 
 def plot(report, path):
@@ -278,6 +407,12 @@ def parse():
     parser.add_argument("--budgets", default="100%,80%,60%,b80%,b60%",
                         help="comma-separated; b60%% = 60 %% of the independent peak, in bytes")
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--whole", default=[], metavar="COUNTS",
+                        type=lambda text: sorted({int(count) for count in text.split(",")}),
+                        help="pairs for each of these iteration counts, e.g. 10,20,100, and a table "
+                        "of whole commands")
+    parser.add_argument("--allow-reference-blas", action="store_true",
+                        help="measure Debian's PyTorch on the reference BLAS, too")
     parser.add_argument("--build", default=os.path.join(SOURCE, "build", "release"))
     parser.add_argument("--store", default=tempfile.gettempdir(), help="folder of the store")
     parser.add_argument("--lane-rounds", type=int, default=5)
@@ -328,7 +463,7 @@ def cgroup_limit(size, log):
 
 def on_swap(bench, kind, limit, a_s):
     """The program without Ebb at that limit, on the kernel's swap: each allocator once."""
-    rows = []
+    rows, iterations = [], max(bench.args.whole, default=bench.args.iterations)
     for name, env in bench.swap_peers.items():
         row = {"swap": kind, "allocator": name, "s": None}
         try:
@@ -336,7 +471,7 @@ def on_swap(bench, kind, limit, a_s):
                 cgroup = Cgroup(limit, swap=True)
                 try:
                     result = run(bench.program, env, cgroup,
-                                 bench.args.swap_patience * bench.args.iterations * a_s + 20)
+                                 bench.args.swap_patience * iterations * a_s + 20)
                     row["kills"], row["beside_bytes"] = cgroup.kills(), swap.compressed_bytes()
                 finally:
                     cgroup.close()
@@ -372,13 +507,13 @@ def in_cgroup(bench, given, size, log):
                        + (f", {kills} killed" if kills else "")}
 
 
-def run_pairs(bench, budgets):
+def run_pairs(bench, budgets, program):
     """A B B A B B A ...: all the runs of A, and for each budget its pairs of a B and the A in front
-    of it or behind it. After Ctrl-C those that are done."""
+    of it or behind it. After Ctrl-C those that are done; the last result says whether all are."""
     runs_a, pairs = [], {text: [] for text, _, _ in budgets}
 
     def run_a():
-        runs_a.append(bench.run_a())
+        runs_a.append(bench.run_a(program))
         if runs_a[-1]["exit_code"] != 0:
             sys.exit(f"host.py: the program failed by itself: {runs_a[-1]['stderr']}")
 
@@ -387,7 +522,7 @@ def run_pairs(bench, budgets):
         for number, (text, given, _) in enumerate(budgets * bench.args.pairs):
             print(f"pair {number // len(budgets) + 1} of {bench.args.pairs}, budget {text} ...",
                   file=sys.stderr)
-            b = bench.run_b(given)
+            b = bench.run_b(given, program=program)
             if b["exit_code"] != 0:
                 print(f"  ebb run ended with {b['exit_code']}: {b['stderr']}", file=sys.stderr)
             if number % 2:
@@ -395,14 +530,36 @@ def run_pairs(bench, budgets):
             pairs[text].append((runs_a[-1], b, compare(runs_a[-1], b)))
     except KeyboardInterrupt:
         print("stopped: the pairs that are done count", file=sys.stderr)
-    return runs_a, {text: done for text, done in pairs.items() if done}
+        complete = False
+    else:
+        complete = True
+    return runs_a, {text: done for text, done in pairs.items() if done}, complete
+
+
+def run_whole(bench, budgets):
+    """Pairs for each count of --whole, or for the program as it is. Rows of the second table, runs and
+    pairs of the greatest count that has any, and the program that was run so often."""
+    rows, last = [], ([], {}, bench.program)
+    for count in bench.args.whole or [None]:
+        program = with_iterations(bench.program, count) if count else bench.program
+        if count:
+            print(f"{count} iterations:", file=sys.stderr)
+        runs_a, pairs, complete = run_pairs(bench, budgets, program)
+        if pairs:
+            last = runs_a, pairs, program
+        if count:
+            rows += [whole_row(count, text, done) for text, done in pairs.items()]
+        if not complete:
+            break
+    return rows, *last
 
 
 def main():
     args = parse()
     bench = Bench(args)
-    report = {"schema": "ebb.bench-host/1", "program": " ".join(bench.program),
-              "machine": machine(args.store), "pairs": args.pairs}
+    if not args.allow_reference_blas:
+        refuse_reference_blas(bench.program, bench.env)
+    report = {"schema": "ebb.bench-host/1", **provenance(args.store), "pairs": args.pairs}
     print("counting allocations ...", file=sys.stderr)
     log = report["malloc_log"] = bench.log()
     peak = log["threshold_peak_bytes"]
@@ -413,7 +570,8 @@ def main():
     report["allocator"], report["allocators"] = bench.choose_peer()
 
     budgets = [(text, *budget_bytes(text, peak)) for text in args.budgets.split(",")]
-    runs_a, pairs = run_pairs(bench, budgets)
+    report["whole"], runs_a, pairs, program = run_whole(bench, budgets)
+    report["program"] = " ".join(program)
     budgets = [budget for budget in budgets if budget[0] in pairs]
     if not budgets:
         sys.exit(130)
@@ -430,31 +588,8 @@ def main():
     report["a_s"] = statistics.median(s for a in runs_a for s in a["seconds"][1:])
     report["rows"] = []
     for text, given, size in budgets:
-        done = pairs[text]
-        ratios = [pair["ratio"] for _, _, pair in done if pair["ratio"] is not None]
-        summaries = [b["summary"] for _, b, _ in done]
         plan = fifo.get(args.reference_policy, {}).get(str(size), {})
-        managed = max((s.get("peak_resident_bytes") or 0 for s in summaries), default=0)
-        row = {
-            "budget": text, "given": given, "budget_bytes": size,
-            "losses_equal": all(pair["losses_equal"] for _, _, pair in done),
-            "ratio": median_of(ratios), "ratio_spread": [min(ratios), max(ratios)]
-                                                        if ratios else None,
-            "a_s": median_of(pair.get("a_s") for _, _, pair in done),
-            "b_s": median_of(pair.get("b_s") for _, _, pair in done),
-            "peak_resident_bytes": managed or None, "share": managed / peak if managed else None,
-            "heap_share": 1 - max(s["unmanaged_bytes"] for s in summaries) / log["peak_bytes"]
-                          if all(s.get("unmanaged_bytes") for s in summaries) else None,
-            "unmanaged_peak_bytes": median_of(s.get("unmanaged_peak_bytes") for s in summaries),
-            "peak_rss_bytes": max(b["peak_rss_bytes"] for _, b, _ in done),
-            "fifo_s": plan["iteration_ns"] / 1e9 if plan.get("iteration_ns") else None,
-            "pairs": [{"a": a, "b": b, **pair} for a, b, pair in done],
-        }
-        row["plan_s"] = median_of((s.get("predicted_iteration_ns") or 0) / 1e9 or None
-                                  for s in summaries)
-        for key in ("moved_out_bytes", "moved_in_bytes", "stall_ns", "demand_faults",
-                    "demand_faults_planned_median", "planned_from_iteration", "mismatches"):
-            row[key] = median_of(s.get(key) for s in summaries)
+        row = row_of((text, given, size), pairs[text], log, plan)
         if args.cgroup:
             print(f"cgroup, budget {text} ...", file=sys.stderr)
             row["cgroup"] = in_cgroup(bench, given, size, log)
@@ -474,7 +609,7 @@ def main():
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
             file.write("\n")
-    sys.exit(0 if all(row["losses_equal"] for row in report["rows"]) else 1)
+    sys.exit(0 if all(row["losses_equal"] for row in report["rows"] + report["whole"]) else 1)
 
 
 if __name__ == "__main__":

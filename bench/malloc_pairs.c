@@ -1,7 +1,5 @@
-/* What a malloc and its free cost, ns a pair: run it by itself and under `ebb run`, in turns.
- *
- *     bench_malloc_pairs
- *     ebb run --budget 60% --no-cache --summary=always -- bench_malloc_pairs
+/* What a malloc and its free cost, ns a pair. bench/malloc_pairs.py runs it by itself and under `ebb run`, in
+ * turns.
  *
  * `small` of 64 bytes, `slab` of 1,024, the medians of ROUNDS rounds; `large` of 1 to 2 MiB that are not
  * touched, as a part of an iteration that uses memory as training does, the median of the last half of

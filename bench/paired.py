@@ -1,12 +1,15 @@
 """What paired benchmarks share: the machine, tuned allocators, memory cgroups, swap, one run."""
+import datetime
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MIB = 1 << 20
 # device: what EBB_REFUSE takes away so that it is chosen on a system that permits all of them
 DEVICES = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
@@ -37,6 +40,14 @@ def machine(store):
                                       capture_output=True, text=True).stdout.strip(),
         "load_before": os.getloadavg()[0],
     }
+
+
+def provenance(store):
+    """What each report begins with, for bench/report.py: command, date, machine."""
+    command = [os.path.relpath(sys.argv[0], SOURCE), *sys.argv[1:]]
+    return {"command": shlex.join(command),
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            "machine": machine(store)}
 
 
 # --- allocators ------------------------------------------------------------------------------

@@ -4,15 +4,15 @@
  *
  * For each time limit (0.1 and 1.7 s by default) the peaks found, least, median and most, in MiB, and
  * how many of the seeds (24 by default) kept within 255 MiB and 264 MiB. Machine: autoswap-paper. */
+#include "lab/import/import.h"
 #include "model/analyse.h"
+#include "plan/request/request.h"
 #include "plan/swap/anneal.h"
-#include "trace/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define SEEDS 24
-#define SMALLEST_BLOCK_BYTES ((uint64_t)512 << 10)
 #define MIB (1024.0 * 1024.0)
 
 static int compare(const void *left, const void *right)
@@ -101,11 +101,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: no iteration\n", argv[1]);
         return 1;
     }
-    struct ebb_plan_request request = {.model = &analysis.model,
-                                       .machine = &machine,
-                                       .budget_bytes = UINT64_MAX / 4,
-                                       .page_bytes = trace.info.page_bytes,
-                                       .smallest_block_bytes = SMALLEST_BLOCK_BYTES};
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(ebb__plan_policy("ebb"), &analysis.model, &machine, UINT64_MAX / 4);
+    terms.page_bytes = trace.info.page_bytes;
+    struct ebb_plan_request request = ebb__plan_request(&terms);
     uint32_t seeds = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
     seeds = seeds ? seeds : SEEDS;
     int status = 0;

@@ -1,12 +1,15 @@
 /* `ebb compare`: policies by budgets on the same models and the same machine, and what the
  * allocators of others would have held. */
 #include "check/packing.h"
+#include "choices.h"
 #include "command.h"
+#include "lab/peers/peer.h"
+#include "lab/pool/model.h"
 #include "load.h"
+#include "offline.h"
 #include "options.h"
 #include "plan/pool/pool.h"
 #include "planning.h"
-#include "sim/peer.h"
 
 #include "base/vec.h"
 
@@ -15,17 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%"
 #define PACK_LIMIT_NS ((uint64_t)1000000000) /* arbitrary: 'ebb pack' takes longer where it pays */
 #define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
 
 struct options {
+    struct ebb_offline given;
     char *const *files;
     size_t file_count;
-    const char *budgets, *policies; /* policies NULL: all */
-    const char *machine, *store;
-    uint64_t smallest_block_bytes;
-    bool json;
 };
 
 /* What a table shows of one plan. */
@@ -50,48 +49,24 @@ struct results {
 
 typedef EBB_VEC(char *) words;
 
-static void print_help(void)
-{
-    fputs("usage: ebb compare FILE... [options]\n\n"
-          "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
-          "shows them side by side; below, the memory that the allocators of others would have\n"
-          "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and Ebb's\n"
-          "pool for its iteration.\n\n"
-          "  --budgets B,...     sizes, percentages of the peak, or zero-stall for the smallest\n"
-          "                      budget at which nothing waits (default " DEFAULT_BUDGETS ")\n"
-          "  --policies P,...    default all:\n"
-          "                     ",
-          stdout);
-    for (size_t i = 0; ebb__plan_policy_name(i); i++)
-        printf("%s%s", i && i % 6 == 0 ? "\n                      " : " ",
-               ebb__plan_policy_name(i));
-    fputs("\n"
-          "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
-          "                      pcie5, optane, cxl, nvme, or a JSON file\n"
-          "  --store DIR         the directory that `host` measures (default: .)\n"
-          "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
-          "  --json              one JSON object, schema ebb.compare/1\n\n"
-          "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n",
-          stdout);
-}
+static const char help[] =
+    "usage: ebb compare FILE... [options]\n\n"
+    "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
+    "shows them side by side; below, the memory that the allocators of others would have\n"
+    "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and Ebb's\n"
+    "pool for its iteration.\n";
+static const char tail[] =
+    "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n";
 
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    static const struct ebb_option known[] = {
-        {"budgets", 0, EBB_OPTION_TEXT, offsetof(struct options, budgets)},
-        {"policies", 0, EBB_OPTION_TEXT, offsetof(struct options, policies)},
-        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
-        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
-        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
-    };
-    *options = (struct options){.budgets = DEFAULT_BUDGETS,
-                                .machine = "host",
-                                .store = ".",
-                                .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
-    int code = ebb__options_parse("compare", known, sizeof known / sizeof known[0], print_help,
-                                  argc, argv, options);
+    *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
+                                          .machine = "host",
+                                          .store = ".",
+                                          .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES}};
+    int code =
+        ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &options->given);
     if (code >= 0)
         return code;
     if (optind == argc)
@@ -126,15 +101,27 @@ static void free_words(words *parts)
     ebb_vec_free(parts);
 }
 
-static bool all_policies(words *parts)
+typedef EBB_VEC(const struct ebb_policy *) policy_list;
+
+/* The policies of a list with commas, or all; an exit code where one is unknown, with *status where
+ * memory is lacking. */
+static int policies_choose(const char *list, policy_list *chosen, enum ebb_status *status)
 {
-    char list[512] = "";
-    for (size_t i = 0; ebb__plan_policy_name(i); i++) {
-        size_t length = strlen(list);
-        snprintf(list + length, sizeof list - length, "%s%s", i ? "," : "",
-                 ebb__plan_policy_name(i));
+    words names = {0};
+    bool ok = !list || split(list, &names);
+    int code = 0;
+    for (size_t i = 0; ok && list && !code && i < names.count; i++) {
+        const struct ebb_policy *policy = ebb__policy_choose("compare", names.items[i]);
+        if (policy)
+            ok = ebb_vec_push(chosen, policy);
+        else
+            code = ebb_status_exit_code(EBB_ERR_ARGUMENT);
     }
-    return split(list, parts);
+    for (size_t i = 0; ok && !list && ebb__policy_at(i); i++)
+        ok = ebb_vec_push(chosen, ebb__policy_at(i));
+    free_words(&names);
+    *status = ok ? EBB_OK : EBB_ERR_MEMORY;
+    return code;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -144,22 +131,26 @@ static enum ebb_status fail_memory(struct ebb_error *error)
     return ebb__fail(error, EBB_ERR_MEMORY, "results", "no memory for them");
 }
 
-static enum ebb_status compare_plan(const char *trace, const char *policy, const char *budget,
-                                    struct ebb_plan_request request, uint64_t peak_bytes,
+static enum ebb_status compare_plan(const char *trace, const char *budget,
+                                    struct ebb_plan_terms terms, uint64_t peak_bytes,
                                     struct results *results, struct ebb_error *error)
 {
     struct row row = {.trace = trace};
     bool zero_stall = strcmp(budget, ZERO_STALL) == 0;
     enum ebb_status status =
-        zero_stall ? EBB_OK
-                   : ebb__planning_budget(budget, peak_bytes, &request.budget_bytes, error);
+        zero_stall ? EBB_OK : ebb__planning_budget(budget, peak_bytes, &terms.budget_bytes, error);
+    if (zero_stall)
+        terms.time_limit_ns = 0;
+    struct ebb_planned planned;
     if (!status)
-        status = ebb__planning_make(policy, zero_stall, &request, &row.plan, error);
+        status = ebb__planning_make(&terms, zero_stall, &planned, error);
     if (status)
         return status;
-    ebb__plan_fini(&row.plan);
-    row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(request.model);
-    snprintf(row.policy, sizeof row.policy, "%s", policy);
+    row.plan = planned.plan;
+    row.plan.absences = NULL; /* only the figures are kept */
+    ebb__planned_fini(&planned);
+    row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);
+    snprintf(row.policy, sizeof row.policy, "%s", terms.policy->name);
     snprintf(row.budget, sizeof row.budget, "%s", budget);
     return ebb_vec_push(&results->rows, row) ? EBB_OK : fail_memory(error);
 }
@@ -174,10 +165,10 @@ static enum ebb_status add_held(const struct held *held, struct results *results
 static enum ebb_status compare_pool(const char *trace, const struct ebb_model *model,
                                     struct results *results, struct ebb_error *error)
 {
-    const char *pool = ebb__pool_name(0);
+    const struct ebb_pool *pool = ebb__pool_at(0);
     struct held held = {.trace = trace, .allocator = "ebb", .scope = "iteration"};
     struct ebb_pool_blocks blocks;
-    struct ebb_pool_source source = {.model = model, .unroll = ebb__pool_unrolls(pool)};
+    struct ebb_pool_source source = {.model = model, .unroll = pool->unrolls};
     enum ebb_status status = ebb__pool_from_model(&source, &blocks, error);
     if (status)
         return status;
@@ -187,7 +178,7 @@ static enum ebb_status compare_pool(const char *trace, const struct ebb_model *m
                                        .capacity_bytes = EBB_POOL_NO_CAPACITY,
                                        .time_limit_ns = PACK_LIMIT_NS};
     struct ebb_pool_solution solution;
-    status = ebb__pool_solve(pool, &problem, &solution, error);
+    status = ebb__pool_solve_by(pool, &problem, &solution, error);
     if (!status) {
         status = ebb__check_packing(&problem, &solution, error);
         held.footprint.peak_held_bytes = held.footprint.last_held_bytes = solution.height_bytes;
@@ -200,7 +191,7 @@ static enum ebb_status compare_pool(const char *trace, const struct ebb_model *m
 
 static enum ebb_status compare_trace(const char *trace, const struct options *options,
                                      const struct ebb_loaded *loaded,
-                                     const struct ebb_machine *machine, const words *policies,
+                                     const struct ebb_machine *machine, const policy_list *policies,
                                      const words *budgets, struct results *results,
                                      struct ebb_error *error)
 {
@@ -217,26 +208,27 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     /* Nothing says when a block could leave: only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
-    struct ebb_plan_request request = {.model = &loaded->analysis.model,
-                                       .machine = machine,
-                                       .page_bytes = loaded->page_bytes,
-                                       .smallest_block_bytes = options->smallest_block_bytes};
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(ebb__policy_at(0), &loaded->analysis.model, machine, 0);
+    terms.page_bytes = loaded->page_bytes;
+    terms.smallest_block_bytes = options->given.smallest_block_bytes;
     uint64_t peak_bytes;
-    status = ebb__planning_unmanaged_peak(&request, &peak_bytes, error);
+    status = ebb__planning_unmanaged_peak(&terms, &peak_bytes, error);
     for (size_t b = 0; !status && b < budgets->count; b++)
-        for (size_t p = 0; !status && p < policies->count; p++)
-            status = compare_plan(trace, policies->items[p], budgets->items[b], request, peak_bytes,
-                                  results, error);
+        for (size_t p = 0; !status && p < policies->count; p++) {
+            terms.policy = policies->items[p];
+            status = compare_plan(trace, budgets->items[b], terms, peak_bytes, results, error);
+        }
     return status;
 }
 
-static enum ebb_status compare(const struct options *options, const words *policies,
+static enum ebb_status compare(const struct options *options, const policy_list *policies,
                                const words *budgets, struct results *results,
                                struct ebb_error *error)
 {
     struct ebb_machine machine;
     enum ebb_status status =
-        ebb__planning_machine(options->machine, options->store, &machine, error);
+        ebb__planning_machine(options->given.machine, options->given.store, &machine, error);
     for (size_t i = 0; !status && i < options->file_count; i++) {
         struct ebb_loaded loaded;
         status = ebb__load(options->files[i], EBB_LOAD_TRACE, &loaded, error);
@@ -352,24 +344,22 @@ int ebb__cmd_compare(int argc, char **argv)
         return exit_code;
     struct ebb_error error = {0};
     struct results results = {0};
-    words policies = {0}, budgets = {0};
-    bool ok = split(options.budgets, &budgets) &&
-              (options.policies ? split(options.policies, &policies) : all_policies(&policies));
-    enum ebb_status status = ok ? EBB_OK : fail_memory(&error);
-    exit_code = 0;
-    for (size_t i = 0; !status && i < policies.count; i++)
-        if (!ebb__plan_policy_known(policies.items[i]))
-            exit_code =
-                ebb__command_usage("compare", "no policy is called '%s'", policies.items[i]);
+    policy_list policies = {0};
+    words budgets = {0};
+    bool ok = true;
+    enum ebb_status status;
+    exit_code = policies_choose(options.given.policies, &policies, &status);
+    if (status || !split(options.given.budgets, &budgets))
+        status = fail_memory(&error);
     uint64_t unused;
-    for (size_t i = 0; !status && i < budgets.count; i++)
+    for (size_t i = 0; !status && !exit_code && i < budgets.count; i++)
         if (strcmp(budgets.items[i], ZERO_STALL) != 0 &&
             ebb__planning_budget(budgets.items[i], 1, &unused, NULL) != EBB_OK)
             exit_code = ebb__command_usage("compare", "'%s' is no budget", budgets.items[i]);
     if (!status && !exit_code)
         status = compare(&options, &policies, &budgets, &results, &error);
     if (!status && !exit_code) {
-        if (options.json) {
+        if (options.given.json) {
             ok = print_json(&results);
         } else {
             print_rows(&results);
@@ -380,7 +370,7 @@ int ebb__cmd_compare(int argc, char **argv)
             ebb__error_set_remedy(&error, "see that its disk is not full");
         }
     }
-    free_words(&policies);
+    ebb_vec_free(&policies);
     free_words(&budgets);
     ebb_vec_free(&results.rows);
     ebb_vec_free(&results.held);

@@ -54,18 +54,6 @@ struct report {
     bool probed;
 };
 
-static void print_help(void)
-{
-    fputs(
-        "usage: ebb doctor [--store DIR] [--json]\n\n"
-        "Says what this machine supports, one line a thing: ok, warn (Ebb works, with less) or fail\n"
-        "(programs would run unmanaged), with a remedy. Moves 128 MiB each way to measure the store.\n\n"
-        "  --store DIR  the directory that `ebb run --store` would be given\n"
-        "  --json       one object, schema ebb.doctor/1\n\n"
-        "Exit code: 0, or 1 where something fails.\n",
-        stdout);
-}
-
 EBB_PRINTF(5, 6)
 static void add(struct report *report, const char *name, enum verdict verdict, const char *remedy,
                 const char *detail, ...)
@@ -371,10 +359,27 @@ struct options {
 int ebb__cmd_doctor(int argc, char **argv)
 {
     static const struct ebb_option known[] = {
-        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)}};
+        {.name = "store",
+         .kind = EBB_OPTION_TEXT,
+         .argument = "DIR",
+         .offset = offsetof(struct options, store),
+         .help = "the directory that `ebb run --store` would be given"},
+        {.name = "json",
+         .kind = EBB_OPTION_FLAG,
+         .offset = offsetof(struct options, json),
+         .help = "one object, schema ebb.doctor/1"}};
+    static const struct ebb_usage help = {
+        .command = "doctor",
+        .text = "usage: ebb doctor [--store DIR] [--json]\n\n"
+                "Says what this machine supports, one line a thing: ok, warn (Ebb works, with "
+                "less) or fail\n"
+                "(programs would run unmanaged), with a remedy. Moves 128 MiB each way to measure "
+                "the store.\n",
+        .options = known,
+        .count = 2,
+        .tail = "Exit code: 0, or 1 where something fails.\n"};
     struct options options = {0};
-    int usage = ebb__options_parse("doctor", known, 2, print_help, argc, argv, &options);
+    int usage = ebb__options_parse(&help, argc, argv, &options);
     if (usage >= 0)
         return usage;
     if (optind != argc)

@@ -1,23 +1,16 @@
 /* `ebb import`: a trace of another tool becomes an Ebb trace. */
-#include "trace/import/import.h"
+#include "lab/import/import.h"
 #include "command.h"
 #include "options.h"
 
 #include <stdio.h>
 
-static void print_help(void)
+static void print_kinds(void)
 {
     size_t count;
     const struct ebb_importer *importers = ebb__importers(&count);
-    fputs("usage: ebb import KIND IN -o FILE\n\n"
-          "Writes the trace IN of another tool as the Ebb trace FILE. KIND is one of\n",
-          stdout);
     for (size_t i = 0; i < count; i++)
         printf("  %-14s %s\n", importers[i].name, importers[i].does);
-    fputs("\n  -o FILE        where to write; an existing file is replaced\n\n"
-          "Commands that read a trace read these kinds, too, by their content.\n\n"
-          "example: ebb import singa vgg.csv -o vgg.ebbt && ebb info vgg.ebbt\n",
-          stdout);
 }
 
 static enum ebb_status write_trace(const char *path, const struct ebb_trace *trace,
@@ -40,9 +33,23 @@ struct options {
 int ebb__cmd_import(int argc, char **argv)
 {
     static const struct ebb_option known[] = {
-        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, out)}};
+        {.name = "output",
+         .letter = 'o',
+         .kind = EBB_OPTION_TEXT,
+         .argument = "FILE",
+         .offset = offsetof(struct options, out),
+         .help = "where to write; an existing file is replaced"}};
+    static const struct ebb_usage usage = {
+        .command = "import",
+        .text = "usage: ebb import KIND IN -o FILE\n\n"
+                "Writes the trace IN of another tool as the Ebb trace FILE. KIND is one of\n",
+        .more = print_kinds,
+        .options = known,
+        .count = 1,
+        .tail = "Commands that read a trace read these kinds, too, by their content.\n\n"
+                "example: ebb import singa vgg.csv -o vgg.ebbt && ebb info vgg.ebbt\n"};
     struct options options = {0};
-    int code = ebb__options_parse("import", known, 1, print_help, argc, argv, &options);
+    int code = ebb__options_parse(&usage, argc, argv, &options);
     if (code >= 0)
         return code;
     if (argc - optind != 2)

@@ -10,21 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void print_help(void)
-{
-    fputs(
-        "usage: ebb info [--json] FILE\n\n"
-        "Says what the trace FILE holds (Ebb's own, or any kind of 'ebb import'): iterations, blocks,\n"
-        "load, and three properties that tell how well its memory can be scheduled, each from 0\n"
-        "to 1:\n"
-        "  iterative        share of the events that repeat those of one iteration\n"
-        "  regularity       share of the blocks that are the same in all iterations\n"
-        "  extremalization  share of the idle byte-seconds in the longest tenth of the gaps\n\n"
-        "  --json    one object, schema ebb.info/1; bytes and nanoseconds as integers\n\n"
-        "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n",
-        stdout);
-}
-
 static json_t *integer(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -125,9 +110,27 @@ struct options {
 int ebb__cmd_info(int argc, char **argv)
 {
     static const struct ebb_option known[] = {
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)}};
+        {.name = "json",
+         .kind = EBB_OPTION_FLAG,
+         .offset = offsetof(struct options, json),
+         .help = "one object, schema ebb.info/1; bytes and nanoseconds as integers"}};
+    static const struct ebb_usage help = {
+        .command = "info",
+        .text = "usage: ebb info [--json] FILE\n\n"
+                "Says what the trace FILE holds (Ebb's own, or any kind of 'ebb import'): "
+                "iterations, blocks,\n"
+                "load, and three properties that tell how well its memory can be scheduled, each "
+                "from 0\n"
+                "to 1:\n"
+                "  iterative        share of the events that repeat those of one iteration\n"
+                "  regularity       share of the blocks that are the same in all iterations\n"
+                "  extremalization  share of the idle byte-seconds in the longest tenth of the "
+                "gaps\n",
+        .options = known,
+        .count = 1,
+        .tail = "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n"};
     struct options options = {0};
-    int usage = ebb__options_parse("info", known, 1, print_help, argc, argv, &options);
+    int usage = ebb__options_parse(&help, argc, argv, &options);
     if (usage >= 0)
         return usage;
     if (optind + 1 != argc)

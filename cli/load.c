@@ -1,6 +1,6 @@
 #include "load.h"
 
-#include "trace/import/import.h"
+#include "lab.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ enum ebb_status ebb__load(const char *path, enum ebb_load_needs needs, struct eb
                           struct ebb_error *error)
 {
     memset(loaded, 0, sizeof *loaded);
-    enum ebb_status status = ebb__trace_open(path, &loaded->trace, error);
+    enum ebb_status status = ebb__lab_trace_open(path, &loaded->trace, error);
     if (status) {
         if (error && !error->remedy[0])
             ebb__error_set_remedy(error, "make a trace with 'ebb record -o FILE -- CMD'");

@@ -1,5 +1,6 @@
 /* `ebb`: finds the command and hands over. */
 #include "command.h"
+#include "lab.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -85,7 +86,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0) {
         printf("ebb %s\n", EBB_VERSION);
         if (argc > 2 && strcmp(argv[2], "-v") == 0)
-            printf("zstd %s\njansson %s\n", ZSTD_versionString(), jansson_version_str());
+            printf("zstd %s\njansson %s\nsrc/lab %s\n", ZSTD_versionString(), jansson_version_str(),
+                   ebb__lab_is_here() ? "yes" : "no");
         return 0;
     }
     for (size_t i = 0; i < command_count; i++)

@@ -1,16 +1,17 @@
 /* `ebb pack`: addresses for blocks whose lifetimes are known. */
-#include "command.h"
-
 #include "base/file.h"
 #include "base/size.h"
 #include "check/check.h"
 #include "check/packing.h"
-#include "check/residency.h"
+#include "choices.h"
+#include "command.h"
+#include "lab/check/residency.h"
+#include "lab/pool/csv.h"
+#include "lab/pool/model.h"
 #include "load.h"
+#include "offline.h"
 #include "options.h"
 #include "plan/file.h"
-#include "plan/pool/csv.h"
-#include "plan/pool/pool.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -23,9 +24,9 @@
 #define HEAD_BYTES ((size_t)4096) /* enough to see a header */
 
 struct options {
-    const char *file, *pool, *plan_path, *out_path;
-    uint64_t capacity_bytes, period, time_limit_ns;
-    bool json;
+    struct ebb_offline given;
+    const char *file;
+    const struct ebb_pool *pool;
 };
 
 /* What is packed, and what its buffers are called. */
@@ -38,61 +39,29 @@ struct input {
     struct ebb_pool_blocks blocks;
 };
 
-static void print_help(void)
-{
-    fputs(
-        "usage: ebb pack FILE [options]\n\n"
-        "Gives each block an address so that no two that live together overlap, and the whole is\n"
-        "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
-        "trace: then the blocks of one iteration, which repeats.\n\n"
-        "  --plan PLAN     of a trace: under a plan that 'ebb plan -o' wrote; a block may come back\n"
-        "                  to another address\n"
-        "  --capacity N    is there a packing within N (bytes, 4G, 512MiB)? Without it: the\n"
-        "                  lowest that is found\n"
-        "  --pool P        ",
-        stdout);
-    for (size_t i = 0; ebb__pool_name(i); i++)
-        printf("%s%s%s", i ? ", " : "", ebb__pool_name(i), i ? "" : " (default)");
-    fputs("\n"
-          "  --time-limit S  seconds (default 5)\n"
-          "  --period T      lifetimes of the CSV file are on a circle of T\n"
-          "  -o OUT.csv      write id,lower,upper,size,offset\n"
-          "  --json          one object, schema ebb.pack/1; bytes and nanoseconds as integers\n\n"
-          "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n",
-          stdout);
-}
-
-static bool pool_known(const char *name)
-{
-    for (size_t i = 0; ebb__pool_name(i); i++)
-        if (strcmp(ebb__pool_name(i), name) == 0)
-            return true;
-    return false;
-}
+static const char help[] =
+    "usage: ebb pack FILE [options]\n\n"
+    "Gives each block an address so that no two that live together overlap, and the whole is\n"
+    "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
+    "trace: then the blocks of one iteration, which repeats.\n";
+static const char tail[] =
+    "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n";
 
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    static const struct ebb_option known[] = {
-        {"capacity", 0, EBB_OPTION_SIZE, offsetof(struct options, capacity_bytes)},
-        {"pool", 0, EBB_OPTION_TEXT, offsetof(struct options, pool)},
-        {"time-limit", 0, EBB_OPTION_SECONDS, offsetof(struct options, time_limit_ns)},
-        {"plan", 0, EBB_OPTION_TEXT, offsetof(struct options, plan_path)},
-        {"period", 0, EBB_OPTION_COUNT, offsetof(struct options, period)},
-        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, out_path)},
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
-    };
-    *options = (struct options){.pool = ebb__pool_name(0),
-                                .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000};
-    int code = ebb__options_parse("pack", known, sizeof known / sizeof known[0], print_help, argc,
-                                  argv, options);
+    *options = (struct options){.given = {.pool = ebb__pool_name(0),
+                                          .capacity_bytes = EBB_POOL_NO_CAPACITY,
+                                          .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000}};
+    int code =
+        ebb__offline_parse(EBB_OFFLINE_PACK, "pack", help, tail, argc, argv, &options->given);
     if (code >= 0)
         return code;
-    if (options->capacity_bytes == 0)
+    if (options->given.capacity_bytes == 0)
         return ebb__command_usage("pack", "--capacity: nothing fits into 0 bytes");
-    if (!pool_known(options->pool))
-        return ebb__command_usage("pack", "no pool is called '%s'", options->pool);
+    options->pool = ebb__pool_find(options->given.pool);
+    if (!options->pool)
+        return ebb__command_usage("pack", "no pool is called '%s'", options->given.pool);
     if (optind + 1 != argc)
         return ebb__command_usage("pack", optind < argc ? "one FILE at a time" : "no FILE given");
     options->file = argv[optind];
@@ -114,8 +83,8 @@ static enum ebb_status plan_load(const char *path, const struct ebb_model *model
     enum ebb_status status = ebb__plan_file_read(path, model, file, error);
     if (status)
         return status;
-    struct ebb_check_request check = {model, &file->machine, file->plan.budget_bytes,
-                                      file->page_bytes};
+    struct ebb_check_request check = {ebb__plan_file_model(file, model), &file->machine,
+                                      file->plan.budget_bytes, file->page_bytes};
     status = ebb__check_plan(&check, &file->plan, error);
     if (status)
         ebb__error_set_remedy(error, "make the plan anew: ebb plan FILE -o PLAN");
@@ -125,22 +94,22 @@ static enum ebb_status plan_load(const char *path, const struct ebb_model *model
 static enum ebb_status trace_load(const struct options *options, struct input *input,
                                   struct ebb_error *error)
 {
-    enum ebb_load_needs needs = options->plan_path ? EBB_LOAD_ACCESSES : EBB_LOAD_MODEL;
+    enum ebb_load_needs needs = options->given.plan_path ? EBB_LOAD_ACCESSES : EBB_LOAD_MODEL;
     enum ebb_status status = ebb__load(options->file, needs, &input->loaded, error);
     if (status)
         return status;
     const struct ebb_model *model = &input->loaded.analysis.model;
-    if (options->period)
+    if (options->given.period)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "--period", "a trace has its own, its iteration");
-    if (options->plan_path)
-        status = plan_load(options->plan_path, model, &input->plan, error);
+    if (options->given.plan_path)
+        status = plan_load(options->given.plan_path, model, &input->plan, error);
     if (status)
         return status;
-    struct ebb_pool_source source = {.model = model,
+    struct ebb_pool_source source = {.model = ebb__plan_file_model(&input->plan, model),
                                      .absences = input->plan.plan.absences,
                                      .absence_count = input->plan.plan.absence_count,
                                      .page_bytes = input->plan.page_bytes,
-                                     .unroll = ebb__pool_unrolls(options->pool)};
+                                     .unroll = options->pool->unrolls};
     status = ebb__pool_from_model(&source, &input->blocks, error);
     if (!status)
         status = ebb__check_residencies(&source, &input->blocks, error);
@@ -153,18 +122,18 @@ static enum ebb_status trace_load(const struct options *options, struct input *i
 static enum ebb_status input_load(const struct options *options, struct input *input,
                                   struct ebb_error *error)
 {
-    *input = (struct input){.problem = {.period = options->period,
-                                        .capacity_bytes = options->capacity_bytes,
-                                        .time_limit_ns = options->time_limit_ns}};
+    *input = (struct input){.problem = {.period = options->given.period,
+                                        .capacity_bytes = options->given.capacity_bytes,
+                                        .time_limit_ns = options->given.time_limit_ns}};
     enum ebb_status status = ebb__file_read(options->file, "a packing problem", HEAD_BYTES, accepts,
                                             &input->content, error);
     if (status == EBB_ERR_FORMAT)
         return trace_load(options, input, error);
-    if (!status && options->plan_path)
+    if (!status && options->given.plan_path)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "--plan", "is for traces, not for a CSV file");
     if (!status)
         status = ebb__pool_csv_parse(input->content.bytes, input->content.size, options->file,
-                                     options->period, &input->csv, error);
+                                     options->given.period, &input->csv, error);
     if (status == EBB_ERR_FORMAT)
         ebb__error_set_remedy(error, "columns are id,lower,upper,size; lifetimes [lower, upper)");
     input->problem.buffers = input->csv.buffers;
@@ -203,10 +172,10 @@ static enum ebb_status capacity_check(const struct options *options, const struc
 {
     char shown[32], size[32], capacity[32];
     for (uint32_t i = 0; i < input->problem.count; i++) {
-        if (input->problem.buffers[i].size_bytes <= options->capacity_bytes)
+        if (input->problem.buffers[i].size_bytes <= options->given.capacity_bytes)
             continue;
         ebb_size_format(input->problem.buffers[i].size_bytes, size, sizeof size);
-        ebb_size_format(options->capacity_bytes, capacity, sizeof capacity);
+        ebb_size_format(options->given.capacity_bytes, capacity, sizeof capacity);
         if (input->blocks.names)
             ebb__fail(error, EBB_INFEASIBLE, options->file,
                       "a block of %s is larger than the capacity of %s", size, capacity);
@@ -293,14 +262,14 @@ static enum ebb_status pack(const struct options *options, const struct input *i
                             int *exit_code, struct ebb_error *error)
 {
     struct ebb_pool_solution solution;
-    enum ebb_status status = ebb__pool_solve(options->pool, &input->problem, &solution, error);
+    enum ebb_status status = ebb__pool_solve_by(options->pool, &input->problem, &solution, error);
     if (!status)
         status = ebb__check_packing(&input->problem, &solution, error);
-    if (!status && options->out_path)
-        status = csv_write(options->out_path, input, &solution, error);
+    if (!status && options->given.out_path)
+        status = csv_write(options->given.out_path, input, &solution, error);
     if (!status) {
         bool written = true;
-        if (options->json)
+        if (options->given.json)
             written = print_json(input, &solution);
         else
             print_text(input, &solution);

@@ -1,10 +1,12 @@
 /* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
 #include "plan/plan.h"
 #include "base/size.h"
+#include "choices.h"
 #include "command.h"
+#include "lab.h"
 #include "load.h"
+#include "offline.h"
 #include "options.h"
-#include "plan/bound/bound.h"
 #include "planning.h"
 
 #include <jansson.h>
@@ -12,96 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No program waits here for the plan; a search that finds one without a stall ends before. */
-#define TIME_LIMIT_NS ((uint64_t)1000000000)
-
-struct options {
-    const char *file, *policy, *machine, *store, *plan_path;
-    const char *budget; /* NULL with zero_stall */
-    uint64_t smallest_block_bytes;
-    uint64_t time_limit_ns; /* 0: TIME_LIMIT_NS, or the planner's own */
-    bool json, zero_stall;
-};
-
-static void print_help(void)
-{
-    fputs("usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
-          "       ebb plan FILE --zero-stall [options]\n\n"
-          "Plans one iteration of a recorded program within a memory budget, checks the plan,\n"
-          "and predicts what it costs.\n\n"
-          "  --budget B          most bytes in fast memory: 4G, 512MiB, or 60% of the peak\n"
-          "  --zero-stall        find the smallest budget at which nothing waits\n"
-          "  --policy P          ebb (default), appobmem, autoswap:{vote,doa,aoa,wdoa,swdoa,bo},\n"
-          "                      vdnn:{all,conv}, fifo, lru, none\n"
-          "  --machine M         host (default: measured now), autoswap-paper, pcie3, pcie4,\n"
-          "                      pcie5, optane, cxl, nvme, or a JSON file\n"
-          "  --store DIR         the directory that `host` measures (default: .)\n"
-          "  --smallest-block B  leave smaller blocks alone (default 512K)\n"
-          "  --time-limit S      seconds that planning may take (ebb: 1, 1.7 for --zero-stall)\n"
-          "  -o PLAN             write the plan as JSON\n"
-          "  --json              one JSON object on stdout\n",
-          stdout);
-}
+static const char help[] =
+    "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
+    "       ebb plan FILE --zero-stall [options]\n\n"
+    "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
+    "checks the plan, and predicts what it costs.\n";
 
 /* Returns -1 to go on, else the exit code. */
-static int options_parse(int argc, char **argv, struct options *options)
+static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    static const struct ebb_option known[] = {
-        {"budget", 0, EBB_OPTION_TEXT, offsetof(struct options, budget)},
-        {"zero-stall", 0, EBB_OPTION_FLAG, offsetof(struct options, zero_stall)},
-        {"policy", 0, EBB_OPTION_TEXT, offsetof(struct options, policy)},
-        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
-        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
-        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
-        {"time-limit", 0, EBB_OPTION_SECONDS, offsetof(struct options, time_limit_ns)},
-        {"output", 'o', EBB_OPTION_TEXT, offsetof(struct options, plan_path)},
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
-    };
-    *options = (struct options){.policy = "ebb",
-                                .machine = "host",
-                                .store = ".",
-                                .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
-    int code = ebb__options_parse("plan", known, sizeof known / sizeof known[0], print_help, argc,
-                                  argv, options);
+    *options = (struct ebb_offline){.policy = "ebb",
+                                    .machine = "host",
+                                    .store = ".",
+                                    .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+    int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
     if (optind + 1 != argc)
         return ebb__command_usage("plan", optind < argc ? "one FILE at a time" : "no FILE given");
-    options->file = argv[optind];
     if (!options->budget == !options->zero_stall)
         return ebb__command_usage("plan", "give one of --budget and --zero-stall");
     return -1;
-}
-
-/* What holds for every policy, and so says how good a plan is. */
-struct bounds {
-    uint64_t unmanaged_bytes; /* in fast memory with nothing away, in pages */
-    uint64_t peak_bytes;      /* no plan without a stall has a lower peak */
-    uint64_t stall_ns;        /* no plan within the budget stalls less */
-    double gap; /* without a stall asked for: of the peak; with a budget: of the iteration */
-};
-
-static enum ebb_status bounds_find(const struct options *options,
-                                   const struct ebb_plan_request *request,
-                                   const struct ebb_plan *plan, struct bounds *bounds,
-                                   struct ebb_error *error)
-{
-    enum ebb_status status =
-        ebb__bound_peak(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->peak_bytes, error);
-    if (!status && !options->zero_stall && plan->stall_ns > 0)
-        status = ebb__bound_stall(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->stall_ns, error);
-    if (status == EBB_INFEASIBLE)
-        bounds->stall_ns = 0; /* no plan is within the budget at all */
-    else if (status)
-        return status;
-    if (options->zero_stall)
-        bounds->gap =
-            bounds->peak_bytes ? (double)plan->peak_bytes / (double)bounds->peak_bytes - 1 : 0;
-    else
-        bounds->gap = (double)plan->iteration_ns /
-                          (double)(ebb__model_iteration_ns(request->model) + bounds->stall_ns) -
-                      1;
-    return EBB_OK;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -111,7 +44,7 @@ static json_t *json_bytes(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-static json_t *json_figures(const struct ebb_plan *plan, const struct bounds *bounds,
+static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds *bounds,
                             const char *schema)
 {
     json_t *object = json_object();
@@ -122,9 +55,11 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct bounds *bo
     json_object_set_new(object, "smallest_feasible_bytes",
                         json_bytes(plan->smallest_feasible_bytes));
     json_object_set_new(object, "peak_bytes", json_bytes(plan->peak_bytes));
-    json_object_set_new(object, "lower_bound_bytes", json_bytes(bounds->peak_bytes));
-    json_object_set_new(object, "lower_bound_stall_ns", json_bytes(bounds->stall_ns));
-    json_object_set_new(object, "gap", json_real(bounds->gap));
+    json_object_set_new(object, "lower_bound_bytes",
+                        bounds->known ? json_bytes(bounds->peak_bytes) : json_null());
+    json_object_set_new(object, "lower_bound_stall_ns",
+                        bounds->known ? json_bytes(bounds->stall_ns) : json_null());
+    json_object_set_new(object, "gap", bounds->known ? json_real(bounds->gap) : json_null());
     json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
     json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
@@ -150,10 +85,20 @@ static json_t *json_machine(const struct ebb_machine *machine)
     return object;
 }
 
-static enum ebb_status plan_write(const char *path, const struct ebb_plan_request *request,
-                                  const struct ebb_plan *plan, const struct bounds *bounds,
-                                  struct ebb_error *error)
+static json_t *json_wide(const struct ebb_planned *planned)
 {
+    json_t *array = json_array();
+    for (uint32_t i = 0; planned->wide.count && i < planned->model->block_count; i++)
+        if (planned->wide.blocks[i])
+            json_array_append_new(array, json_bytes(i));
+    return array;
+}
+
+static enum ebb_status plan_write(const char *path, const struct ebb_planned *planned,
+                                  const struct ebb_bounds *bounds, struct ebb_error *error)
+{
+    const struct ebb_plan_request *request = &planned->request;
+    const struct ebb_plan *plan = &planned->plan;
     const struct ebb_model *model = request->model;
     json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
     json_t *absences = json_array();
@@ -186,12 +131,13 @@ static enum ebb_status plan_write(const char *path, const struct ebb_plan_reques
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
+    json_object_set_new(root, "wide_blocks", json_wide(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
 }
 
-static void print_json(const struct ebb_plan *plan, const struct bounds *bounds)
+static void print_json(const struct ebb_plan *plan, const struct ebb_bounds *bounds)
 {
     json_t *root = json_figures(plan, bounds, "ebb.plan/1");
     json_object_set_new(root, "absences", json_bytes(plan->absence_count));
@@ -201,7 +147,7 @@ static void print_json(const struct ebb_plan *plan, const struct bounds *bounds)
 }
 
 static void print_text(const struct ebb_plan *plan, const struct ebb_plan_request *request,
-                       const struct bounds *bounds, bool zero_stall)
+                       const struct ebb_bounds *bounds, uint64_t unmanaged_bytes, bool zero_stall)
 {
     char a[32], b[32], c[32];
     uint64_t free_ns = ebb__model_iteration_ns(request->model);
@@ -209,20 +155,21 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
            ebb_duration_format(plan->plan_ns, a, sizeof a));
     printf("budget      %s of a peak of %s (%.1f %%)\n",
            ebb_size_format(plan->budget_bytes, a, sizeof a),
-           ebb_size_format(bounds->unmanaged_bytes, b, sizeof b),
-           100 * (double)plan->budget_bytes / (double)bounds->unmanaged_bytes);
-    printf("peak        %s%s; no plan without a stall is below %s\n",
-           ebb_size_format(plan->peak_bytes, a, sizeof a),
-           plan->feasible ? "" : ", over the budget",
-           ebb_size_format(bounds->peak_bytes, b, sizeof b));
-    printf("iteration   %s, %s of it stalls: %.3f times the unlimited\n",
+           ebb_size_format(unmanaged_bytes, b, sizeof b),
+           100 * (double)plan->budget_bytes / (double)unmanaged_bytes);
+    printf("peak        %s%s", ebb_size_format(plan->peak_bytes, a, sizeof a),
+           plan->feasible ? "" : ", over the budget");
+    if (bounds->known)
+        printf("; no plan without a stall is below %s",
+               ebb_size_format(bounds->peak_bytes, b, sizeof b));
+    printf("\niteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
            ebb_duration_format(plan->stall_ns, b, sizeof b),
            (double)plan->iteration_ns / (double)free_ns);
-    if (plan->stall_ns > 0 && plan->feasible && !zero_stall)
+    if (bounds->known && plan->stall_ns > 0 && plan->feasible && !zero_stall)
         printf("bound       no plan within the budget stalls less than %s\n",
                ebb_duration_format(bounds->stall_ns, a, sizeof a));
-    if (plan->feasible)
+    if (bounds->known && plan->feasible)
         printf("gap         %.2f %% above the bound on the %s\n", 100 * bounds->gap,
                zero_stall ? "peak" : "iteration");
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
@@ -233,60 +180,64 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
                ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));
 }
 
-static enum ebb_status plan_model(const struct options *options, const struct ebb_model *model,
+static enum ebb_status plan_model(const struct ebb_offline *options,
+                                  const struct ebb_policy *policy, const struct ebb_model *model,
                                   uint64_t page_bytes, int *exit_code, struct ebb_error *error)
 {
     struct ebb_machine machine;
-    struct ebb_plan_request request = {.model = model,
-                                       .machine = &machine,
-                                       .page_bytes = page_bytes,
-                                       .smallest_block_bytes = options->smallest_block_bytes,
-                                       .time_limit_ns = options->time_limit_ns};
-    if (!request.time_limit_ns && !options->zero_stall)
-        request.time_limit_ns = TIME_LIMIT_NS;
-    struct ebb_plan plan;
-    struct bounds bounds = {0};
+    struct ebb_plan_terms terms = ebb__plan_terms(policy, model, &machine, 0);
+    terms.page_bytes = page_bytes;
+    terms.smallest_block_bytes = options->smallest_block_bytes;
+    if (options->time_limit_ns || options->zero_stall)
+        terms.time_limit_ns = options->time_limit_ns;
+    struct ebb_planned planned;
+    struct ebb_bounds bounds;
+    uint64_t unmanaged_bytes;
     enum ebb_status status =
         ebb__planning_machine(options->machine, options->store, &machine, error);
     if (!status)
-        status = ebb__planning_unmanaged_peak(&request, &bounds.unmanaged_bytes, error);
+        status = ebb__planning_unmanaged_peak(&terms, &unmanaged_bytes, error);
     if (!status && !options->zero_stall)
-        status = ebb__planning_budget(options->budget, bounds.unmanaged_bytes,
-                                      &request.budget_bytes, error);
+        status = ebb__planning_budget(options->budget, unmanaged_bytes, &terms.budget_bytes, error);
     if (!status)
-        status = ebb__planning_make(options->policy, options->zero_stall, &request, &plan, error);
+        status = ebb__planning_make(&terms, options->zero_stall, &planned, error);
     if (status)
         return status;
-    request.budget_bytes = plan.budget_bytes;
-    status = bounds_find(options, &request, &plan, &bounds, error);
-    if (!status && options->plan_path)
-        status = plan_write(options->plan_path, &request, &plan, &bounds, error);
+    const struct ebb_plan *plan = &planned.plan;
+    struct ebb_plan_request request = ebb__plan_request(&terms);
+    request.budget_bytes = plan->budget_bytes;
+    status = ebb__lab_bounds(&request, plan, options->zero_stall, &bounds, error);
+    if (!status && options->out_path)
+        status = plan_write(options->out_path, &planned, &bounds, error);
     if (!status) {
         if (options->json)
-            print_json(&plan, &bounds);
+            print_json(plan, &bounds);
         else
-            print_text(&plan, &request, &bounds, options->zero_stall);
-        bool stalls = options->zero_stall && plan.stall_ns > 0;
+            print_text(plan, &request, &bounds, unmanaged_bytes, options->zero_stall);
+        bool stalls = options->zero_stall && plan->stall_ns > 0;
         if (stalls)
-            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan.policy);
-        *exit_code = plan.feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
+            fprintf(stderr, "ebb: plan: %s stalls at any budget\n", plan->policy);
+        *exit_code = plan->feasible && !stalls ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
-    ebb__plan_fini(&plan);
+    ebb__planned_fini(&planned);
     return status;
 }
 
 int ebb__cmd_plan(int argc, char **argv)
 {
-    struct options options;
+    struct ebb_offline options;
     int exit_code = options_parse(argc, argv, &options);
     if (exit_code >= 0)
         return exit_code;
+    const struct ebb_policy *policy = ebb__policy_choose("plan", options.policy);
+    if (!policy)
+        return ebb_status_exit_code(EBB_ERR_ARGUMENT);
     struct ebb_error error = {0};
     struct ebb_loaded loaded;
-    enum ebb_status status = ebb__load(options.file, EBB_LOAD_ACCESSES, &loaded, &error);
+    enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     if (!status)
-        status =
-            plan_model(&options, &loaded.analysis.model, loaded.page_bytes, &exit_code, &error);
+        status = plan_model(&options, policy, &loaded.analysis.model, loaded.page_bytes, &exit_code,
+                            &error);
     ebb__load_fini(&loaded);
     return status ? ebb__command_fail("plan", &error) : exit_code;
 }

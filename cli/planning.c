@@ -1,7 +1,5 @@
 #include "planning.h"
 
-#include "check/check.h"
-
 #include <string.h>
 
 #define PROBE_BYTES (256 * EBB_MIB)
@@ -13,13 +11,13 @@ enum ebb_status ebb__planning_machine(const char *spec, const char *store,
                                      : ebb__machine_find(spec, machine, error);
 }
 
-enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_request *request,
-                                             uint64_t *bytes, struct ebb_error *error)
+enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms, uint64_t *bytes,
+                                             struct ebb_error *error)
 {
     struct ebb_plan none;
-    struct ebb_plan_request unlimited = *request;
+    struct ebb_plan_request unlimited = ebb__plan_request(terms);
     unlimited.budget_bytes = UINT64_MAX / 4;
-    enum ebb_status status = ebb__plan_make("none", &unlimited, &none, error);
+    enum ebb_status status = ebb__plan_make(ebb__plan_policy("none"), &unlimited, &none, error);
     if (status)
         return status;
     *bytes = none.peak_bytes;
@@ -38,18 +36,15 @@ enum ebb_status ebb__planning_budget(const char *text, uint64_t peak_bytes, uint
     return EBB_OK;
 }
 
-enum ebb_status ebb__planning_make(const char *policy, bool zero_stall,
-                                   const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error)
+enum ebb_status ebb__planning_make(const struct ebb_plan_terms *terms, bool zero_stall,
+                                   struct ebb_planned *planned, struct ebb_error *error)
 {
-    enum ebb_status status = zero_stall ? ebb__plan_zero_stall(policy, request, plan, error)
-                                        : ebb__plan_make(policy, request, plan, error);
+    enum ebb_status status = zero_stall ? ebb__planned_zero_stall(terms, planned, error)
+                                        : ebb__planned_make(terms, planned, error);
     if (status)
         return status;
-    struct ebb_check_request check = {request->model, request->machine, plan->budget_bytes,
-                                      request->page_bytes};
-    status = ebb__check_plan(&check, plan, error);
+    status = ebb__planned_check(planned, error);
     if (status)
-        ebb__plan_fini(plan);
+        ebb__planned_fini(planned);
     return status;
 }

@@ -3,11 +3,9 @@
 #define EBB_CLI_PLANNING_H
 
 #include "base/size.h"
-#include "plan/plan.h"
+#include "plan/request/request.h"
 
 #include <stdbool.h>
-
-#define EBB_SMALLEST_BLOCK_BYTES (512 * EBB_KIB) /* measured: smaller ones hold next to nothing */
 
 /* What --machine takes: `host`, which measures the store in the directory `store` now, or a name or a
  * file as in ebb__machine_find(). */
@@ -16,7 +14,7 @@ EBB_NODISCARD enum ebb_status ebb__planning_machine(const char *spec, const char
                                                     struct ebb_error *error);
 
 /* Bytes in fast memory with nothing away, in pages: what percentages are of. */
-EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_request *request,
+EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms,
                                                            uint64_t *bytes,
                                                            struct ebb_error *error);
 
@@ -24,9 +22,10 @@ EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan
 EBB_NODISCARD enum ebb_status ebb__planning_budget(const char *text, uint64_t peak_bytes,
                                                    uint64_t *bytes, struct ebb_error *error);
 
-/* Plan by the request's budget, or for the smallest without a stall, and check the plan. */
-EBB_NODISCARD enum ebb_status ebb__planning_make(const char *policy, bool zero_stall,
-                                                 const struct ebb_plan_request *request,
-                                                 struct ebb_plan *plan, struct ebb_error *error);
+/* Plan by the terms' budget, as a run under it does, or for the smallest without a stall, and check the
+ * plan. *planned is the caller's on EBB_OK. */
+EBB_NODISCARD enum ebb_status ebb__planning_make(const struct ebb_plan_terms *terms,
+                                                 bool zero_stall, struct ebb_planned *planned,
+                                                 struct ebb_error *error);
 
 #endif

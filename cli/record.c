@@ -3,6 +3,7 @@
 #include "launch.h"
 
 #include "base/size.h"
+#include "plan/plan.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ int ebb__cmd_record(int argc, char **argv)
                                             {NULL, 0, NULL, 0}};
     struct ebb_parent_options serving = {
         .record = true,
-        .policy = "none",
+        .policy = ebb__plan_policy("none"),
         .budget_bytes = UINT64_MAX,
         .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
         .warn = ebb__launch_warn,

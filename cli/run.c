@@ -1,4 +1,5 @@
 /* `ebb run`: run a program within a memory budget. */
+#include "choices.h"
 #include "command.h"
 #include "launch.h"
 #include "options.h"
@@ -6,7 +7,6 @@
 #include "summary.h"
 
 #include "base/size.h"
-#include "plan/plan.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char help[] =
+#define POLICY_COLUMN 29 /* where the help of an option begins */
+
+static const char help_head[] =
     "usage: ebb run [options] [--] CMD...\n\n"
     "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
     "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
@@ -30,9 +32,10 @@ static const char help[] =
     "      --store-limit SIZE     most bytes there\n"
     "      --compress WHEN        leave zeros out of what goes to the store: auto (default: where the\n"
     "                             store is slower than 1 GB/s), on, off\n"
-    "      --policy P             ebb (default), appobmem, autoswap[:vote,doa,aoa,wdoa,swdoa,bo],\n"
-    "                             vdnn:all, vdnn:conv, fifo, lru, none\n"
-    "      --record FILE          write a trace as well\n"
+    "      --policy P             how to plan; the first is the default:\n"
+    "                             ";
+static const char help_tail[] =
+    "\n      --record FILE          write a trace as well\n"
     "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
     "      --summary-json FILE    the figures, as one JSON object\n"
     "      --strict               stop (125) where the budget cannot be enforced\n"
@@ -110,8 +113,8 @@ static int set_option(struct run_options *run, int option, const char *value)
         ebb__command_usage("run", "--threshold: '%s' is not a size of at least 4 KiB", value);
         return EBB_EXIT_OWN_FAILURE;
     case OPTION_POLICY:
-        serving->policy = value;
-        return 0;
+        serving->policy = ebb__policy_choose("run", value);
+        return serving->policy ? 0 : EBB_EXIT_OWN_FAILURE;
     case OPTION_RECORD:
         serving->record_path = value;
         return 0;
@@ -192,7 +195,7 @@ int ebb__cmd_run(int argc, char **argv)
         {NULL, 0, NULL, 0},
     };
     struct run_options run = {
-        .serving = {.policy = "ebb",
+        .serving = {.policy = ebb__policy_at(0),
                     .budget_bytes = 0,
                     .store_limit_bytes = UINT64_MAX,
                     .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
@@ -203,7 +206,9 @@ int ebb__cmd_run(int argc, char **argv)
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+b:qh", options, NULL)) != -1) {
         if (option == 'h') {
-            fputs(help, stdout);
+            fputs(help_head, stdout);
+            ebb__option_names(ebb__policy_name, POLICY_COLUMN);
+            fputs(help_tail, stdout);
             return 0;
         }
         if (option == '?' || option == ':') {
@@ -216,10 +221,6 @@ int ebb__cmd_run(int argc, char **argv)
     }
     if (optind == argc) {
         ebb__command_usage("run", "no command given");
-        return EBB_EXIT_OWN_FAILURE;
-    }
-    if (!ebb__plan_policy_known(run.serving.policy)) {
-        ebb__command_usage("run", "--policy: unknown policy '%s'", run.serving.policy);
         return EBB_EXIT_OWN_FAILURE;
     }
     struct ebb_error error = {0};
@@ -257,7 +258,7 @@ int ebb__cmd_run(int argc, char **argv)
     struct ebb_launch_result launched = ebb__launch(&launch, parent);
     struct ebb_summary summary = {
         .launch = &launched,
-        .policy = run.serving.policy,
+        .policy = run.serving.policy->name,
         .default_budget = !chosen,
         .settings = settings,
         .setting_count = launch.setting_count,

@@ -1,7 +1,9 @@
 /* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
 #include "sim/simulate.h"
+#include "choices.h"
 #include "command.h"
 #include "load.h"
+#include "offline.h"
 #include "options.h"
 #include "plan/file.h"
 #include "planning.h"
@@ -12,62 +14,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
-    const char *file, *plan;
-    const char *machine, *store; /* machine NULL: the plan's */
-    const char *budget;          /* NULL: the plan's */
-    uint64_t smallest_block_bytes;
-    bool json;
-};
-
-static void print_help(void)
-{
-    fputs(
-        "usage: ebb simulate FILE PLAN [options]\n\n"
-        "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, lap after\n"
-        "lap until it is steady, and says what it costs beside what the plan predicts.\n\n"
-        "  --machine M         host (measured now), autoswap-paper, pcie3, pcie4, pcie5,\n"
-        "                      optane, cxl, nvme, or a JSON file (default: the plan's)\n"
-        "  --store DIR         the directory that `host` measures (default: .)\n"
-        "  --budget SIZE       most bytes in fast memory (default: the plan's)\n"
-        "  --smallest-block B  under a reactive policy, leave smaller blocks alone (default 512K)\n"
-        "  --json              one JSON object, schema ebb.simulate/1\n\n"
-        "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
-        "--machine pcie3\n",
-        stdout);
-}
+static const char help[] =
+    "usage: ebb simulate FILE PLAN [options]\n\n"
+    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, lap after\n"
+    "lap until it is steady, and says what it costs beside what the plan predicts. Without\n"
+    "--budget: the plan's.\n";
+static const char tail[] =
+    "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
+    "--machine pcie3\n";
 
 /* Returns -1 to go on, else the exit code. */
-static int options_parse(int argc, char **argv, struct options *options)
+static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    static const struct ebb_option known[] = {
-        {"budget", 0, EBB_OPTION_TEXT, offsetof(struct options, budget)},
-        {"machine", 0, EBB_OPTION_TEXT, offsetof(struct options, machine)},
-        {"store", 0, EBB_OPTION_TEXT, offsetof(struct options, store)},
-        {"smallest-block", 0, EBB_OPTION_SIZE, offsetof(struct options, smallest_block_bytes)},
-        {"json", 0, EBB_OPTION_FLAG, offsetof(struct options, json)},
-    };
-    *options = (struct options){.store = ".", .smallest_block_bytes = EBB_SMALLEST_BLOCK_BYTES};
-    uint64_t bytes;
-    int code = ebb__options_parse("simulate", known, sizeof known / sizeof known[0], print_help,
-                                  argc, argv, options);
+    *options =
+        (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+    int code =
+        ebb__offline_parse(EBB_OFFLINE_SIMULATE, "simulate", help, tail, argc, argv, options);
     if (code >= 0)
         return code;
-    if (options->budget && !ebb_size_parse(options->budget, &bytes))
-        return ebb__command_usage("simulate", "--budget: '%s' is not a size", options->budget);
     if (argc - optind != 2)
         return ebb__command_usage("simulate", "give FILE and PLAN, not %d arguments",
                                   argc - optind);
-    options->file = argv[optind];
-    options->plan = argv[optind + 1];
     return -1;
 }
 
+/* Machine and budget where the user gave them, in the place of the plan's. */
+static enum ebb_status replace(const struct ebb_offline *options, const struct ebb_model *model,
+                               struct ebb_plan_file *file, struct ebb_error *error)
+{
+    enum ebb_status status = EBB_OK;
+    if (options->machine)
+        status = ebb__planning_machine(options->machine, options->store, &file->machine, error);
+    if (status || !options->budget)
+        return status;
+    struct ebb_plan_terms terms = ebb__plan_terms(ebb__policy_at(0), model, &file->machine, 0);
+    terms.page_bytes = file->page_bytes;
+    uint64_t peak_bytes;
+    status = ebb__planning_unmanaged_peak(&terms, &peak_bytes, error);
+    return status
+               ? status
+               : ebb__planning_budget(options->budget, peak_bytes, &file->plan.budget_bytes, error);
+}
+
 /* Under the plan, or, if it is reactive, under its budget with nothing planned. */
-static enum ebb_status simulate(const struct options *options, const struct ebb_model *model,
+static enum ebb_status simulate(const struct ebb_offline *options, const struct ebb_model *model,
                                 const struct ebb_plan_file *file, struct ebb_sim_result *result,
                                 struct ebb_error *error)
 {
+    model = ebb__plan_file_model(file, model);
     if (!file->plan.reactive) {
         struct ebb_sim_request request = {model,
                                           &file->machine,
@@ -141,7 +135,7 @@ static void print_text(const struct ebb_plan_file *file, const struct ebb_sim_re
 
 int ebb__cmd_simulate(int argc, char **argv)
 {
-    struct options options;
+    struct ebb_offline options;
     int exit_code = options_parse(argc, argv, &options);
     if (exit_code >= 0)
         return exit_code;
@@ -149,14 +143,12 @@ int ebb__cmd_simulate(int argc, char **argv)
     struct ebb_loaded loaded;
     struct ebb_plan_file file = {0};
     struct ebb_sim_result result = {0};
-    enum ebb_status status = ebb__load(options.file, EBB_LOAD_ACCESSES, &loaded, &error);
+    enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     const struct ebb_model *model = &loaded.analysis.model;
     if (!status)
-        status = ebb__plan_file_read(options.plan, model, &file, &error);
-    if (!status && options.machine)
-        status = ebb__planning_machine(options.machine, options.store, &file.machine, &error);
-    if (!status && options.budget)
-        status = ebb__planning_budget(options.budget, 0, &file.plan.budget_bytes, &error);
+        status = ebb__plan_file_read(argv[optind + 1], model, &file, &error);
+    if (!status)
+        status = replace(&options, model, &file, &error);
     if (!status)
         status = simulate(&options, model, &file, &result, &error);
     if (!status) {

@@ -4,11 +4,11 @@
  * refused must say why and leave nothing behind. */
 #include "base/map.h"
 #include "fuzz.h"
+#include "lab/import/events.h"
+#include "lab/import/import.h"
+#include "lab/peers/peer.h"
 #include "model/analyse.h"
-#include "sim/peer.h"
 #include "trace/codec.h"
-#include "trace/import/events.h"
-#include "trace/import/import.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,25 +1,34 @@
 /* Fuzzes the parser of packing problems, on a line and on a circle. What is read must keep the
- * promises of plan/pool/csv.h: every buffer is one, ids and lines belong to it; and a small problem
+ * promises of lab/pool/csv.h: every buffer is one, ids and lines belong to it; and a small problem
  * that was read can be packed, which the checker confirms. */
 #include "check/packing.h"
 #include "fuzz.h"
-#include "plan/pool/csv.h"
+#include "lab/lab.h"
+#include "lab/pool/csv.h"
 
 #include <string.h>
 
 #define SMALL 64
 
-static void pack(const struct ebb_pool_csv *csv, uint64_t period)
+static void pack_by(const struct ebb_pool *pool, const struct ebb_pool_problem *problem)
 {
-    static const char *const quick[] = {"portfolio", "smartpool", "firstfit"};
-    struct ebb_pool_problem problem = {csv->buffers, csv->count, period, EBB_POOL_NO_CAPACITY, 0};
     struct ebb_pool_solution solution;
     struct ebb_error error;
-    for (size_t i = 0; i < sizeof quick / sizeof quick[0]; i++) {
-        FUZZ_REQUIRE(ebb__pool_solve(quick[i], &problem, &solution, &error) == EBB_OK);
-        FUZZ_REQUIRE(ebb__check_packing(&problem, &solution, &error) == EBB_OK);
-        ebb__pool_solution_fini(&solution);
-    }
+    FUZZ_REQUIRE(ebb__pool_solve_by(pool, problem, &solution, &error) == EBB_OK);
+    FUZZ_REQUIRE(ebb__check_packing(problem, &solution, &error) == EBB_OK);
+    ebb__pool_solution_fini(&solution);
+}
+
+static void pack(const struct ebb_pool_csv *csv, uint64_t period)
+{
+    struct ebb_pool_problem problem = {csv->buffers, csv->count, period, EBB_POOL_NO_CAPACITY, 0};
+    size_t own, more;
+    const struct ebb_pool *pools = ebb__pools(&own), *others = ebb__lab_pools(&more);
+    for (size_t i = 0; i < own; i++)
+        if (strcmp(pools[i].name, "portfolio") == 0 || strcmp(pools[i].name, "firstfit") == 0)
+            pack_by(&pools[i], &problem);
+    for (size_t i = 0; i < more; i++)
+        pack_by(&others[i], &problem);
 }
 
 static void parse(const uint8_t *data, size_t size, uint64_t period)

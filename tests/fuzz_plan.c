@@ -1,10 +1,10 @@
 /* Fuzzes the reader of plan files against the model of a small program. What is read must be safe to
  * simulate; what is refused must say why and leave nothing behind. */
 #include "fuzz.h"
+#include "lab/import/import.h"
 #include "model/analyse.h"
 #include "plan/file.h"
 #include "sim/simulate.h"
-#include "trace/import/import.h"
 
 #include <string.h>
 
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum ebb_status status =
         ebb__plan_file_read_memory(data, size, "input", model(), &file, &error);
     if (status == EBB_OK) {
-        struct ebb_sim_request request = {model(),
+        struct ebb_sim_request request = {ebb__plan_file_model(&file, model()),
                                           &file.machine,
                                           file.plan.absences,
                                           file.plan.absence_count,

@@ -1,8 +1,8 @@
 /* Fuzzes the reader of profiles: whole files, and bodies without envelope, whose checksum would keep
  * the fuzzer out. What is read must be safe to plan and to compile; what is refused must say why. */
-#include "parent/compile.h"
 #include "parent/profile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "runtime/script.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void require_plans(const struct ebb_profile *profile, const struct ebb_mo
                                        .time_limit_ns = 1000000,
                                        .newest_only = true};
     struct ebb_plan plan;
-    if (ebb__plan_make("fifo", &request, &plan, NULL) != EBB_OK)
+    if (ebb__plan_make(ebb__plan_policy("fifo"), &request, &plan, NULL) != EBB_OK)
         return;
     struct ebb_script *script;
     if (ebb__compile_script(model, &plan, NULL, &script) == EBB_OK)

@@ -2,7 +2,7 @@
  * small training, so that most of it stays whole; what then passes for valid is prepared and asked as
  * the runtime does, every index of it. */
 #include "fuzz.h"
-#include "parent/compile.h"
+#include "plan/request/compile.h"
 #include "runtime/internal.h"
 #include "synthetic.h"
 
@@ -24,7 +24,8 @@ static struct ebb_script *compile(void)
     struct ebb_plan plan;
     struct ebb_places places;
     struct ebb_script *script;
-    FUZZ_REQUIRE(ebb__plan_make("fifo", &request, &plan, NULL) == EBB_OK && plan.absence_count);
+    FUZZ_REQUIRE(ebb__plan_make(ebb__plan_policy("fifo"), &request, &plan, NULL) == EBB_OK &&
+                 plan.absence_count);
     FUZZ_REQUIRE(ebb__place_blocks(&request, &plan, &places, NULL) == EBB_OK && places.count);
     FUZZ_REQUIRE(ebb__compile_script(&model, &plan, &places, &script) == EBB_OK);
     FUZZ_REQUIRE(ebb__script_valid(script, script->bytes));

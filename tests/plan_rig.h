@@ -5,6 +5,7 @@
 
 #include "check/check.h"
 #include "plan/plan.h"
+#include "policies.h"
 #include "sim/simulate.h"
 
 /* Lanes of so many GB/s and 50 us a transfer. */
@@ -17,7 +18,7 @@ static inline struct ebb_plan make(const char *policy, const struct ebb_plan_req
 {
     struct ebb_plan plan;
     struct ebb_error error;
-    if (ebb__plan_make(policy, request, &plan, &error) != EBB_OK)
+    if (ebb__plan_make(policy_named(policy), request, &plan, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
     assert_int_equal(plan.budget_bytes, request->budget_bytes);
     return plan;

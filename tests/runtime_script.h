@@ -3,8 +3,8 @@
 #define EBB_TESTS_RUNTIME_SCRIPT_H
 
 #include "machine/machine.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 
 /* Whole pages, and `limit_ns` to plan in. */
 static inline struct ebb_plan_request request_for(const struct ebb_model *model,
@@ -26,7 +26,7 @@ static inline struct ebb_script *script_from(const struct ebb_plan_request *requ
     struct ebb_places places;
     struct ebb_error error;
     struct ebb_script *script;
-    assert_int_equal(ebb__plan_make("ebb", request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), request, &plan, &error), EBB_OK);
     assert_true(plan.feasible);
     assert_true(plan.absence_count > 0 || request->budget_bytes >= request->model->peak_bytes);
     if (placed)

@@ -39,15 +39,15 @@ static struct parent *parent_open(void)
     parent->parent.options.warn = on_told;
     parent->parent.options.context = parent;
     parent->process.process_id = (int)getpid();
-    parent->process.ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
-    parent->waits = &parent->process.ring->waits;
+    parent->process.stream.ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    parent->waits = &parent->process.stream.ring->waits;
     parent->now_ns = START_NS;
     return parent;
 }
 
 static void parent_close(struct parent *parent)
 {
-    munmap(parent->process.ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    munmap(parent->process.stream.ring, ebb__ring_bytes(EBB_RING_EVENTS));
     free(parent);
 }
 

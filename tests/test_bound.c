@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "plan/bound/bound.h"
-#include "plan/bound/internal.h"
+#include "lab/bound/bound.h"
+#include "lab/bound/internal.h"
 #include "plan/plan.h"
 #include "synthetic.h"
 
@@ -114,7 +114,8 @@ static void never_above_a_checked_plan(void **state)
                              request.budget_bytes < floor_bytes ? EBB_INFEASIBLE : EBB_OK);
             for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++) {
                 struct ebb_plan plan;
-                assert_int_equal(ebb__plan_make(policies[p], &request, &plan, NULL), EBB_OK);
+                assert_int_equal(
+                    ebb__plan_make(ebb__plan_policy(policies[p]), &request, &plan, NULL), EBB_OK);
                 assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_OK);
                 if (plan.stall_ns == 0 && plan.peak_bytes < peak_bytes)
                     fail_msg("seed %llu, %s at %llu %%: peak %llu, bound %llu",
@@ -169,7 +170,8 @@ static void any_instants_bound(void **state)
             assert_int_equal(ebb__bound_init(&bound, &request, stalls, NULL), EBB_OK);
             request.budget_bytes = bound.floor_bytes + bound.floor_bytes / 20;
             struct ebb_plan plan;
-            assert_int_equal(ebb__plan_make("ebb", &request, &plan, NULL), EBB_OK);
+            assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL),
+                             EBB_OK);
             for (int less = 0; less < 2; less++) {
                 struct ebb_bound_program program = {.bound = &bound,
                                                     .instants = less ? fewer : instants,
@@ -207,7 +209,7 @@ static void training_is_bounded(void **state)
     uint64_t slow_peak = peak_bound(&request), stall_ns, less_ns;
     assert_int_equal(stall_bound(&request, &stall_ns), EBB_OK);
     struct ebb_plan plan;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, NULL), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL), EBB_OK);
     assert_true(plan.feasible && stall_ns > 0 && stall_ns <= plan.stall_ns);
     ebb__plan_fini(&plan);
     request.budget_bytes += request.budget_bytes / 4;

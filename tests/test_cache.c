@@ -328,10 +328,25 @@ static void foreign_files(void **state)
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     assert_int_equal(ebb__cache_load(folder, other, &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
-    if (geteuid() == 0) { /* of another user */
-        assert_int_equal(chown(from, 65534, 65534), 0);
-        assert_int_not_equal(ebb__cache_load(folder, other, &read, NULL), EBB_OK);
+    ebb__profile_fini(&profile);
+}
+
+static void file_of_another_user(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: needs root\n");
+        skip();
     }
+    struct ebb_profile_key key = {{0x33, 0x44}};
+    char path[PATH_MAX + 64];
+    struct ebb_profile profile = make_profile(3, 1), read;
+    snprintf(path, sizeof path, "%s/00000000000000330000000000000044.profile", folder);
+    assert_int_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
+    ebb__profile_fini(&read);
+    assert_int_equal(chown(path, 65534, 65534), 0);
+    assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     ebb__profile_fini(&profile);
 }
 
@@ -450,6 +465,7 @@ int main(void)
         cmocka_unit_test(lies_are_seen),
         cmocka_unit_test_setup_teardown(folder_holds_what_was_stored, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(foreign_files, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(file_of_another_user, make_folder, remove_folder),
         cmocka_unit_test(unwritable_folder),
         cmocka_unit_test_setup_teardown(oldest_go_first, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(many_at_once, make_folder, remove_folder),

@@ -8,6 +8,7 @@
 
 #include "check/check.h"
 #include "plan/plan.h"
+#include "policies.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -37,7 +38,7 @@ static void subject_make(struct subject *subject, uint64_t seed, const char *pol
     uint64_t budget = subject->model.peak_bytes * percent / 100;
     struct ebb_plan_request request = {
         &subject->model, &subject->machine, budget, 1, 0, 2000000, false};
-    assert_int_equal(ebb__plan_make(policy, &request, &subject->plan, NULL), EBB_OK);
+    assert_int_equal(ebb__plan_make(policy_named(policy), &request, &subject->plan, NULL), EBB_OK);
     subject->request = (struct ebb_check_request){&subject->model, &subject->machine, budget, 1};
     subject->good_count = subject->plan.absence_count;
     subject->good = subject->plan.absences;

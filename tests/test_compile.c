@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "machine/machine.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -191,7 +191,7 @@ static void copies(void **state)
                                        .smallest_block_bytes = 4096};
     struct ebb_plan plan;
     struct ebb_script *script;
-    assert_int_equal(ebb__plan_make("fifo", &request, &plan, NULL), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("fifo"), &request, &plan, NULL), EBB_OK);
     assert_int_equal(ebb__compile_script(&model, &plan, NULL, &script), EBB_OK);
     FILE *file = tmpfile();
     assert_non_null(file);
@@ -271,7 +271,8 @@ static void real_plans(void **state)
                                                .page_bytes = 4096,
                                                .time_limit_ns = 50000000};
             struct ebb_plan plan;
-            assert_int_equal(ebb__plan_make("ebb", &request, &plan, NULL), EBB_OK);
+            assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL),
+                             EBB_OK);
             absences += plan.absence_count;
             compile_and_check(&model, &plan);
             ebb__plan_fini(&plan);

@@ -49,10 +49,17 @@ class Rule(unittest.TestCase):
                     "echo 'skipped: needs EBB_DATA, the public traces'; exit 77")
 
     def test_skip_for_a_sanitizer(self):
-        skip = "echo 'skipped: needs threads after fork'; echo '[  SKIPPED ] one'"
-        for sanitizer, code in (("thread", 0), ("address,undefined", 1), ("", 1)):
-            cache = f"echo 'EBB_SANITIZE:STRING={sanitizer}' > CMakeCache.txt"
-            self.expect(code, "1 passed, 0 failed, 0 skipped", f"{cache}; {skip}")
+        for need, codes in (("threads after fork", (0, 1, 1)), ("address space", (0, 0, 1))):
+            skip = f"echo 'skipped: needs {need}'; echo '[  SKIPPED ] one'"
+            for sanitizer, code in zip(("thread", "address,undefined", ""), codes):
+                cache = f"echo 'EBB_SANITIZE:STRING={sanitizer}' > CMakeCache.txt"
+                self.expect(code, "1 passed, 0 failed, 0 skipped", f"{cache}; {skip}")
+
+    def test_skip_without_the_lab(self):
+        skip = "echo 'skipped: needs lab'; exit 77"
+        for value, code in (("OFF", 0), ("ON", 1)):
+            cache = f"echo 'EBB_LAB:BOOL={value}' > CMakeCache.txt"
+            self.expect(code, "1 passed, 0 failed, 1 skipped", "true", f"{cache}; {skip}")
 
     def test_some_skipped(self):
         for silent in ("[  SKIPPED ] one", "OK (skipped=2)", "OK (expected failures=1, skipped=1)"):

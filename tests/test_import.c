@@ -1,7 +1,7 @@
 /* Importers: hand-made samples become the events that their formats say, and each way to contradict
  * oneself is refused with its line. The public traces, where they are, are read whole. */
+#include "lab/import/import.h"
 #include "model/analyse.h"
-#include "trace/import/import.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

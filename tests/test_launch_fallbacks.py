@@ -25,7 +25,7 @@ class Fallbacks(Launch):
     def expect(self, refused, *program, budget_mib, device=None, code=0, same=True, before=(),
                options=(), fits=True):
         """The program's result within the budget, by the device that is left."""
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         summary = os.path.join(self.folder, "summary.json")
         env = {**self.env, "EBB_REFUSE": refused}
         result = self.run_command(

@@ -12,7 +12,7 @@ NODE = os.access("/dev/userfaultfd", os.R_OK | os.W_OK)
 
 class Filters(Launch):
     def expect(self, device, *program, before=(), budget_mib=30):
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         path = os.path.join(self.folder, "summary.json")
         result = self.run_command([*before, *self.options("--budget", f"{budget_mib}M",
                                                           "--summary-json", path), "--", *program])

@@ -61,6 +61,14 @@ class Lent(Launch):
             with self.subTest(refuse=device):
                 self.forks("lent", refuse=device)
 
+    def test_pages_lent_to_a_socket(self):
+        """What MSG_ZEROCOPY has queued is sent when the receiver reads, by way of 127.0.0.1."""
+        if self.run_command([compile_c("forks"), "sent"]).returncode == 77:
+            self.skipTest("skipped: needs MSG_ZEROCOPY")
+        for device in DEVICES:
+            with self.subTest(refuse=device):
+                self.forks("sent", refuse=device)
+
     def test_what_writes_between_calls_is_refused(self):
         """io_uring and aio, where a device cannot see what they use; one line says so."""
         plain = self.run_command([compile_c("forks"), "asynchronous"]).stdout.decode().split()

@@ -3,7 +3,6 @@
 program's result is the same; what cannot be done is said in one line."""
 import os
 import subprocess
-import unittest
 
 import launching
 from launching import EBB, Launch, compile_c, main
@@ -35,7 +34,7 @@ class Limits(Launch):
             with self.subTest(refused):
                 self.expect("limit", str(4 << 30), refused=refused)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    @launching.needs_root
     def test_rights_given_away(self):
         for folder in (launching.work, self.folder, self.store):
             os.chmod(folder, 0o777)
@@ -43,7 +42,7 @@ class Limits(Launch):
             with self.subTest(refused):
                 self.expect("user", NOBODY, refused=refused)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    @launching.needs_root
     def test_another_root(self):
         """Neither store nor /proc nor /dev is to be had any more."""
         empty = os.path.join(self.folder, "empty")
@@ -53,7 +52,7 @@ class Limits(Launch):
                 self.expect("root", empty, said=rb"\A(ebb: [^\n]*NOT kept[^\n]*\n)?\Z",
                             refused=refused)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    @launching.needs_mounts()
     def test_no_proc(self):
         before = ["unshare", "-m", "sh", "-c", 'umount -l /proc && exec "$@"', "-"]
         for refused in ("", "move", "uffd"):
@@ -62,6 +61,20 @@ class Limits(Launch):
         done = subprocess.run([*before, EBB, "doctor", "--store", self.store], env=self.env,
                               stdout=subprocess.PIPE, check=False, timeout=60)
         self.assertEqual(0, done.returncode, done.stdout)
+
+    @launching.needs_mounts()
+    def test_strict_overcommit(self):
+        """Of vm.overcommit_memory=2 nothing is reserved. The setting is the whole machine's: here only the
+        file that tells it says so, in a mount namespace."""
+        setting = os.path.join(self.folder, "overcommit_memory")
+        for mode, said in (("2", SAID), ("0", None)):
+            with open(setting, "w", encoding="ascii") as file:
+                file.write(mode + "\n")
+            errors = self.expect(said=said, before=[
+                "unshare", "-m", "sh", "-c",
+                f'mount --bind {setting} /proc/sys/vm/overcommit_memory && exec "$@"', "-"])
+            self.assertEqual(mode == "2", b"vm.overcommit_memory=2" in errors, errors)
+        os.unlink(setting)
 
     def test_no_mappings_left(self):
         for refused in ("", "kernel", "move", "uffd"):

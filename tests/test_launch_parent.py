@@ -48,7 +48,7 @@ class Parent(Launch):
 
     def test_stopped_at_a_hello(self):
         """The process waits, and is managed."""
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         parent = self.start(PYTHON, "-c", LATER, self.go, cycle(), *CYCLE_ARGS,
                             options=self.budget(26 * MIB))
         self.expect_line(parent, b"ready")
@@ -64,7 +64,7 @@ class Parent(Launch):
 
     def test_killed_at_a_hello(self):
         """The process goes on without it."""
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         path = os.path.join(self.folder, "out")
         with open(path, "wb") as out:
             parent = self.start(PYTHON, "-c", LATER, self.go, cycle(), *CYCLE_ARGS, stdout=out)
@@ -136,7 +136,7 @@ class Parent(Launch):
 
     def test_killed_at_any_time(self):
         arguments = [*CYCLE_ARGS, "--work", "2"]
-        plain = self.run_command([cycle(), *arguments]).stdout
+        plain = self.plain(cycle(), *arguments).stdout
         path = os.path.join(self.folder, "out")
         for seconds in (0.05, 0.2, 0.4):
             with open(path, "wb") as out:
@@ -262,7 +262,7 @@ class Parent(Launch):
 
     def test_impostor(self):
         """Once the parent has gone its name can be taken: by one who gets nothing to see."""
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         path = os.path.join(self.folder, "out")
         closing = "import os; os.closerange(3, 1024)\n" + LATER
         with open(path, "wb") as out:
@@ -363,7 +363,7 @@ class Parent(Launch):
         self.assertGreater(self.figures()["plans"], 0)
 
     def test_environment_of_a_run_that_has_ended(self):
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         stale = self.run_ebb("sh", "-c", "echo $EBB_RUN").stdout.decode().strip()
         self.assertRegex(stale, r"^\d+:\d+:")
         library = os.path.join(launching.BIN, "libebb_malloc.so")
@@ -376,7 +376,7 @@ class Parent(Launch):
         self.assertGreater(self.figures()["moved_out_bytes"], 0)
 
     def test_run_within_a_run(self):
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         inner = [EBB, "run", "--no-cache", "--store", self.store, "--budget", "20M",
                  "--summary-json", self.summary, "--", cycle(), *CYCLE_ARGS]
         result = self.run_ebb(*inner, options=["--budget", "26M"])
@@ -385,10 +385,9 @@ class Parent(Launch):
         self.assertGreater(figures["moved_out_bytes"], 0)
         self.assertLessEqual(figures["peak_resident_bytes"], 20 * MIB)
 
+    @launching.needs_mounts()
     def test_without_proc(self):
-        if os.geteuid() != 0 or self.run_command(["unshare", "-m", "true"]).returncode:
-            return  # needs a mount namespace
-        plain = self.run_command([cycle(), *CYCLE_ARGS]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         command = " ".join([*self.options(*self.budget(26 * MIB)), "--", cycle(), *CYCLE_ARGS])
         result = self.run_command(["unshare", "-m", "sh", "-c", "umount -l /proc && exec " + command])
         self.assertEqual((0, plain), (result.returncode, result.stdout), result.stderr)

@@ -9,7 +9,7 @@ from launching import MIB, Launch, compile_c, main
 class OneBlock(Launch):
     def run_arena(self, budget, *arguments):
         program = [compile_c("arena"), "--bytes", "128M", *arguments]
-        plain = self.run_command(program).stdout
+        plain = self.plain(*program).stdout
         path = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])
         self.assertEqual((0, plain), (result.returncode, result.stdout), result.stderr)

@@ -43,7 +43,7 @@ int main(void)
 class Pool(Launch):
     def figures(self, *extra, options):
         path = os.path.join(self.folder, "summary.json")
-        plain = self.run_command([cycle(), *ARGS, *extra])
+        plain = self.plain(cycle(), *ARGS, *extra)
         self.assertEqual(0, plain.returncode, plain.stderr)
         result = self.run_ebb(cycle(), *ARGS, *extra, options=[*options, "--summary-json", path])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)

@@ -11,7 +11,7 @@ from launching import CYCLE_ARGS, MIB, PYTHON, TIMEOUT, Launch, cycle, main
 class Processes(Launch):
     def expect_checksum(self, command, options=("--budget", "26M"), args=(), **kwargs):
         arguments = [*CYCLE_ARGS, *args]
-        plain = self.run_command([cycle(), *arguments])
+        plain = self.plain(cycle(), *arguments)
         self.assertEqual(0, plain.returncode)
         result = self.run_ebb(*command(arguments), options=options, **kwargs)
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
@@ -72,7 +72,7 @@ class Processes(Launch):
     def test_environment_wiped_on_the_way(self):
         """No budget there, but the right result."""
         arguments = CYCLE_ARGS
-        plain = self.run_command([cycle(), *arguments]).stdout
+        plain = self.plain(cycle(), *arguments).stdout
         result = self.run_ebb("env", "-i", cycle(), *arguments)
         self.assertEqual((0, plain), (result.returncode, result.stdout))
 
@@ -111,7 +111,7 @@ class Processes(Launch):
 
     def test_parent_killed_program_goes_on(self):
         arguments = [*CYCLE_ARGS, "--work", "10"]
-        plain = self.run_command([cycle(), *arguments]).stdout
+        plain = self.plain(cycle(), *arguments).stdout
         path = os.path.join(self.folder, "out")
         with open(path, "wb") as out:
             process = self.start(cycle(), *arguments, options=["--budget", "26M"], stdout=out)

@@ -114,7 +114,7 @@ class Signals(Launch):
         return self.fail(f"states {self.states()}, expected {'' if stopped else 'not '}stopped")
 
     def test_stop_and_continue(self):
-        plain = self.run_command([cycle(), *CYCLE_ARGS, "--work", "10"]).stdout
+        plain = self.plain(cycle(), *CYCLE_ARGS, "--work", "10").stdout
         process = self.start(cycle(), *CYCLE_ARGS, "--work", "10", options=["--budget", "26M"])
         time.sleep(0.8)
         for _ in range(3):

@@ -13,7 +13,7 @@ ARGUMENTS = ["--iterations", "24", "--layers", "12", "--block", "5M", "--persist
 class Small(Launch):
     def run_cycle(self, budget, *options, more=()):
         path = os.path.join(self.folder, "summary.json")
-        plain = self.run_command([cycle(), *ARGUMENTS, *more]).stdout
+        plain = self.plain(cycle(), *ARGUMENTS, *more).stdout
         result = self.run_ebb(cycle(), *ARGUMENTS, *more,
                               options=["--budget", budget, "--summary-json", path, *options])
         self.assertEqual((0, plain), (result.returncode, result.stdout), result.stderr)

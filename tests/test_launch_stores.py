@@ -2,6 +2,7 @@
 """Where absent bytes can be: several directories at once, memory; each with the right bytes."""
 import json
 import os
+import unittest
 
 from launching import CYCLE_ARGS, EBB, MIB, Launch, cycle, main
 
@@ -12,7 +13,7 @@ class Stores(Launch):
     def run_cycle(self, *options, args=()):
         """With a budget of BUDGET, or that of `options`."""
         program = [cycle(), *CYCLE_ARGS, *args]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         summary = os.path.join(self.folder, "summary.json")
         result = self.run_command([EBB, "run", "--no-cache", "--budget", str(BUDGET),
                                    "--summary-json", summary, *options, "--", *program])
@@ -36,8 +37,10 @@ class Stores(Launch):
 
     def test_memory(self):
         self.run_cycle("--store", "memory", args=["--realloc"])
-        if os.path.exists("/sys/devices/system/node/node0"):
-            self.run_cycle("--store", "memory:0")
+
+    @unittest.skipUnless(os.path.exists("/sys/devices/system/node/node0"), "skipped: needs NUMA")
+    def test_memory_of_a_node(self):
+        self.run_cycle("--store", "memory:0")
 
     def test_memory_and_disk(self):
         self.run_cycle("--store", "memory", "--store", self.store)
@@ -46,7 +49,7 @@ class Stores(Launch):
         for places in (["memory"], ["memory", self.store]):
             options = [word for place in places for word in ("--store", place)]
             program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6"]
-            plain = self.run_command(program)
+            plain = self.plain(*program)
             result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", *options, "--",
                                        *program])
             self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
@@ -60,7 +63,7 @@ class Stores(Launch):
             self.assertGreater(figures["compressed_away_bytes"], figures["moved_out_bytes"] / 5)
             self.assertLess(figures["compressed_away_bytes"], figures["moved_out_bytes"])
         program = [cycle(), *CYCLE_ARGS, "--fork", "--iterations", "6", "--zeros"]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         result = self.run_command([EBB, "run", "--no-cache", "--budget", "40M", "--compress", "on",
                                    "--", *program])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)

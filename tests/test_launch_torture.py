@@ -22,7 +22,7 @@ class Torture(Launch):
         arguments = [*CYCLE_ARGS, *self.MANNERS[manner]]
         threads = 3 if "--threads" in arguments else 1
         budget = int(43 * MIB * threads * share)  # 43 MiB: a thread's peak by the malloc log
-        plain = self.run_command([cycle(), *arguments])
+        plain = self.plain(cycle(), *arguments)
         self.assertEqual(0, plain.returncode, plain.stderr)
         result = self.run_ebb(cycle(), *arguments, options=["--budget", str(budget)])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)

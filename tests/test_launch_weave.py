@@ -10,7 +10,7 @@ class Weave(Launch):
     def run_weave(self, budget, *arguments):
         program = [compile_c("weave"), "--block", "1M", "--chains", "4", "--layers", "12",
                    "--work", "1", *arguments]
-        plain = self.run_command(program)
+        plain = self.plain(*program)
         self.assertEqual(0, plain.returncode, plain.stderr)
         path = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])

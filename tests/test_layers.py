@@ -20,22 +20,30 @@ ALLOWED = {f"src/{name}": [f"{above}/" for above in THINKS[:i]] for i, name in e
 ALLOWED.update({
     # The checker shares no code with the planners: of plan it knows the plan, and the packing.
     "src/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/pool/pool.h"],
+    # What is there for comparison uses all that thinks, and only the tool uses it. Its own checker
+    # shares no code with what it checks either.
+    "src/lab": [f"{name}/" for name in THINKS],
+    "src/lab/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/pool/pool.h",
+                      "lab/pool/model.h"],
     # The machine model knows lanes, not models of programs.
     "src/machine": ["base/"],
     "src/device": ["base/"],
     "src/store": ["base/"],
     # Planners let the simulator judge their choices; the simulator in turn knows of plan/ only what
     # a plan is, so that neither depends on how the other works.
-    "src/plan": ["base/", "trace/", "model/", "machine/", "sim/simulate.h",
-                 "sim/reactive.h"],
+    "src/plan": ["base/", "trace/", "model/", "machine/", "sim/simulate.h"],
+    # The request for a plan: all that thinks, and the script that the runtime reads.
+    "src/plan/request": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
+                         "runtime/script.h"],
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
     # Devices and stores through their tables; extents.h is bookkeeping without a store behind it.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
     # The parent of a running program: all that thinks, and the words it shares with the process.
-    "src/parent": [f"{name}/" for name in THINKS] + ["runtime/script.h", "runtime/protocol.h",
-                                                    "runtime/ledger.h"],
+    "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
+                   "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
     "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
-    "cli": [f"{name}/" for name in THINKS + ["parent", "runtime", "device", "store"]] + ["ebb/"],
+    "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "runtime", "device", "store"]]
+           + ["ebb/"],
     "include/ebb": [],
     "train": ["ebb/"],
     "tests": None,  # anything
@@ -54,7 +62,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 def folder_of(path):
     """The row of the table that a source file belongs to, or None."""
     parts = path.split("/")
-    for depth in (2, 1):
+    for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
         if name in ALLOWED and len(parts) > depth:
             return name
@@ -153,6 +161,11 @@ PLANTED = {  # file: (text, is it a violation)
     "src/model/model.h": ('#include "trace/event.h"\n', False),
     "src/plan/plan.h": ('#include "model/model.h"\n', False),
     "src/plan/swap/lanes.h": ('#include "plan/plan.h"\n', False),
+    "src/plan/request/request.h": ('#include "runtime/script.h"\n#include "plan/plan.h"\n', False),
+    "src/plan/request/good.c": ('#include "plan/swap/lanes.h"\n#include "sim/simulate.h"\n', False),
+    "src/plan/request/bad.c": ('#include "runtime/internal.h"\n', True),
+    "src/plan/circle.c": ('#include "plan/request/request.h"\n', True),
+    "src/plan/swap/bad.c": ('#include "runtime/script.h"\n', True),
     "src/check/good.c": ('#include "plan/plan.h"\n', False),
     "src/check/bad.c": ('#include "plan/swap/lanes.h"\n', True),
     "src/plan/pool/pool.h": ("", False),
@@ -162,6 +175,24 @@ PLANTED = {  # file: (text, is it a violation)
     "src/sim/simulate.h": ('#include "plan/plan.h"\n', False),
     "src/sim/bad.c": ('#include "plan/swap/lanes.h"\n', True),
     "src/plan/swap/good.c": ('#include "sim/simulate.h"\n', False),
+    "src/sim/reactive.h": ("", False),
+    "src/plan/swap/bad.c": ('#include "sim/reactive.h"\n', True),
+    "src/lab/lab.h": ('#include "plan/plan.h"\n', False),
+    "src/lab/pool/model.h": ('#include "plan/pool/pool.h"\n', False),
+    "src/lab/swap/good.c": ('#include "plan/swap/lanes.h"\n#include "sim/reactive.h"\n', False),
+    "src/lab/swap/bad.c": ('#include "parent/parent.h"\n', True),
+    "src/lab/pool/bad.c": ('#include "runtime/script.h"\n', True),
+    "src/lab/check/good.c": ('#include "lab/pool/model.h"\n', False),
+    "src/lab/check/bad.c": ('#include "plan/pool/sections.h"\n', True),
+    "src/lab/check/worse.c": ('#include "lab/lab.h"\n', True),
+    "src/plan/lab.c": ('#include "lab/lab.h"\n', True),
+    "src/check/lab.c": ('#include "lab/pool/model.h"\n', True),
+    "src/sim/lab.c": ('#include "lab/lab.h"\n', True),
+    "src/parent/parent.h": ('#include "plan/plan.h"\n', False),
+    "src/parent/lab.c": ('#include "lab/lab.h"\n', True),
+    "src/runtime/lab.c": ('#include "lab/lab.h"\n', True),
+    "shim/malloc/lab.c": ('#include "lab/lab.h"\n', True),
+    "cli/lab.c": ('#include "lab/lab.h"\n', False),
     "src/device/device.h": ("#include <stddef.h>\n", False),
     "src/device/host.h": ('#include "device.h"\n', False),
     "src/runtime/good.c": ('#include "device/device.h"\n#include <pthread.h>\n', False),

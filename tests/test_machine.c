@@ -114,10 +114,8 @@ static void probe_measures(void **state)
     enum ebb_status status = ebb__machine_probe(path, 32 * EBB_MIB, &machine, &error);
     size_t entries = entries_in(path);
     rmdir(path);
-    if (status != EBB_OK) {
-        print_message("no probe here: %s\n", error.why);
-        skip();
-    }
+    if (status != EBB_OK)
+        fail_msg("no probe: %s", error.why);
     assert_int_equal(entries, 2); /* . and .. */
     assert_string_equal(machine.name, "host");
     assert_true(machine.out.ns_per_byte > 0.001 && machine.out.ns_per_byte < 1000);

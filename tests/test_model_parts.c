@@ -54,7 +54,7 @@ static void check_planned(const struct ebb_model *model, uint64_t percent)
                                        .time_limit_ns = 2000000};
     struct ebb_plan plan;
     struct ebb_error error;
-    assert_int_equal(ebb__plan_make("ebb", &request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, &error), EBB_OK);
     const struct ebb_check_request check = {model, &machine, request.budget_bytes, 4096};
     if (plan.feasible && ebb__check_plan(&check, &plan, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);

@@ -10,6 +10,7 @@
 #include "base/vec.h"
 #include "check/check.h"
 #include "model/analyse.h"
+#include "policies.h"
 #include "sim/simulate.h"
 
 #include <string.h>
@@ -133,18 +134,18 @@ static void plans_fit_every_instance(void **state)
     struct ebb_machine machine;
     uint32_t absences = 0;
     assert_int_equal(ebb__machine_named("pcie4", &machine, NULL), EBB_OK);
-    for (size_t p = 0; ebb__plan_policy_name(p); p++)
+    const struct ebb_policy *policy;
+    for (size_t p = 0; (policy = policy_at(p)); p++)
         for (uint64_t mib = 3; mib <= 12; mib++)
             for (int newest = 0; newest < 2; newest++) {
                 struct ebb_plan_request request = {&model, &machine, mib * EBB_MIB, 4096,
                                                    4096,   20000000, newest};
                 struct ebb_plan plan;
                 struct ebb_error error;
-                const char *policy = ebb__plan_policy_name(p);
                 assert_int_equal(ebb__plan_make(policy, &request, &plan, &error), EBB_OK);
                 struct ebb_check_request check = {&model, &machine, mib * EBB_MIB, 4096};
                 if (plan.feasible && ebb__check_plan(&check, &plan, &error))
-                    fail_msg("%s, %llu MiB: %s", policy, (unsigned long long)mib, error.why);
+                    fail_msg("%s, %llu MiB: %s", policy->name, (unsigned long long)mib, error.why);
                 assert_true(plan.reactive || plan.feasible || mib < 11);
                 for (uint32_t i = 0; i < plan.absence_count && !plan.reactive; i++)
                     absence_fits(&model, &plan.absences[i]);
@@ -167,7 +168,7 @@ static void checker_knows_that_it_is_used_again(void **state)
     struct ebb_plan_request request = {&model, &machine, 12 * EBB_MIB, 4096, 4096, 0, false};
     struct ebb_plan plan;
     struct ebb_error error;
-    assert_int_equal(ebb__plan_make("none", &request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("none"), &request, &plan, &error), EBB_OK);
     assert_int_equal(plan.peak_bytes, PEAK_BYTES);
     assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_OK);
     struct ebb_absence dropped = {.block = kept,

@@ -1,7 +1,7 @@
 /* Emulated allocators: cases worked by hand from the rules in their files. A step is an allocation
  * (the block's number, its bytes) or a free (bytes 0 and FREE), with what must be held behind it. */
 #include "base/vec.h"
-#include "sim/peer.h"
+#include "lab/peers/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,8 +15,9 @@ EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build"
 DATA = os.environ.get("EBB_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 VGG = os.path.join(DATA, "singa", "vec_block_fresh_vgg.csv")
 MIB = 1 << 20
-KEYS = """schema policy budget_bytes feasible smallest_feasible_bytes peak_bytes lower_bound_bytes gap
-    stall_ns iteration_ns absences moved_out_bytes moved_in_bytes plan_ns""".split()
+KEYS = """schema policy budget_bytes feasible smallest_feasible_bytes peak_bytes lower_bound_bytes
+    lower_bound_stall_ns gap stall_ns iteration_ns absences moved_out_bytes moved_in_bytes
+    plan_ns""".split()
 PUBLISHED = ["appobmem", "autoswap", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
              "autoswap:swdoa", "autoswap:vote", "autoswap:bo"]
 
@@ -106,8 +107,10 @@ class Plan(Planned):
             self.assertTrue(found["feasible"], policy)
             self.assertGreater(found["absences"], 0, policy)
             self.assertGreater(found["stall_ns"], 0, policy)
+            self.assertGreater(found["lower_bound_stall_ns"], 0, policy)
             self.assertLessEqual(found["lower_bound_stall_ns"], found["stall_ns"], policy)
-            self.assertGreaterEqual(found["gap"], 0, policy)
+            least = found["iteration_ns"] - found["stall_ns"] + found["lower_bound_stall_ns"]
+            self.assertAlmostEqual(found["gap"], found["iteration_ns"] / least - 1, 6)
         self.assertFalse(self.plan("--budget", "70%", "--policy", "none", code=3)["feasible"])
 
     def test_a_policy_that_always_stalls(self):
@@ -127,40 +130,57 @@ class Plan(Planned):
 
     def test_plan_file(self):
         path = os.path.join(self.folder.name, "plan.json")
-        for policy, reactive, guards in (("autoswap", False, {4, 6}), ("appobmem", False, {0}),
+        for policy, reactive, guards in (("autoswap", False, {6}), ("appobmem", False, {0}),
                                          ("lru", True, {0})):
             self.plan("--budget", "70%", "--policy", policy, "-o", path)
             with open(path, encoding="utf-8") as file:
                 written = json.load(file)
             self.assertEqual(reactive, written["reactive"])
-            self.assertTrue({a["guard_ticks"] for a in written["absences"]} <= guards)
-            self.assertGreater(len(written["absences"]), 0)
+            self.assertEqual({a["guard_ticks"] for a in written["absences"]}, guards)
 
     def test_bad_usage(self):
-        self.assertEqual(2, run(self.trace)[0])
-        self.assertEqual(2, run(self.trace, "--zero-stall", "--budget", "1G")[0])
-        found, out, err = run(self.trace, "--zero-stall", "--policy", "autoswap:none", "--machine",
-                              self.fast)
-        self.assertNotEqual(0, found)
-        self.assertEqual("", out)
-        self.assertIn("autoswap:vote", err)
+        for arguments, said in (
+                ([self.trace], "give one of --budget and --zero-stall"),
+                ([self.trace, "--zero-stall", "--budget", "1G"],
+                 "give one of --budget and --zero-stall"),
+                (["--zero-stall"], "no FILE given"),
+                ([self.trace, self.trace, "--zero-stall"], "one FILE at a time"),
+                ([self.trace, "--budget"], "--budget needs a value"),
+                ([self.trace, "--zero-stall", "--smallest-block", "x"],
+                 "--smallest-block: 'x' is not a size"),
+                ([self.trace, "--capacity", "1G"], "unknown option '--capacity'")):
+            self.assertEqual((2, "", f"ebb: plan: {said}\nebb: see 'ebb plan --help'\n"),
+                             run(*arguments))
+        for arguments, said in (
+                (["--zero-stall", "--policy", "autoswap:none"],
+                 "no policy is called 'autoswap:none'\nebb: known: ebb, fifo, none, appobmem, "),
+                (["--budget", "x"], "x: not a size nor a percentage\n")):
+            found, out, err = run(self.trace, *arguments, "--machine", self.fast)
+            self.assertEqual((2, ""), (found, out))
+            self.assertEqual(f"ebb: plan: {said}", err[:len(f"ebb: plan: {said}")])
 
 
 class PublicTrace(Planned):
     """AutoSwap's own trace under its own machine: 437 MiB without a stall as published, without
-    what is being fetched. Counted in full, its own schedule is to need no more."""
+    what is being fetched. Counted in full, its own schedule needs less (docs/planners.md)."""
 
     def test_published_policies(self):
-        for policy in ("appobmem", "autoswap:vote", "autoswap:aoa", "autoswap:swdoa"):
-            found = self.plan("--zero-stall", "--policy", policy, trace=VGG,
-                              machine="autoswap-paper")
+        for policy, mib in (("appobmem", 296), ("autoswap:vote", 298), ("autoswap:aoa", 304),
+                            ("autoswap:swdoa", 298)):
+            # Few blocks are smaller, and with them the bound takes twice as long to find.
+            found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
+                              trace=VGG, machine="autoswap-paper")
             self.assertEqual(0, found["stall_ns"])
-            self.assertLessEqual(found["budget_bytes"], 437 * MIB, policy)
+            self.assertLessEqual(found["budget_bytes"], mib * MIB, policy)
             self.assertGreaterEqual(found["peak_bytes"], found["lower_bound_bytes"])
-            self.assertGreaterEqual(found["lower_bound_bytes"], 241 * MIB)
+            # Plans of 255 MiB are known (docs/planners.md): a bound above them is none.
+            self.assertTrue(241 * MIB <= found["lower_bound_bytes"] <= 255 * MIB, policy)
 
 
 if __name__ == "__main__":
+    if os.environ.get("EBB_LAB") == "OFF":
+        print("skipped: needs lab, to read the trace")
+        sys.exit(77)
     if os.path.exists(VGG):
         unittest.main(verbosity=0)
     del PublicTrace

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "plan/swap/bayes.h"
-#include "plan/swap/straddle.h"
+#include "lab/swap/bayes.h"
+#include "lab/swap/straddle.h"
 #include "plan_rig.h"
 #include "sim/reactive.h"
 #include "synthetic.h"
@@ -27,8 +27,9 @@ static void random_models(void **state)
             make_random(seed, 20 + (uint32_t)(seed % 7) * 30, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(rate == 0 ? 40 : 3.0 / (double)rate, 10, seed % 2);
         for (uint64_t percent = 100; percent >= 20; percent -= 10) {
-            const char *policy;
-            for (size_t p = 0; (policy = ebb__plan_policy_name(p)); p++) {
+            const struct ebb_policy *row;
+            for (size_t p = 0; (row = policy_at(p)); p++) {
+                const char *policy = row->name;
                 if (strcmp(policy, "ebb") == 0)
                     continue; /* test_plan.c */
                 struct ebb_plan_request request = {.model = &model,
@@ -55,8 +56,9 @@ static void random_models(void **state)
         ebb__model_fini(&model);
     }
     /* The cases must not all be of one kind. */
-    const char *policy;
-    for (size_t p = 0; (policy = ebb__plan_policy_name(p)); p++) {
+    const struct ebb_policy *row;
+    for (size_t p = 0; (row = policy_at(p)); p++) {
+        const char *policy = row->name;
         print_message("%-16s %4u feasible, %4u stall, %5u absences\n", policy, feasible[p],
                       stalled[p], absences[p]);
         if (strcmp(policy, "ebb") != 0 && strcmp(policy, "none") != 0)
@@ -75,10 +77,11 @@ static void zero_stall(void **state)
         struct ebb_machine machine = machine_of(8, 6, seed % 3 != 0);
         struct ebb_plan_request request = {
             .model = &model, .machine = &machine, .page_bytes = 1, .time_limit_ns = 1000000};
-        const char *policy;
-        for (size_t p = 0; (policy = ebb__plan_policy_name(p)); p++) {
+        const struct ebb_policy *row;
+        for (size_t p = 0; (row = policy_at(p)); p++) {
+            const char *policy = row->name;
             struct ebb_plan plan;
-            assert_int_equal(ebb__plan_zero_stall(policy, &request, &plan, NULL), EBB_OK);
+            assert_int_equal(ebb__plan_zero_stall(row, &request, &plan, NULL), EBB_OK);
             assert_holds(&request, &plan);
             assert_true(plan.feasible);
             assert_true(plan.budget_bytes <= model.peak_bytes);
@@ -419,7 +422,7 @@ static void lru_by_hand(void **state)
     struct ebb_plan plan = make("lru", &request);
     assert_holds(&request, &plan);
     assert_true(plan.reactive && plan.feasible);
-    assert_true(ebb__plan_policy_reactive("lru") && !ebb__plan_policy_reactive("ebb"));
+    assert_true(policy_named("lru")->reactive && !policy_named("ebb")->reactive);
     assert_int_equal(plan.absence_count, 2);
     assert_int_equal(plan.stall_ns, 2 * (105 + 207));
     assert_int_equal(plan.iteration_ns, 10000 + 2 * (105 + 207));
@@ -610,16 +613,19 @@ static void names_of_policies(void **state)
                                          "autoswap:vote", "autoswap:bo",
                                          "fifo",          "ebb"};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        assert_true(ebb__plan_policy_known(wanted[i]));
-    assert_false(ebb__plan_policy_known("autoswap:"));
-    assert_false(ebb__plan_policy_known(""));
+        assert_non_null(policy_named(wanted[i]));
+    assert_null(policy_at(sizeof wanted / sizeof wanted[0]));
+    assert_null(policy_named("autoswap:"));
+    assert_null(policy_named(""));
+    assert_string_equal(policy_at(0)->name, "ebb");
+    assert_null(ebb__plan_policy("lru")); /* not of that folder */
     struct ebb_model model = scored_model();
     struct ebb_machine machine = machine_of(1, 1, true);
     struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false};
     struct ebb_plan plan;
     struct ebb_error error;
-    assert_int_equal(ebb__plan_zero_stall("vdnn", &request, &plan, &error), EBB_ERR_ARGUMENT);
-    assert_non_null(strstr(error.remedy, "vdnn:all"));
+    assert_int_equal(ebb__plan_zero_stall(NULL, &request, &plan, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__plan_make(NULL, &request, &plan, &error), EBB_ERR_ARGUMENT);
     ebb__model_fini(&model);
 }
 

@@ -29,8 +29,8 @@ struct stage {
 static void push(struct stage *stage, struct ebb_event event)
 {
     event.time_ns = stage->now_ns;
-    ebb__parent_note_event(&stage->parent, &stage->process, &event);
-    assert_int_equal(ebb__watch_push(stage->process.watch, &event), EBB_OK);
+    ebb__parent_note_event(&stage->process, &event);
+    assert_int_equal(ebb__watch_push(stage->process.stream.watch, &event), EBB_OK);
 }
 
 static void push_mark(struct stage *stage, enum ebb_mark mark)
@@ -74,7 +74,7 @@ static void lap(struct stage *stage, bool traced, double stretch)
 /* So many bytes each way, at so many ns a byte. */
 static void move(struct stage *stage, uint64_t bytes, double out_ns, double in_ns)
 {
-    struct ebb_counters *counters = &stage->process.ring->counters;
+    struct ebb_counters *counters = &stage->process.stream.ring->counters;
     atomic_fetch_add(&counters->out_lane_bytes, bytes);
     atomic_fetch_add(&counters->in_lane_bytes, bytes);
     atomic_fetch_add(&counters->out_busy_ns, (uint64_t)((double)bytes * out_ns));
@@ -118,21 +118,21 @@ static struct stage *open_stage(void)
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
     stage->program = pair[1];
     stage->process.channel = pair[0];
-    stage->process.reactive_from = -1;
-    stage->process.ring = must(calloc(1, sizeof *stage->process.ring));
-    assert_int_equal(ebb__watch_create(&stage->process.watch), EBB_OK);
+    stage->process.learning.reactive_from = -1;
+    stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
+    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
     stage->parent.ledger = &stage->ledger;
-    stage->parent.options.policy = "ebb";
-    stage->parent.probed = true;
-    stage->parent.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
+    stage->parent.options.policy = ebb__plan_policy("ebb");
+    stage->parent.lanes.state = LANES_KNOWN;
+    stage->parent.lanes.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
     atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
     push_mark(stage, EBB_MARK_TRACE_ON);
     for (unsigned i = 0; i < 3; i++)
         lap(stage, true, 1.1);
     step(stage);
-    assert_int_equal(stage->process.state, LEARNER_PLANNED);
+    assert_int_equal(stage->process.phase, PHASE_PLANNED);
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.plans, 1);
+    assert_int_equal(stage->parent.figures.plans, 1);
     push_mark(stage, EBB_MARK_TRACE_OFF);
     push_mark(stage, EBB_MARK_PLAN_ON);
     return stage;
@@ -142,11 +142,11 @@ static void close_stage(struct stage *stage)
 {
     close(stage->program);
     close(stage->process.channel);
-    ebb__watch_destroy(stage->process.watch);
+    ebb__watch_destroy(stage->process.stream.watch);
     ebb__profile_fini(&stage->process.learnt);
-    free(stage->process.script);
-    free(stage->process.script_before);
-    free(stage->process.ring);
+    free(stage->process.sent.script);
+    free(stage->process.sent.script_before);
+    free(stage->process.stream.ring);
     free(stage);
 }
 
@@ -166,7 +166,7 @@ static void what_was_assumed_stays(void **state)
     laps(stage, 60, 0.5, 1);
     laps(stage, 60, 0.55, 1); /* within the tolerance */
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.replans, 0);
+    assert_int_equal(stage->parent.figures.replans, 0);
     close_stage(stage);
 }
 
@@ -174,20 +174,20 @@ static void slower_lanes_are_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    uint64_t predicted = stage->parent.predicted_iteration_ns;
+    uint64_t predicted = stage->parent.figures.predicted_iteration_ns;
     laps(stage, 3, 1.5, 1);
     assert_int_equal(stage->scripts, 1); /* not upon the first impression */
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_int_equal(stage->parent.replans, 1);
-    assert_true(fabs(stage->parent.machine.out.ns_per_byte - 1.5) < 0.01);
-    assert_true(fabs(stage->parent.machine.in.ns_per_byte - 1.5) < 0.01);
-    assert_int_equal(stage->parent.machine.out.fixed_ns, 20000);
+    assert_int_equal(stage->parent.figures.replans, 1);
+    assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
+    assert_true(fabs(stage->parent.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
+    assert_int_equal(stage->parent.lanes.machine.out.fixed_ns, 20000);
     /* The iteration is shorter than while it was observed, and so it is planned now. */
     const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
     assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
-    assert_true(stage->parent.predicted_iteration_ns > untraced_ns - STEP_NS);
+    assert_true(stage->parent.figures.predicted_iteration_ns > untraced_ns - STEP_NS);
     assert_true(predicted > untraced_ns);
     assert_true(stage->process.learnt_anew);
     /* Once is enough. */
@@ -213,16 +213,16 @@ static void a_plan_that_is_slower_gives_way(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    struct ebb_script *first = stage->process.script;
+    struct ebb_script *first = stage->process.sent.script;
     uint64_t first_bytes = stage->script_bytes;
     for (unsigned i = 0; i < 12 && stage->scripts == 1; i++)
         laps(stage, 1, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_ptr_equal(stage->process.script_before, first);
+    assert_ptr_equal(stage->process.sent.script_before, first);
     laps(stage, 20, 1.5, 1.1);
     assert_int_equal(stage->scripts, 3);
     assert_int_equal(stage->script_bytes, first_bytes);
-    assert_true(fabs(stage->parent.machine.out.ns_per_byte - 0.5) < 0.01);
+    assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
     /* For good, whatever comes. */
     laps(stage, 200, 9, 1.3);
     assert_int_equal(stage->scripts, 3);
@@ -237,7 +237,7 @@ static void it_settles(void **state)
         laps(stage, 3, i / 7 % 2 ? 0.4 : 3, 1);
     assert_true(stage->scripts > 2);
     assert_true(stage->scripts <= 1 + 4 + 1);
-    assert_true(stage->process.trial.settled);
+    assert_int_equal(stage->process.trial.state, TRIAL_SETTLED);
     close_stage(stage);
 }
 
@@ -249,8 +249,8 @@ static void waiting_lowers_the_bar(void **state)
         for (unsigned i = 0; i < 12; i++) {
             lap(stage, false, 1);
             move(stage, 40 * MIB, 0.55, 0.55); /* a tenth slower than assumed */
-            atomic_fetch_add(&stage->process.ring->counters.stall_ns,
-                             waits * (stage->parent.predicted_stall_ns * 2 + 20 * STEP_NS));
+            atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
+                             waits * (stage->parent.figures.predicted_stall_ns * 2 + 20 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
@@ -264,16 +264,16 @@ static void a_faster_pace_is_planned_for(void **state)
     (void)state;
     for (unsigned waits = 0; waits < 2; waits++) {
         struct stage *stage = open_stage();
-        uint64_t predicted = stage->parent.predicted_iteration_ns;
+        uint64_t predicted = stage->parent.figures.predicted_iteration_ns;
         for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* it shows soon */
             lap(stage, false, 0.5);
             move(stage, 40 * MIB, 0.5, 0.5);
-            atomic_fetch_add(&stage->process.ring->counters.stall_ns,
-                             waits * (stage->parent.predicted_stall_ns * 2 + 5 * STEP_NS));
+            atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
+                             waits * (stage->parent.figures.predicted_stall_ns * 2 + 5 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
-        assert_int_equal(waits, stage->parent.predicted_iteration_ns < predicted * 2 / 3);
+        assert_int_equal(waits, stage->parent.figures.predicted_iteration_ns < predicted * 2 / 3);
         close_stage(stage);
     }
 }
@@ -285,20 +285,20 @@ static void room_that_is_gone_is_planned_for(void **state)
     struct stage *stage = open_stage();
     const struct process *process = &stage->process;
     uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
-    assert_true(process->script->peak_bytes <= budget);
-    uint64_t small = budget - process->script->peak_bytes + MIB;
-    atomic_store(&process->ring->counters.small_bytes, small);
+    assert_true(process->sent.script->peak_bytes <= budget);
+    uint64_t small = budget - process->sent.script->peak_bytes + MIB;
+    atomic_store(&process->stream.ring->counters.small_bytes, small);
     laps(stage, 1, 0.5, 1);
     assert_int_equal(stage->scripts, 1); /* it may pass */
     laps(stage, 2, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_true(process->script->peak_bytes <= budget - small - MIB);
-    assert_int_equal(process->small_bytes, small);
+    assert_true(process->sent.script->peak_bytes <= budget - small - MIB);
+    assert_int_equal(process->sent.small_bytes, small);
     laps(stage, 20, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
     /* What goes on growing is not planned for each time. */
     for (unsigned i = 0; i < 60; i++) {
-        atomic_fetch_add(&process->ring->counters.small_bytes, MIB / 8);
+        atomic_fetch_add(&process->stream.ring->counters.small_bytes, MIB / 8);
         laps(stage, 1, 0.5, 1);
     }
     assert_in_range(stage->scripts, 3, 6);
@@ -312,14 +312,14 @@ static void room_that_comes_is_planned_for(void **state)
     struct stage *stage = open_stage();
     const struct process *process = &stage->process;
     uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
-    uint64_t small = budget - process->script->peak_bytes + MIB;
-    atomic_store(&process->ring->counters.small_bytes, small);
+    uint64_t small = budget - process->sent.script->peak_bytes + MIB;
+    atomic_store(&process->stream.ring->counters.small_bytes, small);
     laps(stage, 3, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
-    atomic_store(&process->ring->counters.small_bytes, small - budget / 30);
+    atomic_store(&process->stream.ring->counters.small_bytes, small - budget / 30);
     laps(stage, 20, 0.5, 1);
     assert_int_equal(stage->scripts, 2); /* a little is not worth it */
-    atomic_store(&process->ring->counters.small_bytes, small - budget / 15);
+    atomic_store(&process->stream.ring->counters.small_bytes, small - budget / 15);
     laps(stage, 1, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
     laps(stage, 2, 0.5, 1);
@@ -336,7 +336,7 @@ static void off_the_plan_nothing_is_judged(void **state)
     lap(stage, false, 1);
     push_mark(stage, EBB_MARK_PLAN_OFF);
     laps(stage, 1, 3, 1);
-    assert_int_equal(stage->parent.replans, 0);
+    assert_int_equal(stage->parent.figures.replans, 0);
     close_stage(stage);
 }
 
@@ -350,17 +350,17 @@ static void lanes_from_counts(void **state)
                              .out_busy_ns = 7 + 50 * MIB,
                              .in_busy_ns = 8 + 300 * MIB,
                              .both_busy_ns = 20 * MIB};
-    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    ebb__measured_lanes(&assumed, &from, &to, &measured);
     assert_true(fabs(measured.out.ns_per_byte - 0.5) < 1e-9);
     assert_true(fabs(measured.in.ns_per_byte - 1.5) < 1e-9);
     assert_int_equal(measured.out.fixed_ns, 7);
     /* Shared bandwidth: in 20 of its 50 it had half of it. */
     assumed.duplex = false;
-    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    ebb__measured_lanes(&assumed, &from, &to, &measured);
     assert_true(fabs(measured.out.ns_per_byte - 0.4) < 1e-9);
     assert_true(fabs(measured.in.ns_per_byte - 1.45) < 1e-9);
     to.out_bytes = 5 + MIB;
-    ebb__replan_lanes(&assumed, &from, &to, &measured);
+    ebb__measured_lanes(&assumed, &from, &to, &measured);
     assert_true(fabs(measured.out.ns_per_byte - 1) < 1e-9);
 }
 
@@ -381,9 +381,9 @@ static void intervals_are_the_shorter_ones(void **state)
         model.time_ns[i] += 5000000;
     for (uint32_t i = half; i <= other.tick_count; i++)
         other.time_ns[i] += 7000000;
-    assert_true(ebb__replan_shorten(&model, &other));
+    assert_true(ebb__measured_shorten(&model, &other));
     assert_int_equal(ebb__model_iteration_ns(&model), whole);
-    assert_false(ebb__replan_shorten(&model, &longer));
+    assert_false(ebb__measured_shorten(&model, &longer));
     /* An access that was seen in one and not in the other changes nothing. */
     uint32_t unseen = 0;
     while (model.events[unseen].clock)
@@ -398,7 +398,7 @@ static void intervals_are_the_shorter_ones(void **state)
     other.tick_count--;
     for (uint32_t i = half - 1; i <= other.tick_count; i++)
         other.time_ns[i] -= 7000000;
-    assert_true(ebb__replan_shorten(&model, &other));
+    assert_true(ebb__measured_shorten(&model, &other));
     assert_int_equal(ebb__model_iteration_ns(&model), whole);
     ebb__model_fini(&model);
     ebb__model_fini(&other);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "check/packing.h"
-#include "check/residency.h"
+#include "lab/check/residency.h"
 #include "plan_rig.h"
 #include "synthetic.h"
 

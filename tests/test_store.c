@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -212,9 +213,9 @@ static void file_system_full(void **state)
         *state ? open_mapped : ebb__store_file_open;
     char directory[64];
     make_directory(directory);
-    if (geteuid() != 0 || mount("tmpfs", directory, "tmpfs", 0, "size=1m") != 0) {
+    if (mount("tmpfs", directory, "tmpfs", 0, "size=1m") != 0) {
         rmdir(directory);
-        print_message("skipped: needs root\n");
+        print_message("skipped: needs mounts\n");
         skip();
     }
     struct ebb_store store;
@@ -301,14 +302,17 @@ static void too_many_files(void **state)
     enum { MOST = EBB_STORE_MOST * EBB_STORE_MOST_PLACES };
     static struct ebb_store stores[MOST + 1];
     struct ebb_error error;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < MOST + 64) {
+        print_message("skipped: needs descriptors\n");
+        skip();
+    }
     size_t opened = 0;
     while (opened <= MOST && ebb__store_file_open("/tmp", 0, &stores[opened], &error) == EBB_OK)
         opened++;
-    if (error.status == EBB_ERR_IO && opened > 8) { /* the limit of descriptors came first */
-        for (size_t i = 0; i < opened; i++)
-            stores[i].ops->close(stores[i].state);
-        skip();
-    }
     assert_true(opened > 8 && opened <= MOST);
     assert_int_equal(error.status, EBB_ERR_LIMIT);
     stores[3].ops->close(stores[3].state); /* its place is free again */

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "parent/compile.h"
 #include "plan/plan.h"
+#include "plan/request/compile.h"
 #include "plan/swap/swap.h"
 #include "runtime_rig.h"
 
@@ -57,7 +57,7 @@ static struct ebb_plan plan_of(const struct ebb_model *model, const char *policy
     struct ebb_check_request check = {model, &machine, request.budget_bytes, PAGE};
     struct ebb_plan plan;
     struct ebb_error error;
-    assert_int_equal(ebb__plan_make(policy, &request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy(policy), &request, &plan, &error), EBB_OK);
     if (plan.feasible)
         assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_OK);
     return plan;

@@ -84,22 +84,25 @@ static void test_paths_that_cannot_be_read(void **state)
     unlink(path);
 }
 
-/* 100 GiB of nothing, and 100 GiB that begin as a trace does: neither is read into memory. */
+/* 100 GiB or more of nothing, and as much that begins as a trace does: neither is read into memory. */
 static void test_sparse_giants(void **state)
 {
     (void)state;
     char *path = in_folder("giant");
     save(path, "no trace", 8);
-    off_t giant = (off_t)100 << 30;
-    if (truncate(path, giant))
-        skip();
-    expect_read_failure(path, EBB_ERR_FORMAT, "not an Ebb trace");
     uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    save(path, EBB_TRACE_MAGIC, 8);
-    if (memory_bytes < (uint64_t)giant) {
-        assert_int_equal(truncate(path, giant), 0);
-        expect_read_failure(path, EBB_ERR_MEMORY, "of memory");
+    off_t giant = (off_t)100 << 30;
+    if ((uint64_t)giant < 2 * memory_bytes)
+        giant = (off_t)(2 * memory_bytes);
+    if (truncate(path, giant)) {
+        unlink(path);
+        print_message("skipped: needs sparse files\n");
+        skip();
     }
+    expect_read_failure(path, EBB_ERR_FORMAT, "not an Ebb trace");
+    save(path, EBB_TRACE_MAGIC, 8);
+    assert_int_equal(truncate(path, giant), 0);
+    expect_read_failure(path, EBB_ERR_MEMORY, "of memory");
     unlink(path);
 }
 

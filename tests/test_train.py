@@ -51,8 +51,18 @@ class Train(unittest.TestCase):
         self.assertFalse(figures["budget_exceeded"])
         self.assertIsNotNone(figures["planned_from_iteration"])
         self.assertLessEqual(figures["planned_from_iteration"], 5)
-        self.assertGreater(figures["planned_iterations"], 0)
-        self.assertGreater(figures["moved_out_bytes"], 0)
+        self.assertLessEqual(figures["predicted_peak_bytes"], figures["budget_bytes"])
+        # Once it is planned it stays so: but one iteration at the beginning or the end may be no whole
+        # one.
+        planned = figures["planned_iterations"]
+        self.assertGreaterEqual(planned,
+                                figures["iterations"] - figures["planned_from_iteration"] - 1)
+        self.assertGreaterEqual(planned, 2)
+        # What exceeds the budget leaves in each of them; a half, since the peak is that of learning.
+        lacking = figures["managed_peak_bytes"] - figures["budget_bytes"]
+        self.assertGreater(lacking, 0)
+        self.assertGreaterEqual(figures["moved_out_bytes"] + figures["dropped_clean_bytes"],
+                                planned * lacking / 2)
         self.assertEqual(0, figures["lost_events"])
 
     def test_60_percent_then_in_bytes(self):
@@ -78,14 +88,24 @@ class Train(unittest.TestCase):
             self.assertEqual(self.plain, losses(done.stdout))
             info = json.loads(subprocess.run([EBB, "info", "--json", trace], check=True, text=True,
                                              stdout=subprocess.PIPE).stdout)
-            self.assertGreaterEqual(info["iterations"], 8)
-            self.assertGreater(info["properties"]["regularity"], 0.5)
+            self.assertIn(info["iterations"], (8, 9))  # of nine, the first may be unlike the others
+            for name in ("iterative", "regularity"):
+                self.assertTrue(0.9 < info["properties"][name] <= 1, info["properties"])
             plan = subprocess.run([EBB, "plan", trace, "--budget", "60%", "--json", "--machine",
                                    "nvme"], check=True, text=True, stdout=subprocess.PIPE)
             figures = json.loads(plan.stdout)
             self.assertTrue(figures["feasible"])
             self.assertLessEqual(figures["peak_bytes"], figures["budget_bytes"])
-            self.assertGreaterEqual(figures["peak_bytes"], figures["lower_bound_bytes"])
+            self.assertLessEqual(figures["smallest_feasible_bytes"], figures["peak_bytes"])
+            self.assertAlmostEqual(0.6, figures["budget_bytes"] / info["iteration_peak_bytes"],
+                                   delta=0.01)
+            lacking = info["iteration_peak_bytes"] - figures["budget_bytes"]
+            self.assertGreaterEqual(figures["moved_out_bytes"], lacking)
+            if figures["lower_bound_bytes"] is not None:  # src/lab is in the build
+                self.assertGreater(figures["lower_bound_bytes"], 0)
+                self.assertLessEqual(figures["lower_bound_stall_ns"], figures["stall_ns"])
+                if figures["stall_ns"] == 0:
+                    self.assertGreaterEqual(figures["peak_bytes"], figures["lower_bound_bytes"])
 
 
 if __name__ == "__main__":

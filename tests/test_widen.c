@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "parent/widen.h"
+#include "plan/place/widen.h"
 #include "runtime_program.h"
 
 #define PEAK (70 * EBB_MIB)
@@ -22,7 +22,7 @@ static struct ebb_plan plan_of(const struct ebb_plan_request *request)
 {
     struct ebb_plan plan;
     struct ebb_error error;
-    assert_int_equal(ebb__plan_make("ebb", request, &plan, &error), EBB_OK);
+    assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), request, &plan, &error), EBB_OK);
     return plan;
 }
 

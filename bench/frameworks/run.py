@@ -36,7 +36,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from paired import DEVICES, MIB, allocators  # noqa: E402  pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from paired import DEVICES, MIB, allocators, provenance  # noqa: E402
 
 PACKAGES = "torch torchvision tensorflow-cpu jax transformers lightning accelerate numpy".split()
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
@@ -188,7 +189,9 @@ def main():
     python = make_environment(os.path.abspath(args.venv))
     print(f"{'':34} losses  ratio                          resident, MiB          planned       "
           "faults  left")
-    rows = []
+    store = os.environ.get("TMPDIR", "/var/tmp")  # where ebb run has it
+    report = {"schema": "ebb.bench-frameworks/1", **provenance(store), "budget": args.budget}
+    rows = report["rows"] = []
     for name in args.only or PROGRAMS:
         try:
             for row in run_one(name, args, python):
@@ -199,7 +202,7 @@ def main():
             show(rows[-1])
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+            json.dump(report, file, indent=1)
     sys.exit(not all(row.get("good") for row in rows))
 
 

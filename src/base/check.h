@@ -3,7 +3,7 @@
 #ifndef EBB_BASE_CHECK_H
 #define EBB_BASE_CHECK_H
 
-#if defined(EBB_CHECK) && EBB_CHECK
+#ifdef EBB_CHECK
 #define EBB_CHECKS 1
 #include <stdio.h>
 #include <stdlib.h>

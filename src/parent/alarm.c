@@ -23,7 +23,7 @@ struct overdue {
 
 static struct ebb_wait *wait_at(const struct process *process, size_t index)
 {
-    struct ebb_waits *waits = &process->ring->waits;
+    struct ebb_waits *waits = &process->stream.ring->waits;
     if (index < EBB_WAIT_ANSWERS)
         return &waits->answers[index];
     index -= EBB_WAIT_ANSWERS;
@@ -70,7 +70,7 @@ static const struct ebb_wait *transfer_of(const struct process *process,
                                           const struct ebb_wait *wait)
 {
     for (size_t i = 0; i < EBB_WAIT_TRANSFERS; i++) {
-        const struct ebb_wait *transfer = &process->ring->waits.transfers[i];
+        const struct ebb_wait *transfer = &process->stream.ring->waits.transfers[i];
         if (atomic_load(&transfer->since_ns) && atomic_load(&transfer->kind) != EBB_WAIT_OPEN &&
             atomic_load(&transfer->subject) == atomic_load(&wait->subject))
             return transfer;
@@ -161,6 +161,14 @@ static void tell_transfer(struct ebb_parent *parent, const struct process *proce
                          kind == EBB_WAIT_READ ? "read from" : "written to", seconds, store_remedy);
 }
 
+/* Note whether waits of this kind take too long; true where that is new, and to be told. */
+static bool turns_late(struct alarm *alarm, enum alarm_kind kind, bool late)
+{
+    bool told = alarm->states[kind] == ALARM_TOLD;
+    ebb__alarm_set(&alarm->states[kind], late ? ALARM_TOLD : ALARM_QUIET);
+    return late && !told;
+}
+
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns)
 {
     const struct ebb_parent_options *options = &parent->options;
@@ -175,7 +183,7 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
     alarm->looked_ns = now_ns;
     struct overdue fault = {0}, transfer = {0};
     note(process, now_ns, gap, &fault, &transfer);
-    bool managing = atomic_load(&process->ring->counters.managing);
+    bool managing = atomic_load(&process->stream.ring->counters.managing);
     uint64_t stuck_ns = managing ? ebb__stuck_look(process, now_ns, gap) : 0;
     uint64_t oldest_ns = fault.age_ns > transfer.age_ns ? fault.age_ns : transfer.age_ns;
     oldest_ns = stuck_ns > oldest_ns ? stuck_ns : oldest_ns;
@@ -184,21 +192,16 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
         (void)ebb__stuck_look(process, now_ns, true);
         return;
     }
-    bool late_fault = fault.wait && fault.age_ns >= fault_limit_ns;
-    bool late_transfer = transfer.wait && transfer.age_ns >= transfer_limit_ns;
-    if (late_fault && !alarm->told_fault)
-        tell_fault(parent, process, &fault, &transfer);
-    if (late_transfer && !alarm->told_transfer)
-        tell_transfer(parent, process, &transfer);
     /* What the runtime knows of explains the thread's sleep. */
     bool is_stuck = stuck_ns >= fault_limit_ns && (!fault.wait || fault.age_ns < stuck_ns / 2);
-    if (is_stuck && !alarm->told_stuck)
+    if (turns_late(alarm, ALARM_FAULT, fault.wait && fault.age_ns >= fault_limit_ns))
+        tell_fault(parent, process, &fault, &transfer);
+    if (turns_late(alarm, ALARM_TRANSFER, transfer.wait && transfer.age_ns >= transfer_limit_ns))
+        tell_transfer(parent, process, &transfer);
+    if (turns_late(alarm, ALARM_STUCK, is_stuck))
         ebb__parent_warn(
             parent,
             "process %d: thread %d has slept %.1f s in a page fault that its runtime does "
             "not know of: %s",
             process->process_id, process->stuck.thread, (double)stuck_ns / 1e9, stuck_remedy);
-    alarm->told_stuck = is_stuck;
-    alarm->told_fault = late_fault;
-    alarm->told_transfer = late_transfer;
 }

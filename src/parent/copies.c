@@ -38,16 +38,16 @@ static int process_id(const struct process *process)
 
 static bool has_arena(const struct process *process)
 {
-    return process->channel >= 0 && atomic_load(&process->ring->counters.managing) &&
-           atomic_load(&process->ring->counters.arena_last);
+    return process->channel >= 0 && atomic_load(&process->stream.ring->counters.managing) &&
+           atomic_load(&process->stream.ring->counters.arena_last);
 }
 
 /* Forked from one another: programs that were started otherwise have their arenas elsewhere. */
 static bool are_relatives(const struct process *one, const struct process *other)
 {
     return has_arena(one) && has_arena(other) &&
-           atomic_load(&one->ring->counters.arena_first) ==
-               atomic_load(&other->ring->counters.arena_first);
+           atomic_load(&one->stream.ring->counters.arena_first) ==
+               atomic_load(&other->stream.ring->counters.arena_first);
 }
 
 static bool has_relatives(const struct ebb_parent *parent, const struct process *process)
@@ -97,7 +97,7 @@ static uint64_t count(const struct ebb_parent *parent)
         const struct process *process = parent->processes.items[i];
         if (!has_arena(process) || !has_relatives(parent, process))
             continue;
-        const struct ebb_counters *counters = &process->ring->counters;
+        const struct ebb_counters *counters = &process->stream.ring->counters;
         struct ebb_smaps smaps;
         char path[64];
         snprintf(path, sizeof path, "/proc/%d/smaps", process_id(process));
@@ -114,7 +114,7 @@ void ebb__copies_look(struct ebb_parent *parent)
 {
     uint64_t now = ebb__now_ns(), faults = 0;
     size_t relatives = 0;
-    if (now < parent->copies_look_ns)
+    if (now < parent->copies.look_ns)
         return;
     for (size_t i = 0; i < parent->processes.count; i++) {
         struct process *process = parent->processes.items[i];
@@ -124,14 +124,14 @@ void ebb__copies_look(struct ebb_parent *parent)
         }
     }
     if (relatives < 2) {
-        parent->copied_bytes = 0;
-    } else if (relatives != parent->copies_relatives ||
-               faults - parent->copies_faults >= LEAST_FAULTS) {
-        parent->copied_bytes = count(parent);
-        parent->copies_faults = faults;
+        parent->copies.bytes = 0;
+    } else if (relatives != parent->copies.relatives ||
+               faults - parent->copies.faults >= LEAST_FAULTS) {
+        parent->copies.bytes = count(parent);
+        parent->copies.faults = faults;
     }
-    parent->copies_relatives = relatives;
-    ebb__copies_note(parent, parent->copied_bytes);
+    parent->copies.relatives = relatives;
+    ebb__copies_note(parent, parent->copies.bytes);
     uint64_t end = ebb__now_ns(), pause = (end - now) * SHARE;
-    parent->copies_look_ns = end + (pause > LOOK_NS ? pause : LOOK_NS);
+    parent->copies.look_ns = end + (pause > LOOK_NS ? pause : LOOK_NS);
 }

@@ -11,7 +11,7 @@ static const struct process *busiest(const struct ebb_parent *parent)
     uint64_t best_bytes = 0;
     for (size_t i = 0; i < parent->processes.count; i++) {
         const struct process *process = parent->processes.items[i];
-        uint64_t bytes = atomic_load(&process->ring->counters.peak_live_bytes);
+        uint64_t bytes = atomic_load(&process->stream.ring->counters.peak_live_bytes);
         if (!best || bytes > best_bytes) {
             best = process;
             best_bytes = bytes;
@@ -24,18 +24,18 @@ static const struct process *busiest(const struct ebb_parent *parent)
 static void iteration_figures(const struct process *process, struct ebb_parent_result *result)
 {
     const struct ebb_watch_iteration *iterations;
-    const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->watch);
-    size_t kept = ebb__watch_kept(process->watch, &iterations), taken = 0;
+    const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->stream.watch);
+    size_t kept = ebb__watch_kept(process->stream.watch, &iterations), taken = 0;
     size_t planned = forgotten.planned;
     uint64_t *durations = calloc(kept + 1, sizeof *durations);
     uint64_t *faults = calloc(kept + 1, sizeof *faults);
-    result->iterations = ebb__watch_iterations(process->watch);
+    result->iterations = ebb__watch_iterations(process->stream.watch);
     if (planned)
         result->planned_from_iteration = (int64_t)forgotten.first_planned;
     for (size_t i = 0; i < kept && durations && faults; i++) {
         int64_t number = (int64_t)(forgotten.iterations + i);
-        bool reactive = process->reactive_from >= 0 && number >= process->reactive_from &&
-                        !iterations[i].traced;
+        bool reactive = process->learning.reactive_from >= 0 &&
+                        number >= process->learning.reactive_from && !iterations[i].traced;
         if (iterations[i].planned && planned++ == 0)
             result->planned_from_iteration = number;
         if (iterations[i].planned || reactive) {
@@ -58,8 +58,8 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
                                    struct ebb_error *error)
 {
     ebb__parent_step(parent);
-    if (parent->probing)
-        ebb__parent_end_probe(parent);
+    if (parent->lanes.state == LANES_PROBING)
+        ebb__lanes_await(parent);
     *result = parent->gone;
     result->planned_from_iteration = result->budget_from_iteration = -1;
     const struct ebb_ledger *ledger = parent->ledger;
@@ -72,7 +72,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         ebb__gone_add(parent->processes.items[i], result);
     const struct process *main = busiest(parent);
     if (main) {
-        const struct ebb_counters *counters = &main->ring->counters;
+        const struct ebb_counters *counters = &main->stream.ring->counters;
         result->managed_peak_bytes = atomic_load(&counters->peak_live_bytes);
         uint64_t out_ns = atomic_load(&counters->out_busy_ns);
         uint64_t in_ns = atomic_load(&counters->in_busy_ns);
@@ -84,38 +84,38 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
                 (double)atomic_load(&counters->in_lane_bytes) * 1e9 / (double)in_ns;
         result->unmanaged_bytes = atomic_load(&counters->unmanaged_bytes);
         result->slab_peak_bytes = atomic_load(&counters->slab_peak_bytes);
-        result->slab_used_bytes = main->planned_slabs;
-        result->unmanaged_peak_bytes = ebb__parent_unmanaged_peak(main);
+        result->slab_used_bytes = main->sent.slab_bytes;
+        result->unmanaged_peak_bytes = ebb__budget_peak(main);
         result->budget_from_iteration = main->budget_from;
         result->device_kind = atomic_load(&counters->mechanism);
-        if (main->watch)
+        if (main->stream.watch)
             iteration_figures(main, result);
     }
     for (size_t i = 0; i < parent->processes.count; i++)
         ebb__recall_save(parent, parent->processes.items[i]);
     if (main)
-        result->cache = main->cache;
-    result->period_events = parent->period_events;
-    result->predicted_peak_bytes = parent->predicted_peak_bytes;
-    result->predicted_stall_ns = parent->predicted_stall_ns;
-    result->predicted_iteration_ns = parent->predicted_iteration_ns;
-    result->smallest_feasible_bytes = parent->smallest_feasible_bytes;
-    result->plans = parent->plans;
-    result->replans = parent->replans;
-    result->events = parent->events;
+        result->cache = main->recall.use;
+    result->period_events = parent->figures.period_events;
+    result->predicted_peak_bytes = parent->figures.predicted_peak_bytes;
+    result->predicted_stall_ns = parent->figures.predicted_stall_ns;
+    result->predicted_iteration_ns = parent->figures.predicted_iteration_ns;
+    result->smallest_feasible_bytes = parent->figures.smallest_feasible_bytes;
+    result->plans = parent->figures.plans;
+    result->replans = parent->figures.replans;
+    result->events = parent->figures.events;
     result->processes = parent->hello_count;
     result->main_said_hello = parent->main_said_hello;
-    if (parent->probed) {
-        result->out_bps = 1e9 / parent->machine.out.ns_per_byte;
-        result->in_bps = 1e9 / parent->machine.in.ns_per_byte;
+    if (parent->lanes.state == LANES_KNOWN) {
+        result->out_bps = 1e9 / parent->lanes.machine.out.ns_per_byte;
+        result->in_bps = 1e9 / parent->lanes.machine.in.ns_per_byte;
     }
-    enum ebb_status status = parent->writer_status;
+    enum ebb_status status = parent->recording.status;
     if (status != EBB_OK && error)
-        *error = parent->writer_error;
-    if (parent->writer) {
+        *error = parent->recording.error;
+    if (parent->recording.writer) {
         enum ebb_status closed =
-            ebb__trace_writer_close(parent->writer, status == EBB_OK ? error : NULL);
-        parent->writer = NULL;
+            ebb__trace_writer_close(parent->recording.writer, status == EBB_OK ? error : NULL);
+        parent->recording.writer = NULL;
         if (status == EBB_OK)
             status = closed;
     }

@@ -13,7 +13,7 @@
 
 void ebb__gone_add(const struct process *process, struct ebb_parent_result *result)
 {
-    const struct ebb_counters *counters = &process->ring->counters;
+    const struct ebb_counters *counters = &process->stream.ring->counters;
     result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
     result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
     result->saved_bytes += atomic_load(&counters->saved_bytes);
@@ -29,7 +29,7 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->pool_misses += atomic_load(&counters->pool_misses);
     result->page_moves += atomic_load(&counters->page_moves);
     result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
-    result->lost_events += atomic_load(&process->ring->lost);
+    result->lost_events += atomic_load(&process->stream.ring->lost);
     result->managing |= atomic_load(&counters->managing) != 0;
     if (atomic_load(&counters->store_error))
         result->store_error = (int)atomic_load(&counters->store_error);
@@ -37,29 +37,20 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
 
 void ebb__gone_release(struct process *process)
 {
-    if (process->ring)
-        munmap(process->ring, process->ring_bytes);
-    ebb__watch_destroy(process->watch);
-    ebb__recurrence_destroy(process->recurrence);
-    ebb__profile_fini(&process->recalled);
+    if (process->stream.ring)
+        munmap(process->stream.ring, process->stream.ring_bytes);
+    ebb__watch_destroy(process->stream.watch);
+    ebb__recurrence_destroy(process->stream.recurrence);
+    ebb__profile_fini(&process->recall.profile);
     ebb__profile_fini(&process->learnt);
-    free(process->script);
-    free(process->script_before);
+    free(process->sent.script);
+    free(process->sent.script_before);
     free(process);
 }
 
 static uint64_t largest_bytes(const struct process *process)
 {
-    return atomic_load(&process->ring->counters.peak_live_bytes);
-}
-
-/* Nobody may take another process for this one. */
-static void forget(struct ebb_parent *parent, const struct process *process)
-{
-    if (parent->share_of == process)
-        parent->share_of = NULL;
-    if (parent->budget_presumed == process)
-        parent->budget_presumed = NULL;
+    return atomic_load(&process->stream.ring->counters.peak_live_bytes);
 }
 
 void ebb__gone_collect(struct ebb_parent *parent)
@@ -79,7 +70,7 @@ void ebb__gone_collect(struct ebb_parent *parent)
         }
         ebb__gone_add(process, &parent->gone);
         ebb__recall_save(parent, process);
-        forget(parent, process);
+        ebb__budget_forget(parent, process);
         ebb__gone_release(process);
     }
     parent->processes.count = count;

@@ -11,6 +11,7 @@
 #define EBB_PARENT_PARENT_H
 
 #include "base/status.h"
+#include "plan/plan.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -31,11 +32,11 @@ struct ebb_parent_options {
     bool record; /* record only: no budget, nothing moves */
     bool verify; /* check absent bytes by a hash */
     enum ebb_compress compress;
-    const char *record_path; /* NULL: no trace file */
-    const char *command;     /* for the trace's header */
-    const char *policy;      /* "ebb", "none", ...; see ebb__plan_make() */
-    const char *store;       /* its places, one a line: ebb__store_open() */
-    const char *cache;       /* directory of profiles; NULL: none are read or written */
+    const char *record_path;         /* NULL: no trace file */
+    const char *command;             /* for the trace's header */
+    const struct ebb_policy *policy; /* of any table: plan/plan.h */
+    const char *store;               /* its places, one a line: ebb__store_open() */
+    const char *cache;               /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
     uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
     double budget_fraction; /* of the unmanaged peak; 0: not given */

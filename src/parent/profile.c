@@ -3,30 +3,14 @@
  * there to say so. */
 #include "parent/profile.h"
 
-#include "base/vec.h"
+#include "parent/profile_format.h"
 #include "trace/codec.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
-#define MAGIC                                                                                      \
-    "\x89"                                                                                         \
-    "EBBP\r\n\x1a"
-#define MAGIC_BYTES 8u
-#define MAJOR 2u
-#define HEADER_BYTES 64u
 #define COMPRESSION_LEVEL 3 /* as of traces */
-/* 4 iterations of a million events: far more than planners take. Arbitrary. */
-#define MOST_BODY_BYTES ((uint64_t)256 << 20)
-#define MOST_BYTES ((uint64_t)1 << 60)
-#define MOST_NS ((uint64_t)1 << 58)
-#define MOST_FIXED_NS ((uint64_t)1000000000000)
-
-#define EVENT_BYTES 8u
-#define BLOCK_BYTES 48u
-#define ACCESS_BYTES 5u
 
 _Static_assert(sizeof(struct ebb_model_event) == 8, "a new member belongs into the profile");
 _Static_assert(sizeof(struct ebb_model_block) == 56, "a new member belongs into the profile");
@@ -64,8 +48,6 @@ void ebb__profile_add(struct ebb_profile *profile, struct ebb_model *model, uint
     memset(model, 0, sizeof *model);
 }
 
-/* --- writing --- */
-
 static uint8_t *put8(uint8_t *out, uint8_t value)
 {
     *out = value;
@@ -93,9 +75,9 @@ static uint8_t *put_lane(uint8_t *out, const struct ebb_lane *lane)
 
 static uint64_t iteration_bytes(const struct ebb_model *model)
 {
-    return 8 + 4 + 4 + 1 + (uint64_t)model->tick_count * (EVENT_BYTES + 8) + 8 +
-           (uint64_t)model->block_count * BLOCK_BYTES +
-           (uint64_t)model->access_count * ACCESS_BYTES;
+    return 8 + 4 + 4 + 1 + (uint64_t)model->tick_count * (EBB_PROFILE_EVENT_BYTES + 8) + 8 +
+           (uint64_t)model->block_count * EBB_PROFILE_BLOCK_BYTES +
+           (uint64_t)model->access_count * EBB_PROFILE_ACCESS_BYTES;
 }
 
 static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *iteration)
@@ -137,8 +119,9 @@ enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct eb
     for (uint32_t i = 0; i < profile->iteration_count; i++)
         body_bytes += iteration_bytes(&profile->iterations[i].model);
     size_t packed_capacity = ZSTD_compressBound((size_t)body_bytes);
-    uint8_t *body = malloc((size_t)body_bytes), *made = malloc(HEADER_BYTES + packed_capacity);
-    if (!body || !made || body_bytes > MOST_BODY_BYTES) {
+    uint8_t *body = malloc((size_t)body_bytes),
+            *made = malloc(EBB_PROFILE_HEADER_BYTES + packed_capacity);
+    if (!body || !made || body_bytes > EBB_PROFILE_MOST_BODY_BYTES) {
         free(body);
         free(made);
         return EBB_ERR_MEMORY;
@@ -154,298 +137,21 @@ enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct eb
     out = put32(out, profile->iteration_count);
     for (uint32_t i = 0; i < profile->iteration_count; i++)
         out = put_iteration(out, &profile->iterations[i]);
-    size_t packed = ZSTD_compress(made + HEADER_BYTES, packed_capacity, body, (size_t)(out - body),
-                                  COMPRESSION_LEVEL);
+    size_t packed = ZSTD_compress(made + EBB_PROFILE_HEADER_BYTES, packed_capacity, body,
+                                  (size_t)(out - body), COMPRESSION_LEVEL);
     body_bytes = (uint64_t)(out - body);
     free(body);
     if (ZSTD_isError(packed)) {
         free(made);
         return EBB_ERR_MEMORY;
     }
-    memcpy(made, MAGIC, MAGIC_BYTES);
-    out = put32(put32(made + MAGIC_BYTES, MAJOR), 0);
+    memcpy(made, EBB_PROFILE_MAGIC, EBB_PROFILE_MAGIC_BYTES);
+    out = put32(put32(made + EBB_PROFILE_MAGIC_BYTES, EBB_PROFILE_MAJOR), 0);
     out = put64(put64(out, key.words[0]), key.words[1]);
     out = put64(put64(out, body_bytes), packed);
-    out = put64(out, ebb__trace_checksum(made + HEADER_BYTES, packed));
-    put64(out, ebb__trace_checksum(made, HEADER_BYTES - 8));
+    out = put64(out, ebb__trace_checksum(made + EBB_PROFILE_HEADER_BYTES, packed));
+    put64(out, ebb__trace_checksum(made, EBB_PROFILE_HEADER_BYTES - 8));
     *bytes = made;
-    *size = HEADER_BYTES + packed;
+    *size = EBB_PROFILE_HEADER_BYTES + packed;
     return EBB_OK;
-}
-
-/* --- reading --- */
-
-struct cursor {
-    const uint8_t *at, *end;
-    bool short_of; /* something lay behind the end */
-};
-
-static const uint8_t *take(struct cursor *cursor, size_t bytes)
-{
-    static const uint8_t zeros[64];
-    if ((size_t)(cursor->end - cursor->at) < bytes) {
-        cursor->short_of = true;
-        cursor->at = cursor->end;
-        return zeros;
-    }
-    cursor->at += bytes;
-    return cursor->at - bytes;
-}
-
-static uint64_t take64(struct cursor *cursor)
-{
-    return ebb__get_le64(take(cursor, 8));
-}
-
-static uint32_t take32(struct cursor *cursor)
-{
-    return ebb__get_le32(take(cursor, 4));
-}
-
-static uint8_t take8(struct cursor *cursor)
-{
-    return *take(cursor, 1);
-}
-
-static bool take_lane(struct cursor *cursor, struct ebb_lane *lane)
-{
-    uint64_t bits = take64(cursor);
-    memcpy(&lane->ns_per_byte, &bits, sizeof bits);
-    lane->fixed_ns = take64(cursor);
-    return isfinite(lane->ns_per_byte) && lane->ns_per_byte > 0 && lane->ns_per_byte < 1e6 &&
-           lane->fixed_ns <= MOST_FIXED_NS;
-}
-
-static const char *check_events(const struct ebb_model *model)
-{
-    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
-        const struct ebb_model_event *event = &model->events[tick];
-        bool of_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
-                        event->kind == EBB_EVENT_ACCESS;
-        if (event->kind == EBB_EVENT_NONE || event->kind >= EBB_EVENT_KIND_COUNT ||
-            event->access > EBB_ACCESS_WRITE || event->mark >= EBB_MARK_COUNT)
-            return "an event of no known kind";
-        if (of_block ? event->block >= model->block_count : event->block != EBB_TICK_NONE)
-            return "an event of no block";
-        const struct ebb_model_block *block = of_block ? &model->blocks[event->block] : NULL;
-        if ((event->kind == EBB_EVENT_ALLOC && block->alloc_tick != tick) ||
-            (event->kind == EBB_EVENT_FREE && block->free_tick != tick))
-            return "an event that is not its block's";
-        bool later_part = block && block->part_count && block->part_first;
-        bool clock =
-            (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) && !later_part;
-        if (event->clock != clock && event->kind != EBB_EVENT_ACCESS)
-            return "an event that is no clock, or is one";
-    }
-    return NULL;
-}
-
-/* Parts stand behind each other in their allocation, the first at its start. */
-static const char *check_part(const struct ebb_model *model, uint32_t index)
-{
-    const struct ebb_model_block *block = &model->blocks[index];
-    uint64_t first = block->part_first * EBB_PART_BYTES;
-    if (block->part_count == 0)
-        return block->part_first || block->allocated_bytes ? "a part that is none" : NULL;
-    uint64_t most = block->part_count * EBB_PART_BYTES;
-    if (block->allocated_bytes > MOST_BYTES || first >= block->allocated_bytes)
-        return "a part outside its block";
-    uint64_t rest = block->allocated_bytes - first;
-    if (block->size_bytes != (most < rest ? most : rest))
-        return "a part that is not its units";
-    if (block->part_first == 0)
-        return NULL;
-    const struct ebb_model_block *before = index ? block - 1 : block;
-    bool follows = index && before->part_count && before->serial == block->serial &&
-                   before->allocated_bytes == block->allocated_bytes &&
-                   before->part_first + (uint64_t)before->part_count <= block->part_first &&
-                   (before->alloc_tick == EBB_TICK_NONE) == (block->alloc_tick == EBB_TICK_NONE);
-    return follows ? NULL : "a part without the one before it";
-}
-
-static const char *check_block(const struct ebb_model *model, const struct ebb_model_block *block,
-                               uint32_t index)
-{
-    uint32_t ticks = model->tick_count;
-    bool persistent = block->alloc_tick == EBB_TICK_NONE;
-    if (block->size_bytes == 0 || block->size_bytes > MOST_BYTES || block->serial == 0)
-        return "a block without a size or a name";
-    if (persistent ? block->free_tick != EBB_TICK_NONE || block->span_ticks != ticks
-                   : block->alloc_tick >= ticks || block->free_tick >= ticks)
-        return "a block's lifetime is none";
-    if (!persistent && (model->events[block->alloc_tick].kind != EBB_EVENT_ALLOC ||
-                        model->events[block->alloc_tick].block != index ||
-                        model->events[block->free_tick].kind != EBB_EVENT_FREE ||
-                        model->events[block->free_tick].block != index))
-        return "a block without its events";
-    /* In the order of their occurrence, each within its lifetime. */
-    uint64_t walked = 0, last = persistent ? 0 : block->alloc_tick;
-    for (uint32_t i = 0; i < block->access_count; i++) {
-        uint32_t tick = model->accesses[block->first_access + i].tick;
-        if (tick >= ticks || model->events[tick].kind != EBB_EVENT_ACCESS ||
-            model->events[tick].block != index)
-            return "a use without its event";
-        walked += (tick + ticks - last) % ticks;
-        if (walked >= block->span_ticks || (i > 0 && tick == last))
-            return "a use outside its block's life";
-        last = tick;
-    }
-    return NULL;
-}
-
-static const char *check_model(const struct ebb_model *model)
-{
-    uint64_t bytes = 0;
-    const char *why = check_events(model);
-    for (uint32_t i = 0; !why && i < model->block_count; i++) {
-        why = check_part(model, i);
-        if (!why)
-            why = check_block(model, &model->blocks[i], i);
-        if (why)
-            break;
-        uint64_t copies = (uint64_t)model->blocks[i].span_ticks / model->tick_count + 1;
-        if (copies > (MOST_BYTES - bytes) / model->blocks[i].size_bytes)
-            return "more bytes than there are";
-        bytes += copies * model->blocks[i].size_bytes;
-    }
-    if (!why && model->time_ns[model->tick_count] > MOST_NS)
-        why = "an iteration longer than any";
-    return why;
-}
-
-/* NULL, or what is wrong; *model may be filled in part. */
-static const char *take_model(struct cursor *cursor, struct ebb_model *model)
-{
-    model->tick_count = take32(cursor);
-    model->block_count = take32(cursor);
-    uint8_t has_accesses = take8(cursor);
-    uint64_t left = (uint64_t)(cursor->end - cursor->at);
-    if (cursor->short_of || has_accesses > 1 || model->tick_count == 0 ||
-        model->tick_count == EBB_TICK_NONE || model->tick_count > left / (EVENT_BYTES + 8) ||
-        model->block_count > left / BLOCK_BYTES)
-        return "an impossible number of events";
-    model->has_accesses = has_accesses;
-    model->events = calloc(model->tick_count, sizeof *model->events);
-    model->time_ns = calloc((size_t)model->tick_count + 1, sizeof *model->time_ns);
-    model->blocks = calloc((size_t)model->block_count + 1, sizeof *model->blocks);
-    if (!model->events || !model->time_ns || !model->blocks)
-        return "no memory for it";
-    for (uint32_t i = 0; i < model->tick_count; i++) {
-        struct ebb_model_event *event = &model->events[i];
-        event->block = take32(cursor);
-        event->kind = take8(cursor);
-        event->access = take8(cursor);
-        event->mark = take8(cursor);
-        uint8_t clock = take8(cursor);
-        if (clock > 1)
-            return "an event that is no clock, or is one";
-        event->clock = clock;
-    }
-    for (uint32_t i = 0; i <= model->tick_count; i++)
-        model->time_ns[i] = take64(cursor);
-    uint64_t accesses = 0;
-    for (uint32_t i = 0; i < model->block_count; i++) {
-        struct ebb_model_block *block = &model->blocks[i];
-        block->serial = take64(cursor);
-        block->size_bytes = take64(cursor);
-        block->allocated_bytes = take64(cursor);
-        block->part_first = take32(cursor);
-        block->part_count = take32(cursor);
-        block->alloc_tick = take32(cursor);
-        block->free_tick = take32(cursor);
-        block->span_ticks = take32(cursor);
-        block->access_count = take32(cursor);
-        block->first_access = (uint32_t)accesses;
-        accesses += block->access_count;
-        if (accesses > (uint64_t)(cursor->end - cursor->at) / ACCESS_BYTES)
-            return "an impossible number of uses";
-    }
-    model->access_count = (uint32_t)accesses;
-    model->accesses = calloc((size_t)accesses + 1, sizeof *model->accesses);
-    if (!model->accesses)
-        return "no memory for it";
-    for (uint64_t i = 0; i < accesses; i++) {
-        model->accesses[i].tick = take32(cursor);
-        model->accesses[i].access = take8(cursor);
-        if (model->accesses[i].access > EBB_ACCESS_WRITE)
-            return "a use of no known kind";
-    }
-    if (cursor->short_of)
-        return "it ends within an iteration";
-    return check_model(model);
-}
-
-enum ebb_status ebb__profile_decode_body(const uint8_t *bytes, size_t size, const char *name,
-                                         struct ebb_profile *profile, struct ebb_error *error)
-{
-    struct cursor cursor = {.at = bytes, .end = bytes + size};
-    struct ebb_profile read = {0};
-    const char *why = NULL;
-    read.unmanaged_peak_bytes = take64(&cursor);
-    read.small_bytes = take64(&cursor);
-    read.store_id = take64(&cursor);
-    memcpy(read.machine.name, take(&cursor, sizeof read.machine.name), sizeof read.machine.name);
-    bool lanes = take_lane(&cursor, &read.machine.out);
-    lanes &= take_lane(&cursor, &read.machine.in);
-    uint8_t flags = take8(&cursor);
-    uint32_t count = take32(&cursor);
-    read.machine.duplex = flags & 1;
-    read.compressed = flags & 2;
-    if (cursor.short_of)
-        why = "it ends too early";
-    else if (!lanes || flags > 3 || read.machine.name[sizeof read.machine.name - 1])
-        why = "impossible lanes";
-    else if (count > EBB_PROFILE_ITERATIONS || read.unmanaged_peak_bytes > MOST_BYTES ||
-             read.small_bytes > MOST_BYTES)
-        why = "impossible figures";
-    for (uint32_t i = 0; !why && i < count; i++) {
-        struct ebb_profile_iteration *iteration = &read.iterations[read.iteration_count++];
-        struct ebb_error detail;
-        iteration->first_serial = take64(&cursor);
-        why = take_model(&cursor, &iteration->model);
-        if (!why && ebb__model_derive(&iteration->model, &detail) != EBB_OK)
-            why = "its times fall";
-    }
-    if (!why && cursor.at != cursor.end)
-        why = "something follows it";
-    if (why) {
-        ebb__profile_fini(&read);
-        memset(profile, 0, sizeof *profile);
-        return ebb__fail(error, EBB_ERR_FORMAT, name, "%s", why);
-    }
-    *profile = read;
-    return EBB_OK;
-}
-
-enum ebb_status ebb__profile_decode(const uint8_t *bytes, size_t size, struct ebb_profile_key key,
-                                    const char *name, struct ebb_profile *profile,
-                                    struct ebb_error *error)
-{
-    memset(profile, 0, sizeof *profile);
-    if (size < HEADER_BYTES || memcmp(bytes, MAGIC, MAGIC_BYTES) != 0)
-        return ebb__fail(error, EBB_ERR_FORMAT, name, "not a profile");
-    if (ebb__get_le64(bytes + HEADER_BYTES - 8) != ebb__trace_checksum(bytes, HEADER_BYTES - 8))
-        return ebb__fail(error, EBB_ERR_FORMAT, name, "its header is damaged");
-    if (ebb__get_le32(bytes + 8) != MAJOR)
-        return ebb__fail(error, EBB_ERR_VERSION, name, "version %lu",
-                         (unsigned long)ebb__get_le32(bytes + 8));
-    if (ebb__get_le64(bytes + 16) != key.words[0] || ebb__get_le64(bytes + 24) != key.words[1])
-        return ebb__fail(error, EBB_ERR_FORMAT, name, "it belongs to another program");
-    uint64_t body_bytes = ebb__get_le64(bytes + 32), packed_bytes = ebb__get_le64(bytes + 40);
-    const uint8_t *packed = bytes + HEADER_BYTES;
-    if (packed_bytes != size - HEADER_BYTES || body_bytes > MOST_BODY_BYTES ||
-        ebb__get_le64(bytes + 48) != ebb__trace_checksum(packed, size - HEADER_BYTES) ||
-        ZSTD_getFrameContentSize(packed, size - HEADER_BYTES) != body_bytes)
-        return ebb__fail(error, EBB_ERR_FORMAT, name, "it is damaged");
-    uint8_t *body = malloc((size_t)body_bytes + 1);
-    if (!body)
-        return ebb__fail(error, EBB_ERR_MEMORY, name, "no memory for it");
-    size_t got = ZSTD_decompress(body, (size_t)body_bytes, packed, size - HEADER_BYTES);
-    enum ebb_status status = EBB_ERR_FORMAT;
-    if (ZSTD_isError(got) || got != body_bytes)
-        status = ebb__fail(error, EBB_ERR_FORMAT, name, "it is damaged");
-    else
-        status = ebb__profile_decode_body(body, (size_t)body_bytes, name, profile, error);
-    free(body);
-    return status;
 }

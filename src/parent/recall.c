@@ -33,26 +33,11 @@ static bool is_fork(const struct ebb_parent *parent, const struct process *proce
 {
     for (size_t i = 0; i < parent->processes.count; i++) {
         const struct process *other = parent->processes.items[i];
-        if (other != process && other->has_key && other->process_id == parent_process_id &&
-            memcmp(&other->key, &process->key, sizeof other->key) == 0)
+        if (other != process && other->recall.has_key && other->process_id == parent_process_id &&
+            memcmp(&other->recall.key, &process->recall.key, sizeof other->recall.key) == 0)
             return true;
     }
     return false;
-}
-
-/* A share of the peak that the program has had is in force before its first allocation. */
-static void presume_budget(struct ebb_parent *parent, struct process *process)
-{
-    struct ebb_ledger *ledger = parent->ledger;
-    if (parent->options.budget_fraction <= 0 || parent->budget_set)
-        return;
-    uint64_t budget = (uint64_t)(parent->options.budget_fraction *
-                                 (double)process->recalled.unmanaged_peak_bytes);
-    parent->budget_set = true;
-    parent->budget_presumed = process;
-    process->budget_from = 0;
-    atomic_store(&ledger->budget_bytes, budget);
-    atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
 }
 
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id)
@@ -60,74 +45,69 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
     const struct ebb_parent_options *options = &parent->options;
     if (!options->cache || options->record)
         return;
-    process->cache = EBB_CACHE_NONE;
-    process->has_key = ebb__cache_key(process->process_id, options->threshold_bytes, &process->key);
-    if (!process->has_key)
+    ebb__cache_set(&process->recall.use, EBB_CACHE_NONE);
+    process->recall.has_key =
+        ebb__cache_key(process->process_id, options->threshold_bytes, &process->recall.key);
+    if (!process->recall.has_key)
         return;
     if (is_fork(parent, process, parent_process_id)) {
-        process->has_key = false;
+        process->recall.has_key = false;
         return;
     }
-    if (ebb__cache_load(options->cache, process->key, &process->recalled, NULL) != EBB_OK)
+    if (ebb__cache_load(options->cache, process->recall.key, &process->recall.profile, NULL) !=
+        EBB_OK)
         return;
-    process->cache = EBB_CACHE_UNCONFIRMED;
-    presume_budget(parent, process);
-    if (process->recalled.iteration_count && !ebb__plan_policy_reactive(options->policy))
-        process->state = LEARNER_RECALLED;
+    ebb__cache_set(&process->recall.use, EBB_CACHE_UNCONFIRMED);
+    ebb__budget_presume(parent, process);
+    if (process->recall.profile.iteration_count && !options->policy->reactive)
+        ebb__phase_set(&process->phase, PHASE_RECALLED);
 }
 
 /* The lanes are known if they are those of this store, used as they were. */
 static void recall_lanes(struct ebb_parent *parent, const struct process *process)
 {
-    if (parent->probed || parent->probing)
+    if (parent->lanes.state != LANES_UNKNOWN)
         return;
-    const struct ebb_profile *recalled = &process->recalled;
+    const struct ebb_profile *recalled = &process->recall.profile;
     if (recalled->store_id != ebb__profile_store_id(parent->options.store) ||
         parent->options.compress == (recalled->compressed ? EBB_COMPRESS_OFF : EBB_COMPRESS_ON))
         return;
-    parent->machine = recalled->machine;
-    ebb__parent_lanes_known(parent, recalled->compressed);
+    parent->lanes.machine = recalled->machine;
+    ebb__lanes_know(parent, recalled->compressed);
 }
 
 static void drop(struct ebb_parent *parent, struct process *process)
 {
-    if (parent->budget_presumed == process) {
-        parent->budget_presumed = NULL;
-        parent->budget_set = false;
-        process->budget_from = -1;
-        atomic_store(&parent->ledger->budget_bytes, UINT64_MAX);
-        atomic_store(&parent->ledger->in_force, 0);
-    }
-    process->cache = EBB_CACHE_DROPPED;
-    ebb__profile_fini(&process->recalled);
-    ebb__cache_remove(parent->options.cache, process->key);
+    ebb__budget_withdraw(parent, process);
+    ebb__cache_set(&process->recall.use, EBB_CACHE_DROPPED);
+    ebb__profile_fini(&process->recall.profile);
+    ebb__cache_remove(parent->options.cache, process->recall.key);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__parent_trace(process);
 }
 
 static void confirm(struct ebb_parent *parent, struct process *process)
 {
-    if (parent->budget_presumed == process)
-        parent->budget_presumed = NULL;
-    process->cache = EBB_CACHE_USED;
-    process->learnt = process->recalled;
-    memset(&process->recalled, 0, sizeof process->recalled);
+    ebb__budget_confirm(parent, process);
+    ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
+    process->learnt = process->recall.profile;
+    memset(&process->recall.profile, 0, sizeof process->recall.profile);
     ebb__parent_settle(process);
-    process->state = LEARNER_PLANNED;
+    ebb__phase_set(&process->phase, PHASE_PLANNED);
 }
 
 void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
 {
-    if (process->state != LEARNER_RECALLED)
+    if (process->phase != PHASE_RECALLED)
         return;
     recall_lanes(parent, process);
-    ebb__parent_end_probe(parent);
+    ebb__lanes_await(parent);
     bool sent = false;
-    for (uint32_t i = 0; i < process->recalled.iteration_count; i++) {
-        const struct ebb_profile_iteration *iteration = &process->recalled.iterations[i];
+    for (uint32_t i = 0; i < process->recall.profile.iteration_count; i++) {
+        const struct ebb_profile_iteration *iteration = &process->recall.profile.iterations[i];
         sent |= ebb__parent_plan(parent, process, &iteration->model, iteration->first_serial);
     }
-    process->recalled_at = atomic_load(&process->ring->counters.allocations);
+    process->recall.at_allocs = atomic_load(&process->stream.ring->counters.allocations);
     if (!sent)
         drop(parent, process);
 }
@@ -145,10 +125,10 @@ uint32_t ebb__parent_count_allocs(const struct ebb_model *model)
 static const struct ebb_model *matching_model(const struct process *process,
                                               const struct ebb_watch_iteration *iteration)
 {
-    for (uint32_t i = process->recalled.iteration_count; i-- > 0;)
-        if (ebb__parent_count_allocs(&process->recalled.iterations[i].model) ==
+    for (uint32_t i = process->recall.profile.iteration_count; i-- > 0;)
+        if (ebb__parent_count_allocs(&process->recall.profile.iterations[i].model) ==
             iteration->alloc_count)
-            return &process->recalled.iterations[i].model;
+            return &process->recall.profile.iterations[i].model;
     return NULL;
 }
 
@@ -164,7 +144,7 @@ static bool names_hold(const struct process *process, const struct ebb_model *mo
         if (block->alloc_tick != EBB_TICK_NONE)
             continue;
         named += block->size_bytes;
-        if (!ebb__watch_is_live(process->watch, block->serial, &size_bytes) ||
+        if (!ebb__watch_is_live(process->stream.watch, block->serial, &size_bytes) ||
             size_bytes != whole_bytes)
             wrong += block->size_bytes;
     }
@@ -173,16 +153,15 @@ static bool names_hold(const struct process *process, const struct ebb_model *mo
 
 static bool exceeds_peak(const struct process *process)
 {
-    uint64_t known = process->recalled.unmanaged_peak_bytes;
-    return ebb__parent_unmanaged_peak(process) >
-           known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
+    uint64_t known = process->recall.profile.unmanaged_peak_bytes;
+    return ebb__budget_peak(process) > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
 }
 
 /* So many allocations, two iterations' and more, and it does not play: the program does something
  * else now. */
 static bool has_missed(const struct process *process)
 {
-    const struct ebb_profile *profile = &process->recalled;
+    const struct ebb_profile *profile = &process->recall.profile;
     uint64_t longest = 0, begin = UINT64_MAX;
     for (uint32_t i = 0; i < profile->iteration_count; i++) {
         const struct ebb_profile_iteration *iteration = &profile->iterations[i];
@@ -191,20 +170,20 @@ static bool has_missed(const struct process *process)
         begin = iteration->first_serial < begin ? iteration->first_serial : begin;
     }
     uint64_t patience = 2 * longest + 64;
-    begin = begin > process->recalled_at ? begin : process->recalled_at;
-    return !process->playing && process->allocs > begin + patience &&
-           process->allocs_lost > patience;
+    begin = begin > process->recall.at_allocs ? begin : process->recall.at_allocs;
+    return !process->stream.playing && process->stream.allocs > begin + patience &&
+           process->stream.allocs_lost > patience;
 }
 
 /* An iteration that is as long as one of the profile, behind the initialisation and the sending of the
  * plans, and was not played to its end. The first of them may be the one in which playing began. */
 static bool is_strayed(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
-    const struct ebb_profile *profile = &process->recalled;
+    const struct ebb_profile *profile = &process->recall.profile;
     for (uint32_t i = 0; i < profile->iteration_count; i++) {
         const struct ebb_profile_iteration *known = &profile->iterations[i];
         if (!iteration->planned && iteration->first_serial > known->first_serial &&
-            iteration->first_serial > process->recalled_at &&
+            iteration->first_serial > process->recall.at_allocs &&
             iteration->alloc_count * 2 > ebb__parent_count_allocs(&known->model))
             return true;
     }
@@ -214,15 +193,16 @@ static bool is_strayed(const struct process *process, const struct ebb_watch_ite
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t forgotten = ebb__watch_forgotten(process->watch).iterations;
-    size_t count = forgotten + ebb__watch_kept(process->watch, &iterations);
-    if (count < process->judged)
-        process->judged = count; /* a longer repetition has taken their place */
-    if (process->judged < forgotten)
-        process->judged = forgotten;
-    for (; process->judged < count; process->judged++) {
-        const struct ebb_watch_iteration *iteration = &iterations[process->judged - forgotten];
-        if (is_strayed(process, iteration) && ++process->strayed == MOST_STRAYED) {
+    size_t forgotten = ebb__watch_forgotten(process->stream.watch).iterations;
+    size_t count = forgotten + ebb__watch_kept(process->stream.watch, &iterations);
+    if (count < process->recall.judged)
+        process->recall.judged = count; /* a longer repetition has taken their place */
+    if (process->recall.judged < forgotten)
+        process->recall.judged = forgotten;
+    for (; process->recall.judged < count; process->recall.judged++) {
+        const struct ebb_watch_iteration *iteration =
+            &iterations[process->recall.judged - forgotten];
+        if (is_strayed(process, iteration) && ++process->recall.strayed == MOST_STRAYED) {
             drop(parent, process);
             return;
         }
@@ -235,7 +215,7 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
             confirm(parent, process);
             return;
         }
-        if (++process->disappointments == MOST_DISAPPOINTMENTS) {
+        if (++process->recall.disappointments == MOST_DISAPPOINTMENTS) {
             drop(parent, process);
             return;
         }
@@ -247,8 +227,8 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
 void ebb__recall_learn(struct process *process, struct ebb_model *model)
 {
     const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_kept(process->watch, &iterations);
-    size_t newest = ebb__watch_pattern(process->watch);
+    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
+    size_t newest = ebb__watch_pattern(process->stream.watch);
     uint64_t first_serial = UINT64_MAX;
     if (model->woven)
         return; /* profiles hold one order of events */
@@ -264,12 +244,12 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
 
 static bool was_planned(const struct process *process)
 {
-    if (!process->watch)
+    if (!process->stream.watch)
         return false;
     const struct ebb_watch_iteration *iterations;
-    if (ebb__watch_forgotten(process->watch).planned > 0)
+    if (ebb__watch_forgotten(process->stream.watch).planned > 0)
         return true;
-    for (size_t i = ebb__watch_kept(process->watch, &iterations); i-- > 0;)
+    for (size_t i = ebb__watch_kept(process->stream.watch, &iterations); i-- > 0;)
         if (iterations[i].planned)
             return true;
     return false;
@@ -278,21 +258,22 @@ static bool was_planned(const struct process *process)
 void ebb__recall_save(struct ebb_parent *parent, struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
-    if (process->state == LEARNER_RECALLED && process->watch)
+    if (process->phase == PHASE_RECALLED && process->stream.watch)
         ebb__recall_judge(parent, process);
-    if (!process->has_key || !learnt->iteration_count || !parent->probed || !was_planned(process))
+    if (!process->recall.has_key || !learnt->iteration_count ||
+        parent->lanes.state != LANES_KNOWN || !was_planned(process))
         return;
-    uint64_t peak = ebb__parent_unmanaged_peak(process), known = learnt->unmanaged_peak_bytes;
+    uint64_t peak = ebb__budget_peak(process), known = learnt->unmanaged_peak_bytes;
     bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
     if (!process->learnt_anew && same_peak)
         return;
     learnt->unmanaged_peak_bytes = peak;
-    if (process->small_bytes)
-        learnt->small_bytes = process->small_bytes;
+    if (process->sent.small_bytes)
+        learnt->small_bytes = process->sent.small_bytes;
     learnt->store_id = ebb__profile_store_id(parent->options.store);
-    learnt->machine = parent->machine;
-    learnt->compressed = parent->compressed;
-    if (ebb__cache_store(parent->options.cache, process->key, learnt, EBB_CACHE_MOST_BYTES, NULL) !=
-        EBB_OK)
+    learnt->machine = parent->lanes.machine;
+    learnt->compressed = parent->lanes.compressed;
+    if (ebb__cache_store(parent->options.cache, process->recall.key, learnt, EBB_CACHE_MOST_BYTES,
+                         NULL) != EBB_OK)
         return; /* the next run learns for itself */
 }

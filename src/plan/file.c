@@ -94,10 +94,13 @@ static enum ebb_status read_absence(const struct reader *reader, const json_t *o
             take_number(reader, object, what, "in_start_ns", time_limit, &absence->in_start_ns);
     if (!status && !absence->drops)
         status = take_number(reader, object, what, "in_end_ns", time_limit, &absence->in_end_ns);
+    if (!status && !absence->drops && json_object_get(object, "stall_ns"))
+        status = take_number(reader, object, what, "stall_ns", INT64_MAX, &absence->stall_ns);
     if (status)
         return status;
     const struct ebb_plan_request request = {.page_bytes = reader->file->page_bytes};
-    if (bytes != ebb__plan_block_bytes(&request, &model->blocks[absence->block]))
+    const struct ebb_model *sized = ebb__plan_file_model(reader->file, model);
+    if (bytes != ebb__plan_block_bytes(&request, &sized->blocks[absence->block]))
         return fail(reader, what, "its block has another size in the trace");
     return EBB_OK;
 }
@@ -118,6 +121,30 @@ static enum ebb_status read_absences(const struct reader *reader, const json_t *
         status = read_absence(reader, json_array_get(array, i), i, &plan->absences[i]);
     plan->absence_count = (uint32_t)count;
     return status;
+}
+
+/* Blocks that take whole units; the member may be missing. */
+static enum ebb_status read_wide(const struct reader *reader, const json_t *array)
+{
+    struct ebb_wide *wide = &reader->file->wide;
+    const char *const what = "member wide_blocks ";
+    if (!array)
+        return EBB_OK;
+    if (!json_is_array(array))
+        return fail(reader, what, "must be an array");
+    if (json_array_size(array) > reader->model->block_count)
+        return fail(reader, what, "has more entries than the trace has blocks");
+    if (ebb__wide_init(reader->model, wide) != EBB_OK)
+        return ebb__fail_memory(reader->name, reader->model->block_count * sizeof *wide->blocks,
+                                reader->error);
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *item = json_array_get(array, i);
+        json_int_t index = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (index < 0 || index >= reader->model->block_count ||
+            !ebb__wide_add(wide, (uint32_t)index))
+            return fail(reader, what, "names a block that cannot take whole units");
+    }
+    return EBB_OK;
 }
 
 static enum ebb_status read_figures(const struct reader *reader, const json_t *root)
@@ -176,6 +203,8 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
     }
     status = ebb__machine_from_json(json_object_get(root, "machine"), reader->name, &file->machine,
                                     reader->error);
+    if (!status)
+        status = read_wide(reader, json_object_get(root, "wide_blocks"));
     return status ? status : read_absences(reader, json_object_get(root, "absences"));
 }
 
@@ -211,5 +240,6 @@ enum ebb_status ebb__plan_file_read(const char *path, const struct ebb_model *mo
 void ebb__plan_file_fini(struct ebb_plan_file *file)
 {
     ebb__plan_fini(&file->plan);
+    ebb__wide_fini(&file->wide);
     memset(file, 0, sizeof *file);
 }

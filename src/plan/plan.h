@@ -94,32 +94,44 @@ uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *befor
  * must be back, lest it is used earlier than predicted; `due` where there is none. O(distance). */
 uint32_t ebb__plan_use_near(const struct ebb_model *model, uint32_t due, uint32_t to);
 
-/* The names of the policies, in the order in which they are listed; NULL from the last one on. */
-const char *ebb__plan_policy_name(size_t index);
-bool ebb__plan_policy_known(const char *policy);
-/* True where the policy decides nothing beforehand: a program runs under it without a script. */
-bool ebb__plan_policy_reactive(const char *policy);
+/* Makes *plan, of which the name of the policy is set; the caller releases it also on failure. */
+typedef enum ebb_status (*ebb_planner)(const struct ebb_plan_request *request,
+                                       struct ebb_plan *plan, struct ebb_error *error);
 
-/* Plan under `policy` ("ebb", "none", ...). On EBB_OK *plan is owned by the caller
- * (ebb__plan_fini()); a budget that cannot be met gives EBB_OK with feasible == false and
- * smallest_feasible_bytes set (the absences are then the planner's best effort). Unknown policy:
- * EBB_ERR_ARGUMENT. */
-EBB_NODISCARD enum ebb_status ebb__plan_make(const char *policy,
+/* A policy is a row of a table. The tables are this folder's and, in src/lab, that of the policies
+ * for comparison; who plans is handed the row, and knows no other. */
+struct ebb_policy {
+    const char *name; /* "autoswap:doa": the planner reads the variant from plan->policy */
+    ebb_planner make;
+    ebb_planner zero_stall; /* its own way to the smallest budget without a stall, or NULL */
+    bool reactive; /* decides nothing beforehand: a program runs under it without a script */
+};
+
+/* The policies of this folder, the default first; *count is their number. */
+const struct ebb_policy *ebb__plan_policies(size_t *count);
+/* The one of this folder of that name, or NULL. */
+const struct ebb_policy *ebb__plan_policy(const char *name);
+
+/* Plan under `policy`. On EBB_OK *plan is owned by the caller (ebb__plan_fini()); a budget that
+ * cannot be met gives EBB_OK with feasible == false and smallest_feasible_bytes set (the absences
+ * are then the planner's best effort). NULL for a policy: EBB_ERR_ARGUMENT. */
+EBB_NODISCARD enum ebb_status ebb__plan_make(const struct ebb_policy *policy,
                                              const struct ebb_plan_request *request,
                                              struct ebb_plan *plan, struct ebb_error *error);
 
 /* The plan for the smallest budget found at which `policy` stalls nothing; plan->budget_bytes says
  * which. Where plan->stall_ns is not 0 the policy stalls even with room for the whole load, for
  * which the plan then is. request->budget_bytes is not read. By the policy's own way where it has
- * one, else by ebb__plan_search_zero_stall() from the peak on. */
-EBB_NODISCARD enum ebb_status ebb__plan_zero_stall(const char *policy,
+ * one, else by ebb__plan_search_zero_stall() from the peak on. Errors as ebb__plan_make(). */
+EBB_NODISCARD enum ebb_status ebb__plan_zero_stall(const struct ebb_policy *policy,
                                                    const struct ebb_plan_request *request,
                                                    struct ebb_plan *plan, struct ebb_error *error);
 
-/* Bisection over budgets below plan->budget_bytes, at which *plan stalls nothing; replaces *plan by
- * each better one. Planners are no exact science: a smaller budget may happen to work where a
+/* Bisection over budgets below plan->budget_bytes, at which *plan, which `make` made, stalls nothing;
+ * replaces *plan by each better one. Planners are no exact science: a smaller budget may happen to work where a
  * larger one does not, so what is found is a budget that works, next to one that does not. */
-EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(const struct ebb_plan_request *request,
+EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(ebb_planner make,
+                                                          const struct ebb_plan_request *request,
                                                           struct ebb_plan *plan,
                                                           struct ebb_error *error);
 

@@ -16,7 +16,7 @@ struct ebb_runtime {
     struct pool pool;
     struct slab_space slabs;
     struct memory memory;
-    struct copies copies;
+    struct store_copies copies;
     struct store_health store;
     struct transfer transfer;
     struct replay replay;

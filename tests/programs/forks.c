@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -307,24 +309,75 @@ static void churned(void)
         check(i, "parent");
 }
 
-/* A block is lent to a pipe, or is in it and has been freed; then all others are used. The pipe must hold
- * what the block held. */
-static void lent(void)
+enum { LENT = 1 << 16 };
+
+/* The pages of `from` go into a pipe. */
+static void lend_to_pipe(int ends[2], void *from, unsigned round)
 {
-    enum { LENT = 1 << 16 };
+    if (pipe(ends) != 0)
+        die("pipe");
+    fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+    struct iovec vector = {from, LENT};
+    ssize_t done = round % 2 ? vmsplice(ends[1], &vector, 1, SPLICE_F_GIFT)
+                             : syscall(SYS_vmsplice, ends[1], &vector, 1, 0);
+    if (done != LENT)
+        die("vmsplice");
+}
+
+/* A TCP connection of this process with itself: ends[0] receives little as long as nobody reads. */
+static void connect_ends(int ends[2])
+{
+    int door = socket(AF_INET, SOCK_STREAM, 0), little = 8192, much = 1 << 20, one = 1;
+    int segment =
+        1024; /* one of loopback's 64 KiB would wait for a timer where the window is less */
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof where;
+    ends[1] = socket(AF_INET, SOCK_STREAM, 0);
+    /* The window is as large as the door's buffer allowed when the connection was made. */
+    if (setsockopt(door, SOL_SOCKET, SO_RCVBUF, &little, sizeof little) != 0 ||
+        setsockopt(ends[1], IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment) != 0 ||
+        setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &much, sizeof much) != 0 ||
+        bind(door, (struct sockaddr *)&where, bytes) != 0 || listen(door, 1) != 0 ||
+        getsockname(door, (struct sockaddr *)&where, &bytes) != 0 ||
+        connect(ends[1], (struct sockaddr *)&where, bytes) != 0)
+        die("connection");
+    ends[0] = accept(door, NULL, NULL);
+    close(door);
+    if (ends[0] < 0)
+        die("accept");
+    if (setsockopt(ends[1], SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) != 0)
+        _exit(77);
+}
+
+/* The pages of `from` go into the queue of a socket, of which most wait there until they are read. */
+static void lend_to_socket(int ends[2], void *from, unsigned round)
+{
+    connect_ends(ends);
+    struct iovec vector = {from, LENT};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}};
+    ssize_t done = 0;
+    if (round % 4 == 0)
+        done = send(ends[1], from, LENT, MSG_ZEROCOPY);
+    else if (round % 4 == 1)
+        done = sendto(ends[1], from, LENT, MSG_ZEROCOPY, NULL, 0);
+    else if (round % 4 == 2)
+        done = sendmsg(ends[1], &message.msg_hdr, MSG_ZEROCOPY);
+    else if (sendmmsg(ends[1], &message, 1, MSG_ZEROCOPY) == 1)
+        done = message.msg_len;
+    if (done != LENT)
+        die("send");
+}
+
+/* A block is lent to a pipe or a socket, or is in it and has been freed; then all others are used. There
+ * must be what the block held. */
+static void lent(void (*lend)(int ends[2], void *from, unsigned round))
+{
     static uint64_t back[LENT / 8];
     make(16);
     for (unsigned round = 0; round < 12; round++) {
         unsigned at = round % count;
         int ends[2];
-        if (pipe(ends) != 0)
-            die("pipe");
-        fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
-        struct iovec vector = {blocks[at], LENT};
-        ssize_t done = round % 2 ? vmsplice(ends[1], &vector, 1, SPLICE_F_GIFT)
-                                 : syscall(SYS_vmsplice, ends[1], &vector, 1, 0);
-        if (done != LENT)
-            die("vmsplice");
+        lend(ends, blocks[at], round);
         uint64_t seed = seeds[at];
         if (round % 3 == 2) {
             free(blocks[at]);
@@ -346,7 +399,8 @@ static void lent(void)
         }
         size_t bad = wrong(back, seed, LENT / 8);
         if (bad) {
-            fprintf(stderr, "forks: %zu of %d words in the pipe are wrong\n", bad, LENT / 8);
+            fprintf(stderr, "forks: round %u: %zu of %d words that were lent are wrong\n", round,
+                    bad, LENT / 8);
             _exit(1);
         }
         close(ends[0]);
@@ -429,7 +483,9 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "churned") == 0)
         churned();
     else if (strcmp(mode, "lent") == 0)
-        lent();
+        lent(lend_to_pipe);
+    else if (strcmp(mode, "sent") == 0)
+        lent(lend_to_socket);
     else if (strcmp(mode, "asynchronous") == 0)
         asynchronous();
     else if (strcmp(mode, "beside") == 0)

@@ -21,100 +21,52 @@
  * memory are ours. */
 #include "plan/pool/canonical.h"
 
-#include "base/clock.h"
 #include "base/vec.h"
 #include "plan/pool/search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_NODES 2000 /* of a turn, in the first lap through the rankings; arbitrary */
-#define PLAIN_LAPS 6     /* laps without noise, with twice the nodes from one to the next */
-#define LAP_GROWS 1.2    /* later: many short turns beat few long ones */
-#define NOISE 0.5        /* on the keys of a ranking, later; arbitrary */
-#define MEMORY_BITS 18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
+#define FIRST_NODES 2000  /* of a turn, in the first lap through the rankings; arbitrary */
+#define PLAIN_LAPS 6      /* laps without noise, with twice the nodes from one to the next */
+#define LAP_GROWS 1.2     /* later: many short turns beat few long ones */
+#define NOISE 0.5         /* on the keys of a ranking, later; arbitrary */
 #define CLOCK_NODES 0x3ff /* look at the clock every so many nodes */
 
-/* A run of sections, cut where the circle closes. */
-struct cut {
-    uint32_t first, last, more; /* [first, last) and [0, more) */
-};
-
-struct state {
-    uint64_t low, high;
-};
-
 struct search {
-    uint32_t count, sections;
-    ebb_height limit;
-    ebb_height *size;
-    struct cut *cuts;
+    struct ebb_search base;
     uint32_t *neighbours, *neighbours_from; /* of i: [from[i], from[i + 1]) */
-    uint32_t *twin;                         /* the one before it among its equals, or itself */
     uint64_t *salt;
     uint32_t *rank;
-    ebb_height
-        *floor; /* of an unplaced buffer: the highest top below it; of a placed one: offset */
     ebb_height *raised; /* scratch: floor with what the canonical order adds */
-    bool *placed;
-    uint32_t *crossing; /* unplaced buffers that live in section s and in the next */
-    ebb_height *above;  /* scratch, one a section */
     struct trail {
         uint32_t buffer;
         ebb_height floor;
     } * trail;
     size_t trail_count, trail_room;
-    uint32_t *stack; /* buffers in the order in which they were placed */
-    uint32_t stack_count;
-    uint32_t *deepest; /* the longest stack of this turn */
-    uint32_t deepest_count;
-    uint32_t *arena; /* lists of the nodes on the path */
-    size_t arena_count, arena_room;
-    struct state *memory;
-    uint64_t nodes, nodes_limit, deadline_ns;
-    bool stopped, no_memory;
 };
 
 /* ---- placing and taking back ----------------------------------------------------------------- */
 
-static void crossing_change(struct search *search, uint32_t buffer, uint32_t by)
-{
-    const struct cut *cut = &search->cuts[buffer];
-    if (cut->more) {
-        for (uint32_t s = cut->first; s < search->sections; s++)
-            search->crossing[s] += by;
-        for (uint32_t s = 0; s + 1 < cut->more; s++)
-            search->crossing[s] += by;
-        return;
-    }
-    for (uint32_t s = cut->first; s + 1 < cut->last; s++)
-        search->crossing[s] += by;
-}
-
 static bool place(struct search *search, uint32_t buffer)
 {
-    ebb_height top = search->floor[buffer] + search->size[buffer];
+    ebb_height top = search->base.floor[buffer] + search->base.size[buffer];
     uint32_t from = search->neighbours_from[buffer], to = search->neighbours_from[buffer + 1];
-    if (search->trail_count + (to - from) > search->trail_room) {
-        size_t room = 2 * (search->trail_count + (to - from)) + 1024;
-        struct trail *moved = realloc(search->trail, room * sizeof *moved);
-        if (!moved) {
-            search->no_memory = true;
-            return false;
-        }
-        search->trail = moved;
-        search->trail_room = room;
+    if (!ebb__vec_reserve((void **)&search->trail, &search->trail_room,
+                          search->trail_count + (to - from), sizeof *search->trail)) {
+        search->base.no_memory = true;
+        return false;
     }
     for (uint32_t i = from; i < to; i++) {
         uint32_t other = search->neighbours[i];
-        if (search->placed[other] || search->floor[other] >= top)
+        if (search->base.placed[other] || search->base.floor[other] >= top)
             continue;
-        search->trail[search->trail_count++] = (struct trail){other, search->floor[other]};
-        search->floor[other] = top;
+        search->trail[search->trail_count++] = (struct trail){other, search->base.floor[other]};
+        search->base.floor[other] = top;
     }
-    search->placed[buffer] = true;
-    search->stack[search->stack_count++] = buffer;
-    crossing_change(search, buffer, UINT32_MAX);
+    search->base.placed[buffer] = true;
+    search->base.stack[search->base.stack_count++] = buffer;
+    ebb__search_crossing_change(&search->base, buffer, UINT32_MAX);
     return true;
 }
 
@@ -123,12 +75,12 @@ static void take_back(struct search *search, uint32_t stack_count, size_t trail_
 {
     while (search->trail_count > trail_count) {
         const struct trail *entry = &search->trail[--search->trail_count];
-        search->floor[entry->buffer] = entry->floor;
+        search->base.floor[entry->buffer] = entry->floor;
     }
-    while (search->stack_count > stack_count) {
-        uint32_t buffer = search->stack[--search->stack_count];
-        search->placed[buffer] = false;
-        crossing_change(search, buffer, 1);
+    while (search->base.stack_count > stack_count) {
+        uint32_t buffer = search->base.stack[--search->base.stack_count];
+        search->base.placed[buffer] = false;
+        ebb__search_crossing_change(&search->base, buffer, 1);
     }
 }
 
@@ -137,8 +89,8 @@ static void take_back(struct search *search, uint32_t stack_count, size_t trail_
 static bool passed_over(const struct search *search, uint32_t buffer, ebb_height level,
                         uint32_t rank)
 {
-    return search->floor[buffer] < level ||
-           (search->floor[buffer] == level && search->rank[buffer] < rank);
+    return search->base.floor[buffer] < level ||
+           (search->base.floor[buffer] == level && search->rank[buffer] < rank);
 }
 
 /* Floors as the canonical order raises them; false where one can no longer rest on anything. */
@@ -148,7 +100,7 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        search->raised[b] = search->floor[b] > level ? search->floor[b] : level;
+        search->raised[b] = search->base.floor[b] > level ? search->base.floor[b] : level;
         any = any || passed_over(search, b, level, rank);
     }
     if (!any)
@@ -160,15 +112,15 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
         ebb_height least = EBB_HEIGHT_MAX;
         for (uint32_t k = search->neighbours_from[b]; k < search->neighbours_from[b + 1]; k++) {
             uint32_t other = search->neighbours[k];
-            if (search->placed[other])
+            if (search->base.placed[other])
                 continue;
-            ebb_height top = search->raised[other] + search->size[other];
+            ebb_height top = search->raised[other] + search->base.size[other];
             if (top < least)
                 least = top;
             if (least <= search->raised[b])
                 break;
         }
-        if (least > search->limit - search->size[b])
+        if (least > search->base.limit - search->base.size[b])
             return false;
         if (least > search->raised[b])
             search->raised[b] = least;
@@ -180,25 +132,26 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
 static bool floors_hold(struct search *search, uint32_t *list, uint32_t count)
 {
     ebb__search_sort(search->raised, list, count);
-    memset(search->above, 0, search->sections * sizeof *search->above);
+    memset(search->base.above, 0, search->base.sections * sizeof *search->base.above);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        const struct cut *cut = &search->cuts[b];
-        ebb_height room = search->limit - search->raised[b];
-        if (!ebb__search_stack(search->above, cut->first, cut->last, search->size[b], room) ||
-            !ebb__search_stack(search->above, 0, cut->more, search->size[b], room))
+        const struct ebb_pool_cut *cut = &search->base.cuts[b];
+        ebb_height room = search->base.limit - search->raised[b];
+        if (!ebb__search_stack(search->base.above, cut->first, cut->last, search->base.size[b],
+                               room) ||
+            !ebb__search_stack(search->base.above, 0, cut->more, search->base.size[b], room))
             return false;
     }
     return true;
 }
 
-static struct state state_of(const struct search *search, const uint32_t *list, uint32_t count,
-                             ebb_height level, uint32_t rank)
+static struct ebb_search_state state_of(const struct search *search, const uint32_t *list,
+                                        uint32_t count, ebb_height level, uint32_t rank)
 {
-    struct state state = {count, count};
+    struct ebb_search_state state = {count, count};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        uint64_t value = (uint64_t)search->floor[b] * 2 + passed_over(search, b, level, rank);
+        uint64_t value = (uint64_t)search->base.floor[b] * 2 + passed_over(search, b, level, rank);
         uint64_t hash = ebb__search_mix(search->salt[b] + value);
         state.low += hash;
         state.high += ebb__search_mix(hash ^ search->salt[b]);
@@ -211,87 +164,35 @@ static struct state state_of(const struct search *search, const uint32_t *list, 
 static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                   uint32_t rank);
 
-static uint32_t *arena_take(struct search *search, uint32_t count)
-{
-    /* Its room is enough for the deepest path: see search_init(). */
-    uint32_t *list = search->arena + search->arena_count;
-    search->arena_count += count;
-    return list;
-}
-
-static bool is_boundary(const struct search *search, uint32_t section)
-{
-    return search->crossing[section] == 0;
-}
-
-/* The part around one buffer: its sections lie between two boundaries. */
-static uint32_t part_take(struct search *search, uint32_t *list, uint32_t count, uint32_t *part)
-{
-    uint32_t sections = search->sections, steps = 0, taken = 0, kept = 0;
-    uint32_t first = search->cuts[list[0]].first, last = first;
-    while (steps < sections && !is_boundary(search, (first + sections - 1) % sections)) {
-        first = (first + sections - 1) % sections;
-        steps++;
-    }
-    while (steps < sections && !is_boundary(search, last)) {
-        last = (last + 1) % sections;
-        steps++;
-    }
-    uint32_t length = (last + sections - first) % sections;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = (search->cuts[list[i]].first + sections - first) % sections;
-        if (steps >= sections || at <= length)
-            part[taken++] = list[i];
-        else
-            list[kept++] = list[i];
-    }
-    return taken;
-}
-
 /* Parts that have no section in common, one after the other: what one needs is nothing to another,
  * so the first that fails decides. */
 static bool solve_parts(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                         uint32_t rank)
 {
     bool solved = true;
-    size_t arena_count = search->arena_count;
+    size_t arena_count = search->base.arena_count;
     while (count && solved) {
-        uint32_t *part = arena_take(search, count);
-        uint32_t part_count = part_take(search, list, count, part);
-        count -= part_count;
-        solved = solve(search, part, part_count, level, rank);
-        search->arena_count = arena_count;
+        struct ebb_search_part part;
+        uint32_t *taken = ebb__search_arena_take(&search->base, count);
+        uint32_t taken_count = ebb__search_part_take(&search->base, list, count, taken, &part);
+        count -= taken_count;
+        solved = solve(search, taken, taken_count, level, rank);
+        search->base.arena_count = arena_count;
     }
     return solved;
-}
-
-static bool divides(const struct search *search, uint32_t buffer)
-{
-    const struct cut *cut = &search->cuts[buffer];
-    uint32_t end = cut->more ? search->sections : cut->last - 1;
-    for (uint32_t s = cut->first; s < end; s++)
-        if (is_boundary(search, s))
-            return true;
-    for (uint32_t s = 0; s + 1 < cut->more; s++)
-        if (is_boundary(search, s))
-            return true;
-    return false;
 }
 
 /* What is left once `chosen` has been placed. */
 static bool solve_rest(struct search *search, const uint32_t *list, uint32_t count, uint32_t chosen)
 {
-    size_t arena_count = search->arena_count;
-    uint32_t *rest = arena_take(search, count);
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (list[i] != chosen)
-            rest[left++] = list[i];
-    ebb_height level = search->floor[chosen];
+    size_t arena_count = search->base.arena_count;
+    uint32_t *rest = ebb__search_without(&search->base, list, count, chosen);
+    ebb_height level = search->base.floor[chosen];
     uint32_t rank = search->rank[chosen];
-    bool solved = divides(search, chosen) ? solve_parts(search, rest, left, level, rank)
-                                          : solve(search, rest, left, level, rank);
-    search->arena_count = arena_count;
+    bool solved = ebb__search_divides(&search->base, chosen)
+                      ? solve_parts(search, rest, count - 1, level, rank)
+                      : solve(search, rest, count - 1, level, rank);
+    search->base.arena_count = arena_count;
     return solved;
 }
 
@@ -302,21 +203,22 @@ static uint32_t candidates_find(const struct search *search, const uint32_t *lis
     ebb_height least_top = EBB_HEIGHT_MAX;
     uint32_t chosen = 0;
     for (uint32_t i = 0; i < count; i++) {
-        ebb_height top = search->floor[list[i]] + search->size[list[i]];
+        ebb_height top = search->base.floor[list[i]] + search->base.size[list[i]];
         if (top < least_top)
             least_top = top;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        if (search->floor[b] >= least_top || passed_over(search, b, level, rank))
+        if (search->base.floor[b] >= least_top || passed_over(search, b, level, rank))
             continue;
-        if (search->twin[b] != b && !search->placed[search->twin[b]])
+        if (!ebb__search_is_next_twin(&search->base, b))
             continue;
         uint32_t k = chosen++;
         for (; k; k--) {
             uint32_t other = found[k - 1];
-            if (search->floor[other] < search->floor[b] ||
-                (search->floor[other] == search->floor[b] && search->rank[other] < search->rank[b]))
+            if (search->base.floor[other] < search->base.floor[b] ||
+                (search->base.floor[other] == search->base.floor[b] &&
+                 search->rank[other] < search->rank[b]))
                 break;
             found[k] = other;
         }
@@ -325,48 +227,36 @@ static uint32_t candidates_find(const struct search *search, const uint32_t *lis
     return chosen;
 }
 
-static bool out_of_time(struct search *search)
-{
-    if (search->nodes >= search->nodes_limit ||
-        ((search->nodes & CLOCK_NODES) == 0 && ebb__now_ns() > search->deadline_ns))
-        search->stopped = true;
-    return search->stopped || search->no_memory;
-}
-
 static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                   uint32_t rank)
 {
     if (count == 0)
         return true;
-    search->nodes++;
-    if (out_of_time(search) || !floors_raise(search, list, count, level, rank) ||
-        !floors_hold(search, list, count))
+    search->base.nodes++;
+    if (ebb__search_is_over(&search->base, CLOCK_NODES) ||
+        !floors_raise(search, list, count, level, rank) || !floors_hold(search, list, count))
         return false;
-    struct state state = state_of(search, list, count, level, rank);
-    struct state *slot = &search->memory[state.low & (((uint64_t)1 << MEMORY_BITS) - 1)];
-    if (slot->low == state.low && slot->high == state.high)
+    struct ebb_search_state state = state_of(search, list, count, level, rank);
+    if (ebb__search_failed_before(&search->base, state))
         return false;
-    if (search->stack_count > search->deepest_count) {
-        search->deepest_count = search->stack_count;
-        memcpy(search->deepest, search->stack, search->stack_count * sizeof *search->deepest);
-    }
-    size_t arena_count = search->arena_count;
-    uint32_t *candidates = arena_take(search, count);
+    ebb__search_deepest_keep(&search->base);
+    size_t arena_count = search->base.arena_count;
+    uint32_t *candidates = ebb__search_arena_take(&search->base, count);
     uint32_t candidate_count = candidates_find(search, list, count, level, rank, candidates);
-    search->arena_count = arena_count + candidate_count;
+    search->base.arena_count = arena_count + candidate_count;
     bool solved = false;
-    for (uint32_t i = 0; i < candidate_count && !solved && !search->stopped; i++) {
+    for (uint32_t i = 0; i < candidate_count && !solved && !search->base.stopped; i++) {
         size_t trail_count = search->trail_count;
-        uint32_t stack_count = search->stack_count;
+        uint32_t stack_count = search->base.stack_count;
         if (!place(search, candidates[i]))
             break;
         solved = solve_rest(search, list, count, candidates[i]);
         if (!solved)
             take_back(search, stack_count, trail_count);
     }
-    search->arena_count = arena_count;
-    if (!solved && !search->stopped && !search->no_memory)
-        *slot = state;
+    search->base.arena_count = arena_count;
+    if (!solved && !search->base.stopped && !search->base.no_memory)
+        *ebb__search_slot(&search->base, state) = state;
     return solved;
 }
 
@@ -405,7 +295,7 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
     bool plain = turn_index < PLAIN_LAPS * RANKINGS;
     uint64_t chance = ebb__search_mix(turn_index + 1);
     double noise = plain ? 0 : NOISE;
-    for (uint32_t i = 0; i < search->count; i++) {
+    for (uint32_t i = 0; i < search->base.count; i++) {
         const struct ebb_pool_buffer *item = &problem->buffers[i];
         double keys[KEYS] = {0};
         keys[BY_TOTAL] = (double)ebb__pool_sections_peak(sections, i);
@@ -419,8 +309,8 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
                 (1 +
                  noise * ((double)(ebb__search_mix(chance + 3 * i + (unsigned)k) >> 11) * 0x1p-53));
     }
-    qsort(ranked, search->count, sizeof *ranked, ranked_compare);
-    for (uint32_t i = 0; i < search->count; i++) {
+    qsort(ranked, search->base.count, sizeof *ranked, ranked_compare);
+    for (uint32_t i = 0; i < search->base.count; i++) {
         search->rank[ranked[i].buffer] = i;
         search->salt[ranked[i].buffer] =
             ebb__search_mix(((plain ? ranking : turn_index) << 32) + ranked[i].buffer + 1);
@@ -429,16 +319,9 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
 
 static bool turn(struct search *search, uint64_t nodes)
 {
-    search->nodes = 0;
-    search->nodes_limit = nodes;
-    search->stopped = false;
-    search->arena_count = 0;
-    search->deepest_count = 0;
     take_back(search, 0, 0);
-    uint32_t *list = arena_take(search, search->count);
-    for (uint32_t i = 0; i < search->count; i++)
-        list[i] = i;
-    return solve_parts(search, list, search->count, 0, 0);
+    uint32_t *list = ebb__search_begin(&search->base, nodes);
+    return solve_parts(search, list, search->base.count, 0, 0);
 }
 
 /* A turn that ends without a packing got somewhere: what it had placed at its deepest is dense, so
@@ -448,17 +331,17 @@ static ebb_height complete(struct search *search)
 {
     ebb_height height = 0;
     take_back(search, 0, 0);
-    for (uint32_t i = 0; i < search->count; i++) {
+    for (uint32_t i = 0; i < search->base.count; i++) {
         uint32_t chosen = UINT32_MAX;
-        if (i < search->deepest_count)
-            chosen = search->deepest[i];
-        for (uint32_t b = 0; b < search->count && i >= search->deepest_count; b++)
-            if (!search->placed[b] &&
-                (chosen == UINT32_MAX || search->floor[b] < search->floor[chosen] ||
-                 (search->floor[b] == search->floor[chosen] &&
+        if (i < search->base.deepest_count)
+            chosen = search->base.deepest[i];
+        for (uint32_t b = 0; b < search->base.count && i >= search->base.deepest_count; b++)
+            if (!search->base.placed[b] &&
+                (chosen == UINT32_MAX || search->base.floor[b] < search->base.floor[chosen] ||
+                 (search->base.floor[b] == search->base.floor[chosen] &&
                   search->rank[b] < search->rank[chosen])))
                 chosen = b;
-        ebb_height top = search->floor[chosen] + search->size[chosen];
+        ebb_height top = search->base.floor[chosen] + search->base.size[chosen];
         if (top > EBB_HEIGHT_MAX / 2 || !place(search, chosen))
             return EBB_HEIGHT_MAX;
         height = top > height ? top : height;
@@ -469,9 +352,9 @@ static ebb_height complete(struct search *search)
 static bool neighbours_find(struct search *search, const struct ebb_pool_sections *sections)
 {
     size_t count = 0, room = 0;
-    for (uint32_t i = 0; i < search->count; i++) {
+    for (uint32_t i = 0; i < search->base.count; i++) {
         search->neighbours_from[i] = (uint32_t)count;
-        for (uint32_t k = 0; k < search->count; k++) {
+        for (uint32_t k = 0; k < search->base.count; k++) {
             if (i == k ||
                 !ebb__pool_runs_meet(sections->runs[i], sections->runs[k], sections->count))
                 continue;
@@ -479,72 +362,35 @@ static bool neighbours_find(struct search *search, const struct ebb_pool_section
                                   sizeof *search->neighbours))
                 return false;
             search->neighbours[count++] = k;
-            if (search->size[i] == search->size[k] && k < i &&
-                sections->runs[i].first == sections->runs[k].first &&
-                sections->runs[i].last == sections->runs[k].last)
-                search->twin[i] = k;
         }
     }
-    search->neighbours_from[search->count] = (uint32_t)count;
+    search->neighbours_from[search->base.count] = (uint32_t)count;
     return true;
 }
 
 static void search_fini(struct search *search)
 {
-    free(search->size);
-    free(search->cuts);
+    ebb__search_fini(&search->base);
     free(search->neighbours);
     free(search->neighbours_from);
-    free(search->twin);
     free(search->salt);
     free(search->rank);
-    free(search->floor);
     free(search->raised);
-    free(search->placed);
-    free(search->crossing);
-    free(search->above);
     free(search->trail);
-    free(search->stack);
-    free(search->deepest);
-    free(search->arena);
-    free(search->memory);
 }
 
 static bool search_init(struct search *search, const struct ebb_pool_problem *problem,
-                        const struct ebb_pool_sections *sections, uint64_t unit)
+                        const struct ebb_pool_sections *sections, uint64_t unit, ebb_height limit)
 {
     size_t n = problem->count;
-    *search = (struct search){.count = problem->count, .sections = sections->count};
-    search->arena_room = 3 * n * (n + 1);
-    search->size = malloc(n * sizeof *search->size);
-    search->cuts = malloc(n * sizeof *search->cuts);
+    *search = (struct search){.trail_count = 0};
+    enum ebb_status status = ebb__search_init(&search->base, problem, sections, unit, limit);
     search->neighbours_from = malloc((n + 1) * sizeof *search->neighbours_from);
-    search->twin = malloc(n * sizeof *search->twin);
     search->salt = malloc(n * sizeof *search->salt);
     search->rank = malloc(n * sizeof *search->rank);
-    search->floor = calloc(n, sizeof *search->floor);
     search->raised = malloc(n * sizeof *search->raised);
-    search->placed = calloc(n, sizeof *search->placed);
-    search->crossing = calloc(sections->count, sizeof *search->crossing);
-    search->above = malloc(sections->count * sizeof *search->above);
-    search->stack = malloc(n * sizeof *search->stack);
-    search->deepest = malloc(n * sizeof *search->deepest);
-    search->arena = malloc(search->arena_room * sizeof *search->arena);
-    search->memory = calloc((size_t)1 << MEMORY_BITS, sizeof *search->memory);
-    if (!search->size || !search->cuts || !search->neighbours_from || !search->twin ||
-        !search->salt || !search->rank || !search->floor || !search->raised || !search->placed ||
-        !search->crossing || !search->above || !search->stack || !search->deepest ||
-        !search->arena || !search->memory)
-        return false;
-    for (uint32_t i = 0; i < problem->count; i++) {
-        struct ebb_pool_run run = sections->runs[i];
-        uint32_t over = run.last > sections->count ? run.last - sections->count : 0;
-        search->size[i] = (ebb_height)((problem->buffers[i].size_bytes + unit - 1) / unit);
-        search->cuts[i] = (struct cut){run.first, run.last - over, over};
-        search->twin[i] = i;
-        crossing_change(search, i, 1);
-    }
-    return neighbours_find(search, sections);
+    return !status && search->neighbours_from && search->salt && search->rank && search->raised &&
+           neighbours_find(search, sections);
 }
 
 enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
@@ -556,9 +402,8 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
     struct search search;
     struct ranked *ranked = malloc(problem->count * sizeof *ranked);
     enum ebb_status status = EBB_ERR_MEMORY;
-    if (search_init(&search, problem, sections, unit) && ranked) {
-        search.limit = (ebb_height)limit;
-        search.deadline_ns = deadline_ns;
+    if (search_init(&search, problem, sections, unit, (ebb_height)limit) && ranked) {
+        search.base.deadline_ns = deadline_ns;
         bool found = false;
         ebb_height lowest = EBB_HEIGHT_MAX;
         uint64_t nodes = FIRST_NODES;
@@ -568,21 +413,22 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
                     (uint64_t)((double)nodes * (*turns < PLAIN_LAPS * RANKINGS ? 2 : LAP_GROWS));
             rank_all(&search, problem, sections, *turns, ranked);
             found = turn(&search, nodes);
-            ebb_height height = found ? search.limit : complete(&search);
+            ebb_height height = found ? search.base.limit : complete(&search);
             if (height < lowest) {
                 lowest = height;
                 for (uint32_t b = 0; b < problem->count; b++)
-                    offsets[b] = (uint64_t)search.floor[b] * unit;
+                    offsets[b] = (uint64_t)search.base.floor[b] * unit;
             }
-            if (found || !search.stopped || search.no_memory || ebb__now_ns() > deadline_ns)
+            if (found || !search.base.stopped || search.base.no_memory ||
+                ebb__now_ns() > deadline_ns)
                 break;
         }
-        *verdict = found            ? EBB_POOL_FOUND
-                   : search.stopped ? EBB_POOL_TIME_OUT
-                                    : EBB_POOL_IMPOSSIBLE;
+        *verdict = found                 ? EBB_POOL_FOUND
+                   : search.base.stopped ? EBB_POOL_TIME_OUT
+                                         : EBB_POOL_IMPOSSIBLE;
         if (!found && lowest == EBB_HEIGHT_MAX)
             memset(offsets, 0xff, problem->count * sizeof *offsets);
-        if (!search.no_memory)
+        if (!search.base.no_memory)
             status = EBB_OK;
     }
     free(ranked);

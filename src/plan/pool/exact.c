@@ -100,9 +100,10 @@ static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_pro
         if (height < lowest) {
             lowest = height;
             for (uint32_t b = 0; b < problem->count; b++)
-                offsets[b] = (uint64_t)search->floor[b] * unit;
+                offsets[b] = (uint64_t)search->base.floor[b] * unit;
         }
-        if (found || !search->stopped || search->no_memory || ebb__now_ns() > search->deadline_ns) {
+        if (found || !search->base.stopped || search->base.no_memory ||
+            ebb__now_ns() > search->base.deadline_ns) {
             if (lowest == EBB_HEIGHT_MAX)
                 memset(offsets, 0xff, problem->count * sizeof *offsets);
             return found;
@@ -120,11 +121,11 @@ static enum ebb_status go_valleys(const struct ebb_pool_problem *problem,
     struct ebb_valley_search search;
     enum ebb_status status = ebb__valley_init(&search, problem, sections, unit, (ebb_height)limit);
     if (!status) {
-        search.deadline_ns = deadline_ns;
+        search.base.deadline_ns = deadline_ns;
         *verdict = EBB_POOL_FOUND;
         if (!go_turns(&search, problem, sections, unit, turns, offsets))
-            *verdict = search.stopped ? EBB_POOL_TIME_OUT : EBB_POOL_IMPOSSIBLE;
-        if (search.no_memory)
+            *verdict = search.base.stopped ? EBB_POOL_TIME_OUT : EBB_POOL_IMPOSSIBLE;
+        if (search.base.no_memory)
             status = EBB_ERR_MEMORY;
     }
     ebb__valley_fini(&search);

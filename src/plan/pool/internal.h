@@ -35,10 +35,8 @@ static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
 void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height);
 
 /* The pools: each offers packings, and raises the bound where it proves one. EBB_ERR_MEMORY. */
-typedef enum ebb_status (*ebb_pool_packer)(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_bestfit(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_firstfit(struct ebb_pool_job *job);
-EBB_NODISCARD enum ebb_status ebb__pool_smartpool(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_portfolio(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job); /* `exact` */
 EBB_NODISCARD enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job);

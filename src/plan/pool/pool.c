@@ -9,29 +9,18 @@
 
 #define BYTES_MAX ((uint64_t)1 << 62) /* sums stay far from where they wrap */
 
-static const struct {
-    const char *name;
-    ebb_pool_packer pack;
-    bool unrolls;
-} pools[] = {
-    {"ebb", ebb__pool_ebb, true},         {"portfolio", ebb__pool_portfolio, true},
-    {"exact", ebb__pool_optimise, true},  {"smartpool", ebb__pool_smartpool, false},
-    {"bestfit", ebb__pool_bestfit, true}, {"firstfit", ebb__pool_firstfit, true},
+static const struct ebb_pool pools[] = {
+    {"ebb", ebb__pool_ebb, true},           {"portfolio", ebb__pool_portfolio, true},
+    {"exact", ebb__pool_optimise, true},    {"bestfit", ebb__pool_bestfit, true},
+    {"firstfit", ebb__pool_firstfit, true},
 };
 
 #define POOL_COUNT (sizeof pools / sizeof pools[0])
 
-const char *ebb__pool_name(size_t index)
+const struct ebb_pool *ebb__pools(size_t *count)
 {
-    return index < POOL_COUNT ? pools[index].name : NULL;
-}
-
-bool ebb__pool_unrolls(const char *pool)
-{
-    for (size_t i = 0; i < POOL_COUNT; i++)
-        if (strcmp(pools[i].name, pool) == 0)
-            return pools[i].unrolls;
-    return false;
+    *count = POOL_COUNT;
+    return pools;
 }
 
 void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height)
@@ -59,8 +48,8 @@ static enum ebb_status problem_check(const struct ebb_pool_problem *problem,
     return EBB_OK;
 }
 
-static enum ebb_status pack(ebb_pool_packer packer, struct ebb_pool_job *job,
-                            struct ebb_pool_solution *solution)
+static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
+                            struct ebb_pool_job *job, struct ebb_pool_solution *solution)
 {
     const struct ebb_pool_problem *problem = job->problem;
     uint64_t begin_ns = ebb__now_ns();
@@ -90,24 +79,30 @@ static enum ebb_status pack(ebb_pool_packer packer, struct ebb_pool_job *job,
     return EBB_OK;
 }
 
+enum ebb_status ebb__pool_solve_by(const struct ebb_pool *pool,
+                                   const struct ebb_pool_problem *problem,
+                                   struct ebb_pool_solution *solution, struct ebb_error *error)
+{
+    *solution = (struct ebb_pool_solution){0};
+    enum ebb_status status = problem_check(problem, error);
+    if (status)
+        return status;
+    snprintf(solution->pool, sizeof solution->pool, "%s", pool->name);
+    struct ebb_pool_job job = {.problem = problem};
+    status = pack(pool->pack, &job, solution);
+    ebb__pool_sections_fini(&job.sections);
+    free(job.offsets);
+    return status ? ebb__fail(error, status, "pool", "%s", ebb_status_text(status)) : EBB_OK;
+}
+
 enum ebb_status ebb__pool_solve(const char *pool, const struct ebb_pool_problem *problem,
                                 struct ebb_pool_solution *solution, struct ebb_error *error)
 {
     *solution = (struct ebb_pool_solution){0};
-    size_t index = 0;
-    while (index < POOL_COUNT && strcmp(pools[index].name, pool) != 0)
-        index++;
-    if (index == POOL_COUNT)
-        return ebb__fail(error, EBB_ERR_ARGUMENT, pool, "no pool of this name");
-    enum ebb_status status = problem_check(problem, error);
-    if (status)
-        return status;
-    snprintf(solution->pool, sizeof solution->pool, "%s", pool);
-    struct ebb_pool_job job = {.problem = problem};
-    status = pack(pools[index].pack, &job, solution);
-    ebb__pool_sections_fini(&job.sections);
-    free(job.offsets);
-    return status ? ebb__fail(error, status, "pool", "%s", ebb_status_text(status)) : EBB_OK;
+    for (size_t i = 0; i < POOL_COUNT; i++)
+        if (strcmp(pools[i].name, pool) == 0)
+            return ebb__pool_solve_by(&pools[i], problem, solution, error);
+    return ebb__fail(error, EBB_ERR_ARGUMENT, pool, "no pool of this name");
 }
 
 void ebb__pool_solution_fini(struct ebb_pool_solution *solution)

@@ -1,12 +1,83 @@
-/* What both exact searches do in every node, in the header since their speed is that of these loops. */
+/* What both exact searches have and do: what is placed, the lists of their nodes, the memory of nodes
+ * that failed, and the parts that a search falls into. Loops of every node are in this header, since
+ * the speed of a search is theirs. */
 #ifndef EBB_PLAN_POOL_SEARCH_H
 #define EBB_PLAN_POOL_SEARCH_H
 
+#include "base/clock.h"
+#include "plan/pool/pool.h"
+#include "plan/pool/sections.h"
+
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef int32_t ebb_height; /* in units: what the inner loops add up must be narrow to be fast */
 #define EBB_HEIGHT_MAX INT32_MAX
+
+#define EBB_SEARCH_MEMORY_BITS                                                                     \
+    18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
+
+/* A run of sections, cut where the circle closes: [first, last) and [0, more). */
+struct ebb_pool_cut {
+    uint32_t first, last, more;
+};
+
+/* Sections between two boundaries that no unplaced buffer spans, from `first` on around the circle.
+ * `closed`: all of it, without a boundary. */
+struct ebb_search_part {
+    uint32_t first, length;
+    bool closed;
+};
+
+/* What is left at a node, hashed. */
+struct ebb_search_state {
+    uint64_t low, high;
+};
+
+/* A search embeds it as its `base`. */
+struct ebb_search {
+    /* The problem. */
+    uint32_t count, sections;
+    ebb_height limit;
+    ebb_height *size;
+    struct ebb_pool_cut *cuts;
+    uint32_t *twin; /* the one before it among its equals, or itself */
+    /* The turn. */
+    uint64_t nodes, nodes_limit, deadline_ns;
+    bool stopped; /* by one of these two */
+    bool no_memory;
+    uint32_t *deepest; /* what was placed, and in which order, when most was */
+    uint32_t deepest_count;
+    /* What is placed. */
+    bool *placed;
+    ebb_height *floor;  /* the highest top below an unplaced buffer; a placed one's offset */
+    uint32_t *crossing; /* unplaced buffers that live in section s and in the next */
+    uint32_t *stack;    /* buffers in the order in which they were placed */
+    uint32_t stack_count;
+    /* Scratch of a node. */
+    ebb_height *above; /* one a section */
+    uint32_t *arena;   /* lists of the nodes on the path */
+    size_t arena_count;
+    struct ebb_search_state *memory; /* of nodes that failed under this limit */
+};
+
+/* O(buffers^2). `unit` divides the heights: sizes are rounded up to it. EBB_ERR_MEMORY;
+ * ebb__search_fini() in any case. */
+EBB_NODISCARD enum ebb_status ebb__search_init(struct ebb_search *search,
+                                               const struct ebb_pool_problem *problem,
+                                               const struct ebb_pool_sections *sections,
+                                               uint64_t unit, ebb_height limit);
+void ebb__search_fini(struct ebb_search *search);
+
+/* Before a turn of at most `nodes` nodes, with nothing placed: a list of all buffers, in the arena. */
+uint32_t *ebb__search_begin(struct ebb_search *search, uint64_t nodes);
+
+/* The part around the first buffer of the list; moves its buffers from there to `taken`. Returns how
+ * many these are; the others close up. O(sections + count). */
+uint32_t ebb__search_part_take(const struct ebb_search *search, uint32_t *list, uint32_t count,
+                               uint32_t *taken, struct ebb_search_part *part);
 
 /* Spread the bits of a value: for hashes of states. */
 static inline uint64_t ebb__search_mix(uint64_t x)
@@ -16,6 +87,21 @@ static inline uint64_t ebb__search_mix(uint64_t x)
     x ^= x >> 27;
     x *= 0x81dadef4bc2dd44dull;
     return x ^ x >> 33;
+}
+
+/* Where a state that failed is remembered, over whatever else falls there. */
+static inline struct ebb_search_state *ebb__search_slot(const struct ebb_search *search,
+                                                        struct ebb_search_state state)
+{
+    return &search->memory[ebb__search_mix(state.low) &
+                           (((uint64_t)1 << EBB_SEARCH_MEMORY_BITS) - 1)];
+}
+
+static inline bool ebb__search_failed_before(const struct ebb_search *search,
+                                             struct ebb_search_state state)
+{
+    const struct ebb_search_state *slot = ebb__search_slot(search, state);
+    return slot->low == state.low && slot->high == state.high;
 }
 
 /* Highest first, by insertion: the lists are short and nearly sorted from node to node. `heights` by
@@ -41,6 +127,82 @@ static inline bool ebb__search_stack(ebb_height *above, uint32_t first, uint32_t
         over |= above[s] > room;
     }
     return !over;
+}
+
+/* A buffer is unplaced (1) or placed (UINT32_MAX, which takes one away). */
+static inline void ebb__search_crossing_change(struct ebb_search *search, uint32_t buffer,
+                                               uint32_t by)
+{
+    const struct ebb_pool_cut *cut = &search->cuts[buffer];
+    uint32_t end = cut->more ? search->sections : cut->last - 1;
+    for (uint32_t s = cut->first; s < end; s++)
+        search->crossing[s] += by;
+    for (uint32_t s = 0; s + 1 < cut->more; s++)
+        search->crossing[s] += by;
+}
+
+/* No unplaced buffer lives in the section and in the next. */
+static inline bool ebb__search_is_boundary(const struct ebb_search *search, uint32_t section)
+{
+    return search->crossing[section] == 0;
+}
+
+/* Does a boundary lie within the run of the buffer, just placed? */
+static inline bool ebb__search_divides(const struct ebb_search *search, uint32_t buffer)
+{
+    const struct ebb_pool_cut *cut = &search->cuts[buffer];
+    uint32_t end = cut->more ? search->sections : cut->last - 1;
+    for (uint32_t s = cut->first; s < end; s++)
+        if (ebb__search_is_boundary(search, s))
+            return true;
+    for (uint32_t s = 0; s + 1 < cut->more; s++)
+        if (ebb__search_is_boundary(search, s))
+            return true;
+    return false;
+}
+
+/* Room for a list of a node; given back by setting arena_count to what it was. It is enough for the
+ * deepest path: see search.c. */
+static inline uint32_t *ebb__search_arena_take(struct ebb_search *search, uint32_t count)
+{
+    uint32_t *list = search->arena + search->arena_count;
+    search->arena_count += count;
+    return list;
+}
+
+/* The list without `chosen`, in the arena. */
+static inline uint32_t *ebb__search_without(struct ebb_search *search, const uint32_t *list,
+                                            uint32_t count, uint32_t chosen)
+{
+    uint32_t *rest = ebb__search_arena_take(search, count);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i] != chosen)
+            rest[left++] = list[i];
+    return rest;
+}
+
+/* Is it among what may come next, as far as its equals go? They are placed in one order. */
+static inline bool ebb__search_is_next_twin(const struct ebb_search *search, uint32_t buffer)
+{
+    return search->twin[buffer] == buffer || search->placed[search->twin[buffer]];
+}
+
+static inline void ebb__search_deepest_keep(struct ebb_search *search)
+{
+    if (search->stack_count <= search->deepest_count)
+        return;
+    search->deepest_count = search->stack_count;
+    memcpy(search->deepest, search->stack, search->stack_count * sizeof *search->deepest);
+}
+
+/* Looks at the clock every so many nodes: `clock_nodes` is a power of two less 1. */
+static inline bool ebb__search_is_over(struct ebb_search *search, uint64_t clock_nodes)
+{
+    if (search->nodes >= search->nodes_limit ||
+        ((search->nodes & clock_nodes) == 0 && ebb__now_ns() > search->deadline_ns))
+        search->stopped = true;
+    return search->stopped || search->no_memory;
 }
 
 #endif

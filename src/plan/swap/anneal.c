@@ -8,7 +8,7 @@
  * for a lane at the same time is what can stand in for it; what is worse is kept with a chance that
  * falls with time. Whenever nothing is left over the target, the target falls below what was reached.
  * Complexity: a microsecond or two a move, for thousands of events.
- * Fails: like any local search; it proves nothing (src/plan/bound does).
+ * Fails: like any local search; it proves nothing (src/lab/bound does).
  * Source: annealing after Kirkpatrick, Gelatt and Vecchi 1983; the measure after docs/papers.md,
  * AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"

@@ -15,7 +15,7 @@
  * for such that need not. For the smallest budget without a stall: (1) without a margin, the target
  * being whatever was reached.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
- * Fails: nothing is proved; how far from the best a plan may be, src/plan/bound says.
+ * Fails: nothing is proved; how far from the best a plan may be, src/lab/bound says.
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"
 #include "plan/swap/greedy.h"

@@ -153,18 +153,6 @@ enum ebb_status ebb__swap_none(const struct ebb_plan_request *request, struct eb
                                struct ebb_error *error);
 enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
-enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                              struct ebb_error *error);
-enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                               struct ebb_error *error);
-enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error);
-enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,
-                                              struct ebb_plan *plan, struct ebb_error *error);
-enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error);
-enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *request,
-                                              struct ebb_plan *plan, struct ebb_error *error);
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
                               struct ebb_error *error);
 enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,

@@ -155,7 +155,7 @@ struct relatives {
 #define MAX_STORES (EBB_STORE_MOST - 2u) /* a block names one by a byte */
 
 /* Where the copies of absent blocks are. */
-struct copies {
+struct store_copies {
     /* Our own, at `current`, and those of ancestors where copies of our blocks are: how many, and
      * the lines that tell so. In the last place is never one. */
     struct ebb_store stores[MAX_STORES + 1];
@@ -185,7 +185,8 @@ static inline bool ebb__block_may_leave(const struct uses *uses, const struct bl
            block->pinned_until <= uses->event_number;
 }
 /* Is the store's copy of `block` in our own store? */
-static inline bool ebb__relatives_wrote(const struct copies *copies, const struct block *block)
+static inline bool ebb__relatives_wrote(const struct store_copies *copies,
+                                        const struct block *block)
 {
     return block->copy.store == copies->current;
 }

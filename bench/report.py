@@ -1,0 +1,221 @@
+#!/usr/bin/python3
+"""Tables of Markdown from what the benchmarks wrote, each with its command, date and machine.
+
+    bench/report.py host.json frameworks.json darknet.json malloc.json > docs/performance.md
+
+Reads the files that bench/host.py, bench/frameworks/run.py, bench/darknet.py and bench/malloc_pairs.py write
+with -o, in the order given, and knows them by their key `schema`. Nothing is computed here but medians
+of what a file has, and units. A file without command or date is refused: nobody could repeat it.
+"""
+import argparse
+import json
+import shlex
+import statistics
+import sys
+import textwrap
+
+from malloc_pairs import KINDS as SIZES
+
+MIB = 1 << 20
+LINE = 100  # characters of a line of Markdown; rows of tables are as long as they are
+
+
+class Unusable(Exception):
+    """The file is not what a benchmark writes."""
+
+
+def number(value, form="{:.2f}"):
+    return "-" if value is None else form.format(value)
+
+
+def mib(value):
+    return "-" if value is None else f"{value / MIB:,.0f}"
+
+
+def spread(middle, ends):
+    """`1.04 (1.02 to 1.08)`."""
+    return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+
+
+def spread_of(values):
+    values = [value for value in values if value is not None]
+    return spread(statistics.median(values), (min(values), max(values))) if values else "-"
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
+                     for line in lines)
+
+
+def prose(text):
+    return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False)
+
+
+def command_lines(command):
+    """As code, in lines that a shell takes for one; no argument is broken."""
+    lines = [""]
+    for word in map(shlex.quote, shlex.split(command)):
+        if lines[-1] and len(lines[-1]) + len(word) > LINE - 12:
+            lines.append("    ")
+        lines[-1] += word if not lines[-1].strip() else " " + word
+    return "\n".join("    " + line for line in " \\\n".join(lines).split("\n"))
+
+
+def head(report, title):
+    """The title, the command, when and on what."""
+    for key in ("command", "date", "machine"):
+        if not report.get(key):
+            raise Unusable(f"has no {key}: write it anew with the benchmark")
+    machine = report["machine"]
+    swap = machine.get("swap_bytes")
+    where = (f"{report['date']}; {machine['cpu']}, {machine['cores']} cores, "
+             f"{machine['memory_bytes'] / (1 << 30):.1f} GiB, Linux {machine['kernel']}, store on "
+             f"{machine['file_system']}, huge pages `{machine['transparent_hugepages']}`, "
+             f"{'swap' if swap else 'no swap'}, load {machine['load_before']:.2f} before.")
+    return f"## {title}\n\n{command_lines(report['command'])}\n\n{prose(where)}\n"
+
+
+# --- bench/host.py ---------------------------------------------------------------------------
+
+
+def host(report):
+    program = report["program"].split()
+    title = "Training with and without Ebb"
+    if "--model" in program[:-1]:
+        title = f"{program[program.index('--model') + 1]} with and without Ebb"
+    lanes = report["lanes"]
+    peers = ", ".join(f"{name} {statistics.median(run['seconds'][1:]):.2f}"
+                      for name, run in report["allocators"].items())
+    log = report["malloc_log"]
+    said = (f"Without Ebb {report['allocator']} (seconds an iteration: {peers}). Device "
+            f"`{report['device']}`. Lanes: {lanes['out_bytes_per_s'] / 1e9:.2f} GB/s out, "
+            f"{lanes['in_bytes_per_s'] / 1e9:.2f} in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way "
+            f"while both are busy. Peak of the program's blocks: {mib(log['threshold_peak_bytes'])} "
+            f"MiB. RSS without Ebb: {mib(report['a_rss_bytes'])} MiB. Ratios are medians of the "
+            "pairs (least to most).")
+    rows = []
+    for row in report["rows"]:
+        rows.append([row["budget"], len(row["pairs"]), spread(row["ratio"], row["ratio_spread"]),
+                     spread(row.get("whole_ratio"), row.get("whole_spread")),
+                     f"{number(row['b_s'])}, {number(row['plan_s'])}",
+                     f"{mib(row['peak_resident_bytes'])} / {mib(row['budget_bytes'])}",
+                     mib(row["peak_rss_bytes"]), mib(row["moved_out_bytes"]),
+                     number(row["demand_faults_planned_median"], "{:.0f}"),
+                     "equal" if row["losses_equal"] else "DIFFER"])
+    parts = [head(report, title), prose(said), "",
+             table(["budget", "pairs", "iteration, ratio", "whole command, ratio",
+                    "s an iteration, predicted", "resident / budget, MiB", "RSS, MiB",
+                    "moved out, MiB", "faults", "losses"], rows)]
+    parts += beside(report["rows"])
+    if report.get("whole"):
+        parts += ["", whole(report["whole"])]
+    return "\n".join(parts) + "\n"
+
+
+def whole(rows):
+    """Ratio of whole commands, a row for each budget, a column for each count."""
+    counts = sorted({row["iterations"] for row in rows})
+    lines = []
+    for budget in dict.fromkeys(row["budget"] for row in rows):
+        at = {row["iterations"]: row for row in rows if row["budget"] == budget}
+        lines.append([budget, *(spread(at[count]["whole_ratio"], at[count]["whole_spread"]) +
+                                ("" if at[count]["losses_equal"] else ", losses DIFFER")
+                                if count in at else "-" for count in counts)])
+    return table(["whole command, budget", *(f"{count} iterations" for count in counts)], lines)
+
+
+def beside(rows):
+    """What the kernel does with that memory, where it was asked."""
+    lines = []
+    for row in rows:
+        if "cgroup" in row:
+            lines.append([row["budget"], "Ebb in a cgroup", mib(row["cgroup"].get("limit_bytes")), "-",
+                          row["cgroup"]["verdict"]])
+        for swap in row.get("swap", []):
+            lines.append([row["budget"], f"{swap['swap']} swap, {swap['allocator']}",
+                          mib(row["swap_limit_bytes"]), number(swap["s"]), swap["verdict"]])
+    return ["", table(["budget", "beside it", "limit, MiB", "s an iteration", "end"],
+                      lines)] if lines else []
+
+
+# --- the others ------------------------------------------------------------------------------
+
+
+def frameworks(report):
+    rows = []
+    for row in report["rows"]:
+        if "error" in row:
+            rows.append([row["name"], "failed: " + " ".join(row["error"].split())[:80],
+                         *["-"] * 5])
+            continue
+        losses = "equal" if row["same"] else "DIFFER" if row["repeats"] else "ends"
+        rows.append([row["name"], losses, f"{spread_of(row['ratios'])} of {row['allocator']}",
+                     f"{mib(row['peak_resident_bytes'])} / {mib(row['budget_bytes'])}"
+                     + ("" if row["kept"] else " EXCEEDED"),
+                     f"{row['planned_iterations']} / {row['iterations']}",
+                     number(row["demand_faults_planned_median"], "{:.0f}"), row["mismatches"]])
+    return head(report, f"Frameworks at {report['budget']}") + "\n" + table(
+        ["program", "losses", "iteration, ratio", "resident / budget, MiB", "planned / iterations",
+         "faults", "left the template"], rows) + "\n"
+
+
+def darknet(report):
+    rows = []
+    for row in report["rows"]:
+        summary = row["summary"]
+        rows.append([row["budget"], len(row["ratios"]), spread_of(row["ratios"]),
+                     number(row["whole_ratio"]),
+                     f"{mib(summary['peak_resident_bytes'])} / {mib(summary['budget_bytes'])}",
+                     summary["planned_iterations"],
+                     number(summary["demand_faults_planned_median"], "{:.0f}"),
+                     "equal" if row["weights_equal"] else "DIFFER"])
+    return head(report, "Darknet, which allocates once") + "\n" + table(
+        ["budget", "pairs", "iteration, ratio", "whole command, ratio", "resident / budget, MiB",
+         "planned iterations", "faults", "weights"], rows) + "\n"
+
+
+def malloc_pairs(report):
+    def cell(which, key):
+        values = [run[key] for run in report[which]]
+        return f"{statistics.median(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+    rows = [[name, cell("alone", key), cell("under", key)] for key, name in SIZES.items()]
+    return head(report, "What an allocation costs") + "\n" + prose(
+        f"Nanoseconds for a malloc and its free, the median of {len(report['alone'])} runs each (least "
+        "to most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
+
+
+KINDS = {"ebb.bench-host/1": host, "ebb.bench-frameworks/1": frameworks,
+         "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
+
+
+def section(text):
+    """Markdown of one file's content."""
+    try:
+        report = json.loads(text)
+    except ValueError as error:
+        raise Unusable(f"is no JSON: {error}") from error
+    kind = report.get("schema") if isinstance(report, dict) else None
+    if kind not in KINDS:
+        raise Unusable(f"schema {kind!r} is none of {', '.join(KINDS)}")
+    try:
+        return KINDS[kind](report)
+    except (KeyError, TypeError, IndexError, statistics.StatisticsError) as error:
+        raise Unusable(f"lacks what {kind} has: {error!r}") from error
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", metavar="FILE", help="what a benchmark wrote with -o")
+    sections = []
+    for path in parser.parse_args().files:
+        try:
+            with open(path, encoding="utf-8") as file:
+                sections.append(section(file.read()))
+        except (OSError, Unusable) as error:
+            sys.exit(f"report.py: {path}: {error}")
+    print("\n".join(sections), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#include "offline.h"
+
+#include "choices.h"
+#include "options.h"
+#include "plan/pool/pool.h"
+#include "planning.h"
+
+#include <stddef.h>
+
+#define PLAN EBB_OFFLINE_PLAN
+#define COMPARE EBB_OFFLINE_COMPARE
+#define SIMULATE EBB_OFFLINE_SIMULATE
+#define PACK EBB_OFFLINE_PACK
+
+#define AT(member) .offset = offsetof(struct ebb_offline, member)
+
+static const struct ebb_option options[] = {
+    {.name = "budget",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "B",
+     AT(budget),
+     .commands = PLAN | SIMULATE,
+     .help = "most bytes in fast memory: 4G, 512MiB, or 60% of the peak"},
+    {.name = "zero-stall",
+     .kind = EBB_OPTION_FLAG,
+     AT(zero_stall),
+     .commands = PLAN,
+     .help = "find the smallest budget at which nothing waits"},
+    {.name = "budgets",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "B,...",
+     AT(budgets),
+     .commands = COMPARE,
+     .help = "sizes, percentages of the peak, or zero-stall for the smallest budget\n"
+             "at which nothing waits (default " EBB_DEFAULT_BUDGETS ")"},
+    {.name = "policy",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "P",
+     AT(policy),
+     .commands = PLAN,
+     .help = "how to plan; the first is the default:",
+     .names = ebb__policy_name},
+    {.name = "policies",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "P,...",
+     AT(policies),
+     .commands = COMPARE,
+     .help = "default all:",
+     .names = ebb__policy_name},
+    {.name = "machine",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "M",
+     AT(machine),
+     .commands = PLAN | COMPARE | SIMULATE,
+     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, optane, cxl,\n"
+             "nvme, or a JSON file (default: host, or that of a given plan)"},
+    {.name = "store",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "DIR",
+     AT(store),
+     .commands = PLAN | COMPARE | SIMULATE,
+     .help = "the directory that `host` measures (default: .)"},
+    {.name = "smallest-block",
+     .kind = EBB_OPTION_SIZE,
+     .argument = "B",
+     AT(smallest_block_bytes),
+     .commands = PLAN | COMPARE | SIMULATE,
+     .help = "leave smaller blocks alone (default 256K)"},
+    {.name = "plan",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "PLAN",
+     AT(plan_path),
+     .commands = PACK,
+     .help = "of a trace: under a plan that 'ebb plan -o' wrote; a block may come back\n"
+             "to another address"},
+    {.name = "capacity",
+     .kind = EBB_OPTION_SIZE,
+     .argument = "N",
+     AT(capacity_bytes),
+     .commands = PACK,
+     .help = "is there a packing within N (bytes, 4G, 512MiB)? Without it: the lowest\n"
+             "that is found"},
+    {.name = "pool",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "P",
+     AT(pool),
+     .commands = PACK,
+     .help = "how to pack; the first is the default:",
+     .names = ebb__pool_name},
+    {.name = "period",
+     .kind = EBB_OPTION_COUNT,
+     .argument = "T",
+     AT(period),
+     .commands = PACK,
+     .help = "lifetimes of the CSV file are on a circle of T"},
+    {.name = "time-limit",
+     .kind = EBB_OPTION_SECONDS,
+     .argument = "S",
+     AT(time_limit_ns),
+     .commands = PLAN | PACK,
+     .help = "seconds that it may take (default: a plan 0.3, with --zero-stall 1.7;\n"
+             "a packing 5)"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = EBB_OPTION_TEXT,
+     .argument = "FILE",
+     AT(out_path),
+     .commands = PLAN | PACK,
+     .help = "write the plan (JSON), or the addresses (CSV)"},
+    {.name = "json",
+     .kind = EBB_OPTION_FLAG,
+     AT(json),
+     .help = "one JSON object on stdout; bytes and nanoseconds as integers"},
+};
+
+int ebb__offline_parse(enum ebb_offline_command command, const char *name, const char *text,
+                       const char *tail, int argc, char **argv, struct ebb_offline *values)
+{
+    const struct ebb_usage usage = {.command = name,
+                                    .text = text,
+                                    .options = options,
+                                    .count = sizeof options / sizeof options[0],
+                                    .commands = command,
+                                    .tail = tail};
+    return ebb__options_parse(&usage, argc, argv, values);
+}

@@ -1,0 +1,513 @@
+/* The linear program of relaxed absences.
+ *
+ * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach.
+ * Method: bytes become divisible and copies preemptive. For each gap and each chosen **instant** in
+ * it, a variable says how much of the block is away then; between two instants lies a **cell**, in
+ * which an amount flows out and an amount flows in. Each lane's cell carries no more than its
+ * length allows (a cell that contains stalls is longer by them), each transfer's fixed cost spread
+ * over its block's bytes. A real plan, its copies spread evenly over the time that they take, is a
+ * solution of this program, so its optimum is a bound; fewer instants leave constraints out and so
+ * only weaken it. Without stalls two things more are true of whole blocks: nothing is away before a
+ * whole copy out fits behind ready_ns, nor after a whole copy in must have begun.
+ * The value given is not the solver's but computed from its prices by weak duality, which holds for
+ * any prices: no tolerance of the solver can lift it over the truth.
+ * Source: the relaxation is ours; CLP solves it (docs/papers.md). Size: three columns and a row
+ * for each group of gaps and instant in it. */
+#include "lab/bound/internal.h"
+
+#include <coin/Clp_C_Interface.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_UNIT 1048576.0 /* the solver sees MiB and ms: figures near 1 */
+#define NS_UNIT 1e6
+#define NONE UINT32_MAX
+#define LARGE_WORK 2e7 /* gaps times ticks: about a tenth of a second */
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* Gaps that look the same from the instants, as one: their bytes together, the least of their costs
+ * and the widest of their times, which only weakens the bound. Instants are counted from `first`, and
+ * those from instant_count on are a lap later. */
+struct group {
+    uint32_t first, count;
+    uint32_t away_first, away_end; /* instants, from `first`, at which whole blocks may be away */
+    bool drops;
+    double bytes, out_cost, in_cost; /* in the units of the solver */
+    uint64_t ready_ns, need_ns;
+    uint32_t state; /* its first column: one for each instant */
+};
+
+struct builder {
+    const struct ebb_bound_program *program;
+    const struct ebb_bound *bound;
+    uint32_t instants;
+    double *cell_ns; /* by instant: length of the cell that ends there */
+    struct group *groups;
+    uint32_t group_count;
+    uint32_t *group_of; /* by gap; NONE: no instant lies in it */
+    uint32_t *edges;    /* by cell: chain of rows of the groups that begin or end within it */
+    uint32_t *edge_row, *edge_next;
+    uint32_t edge_count;
+    /* The program, by columns. */
+    int *column_start, *row;
+    double *value;
+    double *lower, *upper, *cost;
+    double *row_lower, *row_upper;
+    int rows, columns, entries;
+};
+
+/* Index of the first instant at or after `tick`, instants of them where there is none. */
+static uint32_t instant_at(const struct ebb_bound_program *program, uint32_t tick)
+{
+    uint32_t low = 0, high = program->instant_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (program->instants[middle] < tick)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Time of a group's instant, unrolled like its gaps' own times. */
+static uint64_t instant_ns(const struct builder *builder, const struct group *group, uint32_t k)
+{
+    uint32_t place = group->first + k, instants = builder->instants;
+    uint32_t tick = builder->program->instants[place % instants];
+    return builder->bound->model->time_ns[tick] + place / instants * builder->bound->lap_ns;
+}
+
+static struct group group_of_gap(const struct builder *builder, const struct ebb_bound_gap *gap)
+{
+    uint32_t ticks = builder->bound->model->tick_count, end = gap->first + gap->count;
+    double bytes = (double)gap->bytes / BYTES_UNIT;
+    struct group group = {.first = instant_at(builder->program, gap->first),
+                          .drops = gap->drops,
+                          .bytes = bytes,
+                          .out_cost = (double)gap->out_ns / NS_UNIT / bytes,
+                          .in_cost = (double)gap->in_ns / NS_UNIT / bytes,
+                          .ready_ns = gap->ready_ns,
+                          .need_ns = gap->need_ns};
+    group.count = (end <= ticks ? instant_at(builder->program, end)
+                                : builder->instants + instant_at(builder->program, end - ticks)) -
+                  group.first;
+    group.away_end = group.count;
+    if (builder->program->stalls)
+        return group;
+    while (group.away_first < group.count &&
+           instant_ns(builder, &group, group.away_first) < gap->ready_ns + gap->out_ns)
+        group.away_first++;
+    while (group.away_end > group.away_first &&
+           instant_ns(builder, &group, group.away_end - 1) + gap->in_ns > gap->need_ns)
+        group.away_end--;
+    return group;
+}
+
+struct group_key {
+    uint64_t key[2];
+    uint32_t gap;
+};
+
+static int group_key_compare(const void *left, const void *right)
+{
+    const struct group_key *a = left, *b = right;
+    for (int i = 0; i < 2; i++)
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i] ? -1 : 1;
+    return (a->gap > b->gap) - (a->gap < b->gap);
+}
+
+static bool groups_make(struct builder *builder)
+{
+    const struct ebb_bound *bound = builder->bound;
+    struct group_key *keys = malloc((bound->gap_count + 1u) * sizeof *keys);
+    struct group *all = malloc((bound->gap_count + 1u) * sizeof *all);
+    bool made = keys && all;
+    for (uint32_t g = 0; made && g < bound->gap_count; g++) {
+        all[g] = group_of_gap(builder, &bound->gaps[g]);
+        keys[g] = (struct group_key){
+            {(uint64_t)all[g].first << 32 | all[g].count,
+             (uint64_t)all[g].away_first << 32 | all[g].away_end << 1 | all[g].drops},
+            g};
+    }
+    if (made)
+        qsort(keys, bound->gap_count, sizeof *keys, group_key_compare);
+    for (uint32_t i = 0; made && i < bound->gap_count; i++) {
+        const struct group *own = &all[keys[i].gap];
+        builder->group_of[keys[i].gap] = NONE;
+        if (own->count == 0 || own->away_first >= own->away_end)
+            continue;
+        struct group *last = &builder->groups[builder->group_count - 1];
+        bool same = i > 0 && builder->group_of[keys[i - 1].gap] != NONE &&
+                    memcmp(keys[i].key, keys[i - 1].key, sizeof keys[i].key) == 0;
+        if (!same) {
+            builder->groups[builder->group_count++] = *own;
+        } else {
+            last->bytes += own->bytes;
+            last->out_cost = least(last->out_cost, own->out_cost);
+            last->in_cost = least(last->in_cost, own->in_cost);
+            last->ready_ns = own->ready_ns < last->ready_ns ? own->ready_ns : last->ready_ns;
+            last->need_ns = own->need_ns > last->need_ns ? own->need_ns : last->need_ns;
+        }
+        builder->group_of[keys[i].gap] = builder->group_count - 1;
+    }
+    free(keys);
+    free(all);
+    return made;
+}
+
+static int column_open(struct builder *builder, double upper, double cost)
+{
+    int column = builder->columns++;
+    builder->column_start[column] = builder->entries;
+    builder->lower[column] = 0;
+    builder->upper[column] = upper;
+    builder->cost[column] = cost;
+    return column;
+}
+
+static void entry_put(struct builder *builder, uint32_t row, double value)
+{
+    builder->row[builder->entries] = (int)row;
+    builder->value[builder->entries++] = value;
+}
+
+/* Rows: [0, K) what is there at the instants, [K, 2K) the out lane's cells, [2K, 3K) the in lane's
+ * (those of the out lane where both share it), then one for each state after a gap's first. */
+static uint32_t row_present(uint32_t instant)
+{
+    return instant;
+}
+
+static uint32_t row_lane(const struct builder *builder, bool in, uint32_t cell)
+{
+    bool apart = in && builder->bound->request->machine->duplex;
+    return builder->instants * (apart ? 2u : 1u) + cell;
+}
+
+/* What a lane moves of `bytes` in `ns`. */
+static double flow_limit(double bytes, double cost, double ns)
+{
+    return cost > 0 ? least(bytes, ns / NS_UNIT / cost) : bytes;
+}
+
+static void row_open(struct builder *builder, double lower, double upper)
+{
+    builder->row_lower[builder->rows] = lower;
+    builder->row_upper[builder->rows++] = upper;
+}
+
+/* A row for one gap's flow in the part of `cell` that belongs to it. */
+static void edge_open(struct builder *builder, uint32_t cell, uint64_t part_ns)
+{
+    uint32_t edge = builder->edge_count++;
+    builder->edge_row[edge] = (uint32_t)builder->rows;
+    builder->edge_next[edge] = builder->edges[cell];
+    builder->edges[cell] = edge;
+    row_open(builder, -1e30, (double)part_ns / NS_UNIT);
+}
+
+static void group_put(struct builder *builder, struct group *group)
+{
+    uint32_t count = group->count, instants = builder->instants;
+    bool stalls = builder->program->stalls;
+    uint64_t first_ns = instant_ns(builder, group, 0);
+    uint64_t last_ns = instant_ns(builder, group, count - 1);
+    uint32_t balance = (uint32_t)builder->rows; /* of the second state; the first is an out flow */
+    group->state = (uint32_t)builder->columns;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t instant = (group->first + k) % instants;
+        bool leaves = k == 0, comes = k + 1 == count && !group->drops;
+        double limit = group->bytes;
+        if (leaves && !stalls)
+            limit = flow_limit(limit, group->out_cost, (double)(first_ns - group->ready_ns));
+        if (comes && !stalls)
+            limit = flow_limit(limit, group->in_cost, (double)(group->need_ns - last_ns));
+        column_open(builder, limit, 0);
+        if (k >= group->away_first && k < group->away_end)
+            entry_put(builder, row_present(instant), 1);
+        uint32_t out_row = row_lane(builder, false, instant);
+        uint32_t in_row = row_lane(builder, true, (instant + 1) % instants);
+        if (leaves && comes && out_row == in_row) {
+            entry_put(builder, out_row, group->out_cost + group->in_cost);
+        } else {
+            if (leaves)
+                entry_put(builder, out_row, group->out_cost);
+            if (comes)
+                entry_put(builder, in_row, group->in_cost);
+        }
+        if (k > 0)
+            entry_put(builder, balance + k - 1, -1);
+        if (k + 1 < count)
+            entry_put(builder, balance + k, 1);
+        if (stalls && leaves)
+            entry_put(builder, balance + count - 1, group->out_cost);
+        if (stalls && comes)
+            entry_put(builder, balance + count, group->in_cost);
+    }
+    for (uint32_t k = 1; k < count; k++) {
+        uint32_t cell = (group->first + k) % instants;
+        double ns = builder->cell_ns[cell];
+        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->out_cost, ns),
+                    0);
+        entry_put(builder, balance + k - 1, 1);
+        entry_put(builder, row_lane(builder, false, cell), group->out_cost);
+        if (group->drops)
+            continue;
+        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->in_cost, ns),
+                    0);
+        entry_put(builder, balance + k - 1, -1);
+        entry_put(builder, row_lane(builder, true, cell), group->in_cost);
+    }
+    for (uint32_t k = 1; k < count; k++)
+        row_open(builder, 0, 0);
+    if (!stalls)
+        return;
+    /* Only what of a cell lies in the gaps is there for them, and the cell's stalls. */
+    edge_open(builder, group->first % instants, first_ns - group->ready_ns);
+    if (!group->drops)
+        edge_open(builder, (group->first + count) % instants, group->need_ns - last_ns);
+}
+
+/* What is free: the peak, or how long the program waits in each cell. */
+static void goal_put(struct builder *builder)
+{
+    const struct ebb_bound *bound = builder->bound;
+    uint32_t instants = builder->instants;
+    bool duplex = bound->request->machine->duplex;
+    if (!builder->program->stalls) {
+        double most = 0;
+        for (uint32_t t = 0; t < bound->model->tick_count; t++)
+            most = (double)bound->load[t] > most ? (double)bound->load[t] : most;
+        int peak = column_open(builder, most / BYTES_UNIT, 1);
+        builder->lower[peak] = (double)bound->floor_bytes / BYTES_UNIT;
+        for (uint32_t k = 0; k < instants; k++)
+            entry_put(builder, row_present(k), 1);
+        return;
+    }
+    /* All copies one after the other, in one cell, always do. */
+    double longest = 0;
+    for (uint32_t g = 0; g < bound->gap_count; g++)
+        longest += (double)(bound->gaps[g].out_ns + bound->gaps[g].in_ns) / NS_UNIT;
+    for (uint32_t c = 0; c < instants; c++) {
+        column_open(builder, longest, 1);
+        entry_put(builder, row_lane(builder, false, c), -1);
+        if (duplex)
+            entry_put(builder, row_lane(builder, true, c), -1);
+        for (uint32_t e = builder->edges[c]; e != NONE; e = builder->edge_next[e])
+            entry_put(builder, builder->edge_row[e], -1);
+    }
+}
+
+static void rows_put(struct builder *builder)
+{
+    const struct ebb_bound *bound = builder->bound;
+    uint32_t instants = builder->instants;
+    double free_bytes = builder->program->stalls ? (double)bound->request->budget_bytes : 0;
+    bool duplex = bound->request->machine->duplex;
+    for (uint32_t k = 0; k < instants; k++) {
+        double load = (double)bound->load[builder->program->instants[k]];
+        builder->row_lower[row_present(k)] = (load - free_bytes) / BYTES_UNIT;
+        builder->row_upper[row_present(k)] = 1e30;
+        for (int lane = 0; lane < (duplex ? 2 : 1); lane++) {
+            builder->row_lower[row_lane(builder, lane, k)] = -1e30;
+            builder->row_upper[row_lane(builder, lane, k)] = builder->cell_ns[k] / NS_UNIT;
+        }
+    }
+    builder->rows = (int)(instants * (duplex ? 3 : 2));
+}
+
+static bool builder_allocate(struct builder *builder)
+{
+    size_t states = 0, groups = builder->group_count, instants = builder->instants;
+    for (size_t g = 0; g < groups; g++)
+        states += builder->groups[g].count;
+    size_t columns = 3 * states + instants + 1, rows = 3 * instants + states + 2 * groups + 1;
+    size_t entries = 8 * states + 6 * groups + 3 * instants + 1;
+    if (entries > INT32_MAX)
+        return false;
+    builder->edges = malloc(instants * sizeof *builder->edges);
+    builder->edge_row = malloc((2 * groups + 1) * sizeof *builder->edge_row);
+    builder->edge_next = malloc((2 * groups + 1) * sizeof *builder->edge_next);
+    builder->column_start = malloc((columns + 1) * sizeof *builder->column_start);
+    builder->row = malloc(entries * sizeof *builder->row);
+    builder->value = malloc(entries * sizeof *builder->value);
+    builder->lower = malloc(columns * sizeof *builder->lower);
+    builder->upper = malloc(columns * sizeof *builder->upper);
+    builder->cost = malloc(columns * sizeof *builder->cost);
+    builder->row_lower = malloc(rows * sizeof *builder->row_lower);
+    builder->row_upper = malloc(rows * sizeof *builder->row_upper);
+    if (builder->edges)
+        memset(builder->edges, 0xff, instants * sizeof *builder->edges);
+    return builder->edges && builder->edge_row && builder->edge_next && builder->column_start &&
+           builder->row && builder->value && builder->lower && builder->upper && builder->cost &&
+           builder->row_lower && builder->row_upper;
+}
+
+static void builder_release(struct builder *builder)
+{
+    free(builder->cell_ns);
+    free(builder->edges);
+    free(builder->edge_row);
+    free(builder->edge_next);
+    free(builder->column_start);
+    free(builder->row);
+    free(builder->value);
+    free(builder->lower);
+    free(builder->upper);
+    free(builder->cost);
+    free(builder->row_lower);
+    free(builder->row_upper);
+    free(builder->groups);
+    free(builder->group_of);
+}
+
+/* The bound that the prices prove: each row counted at the side that its price pushes to, each
+ * column at the end of its range that suits it best. */
+static double value_certify(const struct builder *builder, const double *price)
+{
+    double sum = 0;
+    for (int r = 0; r < builder->rows; r++) {
+        double side = price[r] > 0 ? builder->row_lower[r] : builder->row_upper[r];
+        if (price[r] > 0 ? side > -1e29 : side < 1e29)
+            sum += price[r] * side;
+    }
+    for (int c = 0; c < builder->columns; c++) {
+        double reduced = builder->cost[c];
+        for (int e = builder->column_start[c]; e < builder->column_start[c + 1]; e++) {
+            int r = builder->row[e];
+            double side = price[r] > 0 ? builder->row_lower[r] : builder->row_upper[r];
+            if (price[r] > 0 ? side > -1e29 : side < 1e29)
+                reduced -= price[r] * builder->value[e];
+        }
+        sum += reduced * (reduced > 0 ? builder->lower[c] : builder->upper[c]);
+    }
+    return sum;
+}
+
+/* Bytes away at every tick: at instants as solved, each gap with its share of its group, between
+ * them in proportion to time. */
+static void absent_read(const struct builder *builder, const double *solution, double *absent)
+{
+    const struct ebb_bound *bound = builder->bound;
+    const struct ebb_model *model = bound->model;
+    uint32_t ticks = model->tick_count;
+    memset(absent, 0, ticks * sizeof *absent);
+    for (uint32_t g = 0; g < bound->gap_count; g++) {
+        const struct ebb_bound_gap *gap = &bound->gaps[g];
+        if (builder->group_of[g] == NONE)
+            continue;
+        const struct group *group = &builder->groups[builder->group_of[g]];
+        const double *state = &solution[group->state];
+        double from = 0, from_ns = (double)gap->ready_ns;
+        for (uint32_t i = 0, next = 0; i < gap->count; i++) {
+            uint32_t tick = (gap->first + i) % ticks;
+            double at_ns = (double)(model->time_ns[tick] + (tick < gap->first ? bound->lap_ns : 0));
+            bool inside = next < group->count;
+            double to = inside ? state[next] : group->drops ? from : 0;
+            double to_ns = inside ? (double)instant_ns(builder, group, next) : (double)gap->need_ns;
+            double share = to_ns > from_ns ? (at_ns - from_ns) / (to_ns - from_ns) : 1;
+            bool away =
+                builder->program->stalls || (at_ns >= (double)(gap->ready_ns + gap->out_ns) &&
+                                             at_ns + (double)gap->in_ns <= (double)gap->need_ns);
+            if (away)
+                absent[tick] += (from + (to - from) * share) / group->bytes * (double)gap->bytes;
+            if (inside &&
+                builder->program->instants[(group->first + next) % builder->instants] == tick) {
+                from = to;
+                from_ns = to_ns;
+                next++;
+            }
+        }
+    }
+}
+
+/* The same where there are so many gaps that following each takes longer than the solution: all of
+ * them together, in proportion to time between instants. */
+static void absent_read_together(const struct builder *builder, const double *solution,
+                                 double *absent)
+{
+    const struct ebb_bound_program *program = builder->program;
+    const struct ebb_model *model = builder->bound->model;
+    uint32_t instants = builder->instants, next = 0;
+    double *total = calloc(instants, sizeof *total);
+    memset(absent, 0, model->tick_count * sizeof *absent);
+    if (!total)
+        return;
+    for (uint32_t g = 0; g < builder->group_count; g++) {
+        const struct group *group = &builder->groups[g];
+        for (uint32_t k = group->away_first; k < group->away_end; k++)
+            total[(group->first + k) % instants] += solution[group->state + k] * BYTES_UNIT;
+    }
+    for (uint32_t t = 0; t < model->tick_count; t++) {
+        uint32_t from = (next + instants - 1) % instants, to = next % instants;
+        double from_ns = (double)model->time_ns[program->instants[from]];
+        double into_ns = (double)model->time_ns[t] - from_ns;
+        into_ns += from_ns > (double)model->time_ns[t] ? (double)builder->bound->lap_ns : 0;
+        double share = builder->cell_ns[to] > 0 ? into_ns / builder->cell_ns[to] : 1;
+        absent[t] = total[from] + (total[to] - total[from]) * least(share, 1);
+        if (next < instants && program->instants[next] == t)
+            next++;
+    }
+    free(total);
+}
+
+static void solver_run(struct builder *builder, struct ebb_bound_program *program)
+{
+    Clp_Simplex *solver = Clp_newModel();
+    Clp_setLogLevel(solver, 0);
+    Clp_setMaximumSeconds(solver, program->time_limit_s);
+    Clp_loadProblem(solver, builder->columns, builder->rows, builder->column_start, builder->row,
+                    builder->value, builder->lower, builder->upper, builder->cost,
+                    builder->row_lower, builder->row_upper);
+    Clp_initialDualSolve(solver);
+    program->solved = Clp_status(solver) == 0;
+    double unit = program->stalls ? NS_UNIT : BYTES_UNIT;
+    program->value = value_certify(builder, Clp_dualRowSolution(solver)) * unit;
+    double work = (double)builder->bound->gap_count * builder->bound->model->tick_count;
+    if (program->absent)
+        (work > LARGE_WORK ? absent_read_together : absent_read)(
+            builder, Clp_primalColumnSolution(solver), program->absent);
+    Clp_deleteModel(solver);
+}
+
+enum ebb_status ebb__bound_solve(struct ebb_bound_program *program, struct ebb_error *error)
+{
+    const struct ebb_bound *bound = program->bound;
+    const uint64_t *time_ns = bound->model->time_ns;
+    uint32_t instants = program->instant_count;
+    struct builder builder = {.program = program, .bound = bound, .instants = instants};
+    size_t gaps = bound->gap_count + 1u;
+    enum ebb_status status = EBB_ERR_MEMORY;
+    program->value = 0;
+    program->solved = true;
+    if (instants == 0)
+        return EBB_OK;
+    builder.cell_ns = malloc(instants * sizeof *builder.cell_ns);
+    builder.groups = malloc(gaps * sizeof *builder.groups);
+    builder.group_of = malloc(gaps * sizeof *builder.group_of);
+    if (!builder.cell_ns || !builder.groups || !builder.group_of)
+        goto out;
+    for (uint32_t k = 0; k < instants; k++) {
+        uint64_t from_ns = time_ns[program->instants[k ? k - 1 : instants - 1]];
+        builder.cell_ns[k] =
+            (double)(time_ns[program->instants[k]] + (k ? 0 : bound->lap_ns) - from_ns);
+    }
+    if (!groups_make(&builder) || !builder_allocate(&builder))
+        goto out;
+    rows_put(&builder);
+    for (uint32_t g = 0; g < builder.group_count; g++)
+        group_put(&builder, &builder.groups[g]);
+    goal_put(&builder);
+    builder.column_start[builder.columns] = builder.entries;
+    solver_run(&builder, program);
+    status = EBB_OK;
+out:
+    builder_release(&builder);
+    return status ? ebb__fail(error, status, "bound", "out of memory") : EBB_OK;
+}

@@ -1,0 +1,217 @@
+/* PyTorch's memory snapshot (torch.cuda.memory._dump_snapshot), a pickle of plain data:
+ *
+ *     {"device_traces": [[{"action", "addr", "size", "stream", "time_us", ...}, ...], ...],
+ *      "segments": [{"device", "blocks": [{"address", "size", "requested_size", "state"}]}], ...}
+ *
+ * One device is read, the one with the most events. `alloc` begins a block; `free_completed` ends
+ * it, since until then its memory is not used again; what concerns segments is the allocator's own
+ * business. The history is a ring: blocks whose allocation it has lost existed before. Those of them
+ * that are still there at the end occur nowhere in it, only in `segments`; they are given an ALLOC in
+ * front, so that the load is right. Snapshots without time_us: each entry counts as 1 us.
+ * Source: PyTorch's c10/cuda/CUDACachingAllocator.h (TraceEntry) and torch/cuda/memory.py.
+ * Linear in the file. */
+#include "lab/import/events.h"
+#include "lab/import/kinds.h"
+#include "lab/import/pickle.h"
+
+#include <inttypes.h>
+
+struct reader {
+    struct ebb_import_events events;
+    struct ebb_pickle pickle;
+};
+
+bool ebb__torch_snapshot_recognises(const uint8_t *bytes, size_t size)
+{
+    return size > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
+/* A whole number of the entry; NULL in `why` if it is one. */
+static enum ebb_status take_number(struct reader *reader, const struct ebb_pickle_value *entry,
+                                   const char *key, uint64_t *number)
+{
+    const struct ebb_pickle_value *value = ebb__pickle_member(&reader->pickle, entry, key);
+    if (!value)
+        return ebb__import_fail(&reader->events, "has no %s", key);
+    if (value->kind == EBB_PICKLE_ODD_INT)
+        return ebb__import_fail(&reader->events, "%s is %s", key,
+                                value->as.number ? "negative" : "too large");
+    if (value->kind != EBB_PICKLE_INT)
+        return ebb__import_fail(&reader->events, "%s is not a whole number", key);
+    *number = value->as.number;
+    return EBB_OK;
+}
+
+enum action { ACTION_OTHER, ACTION_ALLOC, ACTION_FREE };
+
+static enum ebb_status take_action(struct reader *reader, const struct ebb_pickle_value *entry,
+                                   enum action *action)
+{
+    const struct ebb_pickle_value *value = ebb__pickle_member(&reader->pickle, entry, "action");
+    if (!value || value->kind != EBB_PICKLE_STRING)
+        return ebb__import_fail(&reader->events, "has no action");
+    *action = ebb__text_is(value->as.text, "alloc")            ? ACTION_ALLOC
+              : ebb__text_is(value->as.text, "free_completed") ? ACTION_FREE
+                                                               : ACTION_OTHER;
+    return EBB_OK;
+}
+
+/* The device whose trace is longest; its number goes to *device. */
+static const struct ebb_pickle_value *choose_trace(const struct ebb_pickle *pickle, size_t *device)
+{
+    size_t count, most = 0, entries;
+    const struct ebb_pickle_value *chosen = NULL;
+    const struct ebb_pickle_value *traces = ebb__pickle_items(
+        pickle, ebb__pickle_member(pickle, &pickle->root, "device_traces"), &count);
+    for (size_t i = 0; i < count; i++) {
+        ebb__pickle_items(pickle, &traces[i], &entries);
+        if (traces[i].kind == EBB_PICKLE_LIST && entries > most) {
+            most = entries;
+            chosen = &traces[i];
+            *device = i;
+        }
+    }
+    return chosen;
+}
+
+static enum ebb_status take_time(struct reader *reader, const struct ebb_pickle_value *entry)
+{
+    if (ebb__pickle_member(&reader->pickle, entry, "time_us"))
+        return take_number(reader, entry, "time_us", &reader->events.time);
+    reader->events.time++;
+    return EBB_OK;
+}
+
+static enum ebb_status read_entry(struct reader *reader, const struct ebb_pickle_value *entry)
+{
+    struct ebb_import_events *events = &reader->events;
+    enum action action;
+    uint64_t id, size_bytes;
+    enum ebb_status status = take_action(reader, entry, &action);
+    if (!status)
+        status = take_time(reader, entry);
+    if (status || action == ACTION_OTHER)
+        return status;
+    status = take_number(reader, entry, "addr", &id);
+    if (!status)
+        status = take_number(reader, entry, "size", &size_bytes);
+    if (status)
+        return status;
+    return action == ACTION_ALLOC ? ebb__import_alloc(events, id, size_bytes)
+                                  : ebb__import_free(events, id, size_bytes);
+}
+
+/* Note the address in `live` as allocated (1) or freed (0) at the end of the history. */
+static enum ebb_status collect_live(struct reader *reader, const struct ebb_pickle_value *entries,
+                                    size_t count, struct ebb_map *live)
+{
+    for (size_t i = 0; i < count; i++) {
+        enum action action;
+        uint64_t id;
+        reader->events.place = i + 1;
+        enum ebb_status status = take_action(reader, &entries[i], &action);
+        if (!status && action != ACTION_OTHER)
+            status = take_number(reader, &entries[i], "addr", &id);
+        if (status)
+            return status;
+        if (action == ACTION_OTHER || id == EBB_MAP_NO_KEY)
+            continue;
+        if (!ebb__map_put(live, id, action == ACTION_ALLOC))
+            return EBB_ERR_MEMORY;
+    }
+    return EBB_OK;
+}
+
+/* Allocate what a block of a segment holds, if it is in use and nothing in the history began it. */
+static enum ebb_status read_block(struct reader *reader, const struct ebb_pickle_value *block,
+                                  uint64_t *address, const struct ebb_map *live)
+{
+    const struct ebb_pickle *pickle = &reader->pickle;
+    const struct ebb_pickle_value *state = ebb__pickle_member(pickle, block, "state");
+    uint64_t size_bytes, here = *address, in_use;
+    enum ebb_status status = take_number(reader, block, "size", &size_bytes);
+    if (!status && ebb__pickle_member(pickle, block, "address"))
+        status = take_number(reader, block, "address", &here);
+    if (status)
+        return status;
+    *address = here + size_bytes;
+    if (!state || state->kind != EBB_PICKLE_STRING || ebb__text_is(state->as.text, "inactive") ||
+        (ebb__map_get(live, here, &in_use) && in_use))
+        return EBB_OK;
+    if (ebb__pickle_member(pickle, block, "requested_size"))
+        status = take_number(reader, block, "requested_size", &size_bytes);
+    return status ? status : ebb__import_alloc(&reader->events, here, size_bytes);
+}
+
+static enum ebb_status read_segments(struct reader *reader, size_t device,
+                                     const struct ebb_map *live)
+{
+    const struct ebb_pickle *pickle = &reader->pickle;
+    size_t count, block_count;
+    const struct ebb_pickle_value *segments =
+        ebb__pickle_items(pickle, ebb__pickle_member(pickle, &pickle->root, "segments"), &count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t owner = 0, address = 0;
+        reader->events.place = i + 1;
+        enum ebb_status status = EBB_OK;
+        if (ebb__pickle_member(pickle, &segments[i], "device"))
+            status = take_number(reader, &segments[i], "device", &owner);
+        if (!status && owner != device)
+            continue;
+        if (!status)
+            status = take_number(reader, &segments[i], "address", &address);
+        const struct ebb_pickle_value *blocks = ebb__pickle_items(
+            pickle, ebb__pickle_member(pickle, &segments[i], "blocks"), &block_count);
+        for (size_t k = 0; !status && k < block_count; k++)
+            status = read_block(reader, &blocks[k], &address, live);
+        if (status)
+            return status;
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status read_snapshot(struct reader *reader)
+{
+    struct ebb_import_events *events = &reader->events;
+    size_t device = 0, count;
+    const struct ebb_pickle_value *trace = choose_trace(&reader->pickle, &device);
+    if (!trace)
+        return ebb__fail(events->error, EBB_ERR_FORMAT, events->name,
+                         "no memory snapshot with a history (device_traces)");
+    const struct ebb_pickle_value *entries = ebb__pickle_items(&reader->pickle, trace, &count);
+    struct ebb_map live = {0};
+    enum ebb_status status = collect_live(reader, entries, count, &live);
+    if (status == EBB_ERR_MEMORY)
+        ebb__fail(events->error, status, events->name, "no memory for its blocks");
+    events->place = 1;
+    if (!status)
+        status = take_time(reader, &entries[0]);
+    events->unit = "segment";
+    if (!status)
+        status = read_segments(reader, device, &live);
+    events->unit = "entry";
+    ebb__map_fini(&live);
+    for (size_t i = 0; !status && i < count; i++) {
+        events->place = i + 1;
+        status = read_entry(reader, &entries[i]);
+    }
+    return status;
+}
+
+enum ebb_status ebb__torch_snapshot_read(const uint8_t *bytes, size_t size, const char *name,
+                                         struct ebb_trace *trace, struct ebb_error *error)
+{
+    struct reader reader = {0};
+    enum ebb_status status = ebb__pickle_read(bytes, size, name, &reader.pickle, error);
+    if (status)
+        return status;
+    ebb__import_events_init(&reader.events, name, "entry", error);
+    status = read_snapshot(&reader);
+    if (!status)
+        status = ebb__import_finish(&reader.events, 1000, trace);
+    if (!status && reader.events.begin <= UINT64_MAX / 1000)
+        trace->info.start_unix_ns = reader.events.begin * 1000;
+    ebb__import_events_fini(&reader.events);
+    ebb__pickle_fini(&reader.pickle);
+    return status;
+}

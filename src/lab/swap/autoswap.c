@@ -1,0 +1,156 @@
+/* AutoSwap: the gaps that straddle the load's peak, by one of six scores.
+ *
+ * Problem and scores: scores.h. Method: candidates are pairs of successive accesses of one block of
+ * at least 1 MiB with the peak between them. They are taken in the order of one score (`doa`,
+ * `aoa`, `wdoa`, `swdoa`), of the sum of their ranks in the first three (`vote`), or of a weighted
+ * sum of all four whose weights are found by Bayesian optimisation (`bo`), until the load without
+ * them meets the limit. A few events after a read or write pass before a block leaves. Outs go by
+ * earliest start, ins by latest start backwards (straddle.h).
+ * Source: arXiv 1903.06631 and the code published with it; departures in docs/papers.md.
+ * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), the latter 30 times.
+ * Fails as AppObMem does: one peak, and one gap a block. */
+#include "lab/swap/bayes.h"
+#include "lab/swap/policies.h"
+#include "lab/swap/straddle.h"
+
+#include <string.h>
+
+#define SMALLEST_BYTES ((uint64_t)1 << 20) /* the paper's: smaller blocks are not worth a copy */
+#define GUARD_READ_TICKS 4                 /* the published code's */
+#define GUARD_WRITE_TICKS 6                /* likewise */
+#define BO_KAPPA 5.0                       /* likewise */
+#define BO_EVALUATIONS 30                  /* five random ones and 25 */
+
+static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                         const void *peak_tick, uint32_t *guard_ticks)
+{
+    bool read = swap->model->events[gap->from_tick].access == EBB_ACCESS_READ;
+    *guard_ticks = read ? GUARD_READ_TICKS : GUARD_WRITE_TICKS;
+    return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, SMALLEST_BYTES);
+}
+
+/* ---- rankers --------------------------------------------------------------------------------- */
+
+static void rank_by(struct ebb_swap_ranking *ranking, enum ebb_swap_score kind,
+                    uint64_t limit_bytes)
+{
+    ebb__ranking_score(ranking, kind, limit_bytes);
+    ebb__ranking_by_score(ranking, kind);
+}
+
+static void rank_doa(struct ebb_swap_ranking *ranking, uint64_t limit_bytes, const double *weights)
+{
+    (void)weights;
+    rank_by(ranking, EBB_SCORE_DOA, limit_bytes);
+}
+
+static void rank_aoa(struct ebb_swap_ranking *ranking, uint64_t limit_bytes, const double *weights)
+{
+    (void)weights;
+    rank_by(ranking, EBB_SCORE_AOA, limit_bytes);
+}
+
+static void rank_wdoa(struct ebb_swap_ranking *ranking, uint64_t limit_bytes, const double *weights)
+{
+    (void)weights;
+    rank_by(ranking, EBB_SCORE_WDOA, limit_bytes);
+}
+
+static void rank_swdoa(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
+                       const double *weights)
+{
+    (void)weights;
+    rank_by(ranking, EBB_SCORE_SWDOA, limit_bytes);
+}
+
+static void rank_weighted(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
+                          const double *weights)
+{
+    for (int kind = 0; kind < EBB_SCORE_COUNT; kind++)
+        ebb__ranking_score(ranking, (enum ebb_swap_score)kind, limit_bytes);
+    ebb__ranking_by_weights(ranking, weights);
+}
+
+/* ---- the weights of `bo` --------------------------------------------------------------------- */
+
+/* How good the plan by these weights is, higher is better: an iteration over the time it takes, or
+ * the negative share by which the ideal curve misses the budget. */
+static enum ebb_status value_at_budget(struct ebb_swap_ranking *ranking, const double *weights,
+                                       double *value, struct ebb_error *error)
+{
+    const struct ebb_swap *swap = ranking->swap;
+    struct ebb_swap_outcome outcome;
+    ebb__straddle_stick(ranking, rank_weighted, weights);
+    enum ebb_status status = ebb__swap_evaluate(ranking->swap, &outcome, error);
+    if (status)
+        return status;
+    *value = (double)swap->lap_ns / (double)outcome.iteration_ns;
+    if (!outcome.feasible)
+        *value = -(double)outcome.peak_bytes / (double)(swap->request->budget_bytes + 1);
+    return EBB_OK;
+}
+
+static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool no_stall,
+                                        double *weights, struct ebb_error *error)
+{
+    struct ebb_bayes bayes;
+    const struct ebb_swap *swap = ranking->swap;
+    double load_peak = (double)swap->load[ebb__swap_peak_tick(swap)];
+    enum ebb_status status =
+        ebb__bayes_init(&bayes, EBB_SCORE_COUNT, BO_EVALUATIONS, BO_KAPPA, error);
+    if (status)
+        return status;
+    for (int i = 0; i < BO_EVALUATIONS && !status; i++) {
+        double point[EBB_SCORE_COUNT], value = 0;
+        uint64_t limit_bytes;
+        ebb__bayes_suggest(&bayes, point);
+        if (no_stall)
+            value = -(double)ebb__straddle_no_stall(ranking, rank_weighted, point, &limit_bytes) /
+                    load_peak;
+        else
+            status = value_at_budget(ranking, point, &value, error);
+        ebb__bayes_observe(&bayes, point, value);
+        if (!no_stall && ebb__now_ns() > swap->deadline_ns)
+            break;
+    }
+    memcpy(weights, ebb__bayes_best(&bayes), EBB_SCORE_COUNT * sizeof *weights);
+    ebb__bayes_fini(&bayes);
+    return status;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* What a policy's name asks for: plain `autoswap` votes. */
+static struct ebb_straddle policy_of(const char *name)
+{
+    static const struct {
+        const char *variant;
+        ebb_swap_ranker rank;
+    } known[] = {{"doa", rank_doa},
+                 {"aoa", rank_aoa},
+                 {"wdoa", rank_wdoa},
+                 {"swdoa", rank_swdoa},
+                 {"bo", rank_weighted}};
+    struct ebb_straddle policy = {is_candidate, ebb__straddle_vote, NULL};
+    const char *colon = strchr(name, ':');
+    for (size_t i = 0; colon && i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].variant, colon + 1) == 0)
+            policy.rank = known[i].rank;
+    if (policy.rank == rank_weighted)
+        policy.weigh = weights_optimise;
+    return policy;
+}
+
+enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    const struct ebb_straddle policy = policy_of(plan->policy);
+    return ebb__straddle_make(&policy, request, plan, error);
+}
+
+enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *request,
+                                              struct ebb_plan *plan, struct ebb_error *error)
+{
+    const struct ebb_straddle policy = policy_of(plan->policy);
+    return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
+}

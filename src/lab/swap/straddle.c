@@ -1,0 +1,208 @@
+#include "lab/swap/straddle.h"
+
+#include <stdlib.h>
+
+#define NEARLY 20    /* arbitrary: up to a twentieth over the budget is worth a simulation, */
+#define OVER_TRIES 8 /* for so many of them */
+#define LIMITS 128   /* arbitrary: a resolution below 1 % of what can be had at all */
+
+void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
+                        const double *weights)
+{
+    (void)weights;
+    ebb__ranking_score(ranking, EBB_SCORE_DOA, limit_bytes);
+    ebb__ranking_score(ranking, EBB_SCORE_AOA, limit_bytes);
+    ebb__ranking_score(ranking, EBB_SCORE_WDOA, limit_bytes);
+    ebb__ranking_by_vote(ranking);
+}
+
+bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                         const double *weights)
+{
+    uint64_t budget = ranking->swap->request->budget_bytes;
+    rank(ranking, budget, weights);
+    bool met = ebb__ranking_take(ranking, budget);
+    ebb__swap_trigger_limit(ranking->swap, budget);
+    return met;
+}
+
+/* ---- no stall -------------------------------------------------------------------------------- */
+
+struct attempt {
+    uint64_t limit_bytes, peak_bytes;
+};
+
+static int by_peak(const void *left, const void *right)
+{
+    const struct attempt *a = left, *b = right;
+    if (a->peak_bytes != b->peak_bytes)
+        return a->peak_bytes < b->peak_bytes ? -1 : 1;
+    return (a->limit_bytes > b->limit_bytes) - (a->limit_bytes < b->limit_bytes);
+}
+
+/* The highest limit first: it takes the fewest gaps. */
+static int by_limit(const void *left, const void *right)
+{
+    const struct attempt *a = left, *b = right;
+    return (a->limit_bytes < b->limit_bytes) - (a->limit_bytes > b->limit_bytes);
+}
+
+/* Take what `limit_bytes` demands, but for gaps that are too short for their copies; returns the
+ * peak of the curve as scheduled. */
+static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                             const double *weights, uint64_t limit_bytes)
+{
+    struct ebb_swap *swap = ranking->swap;
+    rank(ranking, limit_bytes, weights);
+    ebb__ranking_take(ranking, limit_bytes);
+    for (;;) {
+        uint64_t peak = ebb__swap_schedule(swap, 0);
+        bool dropped = false;
+        for (uint32_t i = 0; i < swap->gap_count; i++) {
+            struct ebb_swap_gap *gap = &swap->gaps[i];
+            if (gap->taken && gap->out_end_ns >= gap->in_start_ns) {
+                gap->taken = false;
+                dropped = true;
+            }
+        }
+        if (!dropped)
+            return peak;
+    }
+}
+
+/* All limits between what can be had at all and the load's peak, in an order. */
+static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                          const double *weights, struct attempt *attempts,
+                          int (*compare)(const void *, const void *))
+{
+    const struct ebb_swap *swap = ranking->swap;
+    uint64_t least = swap->smallest_feasible_bytes, most = swap->load[ebb__swap_peak_tick(swap)];
+    for (uint32_t i = 0; i <= LIMITS; i++) {
+        uint64_t limit = least + (uint64_t)((double)(most - least) * i / LIMITS);
+        attempts[i] = (struct attempt){limit, attempt_make(ranking, rank, weights, limit)};
+    }
+    qsort(attempts, LIMITS + 1, sizeof *attempts, compare);
+}
+
+uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                const double *weights, uint64_t *limit_bytes)
+{
+    struct attempt attempts[LIMITS + 1];
+    attempts_make(ranking, rank, weights, attempts, by_peak);
+    attempt_make(ranking, rank, weights, attempts[0].limit_bytes);
+    ebb__swap_trigger_late(ranking->swap);
+    *limit_bytes = attempts[0].limit_bytes;
+    return attempts[0].peak_bytes;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* Take and trigger what stalls nothing within the request's budget, by the no-stall mode, the first
+ * in an order. *found false: there is nothing, and what is taken means nothing. */
+static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                     const double *weights,
+                                     int (*compare)(const void *, const void *),
+                                     struct ebb_swap_outcome *outcome, bool *found,
+                                     struct ebb_error *error)
+{
+    struct ebb_swap *swap = ranking->swap;
+    struct attempt attempts[LIMITS + 1];
+    enum ebb_status status = EBB_OK;
+    *found = false;
+    attempts_make(ranking, rank, weights, attempts, compare);
+    /* The schedule counts whole cells, so that what it sees a little over the budget may be within. */
+    uint64_t budget = swap->request->budget_bytes;
+    uint32_t over_tried = 0;
+    for (uint32_t i = 0; i <= LIMITS && !*found && !status; i++) {
+        bool over = attempts[i].peak_bytes > budget;
+        if (over && (attempts[i].peak_bytes - budget > budget / NEARLY || over_tried == OVER_TRIES))
+            continue;
+        over_tried += over;
+        attempt_make(ranking, rank, weights, attempts[i].limit_bytes);
+        ebb__swap_trigger_late(swap);
+        status = ebb__swap_evaluate(swap, outcome, error);
+        *found = !status && outcome->feasible && outcome->iteration_ns == swap->lap_ns;
+    }
+    return status;
+}
+
+static enum ebb_status plan_within_budget(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                          const double *weights, struct ebb_plan *plan,
+                                          struct ebb_error *error)
+{
+    struct ebb_swap_outcome outcome;
+    bool met = ebb__straddle_stick(ranking, rank, weights), found = true;
+    enum ebb_status status = ebb__swap_evaluate(ranking->swap, &outcome, error);
+    if (!status && met && outcome.iteration_ns > ranking->swap->lap_ns) {
+        status = no_stall_find(ranking, rank, weights, by_limit, &outcome, &found, error);
+        if (!status && !found)
+            ebb__straddle_stick(ranking, rank, weights);
+    }
+    return status ? status : ebb__swap_finish(ranking->swap, plan, error);
+}
+
+/* The request's budget is not read; plan->budget_bytes becomes what the plan needs. */
+static enum ebb_status plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                                     const double *weights, struct ebb_plan *plan,
+                                     struct ebb_error *error)
+{
+    struct ebb_swap *swap = ranking->swap;
+    const struct ebb_plan_request *asked = swap->request;
+    struct ebb_plan_request roomy = *asked;
+    struct ebb_swap_outcome outcome = {0};
+    bool found;
+    roomy.budget_bytes = UINT64_MAX / 4;
+    swap->request = &roomy;
+    enum ebb_status status =
+        no_stall_find(ranking, rank, weights, by_peak, &outcome, &found, error);
+    if (!status && !found) {
+        for (uint32_t i = 0; i < swap->gap_count; i++)
+            swap->gaps[i].taken = false;
+        status = ebb__swap_evaluate(swap, &outcome, error);
+    }
+    if (!status) {
+        roomy.budget_bytes = outcome.peak_bytes;
+        status = ebb__swap_finish(swap, plan, error);
+    }
+    swap->request = asked;
+    return status;
+}
+
+static enum ebb_status make(const struct ebb_straddle *policy,
+                            const struct ebb_plan_request *request, bool no_stall,
+                            struct ebb_plan *plan, struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    struct ebb_swap_ranking ranking = {0};
+    double weights[EBB_SCORE_COUNT] = {0};
+    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    if (status)
+        return status;
+    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
+    status = ebb__swap_narrow(&swap, policy->is_candidate, &peak_tick, error);
+    if (!status)
+        status = ebb__ranking_init(&ranking, &swap, error);
+    if (!status && policy->weigh)
+        status = policy->weigh(&ranking, no_stall, weights, error);
+    if (!status)
+        status = (no_stall ? plan_no_stall : plan_within_budget)(&ranking, policy->rank, weights,
+                                                                 plan, error);
+    ebb__ranking_fini(&ranking);
+    ebb__swap_fini(&swap);
+    return status;
+}
+
+enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
+                                   const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    return make(policy, request, false, plan, error);
+}
+
+enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy, ebb_planner make_within,
+                                         const struct ebb_plan_request *request,
+                                         struct ebb_plan *plan, struct ebb_error *error)
+{
+    enum ebb_status status = make(policy, request, true, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(make_within, request, plan, error);
+}

@@ -1,0 +1,83 @@
+/* vDNN: what forward makes and backward reads leaves in between, whatever the budget.
+ *
+ * Problem: training with feature maps larger than the device, by a fixed rule. Method: `all`
+ * offloads each feature map after its use in forward, `conv` only those of convolutions; in backward
+ * a map is fetched when the operation before the one that needs it begins to read its own. A trace
+ * knows no layers, so: a feature map is a block that the iteration allocates and whose gap straddles
+ * the load's peak, where forward turns into backward; and convolutions have the large ones, so
+ * `conv` takes the maps that are at least of mean size.
+ * Source: Rhu et al., MICRO 2016, arXiv 1602.08124; departures in docs/papers.md. O(gaps log gaps).
+ * Fails by moving everything even where little is missing, and by moving nothing else. */
+#include "lab/swap/policies.h"
+#include "lab/swap/scores.h"
+
+#include <string.h>
+
+static bool is_feature_map(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                           const void *peak_tick, uint32_t *guard_ticks)
+{
+    (void)guard_ticks;
+    return swap->model->blocks[gap->block].alloc_tick != EBB_TICK_NONE &&
+           ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
+}
+
+static bool is_large(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                     const void *least_bytes, uint32_t *guard_ticks)
+{
+    (void)swap;
+    (void)guard_ticks;
+    return gap->bytes >= *(const uint64_t *)least_bytes;
+}
+
+static uint64_t mean_bytes(const struct ebb_swap *swap)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < swap->gap_count; i++)
+        sum += swap->gaps[i].bytes;
+    return swap->gap_count ? (sum + swap->gap_count - 1) / swap->gap_count : 0;
+}
+
+/* Copies in start when the block that is needed before them is needed, the first one at the peak,
+ * but not before there is room for good. */
+static void trigger_one_ahead(struct ebb_swap *swap, uint32_t peak_tick)
+{
+    uint64_t peak_ns = swap->model->time_ns[peak_tick], before_ns = peak_ns;
+    uint32_t first = 0;
+    ebb__swap_trigger_early(swap, swap->request->budget_bytes);
+    while (first < swap->gap_count &&
+           swap->gaps[swap->by_due[first]].due_ns % swap->lap_ns <= peak_ns)
+        first++;
+    for (uint32_t i = 0; i < swap->gap_count; i++) {
+        struct ebb_swap_gap *gap = &swap->gaps[swap->by_due[(first + i) % swap->gap_count]];
+        /* Both since the gap's begin: the peak lies within it, and so does the need before. */
+        uint64_t ready_ns = gap->ready_ns % swap->lap_ns;
+        uint64_t room = (gap->trigger_ns + swap->lap_ns - ready_ns) % swap->lap_ns;
+        uint64_t ahead = (before_ns + swap->lap_ns - ready_ns) % swap->lap_ns;
+        if (ahead > room && ahead <= gap->need_ns - gap->ready_ns)
+            gap->trigger_ns = before_ns;
+        before_ns = gap->need_ns % swap->lap_ns;
+    }
+}
+
+enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                               struct ebb_error *error)
+{
+    struct ebb_swap swap;
+    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    if (status)
+        return status;
+    uint32_t peak_tick = ebb__swap_peak_tick(&swap);
+    status = ebb__swap_narrow(&swap, is_feature_map, &peak_tick, error);
+    if (!status && strcmp(plan->policy, "vdnn:conv") == 0) {
+        uint64_t least_bytes = mean_bytes(&swap);
+        status = ebb__swap_narrow(&swap, is_large, &least_bytes, error);
+    }
+    for (uint32_t i = 0; !status && i < swap.gap_count; i++)
+        swap.gaps[i].taken = true;
+    if (!status && swap.gap_count)
+        trigger_one_ahead(&swap, peak_tick);
+    if (!status)
+        status = ebb__swap_finish(&swap, plan, error);
+    ebb__swap_fini(&swap);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* The budget of a run: given in bytes, or a share of what the program takes.
+ *
+ * A share is of a peak, and that is known when the iterations are: from a profile, or once they have
+ * been seen. Until then none is in force (enum budget_state). Where the peak turns out to be a little
+ * more, the budget grows; where it is much more, what was taken for the iterations was not them. */
+#include "parent/internal.h"
+
+/* A peak that exceeds the known one by more than a fourth and this much is another one; arbitrary. */
+#define MUCH_MORE_SHARE 4
+#define MUCH_MORE_BYTES ((uint64_t)16 << 20)
+
+uint64_t ebb__budget_peak(const struct process *process)
+{
+    const struct ebb_counters *counters = &process->stream.ring->counters;
+    return atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
+}
+
+static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_bytes)
+{
+    return (uint64_t)(parent->options.budget_fraction * (double)peak_bytes);
+}
+
+uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process)
+{
+    return parent->budget.state == BUDGET_OPEN ? share_of_peak(parent, ebb__budget_peak(process))
+                                               : atomic_load(&parent->ledger->budget_bytes);
+}
+
+uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
+                           uint64_t budget)
+{
+    if (budget == UINT64_MAX)
+        return budget;
+    uint64_t own = atomic_load(&process->stream.ring->counters.held_bytes);
+    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
+    if (small < process->recall.profile.small_bytes)
+        small = process->recall.profile.small_bytes;
+    return ebb__ledger_share(parent->ledger, budget, own, small);
+}
+
+static void enter(struct budget *budget, enum budget_state state, const struct process *of,
+                  uint64_t of_bytes)
+{
+    ebb__budget_set(&budget->state, state);
+    budget->of = of;
+    budget->of_bytes = of_bytes;
+}
+
+void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
+{
+    struct ebb_ledger *ledger = parent->ledger;
+    if (parent->budget.state != BUDGET_OPEN)
+        return;
+    uint64_t budget = share_of_peak(parent, process->recall.profile.unmanaged_peak_bytes);
+    enter(&parent->budget, BUDGET_PRESUMED, process, 0);
+    process->budget_from = 0;
+    atomic_store(&ledger->budget_bytes, budget);
+    atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
+}
+
+void ebb__budget_confirm(struct ebb_parent *parent, const struct process *process)
+{
+    if (parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process)
+        enter(&parent->budget, BUDGET_FIXED, NULL, 0);
+}
+
+static void reopen(struct ebb_parent *parent, struct process *process)
+{
+    enter(&parent->budget, BUDGET_OPEN, NULL, 0);
+    process->budget_from = -1;
+    atomic_store(&parent->ledger->budget_bytes, UINT64_MAX);
+    atomic_store(&parent->ledger->in_force, 0);
+}
+
+void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process)
+{
+    if (parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process)
+        reopen(parent, process);
+}
+
+void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget)
+{
+    if (parent->budget.state != BUDGET_OPEN)
+        return;
+    enter(&parent->budget, BUDGET_SHARED, process, ebb__budget_peak(process));
+    atomic_store(&parent->ledger->budget_bytes, budget);
+    process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
+    ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
+}
+
+bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
+{
+    uint64_t peak = ebb__budget_peak(process), known = parent->budget.of_bytes;
+    if (parent->budget.state != BUDGET_SHARED || parent->budget.of != process || peak <= known)
+        return false;
+    if (peak <= known + known / MUCH_MORE_SHARE + MUCH_MORE_BYTES) {
+        uint64_t budget = share_of_peak(parent, peak);
+        if (budget > atomic_load(&parent->ledger->budget_bytes))
+            atomic_store(&parent->ledger->budget_bytes, budget);
+        return false;
+    }
+    reopen(parent, process);
+    atomic_store(&parent->ledger->over_bytes, 0);
+    parent->budget.told_infeasible = false;
+    parent->figures.smallest_feasible_bytes = 0;
+    return true;
+}
+
+void ebb__budget_forget(struct ebb_parent *parent, const struct process *process)
+{
+    if (parent->budget.of == process)
+        enter(&parent->budget, BUDGET_FIXED, NULL, 0);
+}

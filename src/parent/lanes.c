@@ -1,0 +1,61 @@
+/* What the transfers of the run will cost: measured beside the running program, once it is clear that it
+ * has enough to move, or taken from an earlier run. */
+#include "parent/internal.h"
+
+/* A lane out that is slower, 1 GB/s, gains by what compression leaves out more than two processors at
+ * work lose by it (docs/host-engine.md, "Compression"). */
+#define COMPRESS_FROM_NS_PER_BYTE 1.0
+#define PROBE_BYTES ((uint64_t)256 << 20)
+
+static void *probe(void *argument)
+{
+    struct ebb_parent *parent = argument;
+    struct lanes *lanes = &parent->lanes;
+    lanes->status =
+        ebb__machine_probe(parent->options.store, PROBE_BYTES, &lanes->machine, &lanes->error);
+    return NULL;
+}
+
+void ebb__lanes_know(struct ebb_parent *parent, bool compressed)
+{
+    ebb__lanes_set(&parent->lanes.state, LANES_KNOWN);
+    parent->lanes.compressed = compressed;
+    if (compressed)
+        ebb__parent_tell_all(parent, EBB_MESSAGE_COMPRESS, 0);
+}
+
+void ebb__lanes_begin(struct ebb_parent *parent)
+{
+    struct lanes *lanes = &parent->lanes;
+    if (lanes->state != LANES_UNKNOWN || parent->options.record)
+        return;
+    if (pthread_create(&lanes->prober, NULL, probe, parent) == 0)
+        ebb__lanes_set(&lanes->state, LANES_PROBING);
+}
+
+void ebb__lanes_await(struct ebb_parent *parent)
+{
+    struct lanes *lanes = &parent->lanes;
+    if (lanes->state == LANES_KNOWN)
+        return;
+    if (lanes->state == LANES_PROBING)
+        pthread_join(lanes->prober, NULL);
+    else if (!parent->options.record)
+        probe(parent);
+    if (lanes->status != EBB_OK) {
+        struct ebb_error error;
+        ebb__parent_warn(parent, "%s: %s: assuming the lanes of an NVMe drive", lanes->error.what,
+                         lanes->error.why);
+        if (ebb__machine_named("nvme", &lanes->machine, &error) != EBB_OK)
+            lanes->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
+    }
+    bool slow = lanes->machine.out.ns_per_byte > COMPRESS_FROM_NS_PER_BYTE;
+    ebb__lanes_know(parent, parent->options.compress == EBB_COMPRESS_ON ||
+                                (parent->options.compress == EBB_COMPRESS_AUTO && slow));
+}
+
+void ebb__lanes_fini(struct ebb_parent *parent)
+{
+    if (parent->lanes.state == LANES_PROBING)
+        pthread_join(parent->lanes.prober, NULL);
+}

@@ -1,0 +1,104 @@
+/* What a run measures of itself: the lanes from what has been moved, the pace from iterations that are not
+ * observed. */
+#include "parent/internal.h"
+
+#include <stdlib.h>
+
+/* What a lane must have moved to be believed. */
+#define LEAST_LANE_BYTES ((uint64_t)64 << 20)
+
+struct lane_counts ebb__measured_counts(const struct process *process)
+{
+    const struct ebb_counters *counters = &process->stream.ring->counters;
+    return (struct lane_counts){
+        .out_bytes = atomic_load(&counters->out_lane_bytes),
+        .in_bytes = atomic_load(&counters->in_lane_bytes),
+        .out_busy_ns = atomic_load(&counters->out_busy_ns),
+        .in_busy_ns = atomic_load(&counters->in_busy_ns),
+        .both_busy_ns = atomic_load(&counters->both_busy_ns),
+        .stall_ns = atomic_load(&counters->stall_ns),
+    };
+}
+
+/* ns a byte of a lane that was `busy_ns` busy; where lanes share their bandwidth, the time in which
+ * both were counts half for each. The assumed rate where too little was moved. */
+static double measured_rate(uint64_t bytes, uint64_t busy_ns, uint64_t both_ns, bool duplex,
+                            double assumed)
+{
+    if (bytes < LEAST_LANE_BYTES)
+        return assumed;
+    double ns = (double)busy_ns - (duplex ? 0 : (double)both_ns / 2);
+    return ns > 0 ? ns / (double)bytes : assumed;
+}
+
+void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
+                         const struct lane_counts *to, struct ebb_machine *measured)
+{
+    uint64_t both_ns = to->both_busy_ns - from->both_busy_ns;
+    *measured = *assumed;
+    measured->out.ns_per_byte =
+        measured_rate(to->out_bytes - from->out_bytes, to->out_busy_ns - from->out_busy_ns, both_ns,
+                      assumed->duplex, assumed->out.ns_per_byte);
+    measured->in.ns_per_byte =
+        measured_rate(to->in_bytes - from->in_bytes, to->in_busy_ns - from->in_busy_ns, both_ns,
+                      assumed->duplex, assumed->in.ns_per_byte);
+}
+
+static bool differs(double assumed, double measured, double tolerance)
+{
+    return measured > assumed * (1 + tolerance) || measured < assumed / (1 + tolerance);
+}
+
+bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
+                          double tolerance)
+{
+    return differs(one->out.ns_per_byte, other->out.ns_per_byte, tolerance) ||
+           differs(one->in.ns_per_byte, other->in.ns_per_byte, tolerance);
+}
+
+/* The next tick with a clock event from `tick` on; tick_count: none. */
+static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
+{
+    while (tick < model->tick_count && !model->events[tick].clock)
+        tick++;
+    return tick;
+}
+
+/* Accesses may differ, as they do from one observed iteration to the next: only clock events count. */
+static bool same_clock(const struct ebb_model *model, const struct ebb_model *other)
+{
+    uint32_t own = clock_from(model, 0), others = clock_from(other, 0);
+    while (own < model->tick_count && others < other->tick_count) {
+        const struct ebb_model_event *left = &model->events[own], *right = &other->events[others];
+        if (left->kind != right->kind ||
+            model->blocks[left->block].size_bytes != other->blocks[right->block].size_bytes)
+            return false;
+        own = clock_from(model, own + 1);
+        others = clock_from(other, others + 1);
+    }
+    return own == model->tick_count && others == other->tick_count;
+}
+
+bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other)
+{
+    if (model->clock_count != other->clock_count || !same_clock(model, other))
+        return false;
+    uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
+    if (!clock_ns)
+        return false;
+    uint64_t now_ns = 0, last_ns = 0, other_last_ns = 0;
+    uint32_t tick = 0, other_tick = 0;
+    for (uint32_t clock = 0; clock <= model->clock_count; clock++) {
+        tick = clock_from(model, tick);
+        other_tick = clock_from(other, other_tick);
+        uint64_t own = model->time_ns[tick] - last_ns,
+                 others = other->time_ns[other_tick] - other_last_ns;
+        now_ns += own < others ? own : others;
+        last_ns = model->time_ns[tick++];
+        other_last_ns = other->time_ns[other_tick++];
+        clock_ns[clock] = now_ns;
+    }
+    ebb__model_retime(model, clock_ns);
+    free(clock_ns);
+    return true;
+}

@@ -1,0 +1,149 @@
+/* From what is known of a process to a plan that is in force: the terms, the plan, its check, the script.
+ * How a plan comes of its terms is src/plan/request, as for `ebb plan`. */
+#include "base/limits.h"
+#include "parent/internal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Less in a row may be a loop within an operation: no plan is better than one that is not feasible.
+ * Arbitrary. */
+#define EVIDENT_WORK_NS ((uint64_t)20000000)
+
+bool ebb__parent_send_script(struct process *process, const struct ebb_script *script)
+{
+    int memory = memfd_create("ebb-script", MFD_CLOEXEC);
+    if (memory < 0)
+        return false;
+    struct rlimit limit; /* the user's is for files; to exceed it would be SIGXFSZ */
+    bool good = ebb__limit_raise(RLIMIT_FSIZE, script->bytes, &limit) &&
+                write(memory, script, script->bytes) == (ssize_t)script->bytes;
+    ebb__limit_restore(RLIMIT_FSIZE, &limit);
+    good = good &&
+           ebb__parent_send(
+               process, &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT, .value = script->bytes},
+               memory);
+    close(memory);
+    return good;
+}
+
+/* What one operation needs together, whatever the policy; 0 where that is not known. */
+static uint64_t working_set(const struct ebb_plan_request *request)
+{
+    struct ebb_plan plan;
+    uint64_t bytes = 0;
+    if (ebb__plan_make(ebb__plan_policy("fifo"), request, &plan, NULL) == EBB_OK) {
+        bytes = plan.smallest_feasible_bytes;
+        ebb__plan_fini(&plan);
+    }
+    return bytes;
+}
+
+static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned *planned)
+{
+    const struct ebb_plan *plan = &planned->plan;
+    uint64_t least = working_set(&planned->request);
+    parent->figures.smallest_feasible_bytes =
+        (least ? least : plan->smallest_feasible_bytes) + planned->beside_bytes;
+    if (parent->budget.told_infeasible || plan->smallest_feasible_bytes <= plan->budget_bytes)
+        return;
+    parent->budget.told_infeasible = true;
+    if (least && least <= plan->budget_bytes) {
+        ebb__parent_warn(parent,
+                         "policy %s can plan for %.1f MiB at least: the rest is evicted when room "
+                         "is needed",
+                         plan->policy, (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
+        return;
+    }
+    ebb__parent_warn(parent,
+                     "one operation needs more than the budget: running on at the smallest "
+                     "feasible, %.1f MiB; give --budget at least that",
+                     (double)parent->figures.smallest_feasible_bytes / (1024.0 * 1024.0));
+}
+
+/* Has it gone on for longer than a loop within an operation does? */
+static bool is_evident(const struct process *process, const struct ebb_plan *plan)
+{
+    size_t in_a_row = ebb__parent_seen(process).in_a_row; /* 0: it comes from an earlier run */
+    return in_a_row == 0 || in_a_row * (plan->iteration_ns - plan->stall_ns) >= EVIDENT_WORK_NS;
+}
+
+struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
+                                        const struct process *process,
+                                        const struct ebb_model *model)
+{
+    uint64_t budget = ebb__budget_of(parent, process);
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(parent->options.policy, model, &parent->lanes.machine, budget);
+    terms.beside_bytes = budget - ebb__budget_share(parent, process, budget);
+    terms.margin_bytes = process->sent.margin_bytes;
+    return terms;
+}
+
+/* Compile the plan, send it, and keep it as the newest one; false where it could not be sent. */
+static bool send_plan(struct process *process, const struct ebb_plan_terms *terms,
+                      struct ebb_planned *planned, uint64_t first_serial)
+{
+    struct sent *sent = &process->sent;
+    struct ebb_script *script;
+    if (ebb__planned_script(planned, &script, NULL) != EBB_OK)
+        return false;
+    script->first_serial = first_serial;
+    bool good = ebb__parent_send_script(process, script);
+    bool fits = planned->plan.feasible && terms->budget_bytes != UINT64_MAX;
+    free(sent->script_before);
+    sent->script_before = sent->script;
+    sent->script = script;
+    sent->guarded = script->alloc_count == 0;
+    sent->share_bytes = ebb__plan_request(terms).budget_bytes;
+    sent->slab_bytes = atomic_load(&process->stream.ring->counters.small_bytes);
+    sent->peak_bytes = fits ? planned->places.peak_bytes : 0;
+    return good;
+}
+
+static void note_figures(struct figures *figures, const struct ebb_planned *planned)
+{
+    const struct ebb_plan *plan = &planned->plan;
+    uint64_t peak_bytes = plan->reactive ? plan->peak_bytes : planned->places.peak_bytes;
+    figures->plans += !plan->reactive;
+    figures->predicted_peak_bytes = peak_bytes + planned->beside_bytes;
+    figures->predicted_stall_ns = plan->stall_ns;
+    figures->predicted_iteration_ns = plan->iteration_ns;
+    figures->period_events = planned->model->tick_count;
+}
+
+bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
+                      const struct ebb_model *model, uint64_t first_serial)
+{
+    struct ebb_plan_terms terms = ebb__parent_terms(parent, process, model);
+    struct ebb_planned planned;
+    const struct ebb_plan *plan = &planned.plan;
+    struct ebb_error error;
+    if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
+        return false; /* nothing happens in it that could be planned */
+    if (ebb__planned_make(&terms, &planned, &error) != EBB_OK) {
+        ebb__parent_warn(parent, "no plan: %s", error.why);
+        return false;
+    }
+    bool sent = false;
+    if (!plan->feasible && !is_evident(process, plan))
+        goto out;
+    if (!plan->feasible)
+        tell_infeasible(parent, &planned);
+    if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)
+        ebb__parent_warn(parent, "the plan failed its check and is not used: %s", error.why);
+    else
+        sent = plan->reactive || send_plan(process, &terms, &planned, first_serial);
+    if (sent) {
+        note_figures(&parent->figures, &planned);
+        ebb__budget_enforce(parent, process, terms.budget_bytes);
+        if (plan->reactive)
+            process->learning.reactive_from = (int64_t)ebb__watch_iterations(process->stream.watch);
+        else
+            ebb__replan_begin(parent, process);
+    }
+out:
+    ebb__planned_fini(&planned);
+    return sent;
+}

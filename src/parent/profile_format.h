@@ -1,0 +1,18 @@
+/* The numbers of docs/formats/profile.md that writer and reader of profiles share. */
+#ifndef EBB_PARENT_PROFILE_FORMAT_H
+#define EBB_PARENT_PROFILE_FORMAT_H
+
+#define EBB_PROFILE_MAGIC                                                                          \
+    "\x89"                                                                                         \
+    "EBBP\r\n\x1a"
+#define EBB_PROFILE_MAGIC_BYTES 8u
+#define EBB_PROFILE_MAJOR 2u
+#define EBB_PROFILE_HEADER_BYTES 64u
+/* 4 iterations of a million events: far more than planners take. Arbitrary. */
+#define EBB_PROFILE_MOST_BODY_BYTES ((uint64_t)256 << 20)
+
+#define EBB_PROFILE_EVENT_BYTES 8u
+#define EBB_PROFILE_BLOCK_BYTES 48u
+#define EBB_PROFILE_ACCESS_BYTES 5u
+
+#endif

@@ -1,0 +1,232 @@
+/* Which blocks: those allocated in the iteration that do not outlive it, have no absence and are
+ * whole. A block that leaves needs pages of its own, as the parts of a large one do; one that outlives
+ * an iteration is there twice. Where threads interleave, lifetimes of one order say little of another.
+ *
+ * What it costs: a unit is held as long as one block covers it. With the packings of
+ * ebb__pool_solve() that is little (ResNet-50 in 60 %: 5 MiB of 75 on average, 12 at most), but the
+ * plan, which counts blocks, may have filled the budget to the last page. So resident bytes are
+ * counted again, in units; where they exceed the budget, the blocks in the emptiest units go back to
+ * pages of their own, until all fits. */
+#include "plan/place/place.h"
+
+#include "plan/place/resident.h"
+#include "plan/pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT_BYTES EBB_RESIDENT_UNIT_BYTES
+#define PACK_TIME_NS ((uint64_t)50000000) /* arbitrary; recorded trainings pack in 1 ms */
+#define BRIEF_TICKS 16                    /* arbitrary: an operation or two */
+#define PACK_ROUNDS 4                     /* arbitrary */
+#define FIT_ROUNDS 40                     /* arbitrary; most need less than 10 */
+
+struct waste {
+    uint64_t bytes;
+    uint32_t unit;
+};
+
+static int by_waste(const void *left, const void *right)
+{
+    const struct waste *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
+struct placing {
+    const struct ebb_plan_request *request;
+    const struct ebb_plan *plan;
+    struct ebb_places *places;
+    bool *wanted; /* by block: to be placed */
+    uint64_t affordable_bytes;
+    struct ebb__resident resident;
+    struct waste *wastes; /* by unit */
+};
+
+static uint64_t end_of(const struct placing *placing, uint32_t block)
+{
+    return placing->places->offsets[block] +
+           ebb__plan_block_bytes(placing->request, &placing->request->model->blocks[block]);
+}
+
+static void take_out(struct placing *placing, uint32_t block)
+{
+    placing->wanted[block] = false;
+    placing->places->offsets[block] = EBB_PLACE_NONE;
+    placing->places->count--;
+}
+
+/* What is empty of each unit in use at this moment, the most first. */
+static void find_wastes(struct placing *placing)
+{
+    const struct ebb__resident *now = &placing->resident;
+    for (uint32_t unit = 0; unit < now->unit_count; unit++)
+        placing->wastes[unit] = (struct waste){now->users[unit] ? UNIT_BYTES : 0, unit};
+    for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
+        if (!now->live[b])
+            continue;
+        uint64_t at = placing->places->offsets[b], end = end_of(placing, b);
+        while (at < end) {
+            uint64_t behind = (at / UNIT_BYTES + 1) * UNIT_BYTES;
+            uint64_t bytes = (end < behind ? end : behind) - at;
+            placing->wastes[at / UNIT_BYTES].bytes -= bytes;
+            at += bytes;
+        }
+    }
+    qsort(placing->wastes, now->unit_count, sizeof *placing->wastes, by_waste);
+}
+
+/* Take the blocks out of the emptiest units, until `over` bytes less are needed at this moment or
+ * no unit is left with anything empty. */
+static void empty_units(struct placing *placing, uint64_t over)
+{
+    find_wastes(placing);
+    for (uint32_t i = 0; i < placing->resident.unit_count && placing->wastes[i].bytes && over;
+         i++) {
+        uint64_t low = placing->wastes[i].unit * UNIT_BYTES, high = low + UNIT_BYTES;
+        for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
+            uint64_t at = placing->places->offsets[b];
+            if (placing->resident.live[b] && at != EBB_PLACE_NONE && at < high &&
+                end_of(placing, b) > low)
+                take_out(placing, b);
+        }
+        over -= over < placing->wastes[i].bytes ? over : placing->wastes[i].bytes;
+    }
+}
+
+/* Fewer and fewer blocks in the pool, each where it is, until all fits. */
+static void fit(struct placing *placing)
+{
+    struct ebb_places *places = placing->places;
+    uint32_t when;
+    for (int round = 0; round < FIT_ROUNDS; round++) {
+        places->peak_bytes = ebb__resident_peak(&placing->resident, &when);
+        if (places->peak_bytes <= placing->affordable_bytes)
+            return;
+        if (places->lacking_bytes == 0)
+            places->lacking_bytes = places->peak_bytes - placing->affordable_bytes;
+        ebb__resident_go_to(&placing->resident, when);
+        empty_units(placing, places->peak_bytes - placing->affordable_bytes);
+    }
+    for (uint32_t b = 0; b < placing->request->model->block_count; b++)
+        if (places->offsets[b] != EBB_PLACE_NONE)
+            take_out(placing, b);
+    places->peak_bytes = ebb__resident_peak(&placing->resident, NULL);
+}
+
+/* Where no plan keeps the budget the runtime does, by evicting what is not in use at the moment: then
+ * only such blocks may stand fast as are in use whenever they are there. */
+static void choose(struct placing *placing)
+{
+    const struct ebb_model *model = placing->request->model;
+    uint32_t most_ticks = placing->plan->feasible ? model->tick_count : BRIEF_TICKS;
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        const struct ebb_model_block *block = &model->blocks[b];
+        placing->wanted[b] =
+            !placing->plan->reactive && !model->woven && block->alloc_tick != EBB_TICK_NONE &&
+            block->span_ticks > 0 && block->span_ticks <= model->tick_count &&
+            block->span_ticks <= most_ticks && block->size_bytes > 0 && block->part_count == 0;
+    }
+    for (uint32_t i = 0; i < placing->plan->absence_count; i++)
+        placing->wanted[placing->plan->absences[i].block] = false;
+}
+
+/* Pack what is wanted: as buffers on the circle of ticks. */
+static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
+{
+    const struct ebb_model *model = placing->request->model;
+    struct ebb_places *places = placing->places;
+    struct ebb_pool_buffer *buffers = calloc(model->block_count + (size_t)1, sizeof *buffers);
+    struct ebb_pool_problem problem = {.buffers = buffers,
+                                       .period = model->tick_count,
+                                       .capacity_bytes = EBB_POOL_NO_CAPACITY,
+                                       .time_limit_ns = PACK_TIME_NS};
+    struct ebb_pool_solution solution;
+    if (!buffers)
+        return EBB_ERR_MEMORY;
+    for (uint32_t b = 0; b < model->block_count; b++)
+        if (placing->wanted[b])
+            buffers[problem.count++] = (struct ebb_pool_buffer){
+                model->blocks[b].alloc_tick,
+                (uint64_t)model->blocks[b].alloc_tick + model->blocks[b].span_ticks,
+                ebb__plan_block_bytes(placing->request, &model->blocks[b])};
+    enum ebb_status status = ebb__pool_solve("ebb", &problem, &solution, error);
+    places->count = problem.count;
+    places->pool_bytes = solution.height_bytes;
+    for (uint32_t b = 0, i = 0; status == EBB_OK && b < model->block_count; b++)
+        if (placing->wanted[b])
+            places->offsets[b] = solution.offsets[i++];
+    for (uint32_t b = 0; status == EBB_OK && b < model->block_count; b++)
+        if (placing->wanted[b] && places->offsets[b] % placing->request->page_bytes)
+            take_out(placing, b);
+    ebb__pool_solution_fini(&solution);
+    free(buffers);
+    return status;
+}
+
+/* Pack and fit; pack again what is left, since it now stands with holes. */
+static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *error)
+{
+    for (int round = 1;; round++) {
+        enum ebb_status status = pack(placing, error);
+        if (status != EBB_OK)
+            return status;
+        uint32_t packed = placing->places->count;
+        uint32_t units = (uint32_t)(placing->places->pool_bytes / UNIT_BYTES) + 1;
+        placing->wastes = calloc(units, sizeof *placing->wastes);
+        status = placing->wastes
+                     ? ebb__resident_init(&placing->resident, placing->request, placing->plan,
+                                          placing->places->offsets, units)
+                     : EBB_ERR_MEMORY;
+        if (status == EBB_OK)
+            fit(placing);
+        ebb__resident_fini(&placing->resident);
+        free(placing->wastes);
+        if (status != EBB_OK || placing->places->count == packed || round == PACK_ROUNDS)
+            return status;
+    }
+}
+
+static enum ebb_status place(struct placing *placing, struct ebb_error *error)
+{
+    size_t most = placing->request->model->block_count + (size_t)1;
+    placing->places->offsets = malloc(most * sizeof *placing->places->offsets);
+    placing->wanted = calloc(most, sizeof *placing->wanted);
+    if (!placing->places->offsets || !placing->wanted)
+        return EBB_ERR_MEMORY;
+    memset(placing->places->offsets, 0xff, most * sizeof *placing->places->offsets); /* none */
+    /* The budget, or what the plan takes without a pool where that is more. */
+    enum ebb_status status = ebb__resident_init(&placing->resident, placing->request, placing->plan,
+                                                placing->places->offsets, 0);
+    if (status != EBB_OK)
+        return status;
+    placing->affordable_bytes = ebb__resident_peak(&placing->resident, NULL);
+    ebb__resident_fini(&placing->resident);
+    if (placing->affordable_bytes < placing->request->budget_bytes)
+        placing->affordable_bytes = placing->request->budget_bytes;
+    choose(placing);
+    return pack_and_fit(placing, error);
+}
+
+enum ebb_status ebb__place_blocks(const struct ebb_plan_request *request,
+                                  const struct ebb_plan *plan, struct ebb_places *places,
+                                  struct ebb_error *error)
+{
+    *places = (struct ebb_places){0};
+    struct placing placing = {.request = request, .plan = plan, .places = places};
+    enum ebb_status status = place(&placing, error);
+    free(placing.wanted);
+    if (places->count == 0)
+        places->pool_bytes = 0;
+    if (status == EBB_OK)
+        return EBB_OK;
+    ebb__places_fini(places);
+    return ebb__fail(error, status, "addresses", "%s", ebb_status_text(status));
+}
+
+void ebb__places_fini(struct ebb_places *places)
+{
+    free(places->offsets);
+    *places = (struct ebb_places){0};
+}

@@ -1,0 +1,38 @@
+/* Wide blocks: what leaves again and again takes whole 2 MiB units.
+ *
+ * A move of a huge page interrupts the program's cores once, a move of the 4 KiB pages at a block's end
+ * once for each few dozen of them, and what they are taken from must be split and pieced together
+ * again. So a block that leaves and ends in more than half a unit is given all of it, as long as what
+ * it wastes is a small part of it and the plan does not become slower.
+ *
+ *     struct ebb_wide wide;
+ *     if (ebb__widen(model, &plan, &wide) == EBB_OK && wide.count) {
+ *         plan again for wide.model; the script is compiled from `model` with wide.blocks
+ *     }
+ *     ebb__wide_fini(&wide); */
+#ifndef EBB_PLAN_WIDEN_H
+#define EBB_PLAN_WIDEN_H
+
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+struct ebb_wide {
+    struct ebb_model
+        model;       /* with the sizes that blocks take; all but `blocks` is the original's */
+    uint8_t *blocks; /* by model block: 1: it is wide */
+    uint32_t count;  /* wide blocks */
+};
+
+/* The blocks allocated in the iteration that `plan`, made for `model`, sends away and that should be
+ * wide; none where they would be too little of what is moved. `model` must outlive *wide, which is the
+ * caller's; EBB_ERR_MEMORY. O(blocks + absences). */
+EBB_NODISCARD enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan *plan,
+                                         struct ebb_wide *wide);
+/* The same by hand, for plans that say themselves which blocks are wide: none is yet. EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *wide);
+/* The block is wide; false where it is already, or may not be: its size stays. */
+bool ebb__wide_add(struct ebb_wide *wide, uint32_t block);
+void ebb__wide_fini(struct ebb_wide *wide); /* an empty one is fine */
+
+#endif

@@ -1,0 +1,20 @@
+/* From a plan to a script: what the planner decided, in the words that the runtime acts on. */
+#ifndef EBB_PLAN_COMPILE_H
+#define EBB_PLAN_COMPILE_H
+
+#include "plan/place/place.h"
+#include "plan/plan.h"
+#include "runtime/script.h"
+
+/* Compile `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob of
+ * (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events:
+ * leaving starts at the first one after the use, coming back at the last one before its planned
+ * start and a delay, due is the last one before the access. EBB_ERR_ARGUMENT where the model has no
+ * clock event, or accesses among them that a runtime announces: the runtime's clock is either
+ * allocations or accesses (src/runtime/guards.c). EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__compile_script(const struct ebb_model *model,
+                                                  const struct ebb_plan *plan,
+                                                  const struct ebb_places *places,
+                                                  struct ebb_script **script);
+
+#endif

@@ -1,0 +1,179 @@
+#include "plan/request/request.h"
+
+#include "check/check.h"
+#include "plan/request/compile.h"
+
+#define PAGES_COST 50 /* of an iteration, as a divisor: what huge pages are worth at least */
+#define MOST_LACKING_SHARE 25 /* of the budget, as a divisor; arbitrary */
+#define MOST_SLACK_SHARE 6    /* of the share, as a divisor: more would be the plan's ruin */
+
+struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
+                                      const struct ebb_model *model,
+                                      const struct ebb_machine *machine, uint64_t budget_bytes)
+{
+    return (struct ebb_plan_terms){.policy = policy,
+                                   .model = model,
+                                   .machine = machine,
+                                   .budget_bytes = budget_bytes,
+                                   .page_bytes = EBB_PLAN_PAGE_BYTES,
+                                   .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES,
+                                   .time_limit_ns = EBB_PLAN_TIME_LIMIT_NS};
+}
+
+static uint64_t share_of(const struct ebb_plan_terms *terms)
+{
+    if (terms->budget_bytes == UINT64_MAX)
+        return UINT64_MAX;
+    return terms->budget_bytes > terms->beside_bytes ? terms->budget_bytes - terms->beside_bytes
+                                                     : 0;
+}
+
+/* The runtime has pages, and traces that it records say so; what other tools recorded has none, and the
+ * runtime's limits are none for it. */
+static bool is_of_runtime(uint64_t page_bytes)
+{
+    return page_bytes == EBB_PLAN_PAGE_BYTES;
+}
+
+struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
+{
+    return (struct ebb_plan_request){
+        .model = terms->model,
+        .machine = terms->machine,
+        .budget_bytes = share_of(terms),
+        .page_bytes = terms->page_bytes,
+        .smallest_block_bytes = terms->smallest_block_bytes,
+        .time_limit_ns = terms->time_limit_ns,
+        .newest_only = is_of_runtime(terms->page_bytes),
+    };
+}
+
+uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms)
+{
+    uint64_t share = share_of(terms), most = share / MOST_SLACK_SHARE;
+    uint64_t slack =
+        terms->model->slack_bytes + terms->model->slack_bytes / 2 + terms->margin_bytes;
+    if (share == UINT64_MAX)
+        return 0;
+    return slack < most ? slack : most;
+}
+
+/* A plan for the request's budget without `slack_bytes`, or for all of it where that is too little. */
+static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_plan_request *request,
+                                 uint64_t slack_bytes, struct ebb_plan *plan,
+                                 struct ebb_error *error)
+{
+    request->budget_bytes -= slack_bytes;
+    enum ebb_status made = ebb__plan_make(policy, request, plan, error);
+    if (made != EBB_OK || plan->feasible || slack_bytes == 0)
+        return made;
+    uint64_t spent_ns = plan->plan_ns;
+    ebb__plan_fini(plan);
+    request->budget_bytes += slack_bytes;
+    made = ebb__plan_make(policy, request, plan, error);
+    if (made == EBB_OK)
+        plan->plan_ns += spent_ns;
+    return made;
+}
+
+/* Where the whole of a block's pages is moved, huge ones cost less. */
+static bool has_pages(const struct ebb_planned *planned)
+{
+    return planned->plan.feasible && !planned->plan.reactive && !planned->model->woven &&
+           is_of_runtime(planned->request.page_bytes);
+}
+
+/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
+ * blocks, and with room for what the pool's units waste. Keep that where it costs no time. */
+static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *planned)
+{
+    struct ebb_plan_request *request = &planned->request;
+    struct ebb_plan *plan = &planned->plan, other;
+    struct ebb_wide *wide = &planned->wide;
+    struct ebb_places *places = &planned->places;
+    if (!has_pages(planned) || ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
+        return;
+    uint64_t lacking = places->lacking_bytes;
+    if (ebb__widen(request->model, plan, wide) != EBB_OK || (wide->count == 0 && lacking == 0))
+        return;
+    struct ebb_plan_request again = *request;
+    if (wide->count)
+        again.model = &wide->model;
+    if (lacking > request->budget_bytes / MOST_LACKING_SHARE)
+        lacking = request->budget_bytes / MOST_LACKING_SHARE;
+    again.budget_bytes -= lacking;
+    bool kept = false;
+    if (ebb__plan_make(policy, &again, &other, NULL) == EBB_OK) {
+        uint64_t spent_ns = plan->plan_ns + other.plan_ns;
+        kept = other.feasible &&
+               other.iteration_ns <= plan->iteration_ns + plan->iteration_ns / PAGES_COST;
+        ebb__plan_fini(kept ? plan : &other);
+        if (kept)
+            *plan = other;
+        plan->plan_ns = spent_ns;
+    }
+    if (kept) {
+        ebb__places_fini(places);
+        plan->budget_bytes = request->budget_bytes;
+        request->model = again.model;
+    } else {
+        wide->count = 0;
+    }
+}
+
+enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms, struct ebb_planned *planned,
+                                  struct ebb_error *error)
+{
+    *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
+    if (is_of_runtime(terms->page_bytes))
+        planned->request.time_limit_ns /= 2; /* there may be two to choose from */
+    enum ebb_status made =
+        make_plan(terms->policy, &planned->request, ebb__plan_slack(terms), &planned->plan, error);
+    if (made != EBB_OK)
+        return made;
+    plan_for_pages(terms->policy, planned);
+    planned->beside_bytes = terms->budget_bytes - planned->request.budget_bytes;
+    return EBB_OK;
+}
+
+enum ebb_status ebb__planned_zero_stall(const struct ebb_plan_terms *terms,
+                                        struct ebb_planned *planned, struct ebb_error *error)
+{
+    *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
+    enum ebb_status made =
+        ebb__plan_zero_stall(terms->policy, &planned->request, &planned->plan, error);
+    if (made == EBB_OK)
+        planned->request.budget_bytes = planned->plan.budget_bytes;
+    return made;
+}
+
+enum ebb_status ebb__planned_check(const struct ebb_planned *planned, struct ebb_error *error)
+{
+    const struct ebb_plan_request *request = &planned->request;
+    const struct ebb_check_request check = {request->model, request->machine, request->budget_bytes,
+                                            request->page_bytes};
+    return ebb__check_plan(&check, &planned->plan, error);
+}
+
+enum ebb_status ebb__planned_script(struct ebb_planned *planned, struct ebb_script **script,
+                                    struct ebb_error *error)
+{
+    struct ebb_places *places = &planned->places;
+    enum ebb_status status = EBB_OK;
+    if (!places->offsets)
+        status = ebb__place_blocks(&planned->request, &planned->plan, places, error);
+    if (status != EBB_OK)
+        return status;
+    places->wide = planned->wide.count ? planned->wide.blocks : NULL;
+    status = ebb__compile_script(planned->model, &planned->plan, places, script);
+    if (status != EBB_OK)
+        return ebb__fail(error, status, "script", "%s", ebb_status_text(status));
+    return EBB_OK;
+}
+
+void ebb__planned_fini(struct ebb_planned *planned)
+{
+    ebb__places_fini(&planned->places);
+    ebb__plan_fini(&planned->plan);
+    ebb__wide_fini(&planned->wide);
+}

@@ -1,0 +1,33 @@
+/* Policies by name, out of both tables; those of src/lab where it is in the build (EBB_LAB). */
+#ifndef EBB_TESTS_POLICIES_H
+#define EBB_TESTS_POLICIES_H
+
+#include "lab/lab.h"
+#include "plan/plan.h"
+
+#include <string.h>
+
+/* NULL behind the last one. */
+static inline const struct ebb_policy *policy_at(size_t index)
+{
+    size_t own, more = 0;
+    const struct ebb_policy *policies = ebb__plan_policies(&own), *others = NULL;
+#if EBB_LAB
+    others = ebb__lab_policies(&more);
+#endif
+    if (index < own)
+        return &policies[index];
+    return index - own < more ? &others[index - own] : NULL;
+}
+
+/* NULL where there is none. */
+static inline const struct ebb_policy *policy_named(const char *name)
+{
+    const struct ebb_policy *policy;
+    for (size_t i = 0; (policy = policy_at(i)); i++)
+        if (strcmp(policy->name, name) == 0)
+            return policy;
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,273 @@
+#!/usr/bin/python3
+"""The arithmetic of the benchmarks, bench/host.py and bench/report.py, on runs that are made up."""
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
+    os.path.dirname(os.path.abspath(__file__)))
+BENCH = os.path.join(SOURCE, "bench")
+sys.path.insert(0, BENCH)
+sys.dont_write_bytecode = True
+
+import host  # noqa: E402  pylint: disable=wrong-import-position
+
+MIB = 1 << 20
+MACHINE = {"cpu": "A|B 3000", "cores": 2, "memory_bytes": 24 << 30, "kernel": "6.18.1",
+           "transparent_hugepages": "madvise", "swap_bytes": 0, "file_system": "ext2/ext3",
+           "load_before": 0.25}
+BEGINNING = {"command": "bench/x.py --pairs 3", "date": "2026-11-24 20:00 UTC", "machine": MACHINE}
+LOG = {"peak_bytes": 2000 * MIB, "threshold_peak_bytes": 1000 * MIB, "threshold_bytes": 512 << 10}
+SUMMARY = {"planned_from_iteration": 2, "planned_iterations": 3, "iteration_ns": {"median": 3 * 10**9},
+           "peak_resident_bytes": 600 * MIB, "unmanaged_bytes": 40 * MIB,
+           "predicted_iteration_ns": 2 * 10**9, "moved_out_bytes": 70 * MIB, "device": "uffd-move",
+           "demand_faults_planned_median": 4}
+
+
+def run_a(seconds=(9, 2, 2, 2, 4), elapsed_s=20.0, losses=tuple("abcde")):
+    return {"exit_code": 0, "seconds": list(seconds), "losses": list(losses),
+            "elapsed_s": elapsed_s, "peak_rss_bytes": 1500 * MIB}
+
+
+def run_b(elapsed_s=25.0, losses=tuple("abcde"), exit_code=0, **changes):
+    return {"exit_code": exit_code, "seconds": [9, 5, 3, 3.5, 3], "losses": list(losses),
+            "elapsed_s": elapsed_s, "peak_rss_bytes": 900 * MIB, "summary": {**SUMMARY, **changes}}
+
+
+class Compare(unittest.TestCase):
+    def test_planned_iterations_stand_beside_the_same_ones(self):
+        pair = host.compare(run_a(), run_b())
+        self.assertEqual((2, 2), (pair["planned_from_iteration"], pair["a_s"]))
+        self.assertEqual((3, 3, 1.5), (pair["b_s"], pair["b_printed_s"], pair["ratio"]))
+        self.assertTrue(pair["losses_equal"])
+
+    def test_whole_commands(self):
+        self.assertEqual(1.25, host.compare(run_a(), run_b())["whole_ratio"])
+        self.assertEqual(2, host.compare(run_a(), run_b(elapsed_s=40.0))["whole_ratio"])
+        self.assertIsNone(host.compare(run_a(), run_b(exit_code=1))["whole_ratio"])
+
+    def test_without_the_clock_of_ebb_the_program_s_counts(self):
+        pair = host.compare(run_a(seconds=(9, 2, 2, 2, 2)), run_b(iteration_ns=None))
+        self.assertEqual((3, 1.5), (pair["b_s"], pair["ratio"]))
+
+    def test_without_a_script_the_first_three_are_left_out(self):
+        pair = host.compare(run_a(), run_b(planned_from_iteration=None))
+        self.assertEqual((3, 3), (pair["planned_from_iteration"], pair["a_s"]))
+
+    def test_loops_before_the_training_are_no_iterations_of_it(self):
+        """Planned from the 40th, and only three: these are the last ones of five."""
+        pair = host.compare(run_a(), run_b(planned_from_iteration=40))
+        self.assertEqual(2, pair["planned_from_iteration"])
+
+    def test_never_planned(self):
+        pair = host.compare(run_a(), run_b(planned_from_iteration=None, iteration_ns=None))
+        self.assertIsNone(pair["ratio"])
+
+    def test_losses(self):
+        for losses, code in (("abcdX", 0), ("abcd", 0), ("abcde", 1)):
+            pair = host.compare(run_a(), run_b(losses=losses, exit_code=code))
+            self.assertFalse(pair["losses_equal"], (losses, code))
+        self.assertFalse(host.compare(run_a(losses=""), run_b(losses=""))["losses_equal"])
+
+
+def pairs_of(*elapsed):
+    """A takes 20 s each time."""
+    a = run_a()
+    return [(a, b, host.compare(a, b)) for b in (run_b(elapsed_s=s) for s in elapsed)]
+
+
+class Rows(unittest.TestCase):
+    def row(self, done):
+        return host.row_of(("60%", "60%", 600 * MIB), done, LOG, {"iteration_ns": 5 * 10**9})
+
+    def test_medians_and_spreads(self):
+        row = self.row(pairs_of(30.0, 20.0, 22.0))
+        self.assertEqual((1.1, [1.0, 1.5]), (row["whole_ratio"], row["whole_spread"]))
+        self.assertEqual((20.0, 22.0), (row["a_whole_s"], row["b_whole_s"]))
+        self.assertEqual((1.5, [1.5, 1.5]), (row["ratio"], row["ratio_spread"]))
+        self.assertEqual((0.6, 0.98, 5), (row["share"], row["heap_share"], row["fifo_s"]))
+        self.assertEqual((2, 4, 70 * MIB), (row["plan_s"], row["demand_faults_planned_median"],
+                                            row["moved_out_bytes"]))
+
+    def test_one_pair_that_differs(self):
+        a, b = run_a(), run_b(losses="abcdX")
+        row = self.row([*pairs_of(30.0), (a, b, host.compare(a, b))])
+        self.assertFalse(row["losses_equal"])
+
+    def test_table(self):
+        report = made_up_host()
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            host.print_table(report)
+        text = out.getvalue()
+        self.assertRegex(text, r"(?m)^60% .* 1\.500 \(1\.50-1\.50\) +1\.100 \(1\.00-1\.50\) .* equal$")
+        self.assertRegex(text, r"(?m)^60% +10 +20\.0 +30\.0 +1\.500 \(1\.50-1\.50\)  equal$")
+        self.assertRegex(text, r"(?m)^60% +100 +20\.0 +21\.0 +1\.050 \(1\.00-1\.10\)  equal$")
+
+    def test_budgets(self):
+        for text, expected in (("60%", ("60%", 600)), ("b60%", ("600", 600)), ("b50%@lru", ("500@lru", 500)),
+                               ("2K", ("2K", 2048)), ("1.5KiB", ("1.5KiB", 1536))):
+            self.assertEqual(expected, host.budget_bytes(text, 1000), text)
+        with self.assertRaises(SystemExit):
+            host.budget_bytes("much", 1000)
+
+
+class Programs(unittest.TestCase):
+    def test_iterations(self):
+        self.assertEqual(["p", "--iterations", "20", "--x"],
+                         host.with_iterations(["p", "--iterations", "9", "--x"], 20))
+        self.assertEqual(["p", "--iterations=20"], host.with_iterations(["p", "--iterations=9"], 20))
+        with self.assertRaises(SystemExit):
+            host.with_iterations(["p", "--iterations"], 20)
+
+    def test_reference_blas(self):
+        folder = "/usr/lib/x86_64-linux-gnu/"
+        slow, fast = folder + "blas/libblas.so.3.11.0", folder + "openblas-pthread/libblas.so.3"
+        torch = host.DEBIAN_PACKAGES + "torch/__init__.py"
+        self.assertEqual(slow, host.reference_blas(torch, [slow]))
+        self.assertIsNone(host.reference_blas(torch, [fast]))
+        self.assertIsNone(host.reference_blas(torch, []))
+        self.assertIsNone(host.reference_blas("/venv/lib/torch/__init__.py", [slow]))
+
+    def test_refusal(self):
+        """By what the program's Python says of itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            python = os.path.join(folder, "python3")
+            for blas, refused in (("blas", True), ("openblas-pthread", False)):
+                with open(python, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\necho {host.DEBIAN_PACKAGES}torch/__init__.py\n"
+                               f"echo /usr/lib/{blas}/libblas.so.3\n")
+                os.chmod(python, 0o755)
+                ended = None
+                try:
+                    host.refuse_reference_blas([python, "train.py"], dict(os.environ))
+                except SystemExit as end:
+                    ended = str(end.code)
+                if refused:
+                    self.assertIn("/usr/lib/blas/libblas.so.3", ended)
+                    self.assertNotIn("\n", ended)
+                else:
+                    self.assertIsNone(ended)
+        host.refuse_reference_blas(["/bin/false"], dict(os.environ))
+
+
+def made_up_host():
+    done = pairs_of(30.0, 20.0, 22.0)
+    return {"schema": "ebb.bench-host/1", **BEGINNING, "program": "python train.py --model resnet50",
+            "malloc_log": LOG, "allocator": "glibc",
+            "lanes": {"out_bytes_per_s": 5e9, "in_bytes_per_s": 4e9, "both_bytes_per_s": 2e9},
+            "allocators": {"glibc": run_a(), "jemalloc": run_a(seconds=(9, 3, 3))},
+            "device": "uffd-move", "a_rss_bytes": 1500 * MIB, "a_s": 2.0,
+            "rows": [host.row_of(("60%", "60%", 600 * MIB), done, LOG, {})],
+            "whole": [host.whole_row(10, "60%", pairs_of(30.0)),
+                      host.whole_row(100, "60%", pairs_of(20.0, 22.0))]}
+
+
+FRAMEWORKS = {"schema": "ebb.bench-frameworks/1", **BEGINNING, "budget": "60%", "rows": [
+    {"name": "jax", "same": True, "repeats": True, "kept": True, "allocator": "jemalloc",
+     "ratios": [1.2, 1.0, 1.1], "peak_resident_bytes": 60 * MIB, "budget_bytes": 61 * MIB,
+     "planned_iterations": 12, "iterations": 16, "demand_faults_planned_median": 3, "mismatches": 1},
+    {"name": "keras", "same": False, "repeats": True, "kept": False, "allocator": "glibc",
+     "ratios": [2.0], "peak_resident_bytes": 62 * MIB, "budget_bytes": 61 * MIB,
+     "planned_iterations": 0, "iterations": 16, "demand_faults_planned_median": None,
+     "mismatches": 0},
+    {"name": "trainer", "error": "exit code 1:\nno such module"}]}
+
+DARKNET = {"schema": "ebb.bench-darknet/1", **BEGINNING, "rows": [
+    {"budget": "60%", "ratios": [1.3, 1.1, 1.2], "whole_ratio": 1.4, "weights_equal": True,
+     "summary": {"peak_resident_bytes": 254 * MIB, "budget_bytes": 254 * MIB,
+                 "planned_iterations": 5, "demand_faults_planned_median": 4}}]}
+
+MALLOC = {"schema": "ebb.bench-malloc-pairs/1", **BEGINNING,
+          "alone": [{"small_ns": n, "slab_ns": 7, "large_ns": 1400} for n in (8, 7, 9)],
+          "under": [{"small_ns": n, "slab_ns": 13, "large_ns": 1900} for n in (12, 11, 13)]}
+
+
+class Report(unittest.TestCase):
+    def report(self, *samples, code=0):
+        """What bench/report.py says of these; each a dictionary, or text."""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for i, sample in enumerate(samples):
+                paths.append(os.path.join(folder, f"{i}.json"))
+                with open(paths[-1], "w", encoding="utf-8") as file:
+                    file.write(sample if isinstance(sample, str) else json.dumps(sample))
+            done = subprocess.run([sys.executable, os.path.join(BENCH, "report.py"), *paths],
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(code, done.returncode, done.stderr)
+        if code:
+            self.assertEqual("", done.stdout)
+            self.assertRegex(done.stderr, r"\Areport\.py: [^\n]*\n\Z")
+        return done.stderr if code else done.stdout
+
+    def test_host(self):
+        text = self.report(made_up_host())
+        self.assertIn("## resnet50 with and without Ebb\n\n    bench/x.py --pairs 3\n\n"
+                      "2026-11-24 20:00 UTC; A|B 3000, 2 cores, 24.0 GiB, Linux 6.18.1, store on", text)
+        self.assertIn("Without Ebb glibc (seconds an iteration: glibc 2.00, jemalloc 3.00).", text)
+        self.assertIn("| 60% | 3 | 1.50 (1.50 to 1.50) | 1.10 (1.00 to 1.50) | 3.00, 2.00 | 600 / 600 "
+                      "| 900 | 70 | 4 | equal |\n", text)
+        self.assertIn("| whole command, budget | 10 iterations | 100 iterations |\n"
+                      "| --- | --- | --- |\n"
+                      "| 60% | 1.50 (1.50 to 1.50) | 1.05 (1.00 to 1.10) |\n", text)
+
+    def test_host_beside_the_kernel(self):
+        sample = made_up_host()
+        sample["rows"][0].update(
+            swap_limit_bytes=800 * MIB, cgroup={"limit_bytes": 700 * MIB, "verdict": "completed"},
+            swap=[{"swap": "zram", "allocator": "glibc", "s": None, "verdict": "ended with 137"}])
+        text = self.report(sample)
+        self.assertIn("| 60% | Ebb in a cgroup | 700 | - | completed |\n"
+                      "| 60% | zram swap, glibc | 800 | - | ended with 137 |\n", text)
+
+    def test_frameworks(self):
+        text = self.report(FRAMEWORKS)
+        self.assertIn("| jax | equal | 1.10 (1.00 to 1.20) of jemalloc | 60 / 61 | 12 / 16 | 3 | 1 |\n"
+                      "| keras | DIFFER | 2.00 (2.00 to 2.00) of glibc | 62 / 61 EXCEEDED | 0 / 16 | - "
+                      "| 0 |\n| trainer | failed: exit code 1: no such module | - |", text)
+
+    def test_darknet(self):
+        self.assertIn("| 60% | 3 | 1.20 (1.10 to 1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
+                      self.report(DARKNET))
+
+    def test_malloc_pairs(self):
+        text = self.report(MALLOC)
+        self.assertIn("the median of 3 runs each", text)
+        self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0 to 9.0) | 12.0 (11.0 to 13.0) |\n",
+                      text)
+
+    def test_several_files_in_their_order(self):
+        text = self.report(MALLOC, made_up_host(), DARKNET)
+        at = [text.index(title) for title in ("## What an allocation", "## resnet50", "## Darknet")]
+        self.assertEqual(sorted(at), at)
+        for line in text.splitlines():
+            self.assertTrue(len(line) <= 100 or line.startswith("|"), line)
+
+    def test_long_commands_stay_commands(self):
+        words = [f"--option-{i}" for i in range(20)] + ["two words"]
+        command = " ".join(words[:-1]) + " 'two words'"
+        text = self.report({**MALLOC, "command": "echo " + command})
+        lines = [line for line in text.splitlines() if line.startswith("    ")]
+        self.assertGreater(len(lines), 2)
+        self.assertLessEqual(max(map(len, lines)), 100)
+        said = subprocess.run(["sh", "-c", "printf '%s\\n' \\\n" + "\n".join(lines)], check=True,
+                              capture_output=True, text=True).stdout.splitlines()
+        self.assertEqual(["echo", *words], said)
+
+    def test_what_nobody_could_repeat_is_refused(self):
+        for key in BEGINNING:
+            without = {k: v for k, v in MALLOC.items() if k != key}
+            self.assertIn(f"has no {key}", self.report(without, code=1))
+        self.assertIn("is no JSON", self.report("{", code=1))
+        self.assertIn("is none of", self.report({"schema": "ebb.run/1"}, code=1))
+        self.assertIn("is none of", self.report([1], code=1))
+        self.assertIn("lacks what", self.report({**DARKNET, "rows": [{}]}, code=1))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,427 @@
+/* A run and `ebb plan` ask for the same plan: one recorded iteration is given to the parent of a run and,
+ * as a trace, to the command; the scripts that come of it are the same, byte for byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "model/analyse.h"
+#include "parent/internal.h"
+#include "plan/file.h"
+#include "policies.h"
+#include "sim/simulate.h"
+#include "synthetic.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LAYERS 24u
+#define WEIGHTS 6u
+#define LAPS 3u
+#define STEP_NS ((uint64_t)1000000)
+
+static char folder[PATH_MAX - 64];
+
+/* ---- a recorded program ----------------------------------------------------------------------- */
+
+typedef EBB_VEC(struct ebb_event) events;
+
+static void push(events *made, struct ebb_event event)
+{
+    event.time_ns = made->count * STEP_NS;
+    assert_true(ebb_vec_push(made, event));
+}
+
+static void push_alloc(events *made, uint64_t serial, uint64_t bytes)
+{
+    push(made, (struct ebb_event){.kind = EBB_EVENT_ALLOC, .block = serial, .size_bytes = bytes});
+    push(made,
+         (struct ebb_event){.kind = EBB_EVENT_ACCESS, .block = serial, .access = EBB_ACCESS_WRITE});
+}
+
+static void push_read(events *made, uint64_t serial)
+{
+    push(made,
+         (struct ebb_event){.kind = EBB_EVENT_ACCESS, .block = serial, .access = EBB_ACCESS_READ});
+}
+
+static void push_free(events *made, uint64_t serial, uint64_t bytes)
+{
+    push(made, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = serial, .size_bytes = bytes});
+}
+
+/* Some are just worth a move, some end in most of a huge page. */
+static uint64_t output_bytes(unsigned layer)
+{
+    static const uint64_t kib[] = {320, 3584, 1024, 448, 5632};
+    return kib[layer % 5] * EBB_KIB + layer * 4096;
+}
+
+static void record(const char *path)
+{
+    events made = {0};
+    uint64_t serial = 0;
+    push(&made, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    while (serial < WEIGHTS) {
+        serial++;
+        push_alloc(&made, serial, 2 * EBB_MIB + serial * 4096);
+    }
+    for (unsigned lap = 0; lap < LAPS; lap++) {
+        uint64_t first = serial + 1;
+        for (unsigned layer = 0; layer < LAYERS; layer++) {
+            push_alloc(&made, ++serial, output_bytes(layer));
+            push_read(&made, 1 + layer % WEIGHTS);
+        }
+        for (unsigned layer = LAYERS; layer-- > 0;) {
+            push_alloc(&made, ++serial, 768 * EBB_KIB);
+            push_read(&made, first + layer);
+            push_read(&made, 1 + layer % WEIGHTS);
+            push_free(&made, serial, 768 * EBB_KIB);
+            push_free(&made, first + layer, output_bytes(layer));
+        }
+    }
+    const struct ebb_trace_info info = {
+        .command = "test", .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES, .page_bytes = 4096};
+    struct ebb_trace_writer *writer;
+    assert_int_equal(ebb__trace_writer_open(path, &info, &writer, NULL), EBB_OK);
+    assert_int_equal(ebb__trace_writer_append(writer, made.items, made.count, NULL), EBB_OK);
+    assert_int_equal(ebb__trace_writer_close(writer, NULL), EBB_OK);
+    ebb_vec_free(&made);
+}
+
+/* ---- the way of a run ------------------------------------------------------------------------- */
+
+struct stage {
+    struct ebb_parent parent;
+    struct ebb_ledger ledger;
+    struct process process;
+    int program; /* the other end of the channel */
+};
+
+static struct stage *stage_open(const char *policy, const struct ebb_machine *machine,
+                                uint64_t budget_bytes)
+{
+    struct stage *stage = must(calloc(1, sizeof *stage));
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    stage->program = pair[1];
+    stage->process.channel = pair[0];
+    stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
+    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
+    stage->parent.ledger = &stage->ledger;
+    stage->parent.options.policy = policy_named(policy);
+    stage->parent.lanes.state = LANES_KNOWN;
+    stage->parent.lanes.machine = *machine;
+    atomic_store(&stage->ledger.budget_bytes, budget_bytes);
+    return stage;
+}
+
+static void stage_close(struct stage *stage)
+{
+    close(stage->program);
+    close(stage->process.channel);
+    ebb__watch_destroy(stage->process.stream.watch);
+    free(stage->process.sent.script);
+    free(stage->process.stream.ring);
+    free(stage);
+}
+
+/* What the process is sent; free() it. */
+static struct ebb_script *stage_plan(struct stage *stage, const struct ebb_model *model)
+{
+    struct ebb_message message;
+    int descriptors[EBB_MESSAGE_DESCRIPTORS];
+    size_t count;
+    assert_true(ebb__parent_plan(&stage->parent, &stage->process, model, 0));
+    assert_int_equal(ebb__message_receive(stage->program, &message, descriptors, &count), 1);
+    assert_int_equal(message.kind, EBB_MESSAGE_SCRIPT);
+    assert_int_equal(count, 1);
+    struct ebb_script *script = must(malloc(message.value));
+    assert_int_equal(pread(descriptors[0], script, message.value, 0), message.value);
+    ebb__message_close(descriptors, count);
+    assert_int_equal(script->bytes, message.value);
+    return script;
+}
+
+/* ---- the way of the command ------------------------------------------------------------------- */
+
+struct offline {
+    struct ebb_planned planned;
+    struct ebb_script *script;
+};
+
+static void run_command(const char *trace, const char *machine, const char *policy,
+                        uint64_t budget_bytes, const char *plan)
+{
+    const char *bin = getenv("EBB_BIN_DIR");
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "'%s/ebb' plan '%s' --machine '%s' --policy %s --budget %llu -o '%s' >'%s/out'",
+             bin ? bin : "build/dev/bin", trace, machine, policy, (unsigned long long)budget_bytes,
+             plan, folder);
+    int status = system(command);
+    assert_true(status == 0 || status == 3 << 8); /* it fits, or it does not */
+}
+
+/* The plan that the command wrote, and its script. */
+static void offline_read(const char *path, const struct ebb_plan_terms *terms,
+                         struct offline *offline)
+{
+    struct ebb_plan_file file;
+    struct ebb_error error;
+    struct ebb_planned *planned = &offline->planned;
+    if (ebb__plan_file_read(path, terms->model, &file, &error) != EBB_OK)
+        fail_msg("%s: %s", error.what, error.why);
+    assert_int_equal(file.page_bytes, terms->page_bytes);
+    *planned = (struct ebb_planned){.model = terms->model,
+                                    .request = ebb__plan_request(terms),
+                                    .plan = file.plan,
+                                    .wide = file.wide};
+    if (planned->wide.count)
+        planned->request.model = &planned->wide.model;
+    assert_int_equal(ebb__planned_check(planned, &error), EBB_OK);
+    const struct ebb_sim_request again = {planned->request.model,     terms->machine,
+                                          planned->plan.absences,     planned->plan.absence_count,
+                                          planned->plan.budget_bytes, terms->page_bytes};
+    struct ebb_sim_result result;
+    assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
+    assert_int_equal(result.stall_ns, planned->plan.stall_ns);
+    assert_int_equal(result.peak_bytes, planned->plan.peak_bytes);
+    assert_int_equal(ebb__planned_script(planned, &offline->script, &error), EBB_OK);
+}
+
+static void offline_fini(struct offline *offline)
+{
+    ebb__planned_fini(&offline->planned);
+    free(offline->script);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------ */
+
+struct recorded {
+    char trace[PATH_MAX], fast[PATH_MAX], slow[PATH_MAX], plan[PATH_MAX];
+    struct ebb_trace events;
+    struct ebb_analysis analysis;
+};
+
+static void write_machine(const char *path, double bytes_per_second)
+{
+    FILE *file = must(fopen(path, "w"));
+    fprintf(file,
+            "{\"schema\": \"ebb.machine/1\", \"duplex\": true,\n"
+            " \"out\": {\"bytes_per_second\": %.1f, \"fixed_ns\": 20000},\n"
+            " \"in\": {\"bytes_per_second\": %.1f, \"fixed_ns\": 20000}}\n",
+            bytes_per_second, bytes_per_second);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void recorded_init(struct recorded *recorded)
+{
+    snprintf(recorded->trace, sizeof recorded->trace, "%s/trace.ebbt", folder);
+    snprintf(recorded->fast, sizeof recorded->fast, "%s/fast.json", folder);
+    snprintf(recorded->slow, sizeof recorded->slow, "%s/slow.json", folder);
+    snprintf(recorded->plan, sizeof recorded->plan, "%s/plan.json", folder);
+    record(recorded->trace);
+    write_machine(recorded->fast, 4e9);
+    write_machine(recorded->slow, 0.5e9);
+    assert_int_equal(ebb__trace_read(recorded->trace, &recorded->events, NULL), EBB_OK);
+    struct ebb_event_span span = {recorded->events.events, recorded->events.count};
+    assert_int_equal(ebb__analyse(span, &recorded->analysis, NULL), EBB_OK);
+    assert_true(recorded->analysis.has_model && recorded->analysis.has_accesses);
+}
+
+static void recorded_fini(struct recorded *recorded)
+{
+    ebb__analysis_fini(&recorded->analysis);
+    ebb__trace_fini(&recorded->events);
+}
+
+struct seen_cases {
+    unsigned wide, stalling, infeasible, small;
+};
+
+/* One plan both ways; `small_bytes`: so much is held by small blocks in the run, and so much less is the
+ * budget of the command. */
+static void compare(const struct recorded *recorded, const char *policy, bool fast,
+                    unsigned percent, uint64_t small_bytes, struct seen_cases *seen)
+{
+    const struct ebb_model *model = &recorded->analysis.model;
+    const char *lanes = fast ? recorded->fast : recorded->slow;
+    uint64_t budget = model->peak_bytes / 4096 * percent / 100 * 4096;
+    struct ebb_machine machine;
+    assert_int_equal(ebb__machine_find(lanes, &machine, NULL), EBB_OK);
+    struct stage *stage = stage_open(policy, &machine, budget + small_bytes);
+    atomic_store(&stage->process.stream.ring->counters.small_bytes, small_bytes);
+    struct ebb_script *sent = stage_plan(stage, model);
+
+    run_command(recorded->trace, lanes, policy, budget, recorded->plan);
+    struct ebb_plan_terms terms = ebb__plan_terms(policy_named(policy), model, &machine, budget);
+    struct offline offline;
+    offline_read(recorded->plan, &terms, &offline);
+    const struct ebb_plan *plan = &offline.planned.plan;
+
+    print_message("%s %u %%: %u absences, %u wide\n", policy, percent, plan->absence_count,
+                  offline.planned.wide.count);
+    assert_int_equal(stage->parent.figures.predicted_stall_ns, plan->stall_ns);
+    assert_int_equal(stage->parent.figures.predicted_iteration_ns, plan->iteration_ns);
+    assert_int_equal(stage->parent.figures.predicted_peak_bytes,
+                     offline.planned.places.peak_bytes + small_bytes);
+    assert_int_equal(sent->bytes, offline.script->bytes);
+    assert_memory_equal(sent, offline.script, sent->bytes);
+
+    seen->wide += offline.planned.wide.count;
+    seen->stalling += plan->stall_ns > 0;
+    seen->infeasible += !plan->feasible;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        seen->small += model->blocks[plan->absences[i].block].size_bytes < 512 * EBB_KIB;
+    offline_fini(&offline);
+    free(sent);
+    stage_close(stage);
+}
+
+static void a_run_plans_as_the_command_does(void **state)
+{
+    (void)state;
+    /* The default's search has a time box; with fast lanes it is over long before. */
+    static const char *const policies[] = {"fifo", "appobmem", "autoswap:vote", "vdnn:all"};
+    struct recorded recorded = {0};
+    struct seen_cases seen = {0};
+    recorded_init(&recorded);
+    for (unsigned percent = 90; percent >= 50; percent -= 20) {
+        compare(&recorded, "ebb", true, percent, 0, &seen);
+        for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+            if (!policy_named(policies[i]))
+                continue; /* of src/lab, which is not in this build */
+            compare(&recorded, policies[i], true, percent, 0, &seen);
+            compare(&recorded, policies[i], false, percent, 0, &seen);
+        }
+    }
+    compare(&recorded, "ebb", true, 60, 3 * EBB_MIB, &seen);
+    compare(&recorded, "fifo", false, 70, 5 * EBB_MIB, &seen);
+    compare(&recorded, "fifo", false, 10, 0, &seen);
+    /* Every kind of plan was among them. */
+    assert_true(seen.wide > 0);
+    assert_true(seen.stalling > 0);
+    assert_true(seen.infeasible > 0);
+    assert_true(seen.small > 0);
+    recorded_fini(&recorded);
+}
+
+/* What a run asks differs from what the command asks in what only a run knows. */
+static void terms_of_a_run(void **state)
+{
+    (void)state;
+    const struct ebb_machine machine = {"test", {0.5, 20000}, {0.5, 20000}, true};
+    struct ebb_model model = make_training(6, 40 * EBB_MIB, 80000000, 3);
+    struct stage *stage = stage_open("ebb", &machine, 30 * EBB_MIB);
+    struct ebb_counters *counters = &stage->process.stream.ring->counters;
+    atomic_store(&stage->ledger.held_bytes, 9 * EBB_MIB); /* 2 MiB are another process's */
+    atomic_store(&counters->held_bytes, 7 * EBB_MIB);
+    atomic_store(&counters->small_bytes, EBB_MIB);
+    stage->process.sent.margin_bytes = 4096;
+    struct ebb_plan_terms found = ebb__parent_terms(&stage->parent, &stage->process, &model);
+    struct ebb_plan_terms plain =
+        ebb__plan_terms(ebb__plan_policy("ebb"), &model, &machine, 30 * EBB_MIB);
+    assert_ptr_equal(found.policy, plain.policy);
+    assert_ptr_equal(found.model, plain.model);
+    assert_int_equal(found.budget_bytes, plain.budget_bytes);
+    assert_int_equal(found.page_bytes, plain.page_bytes);
+    assert_int_equal(found.smallest_block_bytes, plain.smallest_block_bytes);
+    assert_int_equal(found.time_limit_ns, plain.time_limit_ns);
+    assert_int_equal(found.beside_bytes, 3 * EBB_MIB);
+    assert_int_equal(found.margin_bytes, 4096);
+    assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);
+    assert_true(ebb__plan_request(&found).newest_only && ebb__plan_request(&plain).newest_only);
+    /* A trace of another tool knows nothing of the runtime. */
+    plain.page_bytes = 1;
+    assert_false(ebb__plan_request(&plain).newest_only);
+    /* What is left free is not to be the plan's ruin; and without a budget nothing is left free. */
+    assert_int_equal(ebb__plan_slack(&found), 4096);
+    found.margin_bytes = 20 * EBB_MIB;
+    assert_int_equal(ebb__plan_slack(&found), 27 * EBB_MIB / 6);
+    model.slack_bytes = EBB_MIB;
+    assert_int_equal(ebb__plan_slack(&plain), EBB_MIB + EBB_MIB / 2);
+    atomic_store(&stage->ledger.budget_bytes, UINT64_MAX);
+    found = ebb__parent_terms(&stage->parent, &stage->process, &model);
+    assert_int_equal(ebb__plan_request(&found).budget_bytes, UINT64_MAX);
+    assert_int_equal(ebb__plan_slack(&found), 0);
+    stage_close(stage);
+    ebb__model_fini(&model);
+}
+
+/* Plan files say which blocks are wide, and readers believe only what can be. */
+static void wide_blocks_in_plan_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool good;
+    } cases[] = {{"[]", true},        {"[%u]", true},   {"[%u, %u]", false},
+                 {"[100000]", false}, {"[-1]", false},  {"7", false},
+                 {"[\"7\"]", false},  {"[0.5]", false}, {"[[]]", false}};
+    struct recorded recorded = {0};
+    recorded_init(&recorded);
+    const struct ebb_model *model = &recorded.analysis.model;
+    uint32_t wide = 0;
+    while (model->blocks[wide].alloc_tick == EBB_TICK_NONE ||
+           model->blocks[wide].size_bytes % (2 * EBB_MIB) < EBB_MIB * 3 / 2)
+        wide++;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char list[64], text[1024];
+        snprintf(list, sizeof list, cases[i].text, wide, wide);
+        int bytes = snprintf(
+            text, sizeof text,
+            "{\"schema\": \"ebb.plan-file/1\", \"policy\": \"x\", \"budget_bytes\": 1,"
+            " \"smallest_feasible_bytes\": 1, \"peak_bytes\": 1, \"stall_ns\": 0,"
+            " \"iteration_ns\": 1, \"moved_out_bytes\": 0, \"moved_in_bytes\": 0, \"plan_ns\": 0,"
+            " \"feasible\": false, \"page_bytes\": 4096, \"model_ticks\": %u,"
+            " \"model_iteration_ns\": %llu, \"absences\": [], \"machine\": {\"schema\":"
+            " \"ebb.machine/1\", \"name\": \"m\", \"duplex\": true,"
+            " \"out\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0},"
+            " \"in\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0}}, \"wide_blocks\": %s}",
+            model->tick_count, (unsigned long long)ebb__model_iteration_ns(model), list);
+        struct ebb_plan_file file;
+        struct ebb_error error = {0};
+        enum ebb_status status =
+            ebb__plan_file_read_memory(text, (size_t)bytes, "plan", model, &file, &error);
+        if (status != (cases[i].good ? EBB_OK : EBB_ERR_FORMAT))
+            fail_msg("%s: %s", list, error.why);
+        if (cases[i].good && strchr(list, 'u') == NULL && list[1] != ']') {
+            uint64_t bytes_now = ebb__plan_file_model(&file, model)->blocks[wide].size_bytes;
+            assert_int_equal(bytes_now % (2 * EBB_MIB), 0);
+            assert_true(bytes_now > model->blocks[wide].size_bytes);
+        }
+        ebb__plan_file_fini(&file);
+    }
+    recorded_fini(&recorded);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *where = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/ebb-test-XXXXXX", where ? where : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_plans_as_the_command_does),
+        cmocka_unit_test(terms_of_a_run),
+        cmocka_unit_test(wide_blocks_in_plan_files),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
