@@ -30,6 +30,9 @@ bool ebb__placed_init(struct ebb_runtime *runtime)
     pool->units_total = (uint32_t)(runtime->units_total / POOL_SHARE);
     pool->base = ebb__space_cut(runtime, pool->units_total);
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
+    if (runtime->device.ops->fix)
+        runtime->device.ops->fix(runtime->device.state, pool->base,
+                                 pool->units_total * EBB_HUGE_BYTES);
     pool->first_page = ebb__runtime_memory(pages * sizeof *pool->first_page);
     pool->taken = ebb__runtime_memory(pages / 8);
     pool->users = ebb__runtime_memory(pool->units_total * sizeof *pool->users);
