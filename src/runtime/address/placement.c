@@ -28,6 +28,9 @@ bool ebb__placed_init(struct ebb_runtime *runtime)
     pool->units_total = (uint32_t)(runtime->space.units_total / POOL_SHARE);
     pool->base = ebb__space_cut(runtime, pool->units_total);
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
+    if (runtime->core.device.ops->fix)
+        runtime->core.device.ops->fix(runtime->core.device.state, pool->base,
+                                      pool->units_total * EBB_HUGE_BYTES);
     pool->first_page = ebb__core_memory(pages * sizeof *pool->first_page);
     pool->taken = ebb__core_memory(pages / 8);
     pool->users = ebb__core_memory(pool->units_total * sizeof *pool->users);
