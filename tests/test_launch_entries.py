@@ -93,6 +93,9 @@ class Entries(Launch):
         self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
         self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
 
+    def test_descriptors_closed_by_number(self):
+        self.both(compile_c("numbered"), budget_mib=6)
+
     def test_short_files(self):
         self.limited("ulimit -f 10", "files", quiet=False)
         self.limited("ulimit -f 3000", "files", quiet=False)

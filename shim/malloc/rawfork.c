@@ -139,7 +139,8 @@ long syscall(long number, ...)
         return -1;
     }
     long result;
-    if (ebb__shim_maps(number, arguments, &result))
+    if (ebb__shim_maps(number, arguments, &result) ||
+        ebb__shim_describes(number, arguments, &result))
         return result;
     if (number == SYS_futex)
         ebb__shim_wait_in((const void *)arguments[0], sizeof(uint32_t));

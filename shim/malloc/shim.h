@@ -178,5 +178,7 @@ bool ebb__shim_start_sampler(struct ebb_ring *ring);
 /* Descriptors that must stay open; at most a handful. */
 void ebb__shim_protect(int descriptor);
 void ebb__shim_unprotect(int descriptor);
+/* True where a function of descriptors.c does what the system call means; as ebb__shim_maps(). */
+bool ebb__shim_describes(long number, const long arguments[6], long *result);
 
 #endif
