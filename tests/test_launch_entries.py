@@ -61,6 +61,9 @@ class Entries(Launch):
     def test_threads_on_blocks(self):
         self.entries("stacks")
 
+    def test_clones_on_blocks(self):
+        self.entries("clones")
+
     def test_contexts_on_blocks(self):
         self.entries("contexts")
 

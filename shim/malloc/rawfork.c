@@ -90,10 +90,11 @@ int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
     va_end(more);
     int (*next)(int (*)(void *), void *, int, void *, ...);
     EBB_BEHIND(next, clone);
+    /* The stack may be a block, which must be there: a fault that is a signal finds no room on it. */
+    if (stack && !ebb__fork_is_under_way())
+        ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
     if (!entry || !stack || !is_fork((unsigned)flags))
         return next(entry, stack, flags, argument, parent_tid, tls, child_tid);
-    /* It may be a block, and must be there. */
-    ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
     struct start start = {entry, argument};
     ebb__fork_before();
     int child = next(start_child, stack, flags, &start, parent_tid, tls, child_tid);

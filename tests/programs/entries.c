@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -336,6 +337,35 @@ static void stacks(void)
         die("steps");
 }
 
+/* Processes that share the memory, and stand on a block. */
+static int use_blocks(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < COUNT; i++)
+        check(i);
+    return 0;
+}
+
+static void clones(void)
+{
+    for (int i = 0; i < 8; i++) {
+        unsigned char *stack = malloc(STACK_BYTES);
+        memset(stack, 1, STACK_BYTES);
+        churn();
+        for (int k = 0; k < COUNT; k++)
+            check(k);
+        pid_t child = clone(use_blocks, stack + STACK_BYTES,
+                            CLONE_VM | (i % 2 ? CLONE_VFORK : 0) | SIGCHLD, NULL);
+        int status;
+        if (i % 2 == 0)
+            for (int k = 0; k < COUNT; k++)
+                check(k);
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            die("clone");
+        free(stack);
+    }
+}
+
 /* Contexts, which go on one after the other. */
 static ucontext_t contexts[STACKS], main_context;
 static unsigned current;
@@ -454,6 +484,7 @@ int main(int argc, char **argv)
         {"leave-child", leave_child},
         {"exit", exit_meanwhile},
         {"stacks", stacks},
+        {"clones", clones},
         {"contexts", switch_contexts},
         {"alternate", alternate},
         {"raw-stacks", raw_stacks},
