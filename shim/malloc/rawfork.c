@@ -141,7 +141,8 @@ long syscall(long number, ...)
     }
     long result;
     if (ebb__shim_maps(number, arguments, &result) ||
-        ebb__shim_describes(number, arguments, &result))
+        ebb__shim_describes(number, arguments, &result) ||
+        ebb__shim_masks(number, arguments, &result))
         return result;
     if (number == SYS_futex)
         ebb__shim_wait_in((const void *)arguments[0], sizeof(uint32_t));

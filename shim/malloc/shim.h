@@ -17,6 +17,7 @@
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
+ * masks.c        masks of signals, which lose SIGSEGV there
  * fault_stacks.c and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * runtime's lock. */
@@ -32,6 +33,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <ucontext.h>
 
 /* The functions of the next allocator in the chain. */
 struct ebb_next {
@@ -134,8 +136,15 @@ void ebb__shim_pin_buffers(bool on);
 /* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
  * libc's own, whose system calls nobody sees. */
 bool ebb__shim_is_buffer_of_libc(const void *caller);
-/* signals.c: from here on no thread blocks SIGSEGV. */
+/* masks.c: from here on no thread blocks SIGSEGV; is it so? */
 void ebb__shim_keep_signal(void);
+bool ebb__shim_keeps_signal(void);
+/* `set`, or `copy`, which is without SIGSEGV. */
+const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy);
+/* As ebb__shim_maps(). */
+bool ebb__shim_masks(long number, const long arguments[6], long *result);
+/* A context, and those that it is linked with, before the kernel takes their masks. */
+void ebb__shim_mask_contexts(const ucontext_t *context);
 /* fault_stacks.c: the calling thread and all that are created from here on get a stack for signals. */
 void ebb__shim_give_signal_stacks(void);
 /* fault_stacks.c: as sigaltstack(), of which the program sees its own stack only. */
