@@ -75,6 +75,12 @@ class Fallbacks(Launch):
             with self.subTest(refused):
                 self.expect(refused, calls, budget_mib=12)
 
+    def test_buffers_that_are_handed_over(self):
+        handed = compile_c("handed")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, handed, budget_mib=8, fits=False, same=False)
+
     def test_python_reads_into_blocks(self):
         """By way of the interpreter's own calls."""
         script = ("import os, sys\n"

@@ -12,11 +12,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -148,6 +150,25 @@ BUFFER(ssize_t, sendto,
        (file, from, bytes, flags, peer, peer_bytes), ebb__shim_lend_to_send(from, bytes, flags),
        bytes)
 BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
+BUFFER(int, getentropy, (void *to, size_t bytes), (to, bytes), to, bytes)
+
+/* Messages begin with their kind. */
+BUFFER(int, msgsnd, (int queue, const void *from, size_t bytes, int flags),
+       (queue, from, bytes, flags), from, sizeof(long) + bytes)
+BUFFER(ssize_t, msgrcv, (int queue, void *to, size_t bytes, long kind, int flags),
+       (queue, to, bytes, kind, flags), to, sizeof(long) + bytes)
+BUFFER(int, mq_send, (mqd_t queue, const char *from, size_t bytes, unsigned priority),
+       (queue, from, bytes, priority), from, bytes)
+BUFFER(int, mq_timedsend,
+       (mqd_t queue, const char *from, size_t bytes, unsigned priority,
+        const struct timespec *until),
+       (queue, from, bytes, priority, until), from, bytes)
+BUFFER(ssize_t, mq_receive, (mqd_t queue, char *to, size_t bytes, unsigned *priority),
+       (queue, to, bytes, priority), to, bytes)
+BUFFER(ssize_t, mq_timedreceive,
+       (mqd_t queue, char *restrict to, size_t bytes, unsigned *restrict priority,
+        const struct timespec *restrict until),
+       (queue, to, bytes, priority, until), to, bytes)
 
 VECTOR(readv, (int file, const struct iovec *vector, int count), (file, vector, count))
 VECTOR(writev, (int file, const struct iovec *vector, int count), (file, vector, count))
@@ -186,8 +207,13 @@ BUFFER(size_t, fwrite_unlocked,
 BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file), from, SIZE_MAX)
 BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (from, file), from,
        SIZE_MAX)
-/* Its buffer is the kernel's as long as the file is open. */
+BUFFER(int, puts, (const char *from), (from), from, SIZE_MAX)
+
+/* A file's buffer is the kernel's as long as the file is open. */
 EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
+EXPORT void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes);
+EXPORT void setbuf(FILE *restrict file, char *restrict buffer);
+
 int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
 {
     int (*next)(FILE *, char *, int, size_t);
@@ -196,6 +222,16 @@ int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
     if (runtime)
         pin(runtime, buffer, bytes);
     return next(file, buffer, mode, bytes);
+}
+
+void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes)
+{
+    (void)setvbuf(file, buffer, buffer ? _IOFBF : _IONBF, bytes);
+}
+
+void setbuf(FILE *restrict file, char *restrict buffer)
+{
+    setbuffer(file, buffer, BUFSIZ);
 }
 
 /* What programs compiled with _FORTIFY_SOURCE call. */
