@@ -96,6 +96,9 @@ class Entries(Launch):
         self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
         self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
 
+    def test_no_descriptors(self):
+        self.both(compile_c("limits"), "none", quiet=False)
+
     def test_descriptors_closed_by_number(self):
         self.both(compile_c("numbered"), budget_mib=6)
 

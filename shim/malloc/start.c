@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -177,6 +178,39 @@ static bool serve_message(struct ebb_runtime *runtime)
     return true;
 }
 
+/* As poll() for something to read. That fails where the program has limited itself to fewer descriptors than
+ * are asked for; select() does not look at the limit, but has room for so many numbers only. */
+#define MOST_SELECTED 16384u
+#define WORD_BITS (8 * sizeof(unsigned long))
+
+static bool await_input(struct pollfd watched[2])
+{
+    if (poll(watched, 2, -1) > 0)
+        return true;
+    if (errno != EINVAL)
+        return false;
+    static unsigned long words[MOST_SELECTED / WORD_BITS]; /* of the one thread that serves */
+    int last = -1;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        if (number >= MOST_SELECTED)
+            continue; /* none, or out of reach */
+        words[number / WORD_BITS] |= 1ul << number % WORD_BITS;
+        last = watched[i].fd > last ? watched[i].fd : last;
+    }
+    bool came = select(last + 1, (fd_set *)(void *)words, NULL, NULL, NULL) > 0;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        watched[i].revents = 0;
+        if (number >= MOST_SELECTED)
+            continue;
+        unsigned long bit = 1ul << number % WORD_BITS;
+        watched[i].revents = came && words[number / WORD_BITS] & bit ? POLLIN : 0;
+        words[number / WORD_BITS] &= ~bit;
+    }
+    return came;
+}
+
 /* Serves the faults of the program and the messages of the parent, for the life of the process. */
 static void *service(void *argument)
 {
@@ -186,7 +220,7 @@ static void *service(void *argument)
         {.fd = shim.channel, .events = POLLIN},
     };
     for (;;) {
-        if (poll(watched, 2, -1) <= 0)
+        if (!await_input(watched))
             continue;
         if (watched[0].revents) {
             struct ebb_fault faults[64];
