@@ -81,6 +81,12 @@ class Fallbacks(Launch):
             with self.subTest(refused):
                 self.expect(refused, handed, budget_mib=8, fits=False, same=False)
 
+    def test_names_and_structures(self):
+        named = compile_c("named")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, named, budget_mib=8, fits=False, same=False)
+
     def test_python_reads_into_blocks(self):
         """By way of the interpreter's own calls."""
         script = ("import os, sys\n"

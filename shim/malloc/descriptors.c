@@ -98,6 +98,7 @@ static int seen(int descriptor, unsigned long long inode, unsigned mode)
 
 int fstat(int descriptor, struct stat *status)
 {
+    ebb__shim_wait_in(status, sizeof *status);
     int (*next)(int, struct stat *);
     EBB_BEHIND(next, fstat);
     return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);
@@ -105,6 +106,7 @@ int fstat(int descriptor, struct stat *status)
 
 int fstat64(int descriptor, struct stat64 *status)
 {
+    ebb__shim_wait_in(status, sizeof *status);
     int (*next)(int, struct stat64 *);
     EBB_BEHIND(next, fstat64);
     return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);

@@ -19,6 +19,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define OURS ((uint64_t)1 << (SIGSEGV - 1))
+#define KERNEL_BYTES sizeof(uint64_t) /* of a set; libc's has room for more */
 
 EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
 EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
@@ -42,20 +43,33 @@ const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy)
     return copy;
 }
 
+/* `next` is given sets of ours, since those of the program may be in blocks. */
+static int change(int (*next)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set,
+                  sigset_t *before)
+{
+    sigset_t copy, told;
+    if (set)
+        copy = *set;
+    if (set && how != SIG_UNBLOCK && ebb__shim_keeps_signal())
+        sigdelset(&copy, SIGSEGV);
+    int result = next(how, set ? &copy : NULL, before ? &told : NULL);
+    if (result == 0 && before)
+        memcpy(before, &told, KERNEL_BYTES); /* no more is the kernel's */
+    return result;
+}
+
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
     int (*next)(int, const sigset_t *, sigset_t *);
     EBB_BEHIND(next, sigprocmask);
-    sigset_t copy;
-    return next(how, how == SIG_UNBLOCK ? set : ebb__shim_mask(set, &copy), before);
+    return change(next, how, set, before);
 }
 
 int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
     int (*next)(int, const sigset_t *, sigset_t *);
     EBB_BEHIND(next, pthread_sigmask);
-    sigset_t copy;
-    return next(how, how == SIG_UNBLOCK ? set : ebb__shim_mask(set, &copy), before);
+    return change(next, how, set, before);
 }
 
 /* A function with the mask `set`, which goes on as `mask`. */

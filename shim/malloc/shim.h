@@ -16,6 +16,7 @@
  * descriptors.c  keeps the program from closing what the shim needs
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
+ * names.c        those that take names and structures
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
  * masks.c        masks of signals, which lose SIGSEGV there
  * fault_stacks.c and the stacks on which they are served

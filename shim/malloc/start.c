@@ -9,6 +9,7 @@
 #include "stacks.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/lines.h"
 #include "device/os.h"
 #include "device/support.h"
@@ -27,6 +28,8 @@
 #include <unistd.h>
 
 #define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
+/* In the child of a fork: more than are open at once, less than programs have. */
+#define NEEDED_DESCRIPTORS 64
 
 size_t ebb__shim_threshold = SIZE_MAX;
 
@@ -384,6 +387,8 @@ void ebb__shim_after_fork_child(void)
     struct ebb_slabs *slabs = ebb__shim_slabs();
     struct ebb_ring *parents_ring = shim.ring;
     struct ebb_error error;
+    struct rlimit files;
+    ebb__limit_raise(RLIMIT_NOFILE, NEEDED_DESCRIPTORS, &files);
     /* First of all, before anything is mapped where staging was. */
     if (runtime) {
         ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
@@ -423,6 +428,7 @@ void ebb__shim_after_fork_child(void)
     }
     if (parents_ring && parents_ring != shim.ring)
         unmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    ebb__limit_restore(RLIMIT_NOFILE, &files);
     errno = saved;
 }
 

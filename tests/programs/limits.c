@@ -125,11 +125,25 @@ static void files(void)
     printf("limit %lu of %lu\n", (unsigned long)limit.rlim_cur, (unsigned long)limit.rlim_max);
 }
 
-/* As servers confine themselves. */
+/* As servers confine themselves: first so that it could be undone, then for good. */
 static void none(void)
 {
-    struct rlimit limit = {0, 0};
+    struct rlimit limit;
     churn();
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    fflush(stdout);
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        churn();
+        _exit(dup(STDOUT_FILENO) >= 0);
+    }
+    waitpid(child, &status, 0);
+    churn();
+    printf("child %x\n", (unsigned)status);
+    limit.rlim_max = 0;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         printf("setrlimit: %s\n", strerror(errno));
     for (int turn = 0; turn < 4; turn++)
