@@ -42,6 +42,9 @@ class Entries(Launch):
     def test_cancelled_while_allocating(self):
         self.entries("cancel")
 
+    def test_cancelled_at_once(self):
+        self.entries("cancel-at-once")
+
     def test_cancelled_in_a_call_that_has_a_block(self):
         self.entries("cancel-calls")
 

@@ -35,11 +35,16 @@ void ebb__guard_enter(struct ebb_guard *guard)
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
     depth++;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancellation);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &guard->kind);
 }
 
 void ebb__guard_leave(const struct ebb_guard *guard)
 {
+    /* A thread that may be cancelled anywhere is cancelled by the second of these: only that one says so to who
+     * joins it. */
     pthread_setcancelstate(guard->cancellation, NULL);
     depth--;
+    if (guard->kind == PTHREAD_CANCEL_ASYNCHRONOUS)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &guard->signals, NULL, sizeof guard->signals);
 }

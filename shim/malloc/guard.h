@@ -36,7 +36,7 @@
 /* What it was like before. */
 struct ebb_guard {
     uint64_t signals; /* the mask as the kernel has it */
-    int cancellation;
+    int cancellation, kind;
 };
 
 void ebb__guard_enter(struct ebb_guard *guard);

@@ -107,6 +107,33 @@ static void cancel(void)
     }
 }
 
+/* Threads that are cancelled at once, while they do nothing but read. */
+static void *look_for_ever(void *unused)
+{
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    for (;;) /* mostly it waits for the next block */
+        for (int i = 0; i < COUNT; i++)
+            if (((volatile unsigned char *)blocks[i])[BYTES / 2] != i + 1)
+                die("byte");
+    return unused;
+}
+
+static void cancel_at_once(void)
+{
+    for (int round = 0; round < 200; round++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, look_for_ever, NULL);
+        nap_ms(round % 5);
+        for (int i = 0; round % 2 && i < COUNT; i++)
+            check(i);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        if (result != PTHREAD_CANCELED)
+            die("cancelled, but not said");
+    }
+}
+
 /* Threads that are cancelled in a call that has a block. */
 static int pair[2];
 
@@ -476,6 +503,7 @@ int main(int argc, char **argv)
         void (*function)(void);
     } cases[] = {
         {"cancel", cancel},
+        {"cancel-at-once", cancel_at_once},
         {"cancel-calls", cancel_calls},
         {"handler", handler},
         {"jump", jump},
