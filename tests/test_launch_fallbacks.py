@@ -106,7 +106,7 @@ class Fallbacks(Launch):
     def test_signal_handlers_are_the_programs(self):
         program = compile_c("segv")
         for what, code in (("handler", 0), ("masked", 0), ("sleeps", 0), ("masks", 0),
-                           ("setters", 0), ("inside", 0), ("frames", 0),
+                           ("events", 0), ("setters", 0), ("inside", 0), ("frames", 0),
                            ("die", -signal.SIGSEGV), ("sent", -signal.SIGSEGV)):
             with self.subTest(what):
                 self.expect("uffd", program, what, budget_mib=12, code=code, same=False)

@@ -19,6 +19,7 @@
  * names.c        those that take names and structures
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
  * masks.c        masks of signals, which lose SIGSEGV there
+ * events.c       functions that libc calls in threads of its own
  * fault_stacks.c and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * runtime's lock. */

@@ -4,6 +4,7 @@
  *   masked    a thread that blocks every signal uses absent blocks
  *   sleeps    handlers that run while it sleeps with every other signal blocked use absent blocks
  *   masks     every other way to block all signals
+ *   events    functions that libc calls in threads of its own use absent blocks
  *   setters   handlers set by functions of older times see real faults
  *   inside    the signals that its handler blocks do not come while that runs
  *   frames    its handlers need more stack than a small one has
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +192,36 @@ static int masks(void)
     return seen_wrong;
 }
 
+static atomic_int calls;
+
+static void on_event(union sigval value)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (value.sival_int != 7 || ((volatile unsigned char *)blocks[i])[BYTES / 3] != i + 1)
+            _Exit(3);
+    calls++;
+}
+
+static int events(void)
+{
+    fill_all();
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD,
+                             .sigev_notify_function = on_event,
+                             .sigev_value = {.sival_int = 7}};
+    struct itimerspec soon = {.it_value = {0, 1000000}};
+    for (int turn = 0; turn < 3; turn++) {
+        int before = calls;
+        if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
+            timer_settime(timer, 0, &soon, NULL) != 0)
+            return 1000;
+        while (calls == before)
+            seen_wrong += sum_all();
+        timer_delete(timer);
+    }
+    return seen_wrong;
+}
+
 static void jump_back(int number)
 {
     (void)number;
@@ -304,6 +336,8 @@ int main(int argc, char **argv)
         wrong = sleeps();
     } else if (strcmp(what, "masks") == 0) {
         wrong = masks();
+    } else if (strcmp(what, "events") == 0) {
+        wrong = events();
     } else if (strcmp(what, "setters") == 0) {
         wrong = setters();
     } else if (strcmp(what, "inside") == 0) {
