@@ -60,6 +60,7 @@ class Entries(Launch):
     def test_main_leaves_by_pthread_exit(self):
         self.entries("leave-main")
         self.entries("leave-child")
+        self.entries("leave-bare")
 
     def test_threads_on_blocks(self):
         self.entries("stacks")

@@ -139,6 +139,8 @@ long syscall(long number, ...)
         errno = ENOSYS;
         return -1;
     }
+    if (number == SYS_exit && ebb__shim_is_last_thread())
+        number = SYS_exit_group; /* ours would go on */
     long result;
     if (ebb__shim_maps(number, arguments, &result) ||
         ebb__shim_describes(number, arguments, &result) ||

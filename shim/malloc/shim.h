@@ -183,6 +183,8 @@ void ebb__shim_register_fork(void);
 bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
 /* `count` threads more are ours: the process ends without them. */
 void ebb__shim_hide_threads(unsigned count);
+/* Is the caller the only one of the program's threads? */
+bool ebb__shim_is_last_thread(void);
 /* sampler.c: once a process. */
 bool ebb__shim_start_sampler(struct ebb_ring *ring);
 
