@@ -85,8 +85,8 @@ static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool 
     struct rig *rig = must(calloc(1, sizeof *rig));
     rig->store_limit_bytes = UINT64_MAX;
     rig->faulty.bytes = STORE_BYTES;
-    rig->faulty.memory = must(ebb__runtime_memory(STORE_BYTES));
-    rig->ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    rig->faulty.memory = must(ebb__core_memory(STORE_BYTES));
+    rig->ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__now_ns());
     rig->counters = &rig->ring->counters;
     atomic_store(&rig->ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */
@@ -201,7 +201,7 @@ static inline enum turn take_turn(struct rig *rig, struct item *item, bool write
 {
     uint64_t until = ebb__now_ns() + (uint64_t)patience_ms * 1000000u;
     for (;;) {
-        pthread_mutex_lock(&rig->runtime->lock);
+        pthread_mutex_lock(&rig->runtime->core.lock);
         uintptr_t missing = missing_page(rig, item);
         if (!missing) {
             enum turn turn = TURN_RIGHT;
@@ -209,10 +209,10 @@ static inline enum turn take_turn(struct rig *rig, struct item *item, bool write
                 fill(item);
             else
                 turn = is_right(item) ? TURN_RIGHT : TURN_WRONG;
-            pthread_mutex_unlock(&rig->runtime->lock);
+            pthread_mutex_unlock(&rig->runtime->core.lock);
             return turn;
         }
-        pthread_mutex_unlock(&rig->runtime->lock);
+        pthread_mutex_unlock(&rig->runtime->core.lock);
         if (ebb__now_ns() > until)
             return TURN_NEVER;
         ebb__runtime_fault(rig->runtime, missing, write);
@@ -254,26 +254,26 @@ static inline struct block *block_of(struct rig *rig, const struct item *item)
 
 static inline enum block_state state_of(struct rig *rig, const struct item *item)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     enum block_state state = block_of(rig, item)->state;
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
     return state;
 }
 
 static inline void send_out(struct rig *rig, const struct item *item)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     ebb__move_queue_out(rig->runtime, block_of(rig, item), true);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
 /* urgent: somebody waits for it; else it comes back by plan, ahead of its use. */
 static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
-    block_of(rig, item)->keep_copy = keep_copy;
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    block_of(rig, item)->copy.stays = keep_copy;
     ebb__move_queue_in(rig->runtime, block_of(rig, item), urgent);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
 static inline void wait_for_state(struct rig *rig, const struct item *item, enum block_state state)

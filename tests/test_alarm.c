@@ -39,7 +39,7 @@ static struct parent *parent_open(void)
     parent->parent.options.warn = on_told;
     parent->parent.options.context = parent;
     parent->process.process_id = (int)getpid();
-    parent->process.stream.ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    parent->process.stream.ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     parent->waits = &parent->process.stream.ring->waits;
     parent->now_ns = START_NS;
     return parent;
@@ -176,7 +176,7 @@ static void a_fault_that_finds_the_lock_taken(void **state)
     const struct ebb_waits *waits = &rig->ring->waits;
     void *block = ebb__runtime_alloc(rig->runtime, 1 << 20, 1, false);
     struct faulting faulting = {rig, (uintptr_t)block + 5000};
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, report_fault, &faulting), 0);
     for (unsigned ms = 0; waits_in(waits->answers, EBB_WAIT_ANSWERS) == 0; ms++) {
@@ -191,7 +191,7 @@ static void a_fault_that_finds_the_lock_taken(void **state)
     assert_int_equal(parent->told, 1);
     assert_non_null(strstr(parent->last, "runtime is held up"));
     parent_close(parent);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
     pthread_join(thread, NULL);
     assert_int_equal(waits_in(waits->answers, EBB_WAIT_ANSWERS), 0);
     ebb__runtime_free(rig->runtime, block);

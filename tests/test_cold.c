@@ -26,7 +26,7 @@ struct stage {
 static struct stage stage_open(bool trace)
 {
     struct stage stage = {.rig = rig_open(22 * MIB, trace)};
-    stage.rig->runtime->config.cold_ns = LAP_NS;
+    stage.rig->runtime->core.config.cold_ns = LAP_NS;
     for (uint32_t i = 0; i < SLABS; i++) {
         stage.slabs[i] = (struct item){.size = EBB_SLAB_BYTES, .seed = 1000 + i};
         stage.slabs[i].bytes = (unsigned char *)ebb__runtime_take_slab(stage.rig->runtime);
@@ -104,10 +104,10 @@ static void what_is_used_stays(void **state)
     press(&stage, 8, 20);
     for (uint32_t i = 0; i < 8; i++) {
         const struct block *block = block_of(stage.rig, &stage.slabs[i]);
-        assert_false(block->has_copy);
+        assert_false(block->copy.is_there);
         assert_in_range(
-            stage.rig->runtime->cold
-                .slabs[(block->address - stage.rig->runtime->cold.base) / EBB_SLAB_BYTES]
+            stage.rig->runtime->slabs
+                .slabs[(block->address - stage.rig->runtime->slabs.base) / EBB_SLAB_BYTES]
                 .doublings,
             1, 8);
     }
@@ -216,14 +216,14 @@ static void what_has_just_come_stays(void **state)
     struct ebb_runtime *runtime = stage.rig->runtime;
     struct block *block;
     uint32_t left = 0;
-    pthread_mutex_lock(&runtime->lock);
-    while ((block = ebb__cold_oldest(runtime))) {
+    pthread_mutex_lock(&runtime->core.lock);
+    while ((block = ebb__slab_oldest(runtime))) {
         assert_ptr_equal(block,
                          block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
         ebb__move_queue_out(runtime, block, false);
         left++;
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     assert_int_equal(left, SLABS - 8);
     ebb__runtime_settle(runtime);
     stage_close(&stage);

@@ -34,13 +34,13 @@ static void mark(const struct rig *rig, uint8_t *units, uintptr_t address, uint6
 
 static bool is_pieced(const struct rig *rig, uint64_t unit)
 {
-    return rig->runtime->pieced_frames[unit];
+    return rig->runtime->memory.frames.pieced[unit];
 }
 
 /* Runs are what the list says is spare, each of one kind and as long as it can be. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
-    const struct frames *frames = &rig->runtime->frames;
+    const struct frames *frames = &rig->runtime->memory.frames;
     uint64_t spare = 0, in_runs = 0, pieced = 0;
     for (uint64_t i = 0; i < UNITS; i++) {
         spare += units[i] == 2;
@@ -88,8 +88,10 @@ static void frames_are_found_and_lost(void **state)
         switch ((random >> 60) % 4) {
         case 0:
         case 1: {
-            uint64_t others = runtime->frames.spare_bytes - runtime->frames.pieced_bytes;
-            uintptr_t address = count < MOST_TAKEN ? ebb__frames_claim(runtime, bytes) : 0;
+            uint64_t others =
+                runtime->memory.frames.spare_bytes - runtime->memory.frames.pieced_bytes;
+            uintptr_t address =
+                count < MOST_TAKEN ? ebb__frames_claim(&runtime->memory.frames, bytes) : 0;
             if (address) {
                 claims++;
                 assert_kind(rig, address, whole, others < whole);
@@ -97,7 +99,7 @@ static void frames_are_found_and_lost(void **state)
                 if (bytes > whole)
                     mark(rig, units, address + whole, bytes - whole, 0, 1);
             } else if (count < MOST_TAKEN) {
-                address = ebb__frames_take(runtime, bytes);
+                address = ebb__frames_take(&runtime->memory.frames, bytes);
                 full += address == 0;
                 if (address)
                     mark(rig, units, address, bytes, 0, 1);
@@ -107,13 +109,13 @@ static void frames_are_found_and_lost(void **state)
             break;
         }
         case 2:
-            if (runtime->frames.spare_bytes) {
+            if (runtime->memory.frames.spare_bytes) {
                 bool pieced = random >> 58 & 1;
-                uint64_t of_kind = pieced
-                                       ? runtime->frames.pieced_bytes
-                                       : runtime->frames.spare_bytes - runtime->frames.pieced_bytes;
-                uintptr_t address =
-                    ebb__frames_spend(runtime, units_in(bytes) * EBB_HUGE_BYTES, pieced, &got);
+                uint64_t of_kind = pieced ? runtime->memory.frames.pieced_bytes
+                                          : runtime->memory.frames.spare_bytes -
+                                                runtime->memory.frames.pieced_bytes;
+                uintptr_t address = ebb__frames_spend(
+                    &runtime->memory.frames, units_in(bytes) * EBB_HUGE_BYTES, pieced, &got);
                 assert_true(got > 0 && got <= units_in(bytes) * EBB_HUGE_BYTES);
                 assert_kind(rig, address, got, of_kind > 0 ? pieced : !pieced);
                 mark(rig, units, address, got, 2, 0);
@@ -128,11 +130,11 @@ static void frames_are_found_and_lost(void **state)
                     for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
                         *ebb__pages_pieced(runtime, one.address + at) =
                             (random >> 13 ^ at >> 21) % 3 == 0;
-                    ebb__frames_keep(runtime, one.address, kept);
+                    ebb__frames_keep(&runtime->memory.frames, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);
                 }
                 if (kept < one.bytes) {
-                    ebb__frames_give(runtime, one.address + kept, one.bytes - kept);
+                    ebb__frames_give(&runtime->memory.frames, one.address + kept, one.bytes - kept);
                     mark(rig, units, one.address + kept, one.bytes - kept, 1, 0);
                 }
             }
@@ -140,7 +142,7 @@ static void frames_are_found_and_lost(void **state)
         assert_runs(rig, units);
     }
     assert_true(claims > 100 && full > 0);
-    ebb__frames_reset(runtime); /* the pages were none */
+    ebb__frames_reset(&runtime->memory.frames); /* the pages were none */
     rig_close(rig);
 }
 
@@ -149,21 +151,23 @@ static void shapes_go_to_their_like(void **state)
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_runtime *runtime = rig->runtime;
-    uintptr_t first = ebb__frames_take(runtime, 12288), second = ebb__frames_take(runtime, 12288),
-              other = ebb__frames_take(runtime, EBB_HUGE_BYTES + 4096);
-    assert_true(ebb__frames_keep_shape(runtime, first, 12288));
-    assert_true(ebb__frames_keep_shape(runtime, second, 12288));
-    assert_true(ebb__frames_keep_shape(runtime, other, EBB_HUGE_BYTES + 4096));
-    assert_int_equal(runtime->frames.shape_bytes, EBB_HUGE_BYTES + 4096 + 2 * 12288);
-    assert_int_equal(ebb__frames_claim_shape(runtime, 8192), 0);
-    assert_int_equal(ebb__frames_claim_shape(runtime, 12288), second);
-    struct frame_shape oldest = ebb__frames_break_shape(runtime);
+    uintptr_t first = ebb__frames_take(&runtime->memory.frames, 12288),
+              second = ebb__frames_take(&runtime->memory.frames, 12288),
+              other = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES + 4096);
+    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, first, 12288));
+    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, second, 12288));
+    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, other, EBB_HUGE_BYTES + 4096));
+    assert_int_equal(runtime->memory.frames.shape_bytes, EBB_HUGE_BYTES + 4096 + 2 * 12288);
+    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, 8192), 0);
+    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, 12288), second);
+    struct frame_shape oldest = ebb__frames_break_shape(&runtime->memory.frames);
     assert_int_equal(oldest.address, first);
     assert_int_equal(oldest.bytes, 12288);
-    assert_int_equal(ebb__frames_claim_shape(runtime, EBB_HUGE_BYTES + 4096), other);
-    assert_int_equal(ebb__frames_break_shape(runtime).bytes, 0);
-    assert_int_equal(runtime->frames.shape_bytes, 0);
-    ebb__frames_reset(runtime);
+    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, EBB_HUGE_BYTES + 4096),
+                     other);
+    assert_int_equal(ebb__frames_break_shape(&runtime->memory.frames).bytes, 0);
+    assert_int_equal(runtime->memory.frames.shape_bytes, 0);
+    ebb__frames_reset(&runtime->memory.frames);
     rig_close(rig);
 }
 
@@ -182,11 +186,12 @@ static void wait_for_quiet(struct rig *rig)
 {
     struct ebb_runtime *runtime = rig->runtime;
     for (bool quiet = false; !quiet; nap_us(100)) {
-        pthread_mutex_lock(&runtime->lock);
-        quiet = runtime->transfers == 0 && runtime->out_current == NO_BLOCK &&
-                runtime->in_current == NO_BLOCK && runtime->out_queue.first == NO_BLOCK &&
-                runtime->in_queue.first == NO_BLOCK;
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_lock(&runtime->core.lock);
+        quiet = runtime->transfer.transfers == 0 && runtime->transfer.out_current == NO_BLOCK &&
+                runtime->transfer.in_current == NO_BLOCK &&
+                runtime->transfer.out_queue.first == NO_BLOCK &&
+                runtime->transfer.in_queue.first == NO_BLOCK;
+        pthread_mutex_unlock(&runtime->core.lock);
     }
 }
 
@@ -198,14 +203,14 @@ static void an_absence_is_two_moves(void **state)
     const uint64_t sizes[] = {4 * EBB_MIB, 3 * EBB_MIB + 20480, EBB_MIB + 4096};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         struct rig *rig = rig_open(4 * ebb__whole_pages(sizes[s]), false);
-        struct ebb_device_ops ops = *rig->runtime->device.ops;
-        counted_ops = rig->runtime->device.ops;
+        struct ebb_device_ops ops = *rig->runtime->core.device.ops;
+        counted_ops = rig->runtime->core.device.ops;
         ops.move = count_move;
         struct item items[4];
         for (uint64_t i = 0; i < 4; i++)
             items[i] = make(rig, sizes[s], i + 1);
         wait_for_quiet(rig);
-        rig->runtime->device.ops = &ops;
+        rig->runtime->core.device.ops = &ops;
         moved_pages = 0;
         uint64_t before = atomic_load(&rig->counters->moved_out_bytes) +
                           atomic_load(&rig->counters->moved_in_bytes);
@@ -225,7 +230,7 @@ static void an_absence_is_two_moves(void **state)
             drop(rig, &items[i]);
         wait_for_quiet(rig);
         assert_int_equal(held(rig), atomic_load(&rig->counters->held_bytes));
-        rig->runtime->device.ops = counted_ops;
+        rig->runtime->core.device.ops = counted_ops;
         rig_close(rig);
     }
 }

@@ -42,6 +42,9 @@ class Entries(Launch):
     def test_cancelled_while_allocating(self):
         self.entries("cancel")
 
+    def test_cancelled_at_once(self):
+        self.entries("cancel-at-once")
+
     def test_cancelled_in_a_call_that_has_a_block(self):
         self.entries("cancel-calls")
 
@@ -57,9 +60,13 @@ class Entries(Launch):
     def test_main_leaves_by_pthread_exit(self):
         self.entries("leave-main")
         self.entries("leave-child")
+        self.entries("leave-bare")
 
     def test_threads_on_blocks(self):
         self.entries("stacks")
+
+    def test_clones_on_blocks(self):
+        self.entries("clones")
 
     def test_contexts_on_blocks(self):
         self.entries("contexts")
@@ -92,6 +99,12 @@ class Entries(Launch):
         """Where it can be, the program has as many as without."""
         self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
         self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
+
+    def test_no_descriptors(self):
+        self.both(compile_c("limits"), "none", quiet=False)
+
+    def test_descriptors_closed_by_number(self):
+        self.both(compile_c("numbered"), budget_mib=6)
 
     def test_short_files(self):
         self.limited("ulimit -f 10", "files", quiet=False)

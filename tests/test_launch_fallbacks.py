@@ -75,6 +75,18 @@ class Fallbacks(Launch):
             with self.subTest(refused):
                 self.expect(refused, calls, budget_mib=12)
 
+    def test_buffers_that_are_handed_over(self):
+        handed = compile_c("handed")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, handed, budget_mib=8, fits=False, same=False)
+
+    def test_names_and_structures(self):
+        named = compile_c("named")
+        for refused in DEVICES:
+            with self.subTest(refused):
+                self.expect(refused, named, budget_mib=8, fits=False, same=False)
+
     def test_python_reads_into_blocks(self):
         """By way of the interpreter's own calls."""
         script = ("import os, sys\n"
@@ -93,8 +105,9 @@ class Fallbacks(Launch):
 
     def test_signal_handlers_are_the_programs(self):
         program = compile_c("segv")
-        for what, code in (("handler", 0), ("masked", 0), ("die", -signal.SIGSEGV),
-                           ("sent", -signal.SIGSEGV)):
+        for what, code in (("handler", 0), ("masked", 0), ("sleeps", 0), ("masks", 0),
+                           ("events", 0), ("setters", 0), ("inside", 0), ("frames", 0),
+                           ("die", -signal.SIGSEGV), ("sent", -signal.SIGSEGV)):
             with self.subTest(what):
                 self.expect("uffd", program, what, budget_mib=12, code=code, same=False)
 

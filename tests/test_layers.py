@@ -115,6 +115,45 @@ def violations(root):
     return found
 
 
+# The parts of the runtime, from the lowest to the highest: a part calls those before it only, and its
+# header includes theirs only. What lies in src/runtime itself is `runtime`, but for the two words that it
+# shares with the parent. Upwards there is one way: the questions of core/core.h.
+PARTS = ["core", "words", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
+WORDS = ("ledger", "script")
+DEFINITION = re.compile(r"^(?!static )[a-z][\w *]*?[ *](ebb__\w+)\([^;{}]*\)\n\{", re.M)
+CALL = re.compile(r"\b(ebb__\w+)\(")
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+
+
+def part_of(path):
+    """The place in PARTS of a file of the runtime."""
+    inside = path.removeprefix("src/runtime/")
+    if "/" in inside:
+        return PARTS.index(inside.split("/")[0])
+    return PARTS.index("words" if inside.split(".")[0] in WORDS else "runtime")
+
+
+def calls_upwards(root):
+    """Calls and header includes of the runtime that lead to a higher part."""
+    texts, homes, found = {}, {}, []
+    for path in sources(root):
+        if path.startswith("src/runtime/"):
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                texts[path] = COMMENT.sub("", file.read())
+            for name in DEFINITION.findall(texts[path]):
+                homes[name] = path
+    for path, text in texts.items():
+        for name in sorted(set(CALL.findall(text)) if path.endswith(".c") else ()):
+            if name in homes and part_of(homes[name]) > part_of(path):
+                found.append(f"{path}: calls {name}() of {homes[name]}, which stands above it")
+        for _, name in INCLUDE.findall(text) if path.endswith(".h") else ():
+            target = resolve(root, path, name)
+            if target and target.startswith("src/runtime/") and target != "src/runtime/runtime.h" \
+                    and part_of(target) > part_of(path):
+                found.append(f"{path}: \"{name}\" stands above it")
+    return found
+
+
 PLANTED = {  # file: (text, is it a violation)
     "src/base/size.h": ("#include <stdint.h>\n", False),
     "src/base/bad.c": ('#include "trace/event.h"\n', True),
@@ -166,6 +205,12 @@ PLANTED = {  # file: (text, is it a violation)
     "shim/malloc/bad.c": ('#include "plan/plan.h"\n', True),
     "src/runtime/script.h": ("", False),
     "src/runtime/internal.h": ("", False),
+    "src/runtime/memory/pages.c": ("void ebb__pages_give(int bytes)\n{\n    ebb__core_mark(bytes);\n}\n", False),
+    "src/runtime/core/core.c": ("void ebb__core_mark(int value)\n{\n    (void)value;\n}\n", False),
+    "src/runtime/core/up.c": ("void ebb__core_up(void)\n{\n    ebb__pages_give(1);\n}\n", True),
+    "src/runtime/core/said.c": ("/* ebb__pages_give(1) is above. */\n", False),
+    "src/runtime/replay/replay.h": ('#include "runtime/script.h"\n', False),
+    "src/runtime/block/block.h": ('#include "runtime/replay/replay.h"\n', True),
     "src/parent/good.c": ('#include "runtime/script.h"\n#include "plan/plan.h"\n', False),
     "src/parent/bad.c": ('#include "runtime/internal.h"\n', True),
     "cli/good.c": ('#include "plan/swap/lanes.h"\n#include <zstd.h>\n', False),
@@ -184,7 +229,7 @@ def self_test():
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
-        accused = {line.split(":")[0] for line in violations(root)}
+        accused = {line.split(":")[0] for line in violations(root) + calls_upwards(root)}
     guilty = {path for path, (_, bad) in PLANTED.items() if bad}
     for path in sorted(guilty - accused):
         print(f"self-test: a planted violation was not found: {path}")
@@ -196,7 +241,7 @@ def self_test():
 def main():
     if not self_test():
         return 1
-    found = violations(SOURCE)
+    found = violations(SOURCE) + calls_upwards(SOURCE)
     for line in found:
         print(line)
     count = sum(1 for _ in sources(SOURCE))

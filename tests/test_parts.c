@@ -62,13 +62,13 @@ static void drop_large(struct rig *rig, struct large *large)
 
 static uint32_t parts_of(struct rig *rig, const struct large *large)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
-    uint32_t parts = head->parts, count = 0;
+    uint32_t parts = head->run.parts, count = 0;
     uint64_t bytes = 0;
-    for (uint32_t i = ebb__block_index(rig->runtime, head); i != NO_BLOCK;
+    for (uint32_t i = ebb__block_index(&rig->runtime->table, head); i != NO_BLOCK;
          i = ebb__part_next(rig->runtime, i)) {
-        struct block *part = &rig->runtime->blocks[i];
+        struct block *part = &rig->runtime->table.blocks[i];
         assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);
         assert_int_equal(part->serial, head->serial);
         bytes += part->page_bytes;
@@ -76,7 +76,7 @@ static uint32_t parts_of(struct rig *rig, const struct large *large)
         for (uint64_t at = 0; at < part->page_bytes; at += EBB_HUGE_BYTES)
             assert_ptr_equal(ebb__space_find(rig->runtime, part->address + at), part);
     }
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
     assert_int_equal(count, parts);
     assert_int_equal(bytes, (large->size + 4095) / 4096 * 4096);
     return parts;
@@ -239,11 +239,11 @@ static void what_was_one_part_need_not_fit(void **state)
     for (unsigned used = 0; used < 2; used++) {
         struct rig *rig = open_rig(10 * MIB, false, false);
         struct large large = make_large(rig, 31 * MIB);
-        pthread_mutex_lock(&rig->runtime->lock);
+        pthread_mutex_lock(&rig->runtime->core.lock);
         struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large.slices[0].bytes);
         assert_int_not_equal(ebb__part_shape(rig->runtime, head, 2, 13), NO_BLOCK);
-        assert_true(head->parts <= 4);
-        pthread_mutex_unlock(&rig->runtime->lock);
+        assert_true(head->run.parts <= 4);
+        pthread_mutex_unlock(&rig->runtime->core.lock);
         for (size_t i = 0; i < large.slice_count; i++)
             use_slice(rig, &large.slices[used ? large.slice_count - 1 - i : i], i + 1);
         assert_within_budget(rig);
@@ -523,7 +523,7 @@ static void guards_are_a_clock(void **state)
     assert_within_budget(rig);
     /* What the clock stands on goes: nothing is played any more. */
     drop_large(rig, &large);
-    assert_null(rig->runtime->playing);
+    assert_null(rig->runtime->replay.playing);
     assert_all_gone(rig);
     ebb__watch_destroy(watch);
     ebb__recurrence_destroy(recurrence);

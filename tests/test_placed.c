@@ -30,7 +30,7 @@ static struct stage stage_open(unsigned percent)
     assert_int_equal(ebb__runtime_set_script(stage.rig->runtime, stage.script, stage.script->bytes),
                      EBB_OK);
     program_lap(&stage.program, stage.rig, false, UINT32_MAX);
-    assert_non_null(stage.rig->runtime->playing);
+    assert_non_null(stage.rig->runtime->replay.playing);
     assert_true(stage.script->pool_bytes > 0);
     return stage;
 }
@@ -221,7 +221,7 @@ static void divergence_keeps_the_budget(void **state)
             assert_true((uintptr_t)others[i].bytes < base);
             assert_within_budget(rig);
         }
-        assert_null(rig->runtime->playing);
+        assert_null(rig->runtime->replay.playing);
         for (uint32_t b = 0; b < model->block_count; b++)
             if (stage.program.items[b].bytes) {
                 if ((uintptr_t)stage.program.items[b].bytes >= base)
@@ -267,7 +267,7 @@ static void less_room_leaves_the_pool_alone(void **state)
     enum { SLABS = 96 }; /* 6 MiB */
     uintptr_t slabs[SLABS];
     uint64_t placed[4];
-    rig->runtime->config.cold_ns = UINT64_MAX; /* they are in use */
+    rig->runtime->core.config.cold_ns = UINT64_MAX; /* they are in use */
     atomic_store(&rig->ledger.budget_bytes, stage.script->peak_bytes + ((uint64_t)2 << 20));
     while (!atomic_load(&rig->ledger.in_force)) {
         program_lap(&stage.program, rig, true, UINT32_MAX);
@@ -325,7 +325,7 @@ static void the_next_plan_waits(void **state)
         if (placed == 3 && planned)
             assert_int_equal(ebb__runtime_set_script(runtime, next, next->bytes), EBB_OK);
         if (placed < 3 || runtime->pool.load_bytes * 2 > most) {
-            assert_non_null(runtime->playing);
+            assert_non_null(runtime->replay.playing);
             assert_true(!planned || planned == (uintptr_t)item->bytes);
         }
     }
@@ -334,7 +334,7 @@ static void the_next_plan_waits(void **state)
     uint64_t resyncs = atomic_load(&rig->counters->resyncs);
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
-    assert_ptr_equal(runtime->playing->script, next);
+    assert_ptr_equal(runtime->replay.playing->script, next);
     assert_true(atomic_load(&rig->counters->resyncs) <= resyncs + 1);
     assert_true(atomic_load(&rig->counters->pool_blocks) <= before + 1);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
@@ -514,7 +514,7 @@ static void forks_share_the_pool(void **state)
     }
     assert_true(rig->runtime->pool.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
-    struct ebb_ring *ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
     atomic_store(&ring->parent_gone, 1);
     ebb__runtime_before_fork(rig->runtime);

@@ -262,16 +262,17 @@ static void late_faults_give_no_pages(void **state)
     struct rig *rig = rig_open((uint64_t)5 << 20, false);
     struct item other = make(rig, size, 1);
     struct item item = {(unsigned char *)rig, size, 3};
-    uintptr_t address = rig->device.layout.arena.base + rig->runtime->units_used * EBB_HUGE_BYTES;
+    uintptr_t address =
+        rig->device.layout.arena.base + rig->runtime->space.units_used * EBB_HUGE_BYTES;
     rig->faulty.delay_us = 20000;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, allocate, &item), 0);
     for (unsigned waits = 0, i = 0; waits == 0; i++) {
         assert_true(i < PATIENCE_MS);
         nap_us(1000);
-        pthread_mutex_lock(&rig->runtime->lock);
-        waits = rig->runtime->room_waits;
-        pthread_mutex_unlock(&rig->runtime->lock);
+        pthread_mutex_lock(&rig->runtime->core.lock);
+        waits = rig->runtime->transfer.room_waits;
+        pthread_mutex_unlock(&rig->runtime->core.lock);
     }
     ebb__runtime_fault(rig->runtime, address + EBB_HUGE_BYTES, true);
     pthread_join(thread, NULL);
@@ -317,7 +318,7 @@ static void free_in_every_state(void **state)
         assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
     }
     assert_true(held(rig) <= (uint64_t)64 << 20);
-    assert_int_equal(rig->runtime->out_pending_bytes, 0);
+    assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
     rig_close(rig);
 }
 
@@ -339,37 +340,37 @@ static void access_cancels_leaving(void **state)
     }
     assert_int_equal(atomic_load(&rig->counters->moved_in_bytes), 0);
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 0);
-    assert_int_equal(rig->runtime->out_pending_bytes, 0);
+    assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
     rig_close(rig);
 }
 
 /* The pages of `item` cannot be moved, until unpin(). */
 static void pin(struct rig *rig, const struct item *item)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     ebb__fake_pin(&rig->device, (uintptr_t)item->bytes, item->size, true);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
 static void unpin(struct rig *rig)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     ebb__fake_pin(&rig->device, 0, 0, false);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
 /* As call_in(), unless it is there or on its way. */
 static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
 {
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     struct block *block = block_of(rig, item);
-    if (block->state == BLOCK_AWAY && !block->in_queued) {
-        block->keep_copy = keep_copy;
+    if (block->state == BLOCK_AWAY && block->transfer.queue != QUEUE_IN) {
+        block->copy.stays = keep_copy;
         ebb__move_queue_in(rig->runtime, block, false);
     }
     if (block->state == BLOCK_LEAVING)
-        block->cancelled = true;
-    pthread_mutex_unlock(&rig->runtime->lock);
+        block->transfer.cancelled = true;
+    pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
 /* What comes back ahead of its use has taken the room that the program needs first. */
@@ -401,7 +402,7 @@ static void early_returns_give_way(void **state)
         check(rig, &away);
         check(rig, &pinned);
         ebb__runtime_settle(rig->runtime);
-        assert_int_equal(rig->runtime->out_pending_bytes, 0);
+        assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
         assert_within_budget(rig);
         rig_close(rig);
     }
@@ -422,17 +423,17 @@ static void early_returns_are_used_or_freed(void **state)
         rig->faulty.delay_us = 30000;
         call_in(rig, &away, false, false);
         wait_for_state(rig, &away, BLOCK_COMING);
-        pthread_mutex_lock(&rig->runtime->lock);
-        bool room = ebb__mover_make_room(rig->runtime, 8 << 20);
-        bool given_up = block_of(rig, &away)->given_up;
-        pthread_mutex_unlock(&rig->runtime->lock);
+        pthread_mutex_lock(&rig->runtime->core.lock);
+        bool room = ebb__room_make(rig->runtime, 8 << 20);
+        bool given_up = block_of(rig, &away)->transfer.given_up;
+        pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);
         if (round % 2)
             check(rig, &away);
         drop(rig, &away);
         rig->faulty.delay_us = 0;
         ebb__runtime_settle(rig->runtime);
-        assert_int_equal(rig->runtime->out_pending_bytes, 0);
+        assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
     }
     assert_within_budget(rig);
     rig_close(rig);
@@ -488,7 +489,6 @@ static void unchanged_copies_leave_free(void **state)
     assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
-    call_in(rig, &item, false, true);
     drop(rig, &item);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_bytes), 0);
@@ -518,7 +518,7 @@ static void run_with_failing_writes(int why, uint64_t good_writes, uint64_t limi
         drop(rig, &items[i]);
     struct item again = make(rig, 3 << 20, 99);
     check(rig, &again);
-    assert_int_equal(rig->runtime->out_pending_bytes, 0);
+    assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
     rig_close(rig);
 }
 
@@ -538,13 +538,13 @@ static void store_that_recovers(void **state)
     (void)state;
     const uint64_t budget = (uint64_t)4 << 20;
     struct rig *rig = rig_open(budget, false);
-    rig->runtime->config.store_pause_ns = 1;
+    rig->runtime->core.config.store_pause_ns = 1;
     rig->faulty.write_errno = ENOSPC;
     rig->faulty.good_writes = 3;
     struct item items[16];
     for (uint64_t i = 0; i < 16; i++)
         items[i] = make(rig, 1 << 20, i);
-    uint64_t pause_ns = rig->runtime->store_pause_ns;
+    uint64_t pause_ns = rig->runtime->store.pause_ns;
     assert_true(pause_ns > 1 && pause_ns <= EBB_STORE_MOST_PAUSES);
     assert_true(held(rig) > budget);
     assert_int_equal(atomic_load(&rig->warned), 1);
@@ -636,9 +636,9 @@ static void early_reads_that_fail(void **state)
     send_away(rig, &item);
     ebb__runtime_settle(rig->runtime);
     rig->faulty.read_errno = EIO;
-    pthread_mutex_lock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
     ebb__move_queue_in(rig->runtime, block_of(rig, &item), false);
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
     assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
@@ -660,10 +660,10 @@ static void pinned_for_a_call(void **state)
     assert_true(ebb__runtime_pin(rig->runtime, item.bytes, UINT64_MAX));
     assert_true(ebb__runtime_pin(rig->runtime, item.bytes + 4096, 1));
     for (unsigned pins = 2; pins > 0; pins--) {
-        pthread_mutex_lock(&rig->runtime->lock);
+        pthread_mutex_lock(&rig->runtime->core.lock);
         assert_int_equal(block_of(rig, &item)->pins, pins);
         assert_false(ebb__move_park(rig->runtime, block_of(rig, &item)));
-        pthread_mutex_unlock(&rig->runtime->lock);
+        pthread_mutex_unlock(&rig->runtime->core.lock);
         check(rig, &item);
         if (pins == 2)
             ebb__runtime_unpin(rig->runtime, item.bytes + 4096, 1);
@@ -690,9 +690,9 @@ static void verify_sees_a_changed_byte(void **state)
     assert_int_equal(atomic_load(&rig->lost), 0);
     send_away(rig, &item);
     ebb__runtime_settle(rig->runtime);
-    pthread_mutex_lock(&rig->runtime->lock);
-    unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->store_offset + (5 << 20) - 1;
-    pthread_mutex_unlock(&rig->runtime->lock);
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->copy.offset + (5 << 20) - 1;
+    pthread_mutex_unlock(&rig->runtime->core.lock);
     *byte ^= 4;
     assert_int_equal(take_turn(rig, &item, false, 100), TURN_NEVER);
     ebb__runtime_settle(rig->runtime);
@@ -898,7 +898,7 @@ static void uses_beside_the_script(void **state)
  * says. */
 static bool returns_as_planned(const struct rig *rig, uint64_t most_ns)
 {
-    const struct performance *playing = rig->runtime->playing;
+    const struct performance *playing = rig->runtime->replay.playing;
     const struct ebb_script_event *events = ebb__script_events(playing->script);
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
@@ -1175,10 +1175,10 @@ static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64
  * of the arena in each lap. */
 static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
 {
-    struct ebb_device_ops ops = *rig->runtime->device.ops;
-    counted_ops = rig->runtime->device.ops;
+    struct ebb_device_ops ops = *rig->runtime->core.device.ops;
+    counted_ops = rig->runtime->core.device.ops;
     ops.fresh = count_fresh;
-    rig->runtime->device.ops = &ops;
+    rig->runtime->core.device.ops = &ops;
     fresh_bytes = 0;
     for (uint64_t lap = 0; lap < 8; lap++) {
         struct item small[13], large[3];
@@ -1191,7 +1191,7 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
         for (uint64_t i = 0; i < 3; i++)
             large[i] = make(rig, (uint64_t)4 << 20, 100 * lap + i + 50);
         for (uint64_t unit = 0; unit < ARENA_BYTES / EBB_HUGE_BYTES; unit++)
-            pieced[lap] += rig->runtime->pieced[unit];
+            pieced[lap] += rig->runtime->memory.pieced[unit];
         for (uint64_t i = 0; i < 3; i++) {
             check(rig, &large[i]);
             drop(rig, &large[i]);
@@ -1200,7 +1200,7 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
             *made = fresh_bytes;
     }
     assert_within_budget(rig);
-    rig->runtime->device.ops = counted_ops;
+    rig->runtime->core.device.ops = counted_ops;
 }
 
 /* Units are split and pieced together, but once the budget is full no page is made any more; what is
@@ -1210,7 +1210,7 @@ static void pages_are_not_exchanged(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)16 << 20, false);
     uint64_t made = 0, pieced[8] = {0};
-    rig->runtime->config.exchange_share = UINT32_MAX; /* there is no time for that */
+    rig->runtime->core.config.exchange_share = UINT32_MAX; /* there is no time for that */
     alternate(rig, &made, pieced);
     assert_int_equal(fresh_bytes, made);
     assert_true(pieced[7] > 0);
@@ -1225,10 +1225,10 @@ static void pages_are_exchanged_in_time(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)16 << 20, false);
     uint64_t made = 0, pieced[8] = {0};
-    rig->runtime->config.exchange_share = UINT32_MAX;
+    rig->runtime->core.config.exchange_share = UINT32_MAX;
     alternate(rig, &made, pieced);
     assert_true(pieced[7] > 0);
-    rig->runtime->config.exchange_share = 1; /* all of it */
+    rig->runtime->core.config.exchange_share = 1; /* all of it */
     memset(pieced, 0, sizeof pieced);
     alternate(rig, &made, pieced);
     for (uint64_t lap = 0; lap < 8; lap++)

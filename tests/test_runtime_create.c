@@ -48,7 +48,7 @@ struct stage {
 
 static void set_stage(struct stage *stage)
 {
-    struct ebb_ring *ring = must(ebb__runtime_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
+    struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
     stage->ledger = (struct ebb_ledger){.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
     stage->config = (struct ebb_runtime_config){.ledger = &stage->ledger, .ring = ring};

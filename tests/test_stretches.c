@@ -299,7 +299,7 @@ static void absences_last_a_lap(void **state)
             if (!lasts_a_lap(&plan.absences[a]))
                 continue;
             assert_int_equal(absences[a].in_clock, 0);
-            if (i > 1 && rig->runtime->playing->in_clock[a] != 0)
+            if (i > 1 && rig->runtime->replay.playing->in_clock[a] != 0)
                 continue; /* was late: comes earlier, perhaps by now */
             lasting++;
             away += state_of(rig, &items[plan.absences[a].block]) == BLOCK_AWAY;
@@ -335,7 +335,7 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
     for (unsigned i = 0; i < 6; i++)
         lap(rig, i < read_laps ? &model : &real, items, &seeds, 100);
     ebb__runtime_settle(rig->runtime);
-    const struct performance *playing = rig->runtime->playing;
+    const struct performance *playing = rig->runtime->replay.playing;
     for (uint32_t i = 0; i < plan.absence_count; i++) {
         uint32_t block = ebb__script_absences(script)[i].block;
         kept += plan.absences[i].keep_copy;

@@ -102,7 +102,7 @@ static void the_runtime_gives_whole_units(void **state)
     assert_true(ebb__script_valid(script, script->bytes));
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     program_lap(&program, rig, false, UINT32_MAX);
-    assert_non_null(rig->runtime->playing);
+    assert_non_null(rig->runtime->replay.playing);
     atomic_store(&rig->ledger.budget_bytes, request.budget_bytes);
     unsigned seen = 0;
     for (unsigned lap = 0; lap < 3; lap++) {
@@ -111,13 +111,13 @@ static void the_runtime_gives_whole_units(void **state)
             struct item *item = &program.items[event->block];
             if (event->kind == EBB_EVENT_ALLOC) {
                 *item = make(rig, model->blocks[event->block].size_bytes, program.seeds++);
-                pthread_mutex_lock(&rig->runtime->lock);
+                pthread_mutex_lock(&rig->runtime->core.lock);
                 const struct block *block = block_of(rig, item);
-                bool whole = wide.blocks[event->block] && !block->placed;
+                bool whole = wide.blocks[event->block] && block->kind != BLOCK_PLACED;
                 assert_int_equal(block->page_bytes,
                                  whole ? in_units(item->size) : ebb__whole_pages(item->size));
                 seen += whole;
-                pthread_mutex_unlock(&rig->runtime->lock);
+                pthread_mutex_unlock(&rig->runtime->core.lock);
             } else if (event->kind == EBB_EVENT_FREE) {
                 drop(rig, item);
             } else {

@@ -116,15 +116,15 @@ static void plays_in_any_order(void **state)
         p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
         assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
         lap(&p, rig, skew);
-        assert_null(rig->runtime->playing); /* one whole lap is to be seen first */
+        assert_null(rig->runtime->replay.playing); /* one whole lap is to be seen first */
         lap(&p, rig, skew);
-        assert_non_null(rig->runtime->playing);
+        assert_non_null(rig->runtime->replay.playing);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
         atomic_store(&rig->ledger.budget_bytes, model.peak_bytes * 8 / 10);
         for (unsigned i = 0; i < 6; i++)
             lap(&p, rig, skew);
-        assert_non_null(rig->runtime->playing);
-        assert_int_equal(rig->runtime->laps, 6);
+        assert_non_null(rig->runtime->replay.playing);
+        assert_int_equal(rig->runtime->replay.laps, 6);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
         assert_true(atomic_load(&rig->counters->moved_in_bytes) > 4 * EBB_MIB);
@@ -133,11 +133,11 @@ static void plays_in_any_order(void **state)
         /* It leaves, and joins again at the first landmark. */
         for (unsigned i = 0; i < 3; i++)
             other_lap(&p, rig);
-        assert_null(rig->runtime->playing);
+        assert_null(rig->runtime->replay.playing);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
         lap(&p, rig, skew);
         lap(&p, rig, skew);
-        assert_non_null(rig->runtime->playing);
+        assert_non_null(rig->runtime->replay.playing);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 2);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
         ebb__runtime_settle(rig->runtime);
@@ -167,7 +167,7 @@ static void strays_are_let_pass(void **state)
         drop(rig, &stray);
         drop(rig, &known);
     }
-    assert_non_null(rig->runtime->playing);
+    assert_non_null(rig->runtime->replay.playing);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
     /* Only half of the work, then the next iteration: the template is left, or the lap given up. */
     p.batch = make(rig, 3 * EBB_MIB, p.seeds++);
@@ -179,7 +179,7 @@ static void strays_are_let_pass(void **state)
     lap(&p, rig, 2);
     lap(&p, rig, 2);
     lap(&p, rig, 2);
-    assert_non_null(rig->runtime->playing);
+    assert_non_null(rig->runtime->replay.playing);
     ebb__runtime_settle(rig->runtime);
     drop(rig, &p.weights);
     ebb__model_fini(&model);

@@ -3,20 +3,23 @@
  * Elsewhere they go straight on.
  *
  * What this cannot cover, on those devices: system calls that are not made through these functions
- * (ioctl, inline system calls; locks are in locks.c), and stdio's formatted output of strings that
- * are managed blocks themselves. They fail with EFAULT where the block is
+ * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted output of
+ * strings that are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
+#include "calls.h"
+
 #include "guard.h"
-#include "shim.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -30,15 +33,17 @@ static struct text {
     uintptr_t first, last;
 } libc, loader;
 
-/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Around a fork the runtime is locked,
- * and the calls are the shim's own: their buffers are on a stack, which stays where it is. */
+/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Around a fork the runtime is locked, and
+ * under a guard it may be; the calls are the shim's own then: their buffers are on a stack, which stays
+ * where it is. */
 static inline struct ebb_runtime *runtime_for(const void *buffer)
 {
     if (!atomic_load_explicit(&pinning, memory_order_relaxed))
         return NULL;
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    return runtime && ebb__runtime_owns(runtime, buffer) && !ebb__fork_is_under_way() ? runtime
-                                                                                      : NULL;
+    bool is_theirs = runtime && ebb__runtime_owns(runtime, buffer) && !ebb__fork_is_under_way() &&
+                     !ebb__guard_is_entered();
+    return is_theirs ? runtime : NULL;
 }
 
 static void pin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
@@ -57,13 +62,7 @@ static void unpin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
     ebb__guard_leave(&guard);
 }
 
-/* What a call has: the vector may be the program's own. */
-struct buffers {
-    const struct iovec *vector;
-    size_t count;
-};
-
-static bool have_blocks(const struct buffers *buffers)
+bool ebb__calls_have_blocks(const struct ebb_buffers *buffers)
 {
     if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !buffers->vector)
         return false;
@@ -73,7 +72,7 @@ static bool have_blocks(const struct buffers *buffers)
     return false;
 }
 
-static void pin_all(const struct buffers *buffers)
+void ebb__calls_pin(const struct ebb_buffers *buffers)
 {
     for (size_t i = 0; i < buffers->count; i++) {
         struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
@@ -82,9 +81,9 @@ static void pin_all(const struct buffers *buffers)
     }
 }
 
-static void unpin_all(void *argument)
+void ebb__calls_unpin(void *argument)
 {
-    const struct buffers *buffers = argument;
+    const struct ebb_buffers *buffers = argument;
     for (size_t i = 0; i < buffers->count; i++) {
         struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
         if (runtime)
@@ -92,33 +91,13 @@ static void unpin_all(void *argument)
     }
 }
 
-/* A function that hands on to the next of its name. Its buffers are unpinned also where the thread is
- * cancelled in it. */
-#define HAND_ON(type, name, parameters, arguments, its_vector, its_count)                          \
-    EXPORT type name parameters;                                                                   \
-    type name parameters                                                                           \
-    {                                                                                              \
-        type(*next) parameters;                                                                    \
-        EBB_BEHIND(next, name);                                                                    \
-        struct buffers buffers = {its_vector, its_count};                                          \
-        if (!have_blocks(&buffers))                                                                \
-            return next arguments;                                                                 \
-        type result;                                                                               \
-        pin_all(&buffers);                                                                         \
-        pthread_cleanup_push(unpin_all, &buffers);                                                 \
-        result = next arguments;                                                                   \
-        pthread_cleanup_pop(1);                                                                    \
-        return result;                                                                             \
-    }
-
 #define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
-    HAND_ON(type, name, parameters, arguments,                                                     \
-            (&(struct iovec){(void *)(uintptr_t)(buffer), bytes}), 1)
+    EBB_HAND_ON(type, name, parameters, arguments, (&(struct iovec)EBB_BUFFER_OF(buffer, bytes)), 1)
 #define VECTOR(name, parameters, arguments)                                                        \
-    HAND_ON(ssize_t, name, parameters, arguments, vector, count > 0 ? (size_t)count : 0)
+    EBB_HAND_ON(ssize_t, name, parameters, arguments, vector, count > 0 ? (size_t)count : 0)
 #define MESSAGE(name, parameters, arguments)                                                       \
-    HAND_ON(ssize_t, name, parameters, arguments, message ? message->msg_iov : NULL,               \
-            message ? message->msg_iovlen : 0)
+    EBB_HAND_ON(ssize_t, name, parameters, arguments, message ? message->msg_iov : NULL,           \
+                message ? message->msg_iovlen : 0)
 
 #undef fread_unlocked
 #undef fwrite_unlocked
@@ -148,6 +127,25 @@ BUFFER(ssize_t, sendto,
        (file, from, bytes, flags, peer, peer_bytes), ebb__shim_lend_to_send(from, bytes, flags),
        bytes)
 BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
+BUFFER(int, getentropy, (void *to, size_t bytes), (to, bytes), to, bytes)
+
+/* Messages begin with their kind. */
+BUFFER(int, msgsnd, (int queue, const void *from, size_t bytes, int flags),
+       (queue, from, bytes, flags), from, sizeof(long) + bytes)
+BUFFER(ssize_t, msgrcv, (int queue, void *to, size_t bytes, long kind, int flags),
+       (queue, to, bytes, kind, flags), to, sizeof(long) + bytes)
+BUFFER(int, mq_send, (mqd_t queue, const char *from, size_t bytes, unsigned priority),
+       (queue, from, bytes, priority), from, bytes)
+BUFFER(int, mq_timedsend,
+       (mqd_t queue, const char *from, size_t bytes, unsigned priority,
+        const struct timespec *until),
+       (queue, from, bytes, priority, until), from, bytes)
+BUFFER(ssize_t, mq_receive, (mqd_t queue, char *to, size_t bytes, unsigned *priority),
+       (queue, to, bytes, priority), to, bytes)
+BUFFER(ssize_t, mq_timedreceive,
+       (mqd_t queue, char *restrict to, size_t bytes, unsigned *restrict priority,
+        const struct timespec *restrict until),
+       (queue, to, bytes, priority, until), to, bytes)
 
 VECTOR(readv, (int file, const struct iovec *vector, int count), (file, vector, count))
 VECTOR(writev, (int file, const struct iovec *vector, int count), (file, vector, count))
@@ -169,9 +167,10 @@ VECTOR(pwritev64v2, (int file, const struct iovec *vector, int count, off64_t at
        (file, vector, count, at, flags))
 
 MESSAGE(recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags))
-HAND_ON(ssize_t, sendmsg, (int file, const struct msghdr *message, int flags),
-        (file, message, flags), ebb__shim_lend_message(message, flags) ? message->msg_iov : NULL,
-        message ? message->msg_iovlen : 0)
+EBB_HAND_ON(ssize_t, sendmsg, (int file, const struct msghdr *message, int flags),
+            (file, message, flags),
+            ebb__shim_lend_message(message, flags) ? message->msg_iov : NULL,
+            message ? message->msg_iovlen : 0)
 
 /* stdio passes large buffers to the kernel as they are, past its own. */
 BUFFER(size_t, fread, (void *restrict to, size_t size, size_t count, FILE *restrict file),
@@ -186,8 +185,13 @@ BUFFER(size_t, fwrite_unlocked,
 BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file), from, SIZE_MAX)
 BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (from, file), from,
        SIZE_MAX)
-/* Its buffer is the kernel's as long as the file is open. */
+BUFFER(int, puts, (const char *from), (from), from, SIZE_MAX)
+
+/* A file's buffer is the kernel's as long as the file is open. */
 EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
+EXPORT void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes);
+EXPORT void setbuf(FILE *restrict file, char *restrict buffer);
+
 int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
 {
     int (*next)(FILE *, char *, int, size_t);
@@ -196,6 +200,16 @@ int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
     if (runtime)
         pin(runtime, buffer, bytes);
     return next(file, buffer, mode, bytes);
+}
+
+void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes)
+{
+    (void)setvbuf(file, buffer, buffer ? _IOFBF : _IONBF, bytes);
+}
+
+void setbuf(FILE *restrict file, char *restrict buffer)
+{
+    setbuffer(file, buffer, BUFSIZ);
 }
 
 /* What programs compiled with _FORTIFY_SOURCE call. */

@@ -2,10 +2,12 @@
  * survive, since a closed userfaultfd would turn absent pages into zeros. Closing one of ours
  * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. Who
  * looks for what is open by fstat() does not see them, so that a program that counts what it has
- * inherited counts as without Ebb. */
+ * inherited counts as without Ebb. syscall() with the number of such a call comes here, too. */
+#include "device/os.h"
 #include "shim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,8 +75,8 @@ int dup2(int from, int to)
         return -1;
     }
     if (from == to)
-        return (int)syscall(SYS_fcntl, from, 1 /* F_GETFD */) < 0 ? -1 : to;
-    return (int)syscall(SYS_dup3, from, to, 0);
+        return ebb__os_call(SYS_fcntl, (uintptr_t)from, F_GETFD, 0, 0, 0, 0) < 0 ? -1 : to;
+    return (int)ebb__os_call(SYS_dup3, (uintptr_t)from, (uintptr_t)to, 0, 0, 0, 0);
 }
 
 int dup3(int from, int to, int flags)
@@ -83,7 +85,7 @@ int dup3(int from, int to, int flags)
         errno = EBUSY;
         return -1;
     }
-    return (int)syscall(SYS_dup3, from, to, flags);
+    return (int)ebb__os_call(SYS_dup3, (uintptr_t)from, (uintptr_t)to, (uintptr_t)flags, 0, 0, 0);
 }
 
 static int seen(int descriptor, unsigned long long inode, unsigned mode)
@@ -96,6 +98,7 @@ static int seen(int descriptor, unsigned long long inode, unsigned mode)
 
 int fstat(int descriptor, struct stat *status)
 {
+    ebb__shim_wait_in(status, sizeof *status);
     int (*next)(int, struct stat *);
     EBB_BEHIND(next, fstat);
     return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);
@@ -103,6 +106,7 @@ int fstat(int descriptor, struct stat *status)
 
 int fstat64(int descriptor, struct stat64 *status)
 {
+    ebb__shim_wait_in(status, sizeof *status);
     int (*next)(int, struct stat64 *);
     EBB_BEHIND(next, fstat64);
     return next(descriptor, status) ? -1 : seen(descriptor, status->st_ino, status->st_mode);
@@ -111,6 +115,11 @@ int fstat64(int descriptor, struct stat64 *status)
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
+
+static int close_all(unsigned first, unsigned last, int flags)
+{
+    return (int)ebb__os_call(SYS_close_range, first, last, (uintptr_t)flags, 0, 0, 0);
+}
 
 /* Close [first, last] around the protected ones. */
 int close_range(unsigned first, unsigned last, int flags)
@@ -126,8 +135,8 @@ int close_range(unsigned first, unsigned last, int flags)
             }
         }
         if (!found)
-            return (int)syscall(SYS_close_range, first, last, flags);
-        if (stop > first && syscall(SYS_close_range, first, stop - 1, flags) != 0)
+            return close_all(first, last, flags);
+        if (stop > first && close_all(first, stop - 1, flags) != 0)
             return -1;
         first = stop + 1;
     }
@@ -137,4 +146,26 @@ int close_range(unsigned first, unsigned last, int flags)
 void closefrom(int first)
 {
     close_range(first < 0 ? 0u : (unsigned)first, ~0u, 0);
+}
+
+bool ebb__shim_describes(long number, const long a[6], long *result)
+{
+    switch (number) {
+    case SYS_close:
+        *result = close((int)a[0]);
+        return true;
+    case SYS_close_range:
+        *result = close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
+        return true;
+#ifdef SYS_dup2
+    case SYS_dup2:
+        *result = dup2((int)a[0], (int)a[1]);
+        return true;
+#endif
+    case SYS_dup3:
+        *result = dup3((int)a[0], (int)a[1], (int)a[2]);
+        return true;
+    default:
+        return false;
+    }
 }

@@ -6,6 +6,7 @@
  *
  * A thread gets its stack before its function runs, and gives it back behind it. A stack that the program
  * asks for itself is taken if it is as large as ours; otherwise it is only said to be in use. */
+#include "device/os.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <stdatomic.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,9 +29,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the processor saves takes 3 to 12 KiB, the runtime less than that; the rest is for the program's
- * own handlers, which may be called from ours. */
-#define STACK_BYTES ((size_t)128 << 10)
+/* What the processor saves takes 3 to 12 KiB, the runtime less than that. The program's own handlers run there
+ * as well: those of SIGSEGV, and those with SA_ONSTACK in a thread that has given no stack. They expect an
+ * ordinary one, 8 MiB of addresses as a rule, of which memory is what is used. Where address space is limited
+ * they must do with less. A stack that the program gives is taken if it has as much as that. */
+#define STACK_BYTES ((size_t)8 << 20)
+#define LEAST_BYTES ((size_t)128 << 10)
 
 EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
                           void *(*run)(void *), void *restrict argument);
@@ -42,13 +47,33 @@ static _Thread_local stack_t theirs = {.ss_flags = SS_DISABLE};
 struct beginning {
     void *(*run)(void *);
     void *argument;
+    size_t stack_bytes;
 };
 
-static void *map_stack(void)
+/* With a page below that nobody can use: what needs more ends the program. */
+static struct beginning *map_stack_of(size_t bytes)
 {
-    void *memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+    char *memory = mmap(NULL, EBB_PAGE_BYTES + bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+    ebb__os_protect((uintptr_t)memory, EBB_PAGE_BYTES, PROT_NONE);
+    struct beginning *beginning = (struct beginning *)(void *)(memory + EBB_PAGE_BYTES);
+    beginning->stack_bytes = bytes;
+    return beginning;
+}
+
+static struct beginning *map_stack(void)
+{
+    struct rlimit limit;
+    bool is_limited = getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+    struct beginning *beginning = is_limited ? NULL : map_stack_of(STACK_BYTES);
+    return beginning ? beginning : map_stack_of(LEAST_BYTES);
+}
+
+static void unmap_stack(void *stack, size_t bytes)
+{
+    munmap((char *)stack - EBB_PAGE_BYTES, EBB_PAGE_BYTES + bytes);
 }
 
 /* What the kernel asks for at least; the C library's constant says more. */
@@ -63,28 +88,29 @@ static long set_stack(const stack_t *stack, stack_t *before)
     return syscall(SYS_sigaltstack, stack, before);
 }
 
-static void use_stack(void *memory)
+static void use_stack(void *stack, size_t bytes)
 {
-    ours = (stack_t){.ss_sp = memory, .ss_size = STACK_BYTES};
+    ours = (stack_t){.ss_sp = stack, .ss_size = bytes};
     if (set_stack(&ours, NULL) != 0)
         ours.ss_flags = SS_DISABLE;
 }
 
-static void give_stack_back(void *memory)
+static void give_stack_back(void *unused)
 {
+    (void)unused;
     stack_t now, none = {.ss_flags = SS_DISABLE};
-    if (set_stack(NULL, &now) == 0 && now.ss_sp == memory)
+    if (set_stack(NULL, &now) == 0 && now.ss_sp == ours.ss_sp)
         set_stack(&none, NULL);
     ours.ss_flags = SS_DISABLE;
-    munmap(memory, STACK_BYTES);
+    unmap_stack(ours.ss_sp, ours.ss_size);
 }
 
-static void *begin(void *memory)
+static void *begin(void *stack)
 {
-    struct beginning beginning = *(struct beginning *)memory;
+    struct beginning beginning = *(struct beginning *)stack;
     void *result;
-    use_stack(memory);
-    pthread_cleanup_push(give_stack_back, memory); /* also where the thread exits or is cancelled */
+    use_stack(stack, beginning.stack_bytes);
+    pthread_cleanup_push(give_stack_back, NULL); /* also where the thread exits or is cancelled */
     result = beginning.run(beginning.argument);
     pthread_cleanup_pop(1);
     return result;
@@ -99,10 +125,11 @@ int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict at
         atomic_load_explicit(&giving, memory_order_relaxed) ? map_stack() : NULL;
     if (!beginning)
         return next(thread, attributes, run, argument);
-    *beginning = (struct beginning){run, argument};
+    beginning->run = run;
+    beginning->argument = argument;
     int why = next(thread, attributes, begin, beginning);
     if (why)
-        munmap(beginning, STACK_BYTES);
+        unmap_stack(beginning, beginning->stack_bytes);
     return why;
 }
 
@@ -128,7 +155,7 @@ int ebb__shim_signal_stack(const stack_t *stack, stack_t *before)
             errno = ENOMEM;
             return -1;
         }
-        bool is_taken = !is_off && stack->ss_size >= STACK_BYTES;
+        bool is_taken = !is_off && stack->ss_size >= LEAST_BYTES;
         if (set_stack(is_taken ? stack : &ours, NULL) != 0)
             return -1;
         theirs = is_off ? (stack_t){.ss_flags = SS_DISABLE} : *stack;
@@ -141,8 +168,8 @@ int ebb__shim_signal_stack(const stack_t *stack, stack_t *before)
 
 void ebb__shim_give_signal_stacks(void)
 {
-    void *memory = map_stack();
-    if (memory)
-        use_stack(memory);
+    struct beginning *beginning = map_stack();
+    if (beginning)
+        use_stack(beginning, beginning->stack_bytes);
     atomic_store(&giving, true);
 }

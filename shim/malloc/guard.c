@@ -17,6 +17,12 @@
      SIGNAL(SIGSYS) | SIGNAL(FIRST_OF_LIBC) | SIGNAL(LAST_OF_LIBC))
 
 static const uint64_t held_back = ~(uint64_t)STAYS;
+static _Thread_local unsigned depth;
+
+bool ebb__guard_is_entered(void)
+{
+    return depth > 0;
+}
 
 /* Signals are the outer pair: a handler that leaves by longjmp, as one may that has interrupted an
  * access to memory, does so before cancellation is changed or after it is restored. */
@@ -27,11 +33,18 @@ void ebb__guard_enter(struct ebb_guard *guard)
         ebb__stacks_own((uintptr_t)frame) || ebb__stacks_own((uintptr_t)__builtin_thread_pointer());
     if (!stands_on_block || !ebb__stacks_keep(frame, &held_back, &guard->signals))
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
+    depth++;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancellation);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &guard->kind);
 }
 
 void ebb__guard_leave(const struct ebb_guard *guard)
 {
+    /* A thread that may be cancelled anywhere is cancelled by the second of these: only that one says so to who
+     * joins it. */
     pthread_setcancelstate(guard->cancellation, NULL);
+    depth--;
+    if (guard->kind == PTHREAD_CANCEL_ASYNCHRONOUS)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &guard->signals, NULL, sizeof guard->signals);
 }

@@ -30,15 +30,18 @@
 #ifndef EBB_SHIM_GUARD_H
 #define EBB_SHIM_GUARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What it was like before. */
 struct ebb_guard {
     uint64_t signals; /* the mask as the kernel has it */
-    int cancellation;
+    int cancellation, kind;
 };
 
 void ebb__guard_enter(struct ebb_guard *guard);
 void ebb__guard_leave(const struct ebb_guard *guard);
+/* Is the calling thread between the two? What it calls then is not the program's. */
+bool ebb__guard_is_entered(void);
 
 #endif

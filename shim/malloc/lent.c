@@ -17,11 +17,13 @@
 #include "guard.h"
 #include "shim.h"
 
+#include <aio.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -34,6 +36,22 @@ struct io_uring_params;
 
 EXPORT ssize_t vmsplice(int pipe, const struct iovec *vector, size_t count, unsigned flags);
 EXPORT int sendmmsg(int file, struct mmsghdr *messages, unsigned count, int flags);
+EXPORT int recvmmsg(int file, struct mmsghdr *messages, unsigned count, int flags,
+                    struct timespec *until);
+EXPORT ssize_t process_vm_readv(pid_t process, const struct iovec *to, unsigned long count,
+                                const struct iovec *from, unsigned long from_count,
+                                unsigned long flags);
+EXPORT ssize_t process_vm_writev(pid_t process, const struct iovec *from, unsigned long count,
+                                 const struct iovec *to, unsigned long to_count,
+                                 unsigned long flags);
+EXPORT int aio_read(struct aiocb *request);
+EXPORT int aio_write(struct aiocb *request);
+EXPORT int aio_read64(struct aiocb64 *request);
+EXPORT int aio_write64(struct aiocb64 *request);
+EXPORT int lio_listio(int mode, struct aiocb *const *restrict list, int count,
+                      struct sigevent *restrict event);
+EXPORT int lio_listio64(int mode, struct aiocb64 *const *restrict list, int count,
+                        struct sigevent *restrict event);
 EXPORT int io_setup(int events, void **context);
 EXPORT int io_queue_init(int events, void **context);
 EXPORT int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
@@ -74,6 +92,13 @@ const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int fl
     return message;
 }
 
+/* Likewise for the length of a call that takes many buffers, where it could not wait for them. */
+static void wait_in_all(const struct iovec *vector, size_t count)
+{
+    for (size_t i = 0; vector && i < count; i++)
+        ebb__shim_wait_in(vector[i].iov_base, vector[i].iov_len);
+}
+
 ssize_t vmsplice(int pipe, const struct iovec *vector, size_t count, unsigned flags)
 {
     ssize_t (*next)(int, const struct iovec *, size_t, unsigned);
@@ -86,10 +111,73 @@ int sendmmsg(int file, struct mmsghdr *messages, unsigned count, int flags)
 {
     int (*next)(int, struct mmsghdr *, unsigned, int);
     EBB_BEHIND(next, sendmmsg);
-    for (unsigned i = 0; messages && i < count; i++)
+    for (unsigned i = 0; messages && i < count; i++) {
         ebb__shim_lend_message(&messages[i].msg_hdr, flags);
+        wait_in_all(messages[i].msg_hdr.msg_iov, messages[i].msg_hdr.msg_iovlen);
+    }
     return next(file, messages, count, flags);
 }
+
+int recvmmsg(int file, struct mmsghdr *messages, unsigned count, int flags, struct timespec *until)
+{
+    int (*next)(int, struct mmsghdr *, unsigned, int, struct timespec *);
+    EBB_BEHIND(next, recvmmsg);
+    for (unsigned i = 0; messages && i < count; i++)
+        wait_in_all(messages[i].msg_hdr.msg_iov, messages[i].msg_hdr.msg_iovlen);
+    return next(file, messages, count, flags, until);
+}
+
+ssize_t process_vm_readv(pid_t process, const struct iovec *to, unsigned long count,
+                         const struct iovec *from, unsigned long from_count, unsigned long flags)
+{
+    ssize_t (*next)(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long,
+                    unsigned long);
+    EBB_BEHIND(next, process_vm_readv);
+    wait_in_all(to, count);
+    if (process == getpid())
+        wait_in_all(from, from_count);
+    return next(process, to, count, from, from_count, flags);
+}
+
+ssize_t process_vm_writev(pid_t process, const struct iovec *from, unsigned long count,
+                          const struct iovec *to, unsigned long to_count, unsigned long flags)
+{
+    ssize_t (*next)(pid_t, const struct iovec *, unsigned long, const struct iovec *, unsigned long,
+                    unsigned long);
+    EBB_BEHIND(next, process_vm_writev);
+    wait_in_all(from, count);
+    if (process == getpid())
+        wait_in_all(to, to_count);
+    return next(process, from, count, to, to_count, flags);
+}
+
+/* POSIX's asynchronous requests, which libc carries out in threads of its own, by calls that nobody sees. */
+#define REQUEST(name, kind)                                                                        \
+    int name(struct kind *request)                                                                 \
+    {                                                                                              \
+        int (*next)(struct kind *);                                                                \
+        EBB_BEHIND(next, name);                                                                    \
+        ebb__shim_wait_in((const void *)(uintptr_t)request->aio_buf, request->aio_nbytes);         \
+        return next(request);                                                                      \
+    }
+#define REQUESTS(name, kind)                                                                       \
+    int name(int mode, struct kind *const *restrict list, int count,                               \
+             struct sigevent *restrict event)                                                      \
+    {                                                                                              \
+        int (*next)(int, struct kind *const *, int, struct sigevent *);                            \
+        EBB_BEHIND(next, name);                                                                    \
+        for (int i = 0; i < count; i++)                                                            \
+            if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)                                     \
+                ebb__shim_wait_in((const void *)(uintptr_t)list[i]->aio_buf, list[i]->aio_nbytes); \
+        return next(mode, list, count, event);                                                     \
+    }
+
+REQUEST(aio_read, aiocb)
+REQUEST(aio_write, aiocb)
+REQUEST(aio_read64, aiocb64)
+REQUEST(aio_write64, aiocb64)
+REQUESTS(lio_listio, aiocb)
+REQUESTS(lio_listio64, aiocb64)
 
 void ebb__shim_refuse_async(void)
 {

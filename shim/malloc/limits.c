@@ -50,6 +50,8 @@ static int change(pid_t process, __rlimit_resource_t resource, const struct rlim
 {
     int (*next)(pid_t, __rlimit_resource_t, const struct rlimit *, struct rlimit *);
     EBB_BEHIND(next, prlimit);
+    ebb__shim_wait_in(limit, sizeof *limit);
+    ebb__shim_wait_in(old, sizeof *old);
     bool is_counted =
         (resource == RLIMIT_AS || resource == RLIMIT_DATA) && (process == 0 || process == getpid());
     rlim_t reserved = is_counted ? reserved_bytes() : 0;

@@ -90,10 +90,11 @@ int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
     va_end(more);
     int (*next)(int (*)(void *), void *, int, void *, ...);
     EBB_BEHIND(next, clone);
+    /* The stack may be a block, which must be there: a fault that is a signal finds no room on it. */
+    if (stack && !ebb__fork_is_under_way())
+        ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
     if (!entry || !stack || !is_fork((unsigned)flags))
         return next(entry, stack, flags, argument, parent_tid, tls, child_tid);
-    /* It may be a block, and must be there. */
-    ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
     struct start start = {entry, argument};
     ebb__fork_before();
     int child = next(start_child, stack, flags, &start, parent_tid, tls, child_tid);
@@ -138,8 +139,12 @@ long syscall(long number, ...)
         errno = ENOSYS;
         return -1;
     }
+    if (number == SYS_exit && ebb__shim_is_last_thread())
+        number = SYS_exit_group; /* ours would go on */
     long result;
-    if (ebb__shim_maps(number, arguments, &result))
+    if (ebb__shim_maps(number, arguments, &result) ||
+        ebb__shim_describes(number, arguments, &result) ||
+        ebb__shim_masks(number, arguments, &result))
         return result;
     if (number == SYS_futex)
         ebb__shim_wait_in((const void *)arguments[0], sizeof(uint32_t));

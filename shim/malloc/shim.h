@@ -16,7 +16,10 @@
  * descriptors.c  keeps the program from closing what the shim needs
  * mappings.c     what the program does to the mappings of its blocks
  * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
+ * names.c        those that take names and structures
  * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
+ * masks.c        masks of signals, which lose SIGSEGV there
+ * events.c       functions that libc calls in threads of its own
  * fault_stacks.c and the stacks on which they are served
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * runtime's lock. */
@@ -32,6 +35,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <ucontext.h>
 
 /* The functions of the next allocator in the chain. */
 struct ebb_next {
@@ -134,8 +138,15 @@ void ebb__shim_pin_buffers(bool on);
 /* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
  * libc's own, whose system calls nobody sees. */
 bool ebb__shim_is_buffer_of_libc(const void *caller);
-/* signals.c: from here on no thread blocks SIGSEGV. */
+/* masks.c: from here on no thread blocks SIGSEGV; is it so? */
 void ebb__shim_keep_signal(void);
+bool ebb__shim_keeps_signal(void);
+/* `set`, or `copy`, which is without SIGSEGV. */
+const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy);
+/* As ebb__shim_maps(). */
+bool ebb__shim_masks(long number, const long arguments[6], long *result);
+/* A context, and those that it is linked with, before the kernel takes their masks. */
+void ebb__shim_mask_contexts(const ucontext_t *context);
 /* fault_stacks.c: the calling thread and all that are created from here on get a stack for signals. */
 void ebb__shim_give_signal_stacks(void);
 /* fault_stacks.c: as sigaltstack(), of which the program sees its own stack only. */
@@ -172,11 +183,15 @@ void ebb__shim_register_fork(void);
 bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
 /* `count` threads more are ours: the process ends without them. */
 void ebb__shim_hide_threads(unsigned count);
+/* Is the caller the only one of the program's threads? */
+bool ebb__shim_is_last_thread(void);
 /* sampler.c: once a process. */
 bool ebb__shim_start_sampler(struct ebb_ring *ring);
 
 /* Descriptors that must stay open; at most a handful. */
 void ebb__shim_protect(int descriptor);
 void ebb__shim_unprotect(int descriptor);
+/* True where a function of descriptors.c does what the system call means; as ebb__shim_maps(). */
+bool ebb__shim_describes(long number, const long arguments[6], long *result);
 
 #endif

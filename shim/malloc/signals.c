@@ -2,8 +2,8 @@
  * page fetches it itself, in its signal handler.
  *
  * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
- * for whatever is not ours. A thread that blocks SIGSEGV would be killed at its next fault, so masks
- * lose it on their way to the kernel. */
+ * for whatever is not ours, by whichever function of libc it was set. A handler of another signal may not
+ * block SIGSEGV either (masks.c). */
 #include "guard.h"
 #include "shim.h"
 
@@ -21,11 +21,14 @@
 EXPORT int sigaction(int number, const struct sigaction *restrict action,
                      struct sigaction *restrict before);
 EXPORT __sighandler_t signal(int number, __sighandler_t handler);
-EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
-EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
+EXPORT __sighandler_t bsd_signal(int number, __sighandler_t handler);
+EXPORT __sighandler_t ssignal(int number, __sighandler_t handler);
+EXPORT __sighandler_t sysv_signal(int number, __sighandler_t handler);
+EXPORT __sighandler_t __sysv_signal(int number, __sighandler_t handler);
+EXPORT __sighandler_t sigset(int number, __sighandler_t handler);
+EXPORT int sigignore(int number);
 
-static _Atomic bool keeping; /* masks lose SIGSEGV */
-static _Atomic bool taken;   /* SIGSEGV is ours */
+static _Atomic bool taken; /* SIGSEGV is ours */
 static struct sigaction theirs;
 
 static int next_sigaction(int number, const struct sigaction *action, struct sigaction *before)
@@ -33,32 +36,6 @@ static int next_sigaction(int number, const struct sigaction *action, struct sig
     int (*next)(int, const struct sigaction *, struct sigaction *);
     EBB_BEHIND(next, sigaction);
     return next(number, action, before);
-}
-
-/* `set` without SIGSEGV, in `copy`, where that is to be kept. */
-static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
-{
-    if (!set || !atomic_load_explicit(&keeping, memory_order_relaxed))
-        return set;
-    *copy = *set;
-    sigdelset(copy, SIGSEGV);
-    return copy;
-}
-
-int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
-{
-    int (*next)(int, const sigset_t *, sigset_t *);
-    EBB_BEHIND(next, sigprocmask);
-    sigset_t copy;
-    return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
-}
-
-int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
-{
-    int (*next)(int, const sigset_t *, sigset_t *);
-    EBB_BEHIND(next, pthread_sigmask);
-    sigset_t copy;
-    return next(how, how == SIG_UNBLOCK ? set : without_ours(set, &copy), before);
 }
 
 int sigaction(int number, const struct sigaction *restrict action,
@@ -72,7 +49,7 @@ int sigaction(int number, const struct sigaction *restrict action,
         return 0;
     }
     struct sigaction copy;
-    if (action && atomic_load_explicit(&keeping, memory_order_relaxed)) {
+    if (action && ebb__shim_keeps_signal()) {
         copy = *action;
         sigdelset(&copy.sa_mask, SIGSEGV);
         action = &copy;
@@ -80,11 +57,45 @@ int sigaction(int number, const struct sigaction *restrict action,
     return next_sigaction(number, action, before);
 }
 
-__sighandler_t signal(int number, __sighandler_t handler)
+/* Functions of libc that set a handler without calling sigaction() where we would see it. */
+#define HANDLER(name, its_flags)                                                                   \
+    __sighandler_t name(int number, __sighandler_t handler)                                        \
+    {                                                                                              \
+        __sighandler_t (*next)(int, __sighandler_t);                                               \
+        EBB_BEHIND(next, name);                                                                    \
+        if (number != SIGSEGV || !atomic_load(&taken) || handler == SIG_ERR)                       \
+            return next(number, handler);                                                          \
+        struct sigaction action = {.sa_handler = handler, .sa_flags = its_flags}, before;          \
+        sigemptyset(&action.sa_mask);                                                              \
+        return sigaction(number, &action, &before) == 0 ? before.sa_handler : SIG_ERR;             \
+    }
+
+/* clang-format off */
+HANDLER(signal, SA_RESTART)
+HANDLER(bsd_signal, SA_RESTART)
+HANDLER(ssignal, SA_RESTART)
+HANDLER(sysv_signal, (int)SA_RESETHAND | SA_NODEFER)
+HANDLER(__sysv_signal, (int)SA_RESETHAND | SA_NODEFER)
+/* clang-format on */
+
+__sighandler_t sigset(int number, __sighandler_t handler)
 {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+    __sighandler_t (*next)(int, __sighandler_t);
+    EBB_BEHIND(next, sigset);
+    if (number != SIGSEGV || !ebb__shim_keeps_signal() ||
+        (handler != SIG_HOLD && !atomic_load(&taken)))
+        return next(number, handler);
+    struct sigaction action = {.sa_handler = handler}, before;
     sigemptyset(&action.sa_mask);
-    return sigaction(number, &action, &before) == 0 ? before.sa_handler : SIG_ERR;
+    bool holds = handler == SIG_HOLD; /* it is not blocked, but stays as it is */
+    return sigaction(number, holds ? NULL : &action, &before) == 0 ? before.sa_handler : SIG_ERR;
+}
+
+int sigignore(int number)
+{
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    sigemptyset(&action.sa_mask);
+    return sigaction(number, &action, NULL);
 }
 
 static void hand_on(int number, siginfo_t *info, void *context)
@@ -92,6 +103,8 @@ static void hand_on(int number, siginfo_t *info, void *context)
     struct sigaction action = theirs;
     if ((unsigned)action.sa_flags & SA_RESETHAND)
         theirs = (struct sigaction){.sa_handler = SIG_DFL};
+    /* As the kernel does it for a handler; what was before comes back when ours returns. */
+    pthread_sigmask(SIG_BLOCK, &action.sa_mask, NULL);
     if (action.sa_flags & SA_SIGINFO) {
         action.sa_sigaction(number, info, context);
     } else if (action.sa_handler == SIG_IGN && info->si_code <= 0) {
@@ -149,16 +162,6 @@ static void handle(int number, siginfo_t *info, void *context)
         !is_served(runtime, (uintptr_t)info->si_addr, write))
         hand_on(number, info, context);
     errno = saved;
-}
-
-void ebb__shim_keep_signal(void)
-{
-    atomic_store(&keeping, true);
-    sigset_t ours;
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGSEGV);
-    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
-    ebb__shim_give_signal_stacks();
 }
 
 bool ebb__shim_take_faults(void)

@@ -170,6 +170,7 @@ int sigaltstack(const stack_t *restrict stack, stack_t *restrict before)
 int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
 {
     keep(to->uc_stack.ss_sp, to->uc_stack.ss_size);
+    ebb__shim_mask_contexts(to);
     int (*next)(ucontext_t *, const ucontext_t *);
     EBB_BEHIND(next, swapcontext);
     return next(from, to);
@@ -178,6 +179,7 @@ int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
 int setcontext(const ucontext_t *to)
 {
     keep(to->uc_stack.ss_sp, to->uc_stack.ss_size);
+    ebb__shim_mask_contexts(to);
     int (*next)(const ucontext_t *);
     EBB_BEHIND(next, setcontext);
     return next(to);

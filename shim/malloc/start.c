@@ -9,6 +9,7 @@
 #include "stacks.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/lines.h"
 #include "device/os.h"
 #include "device/support.h"
@@ -22,10 +23,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define LEAST_ARENA_BYTES ((uint64_t)16 << 30)
+/* In the child of a fork: more than are open at once, less than programs have. */
+#define NEEDED_DESCRIPTORS 64
 
 size_t ebb__shim_threshold = SIZE_MAX;
 
@@ -177,6 +181,39 @@ static bool serve_message(struct ebb_runtime *runtime)
     return true;
 }
 
+/* As poll() for something to read. That fails where the program has limited itself to fewer descriptors than
+ * are asked for; select() does not look at the limit, but has room for so many numbers only. */
+#define MOST_SELECTED 16384u
+#define WORD_BITS (8 * sizeof(unsigned long))
+
+static bool await_input(struct pollfd watched[2])
+{
+    if (poll(watched, 2, -1) > 0)
+        return true;
+    if (errno != EINVAL)
+        return false;
+    static unsigned long words[MOST_SELECTED / WORD_BITS]; /* of the one thread that serves */
+    int last = -1;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        if (number >= MOST_SELECTED)
+            continue; /* none, or out of reach */
+        words[number / WORD_BITS] |= 1ul << number % WORD_BITS;
+        last = watched[i].fd > last ? watched[i].fd : last;
+    }
+    bool came = select(last + 1, (fd_set *)(void *)words, NULL, NULL, NULL) > 0;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        watched[i].revents = 0;
+        if (number >= MOST_SELECTED)
+            continue;
+        unsigned long bit = 1ul << number % WORD_BITS;
+        watched[i].revents = came && words[number / WORD_BITS] & bit ? POLLIN : 0;
+        words[number / WORD_BITS] &= ~bit;
+    }
+    return came;
+}
+
 /* Serves the faults of the program and the messages of the parent, for the life of the process. */
 static void *service(void *argument)
 {
@@ -186,7 +223,7 @@ static void *service(void *argument)
         {.fd = shim.channel, .events = POLLIN},
     };
     for (;;) {
-        if (poll(watched, 2, -1) <= 0)
+        if (!await_input(watched))
             continue;
         if (watched[0].revents) {
             struct ebb_fault faults[64];
@@ -350,6 +387,8 @@ void ebb__shim_after_fork_child(void)
     struct ebb_slabs *slabs = ebb__shim_slabs();
     struct ebb_ring *parents_ring = shim.ring;
     struct ebb_error error;
+    struct rlimit files;
+    ebb__limit_raise(RLIMIT_NOFILE, NEEDED_DESCRIPTORS, &files);
     /* First of all, before anything is mapped where staging was. */
     if (runtime) {
         ebb__shim_unprotect(ebb__host_descriptor(&shim.device));
@@ -389,6 +428,7 @@ void ebb__shim_after_fork_child(void)
     }
     if (parents_ring && parents_ring != shim.ring)
         unmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
+    ebb__limit_restore(RLIMIT_NOFILE, &files);
     errno = saved;
 }
 

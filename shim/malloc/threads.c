@@ -29,6 +29,13 @@ bool ebb__shim_start_thread(void *(*function)(void *), void *argument)
     return why == 0;
 }
 
+bool ebb__shim_is_last_thread(void)
+{
+    unsigned *threads;
+    EBB_BEHIND(threads, __nptl_nthreads);
+    return threads && ebb__shim_runtime_now() && __atomic_load_n(threads, __ATOMIC_RELAXED) <= 1;
+}
+
 void ebb__shim_hide_threads(unsigned count)
 {
     unsigned *threads;

@@ -82,6 +82,9 @@ struct ebb_device_ops {
     /* May be NULL. [address, + bytes) of the arena, all of which is there, is the program's alone from here
      * on: what it does there means what it means elsewhere. renew() takes it back. */
     void (*let)(void *device, uintptr_t address, uint64_t bytes);
+    /* May be NULL. What lies in [address, + bytes) of the arena never moves: the device need not watch it.
+     * What is released there may come again, zeroed, when it is touched. Once, before it is used. */
+    void (*fix)(void *device, uintptr_t address, uint64_t bytes);
     /* May be NULL. Where the program has left nothing mapped in [address, + bytes) of the arena, a mapping
      * without access takes the place: else the system would put others' memory there. */
     void (*close_holes)(void *device, uintptr_t address, uint64_t bytes);

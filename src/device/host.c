@@ -147,6 +147,7 @@ void ebb__host_destroy(struct ebb_device *device)
     if (ebb__host.uffd >= 0)
         close(ebb__host.uffd);
     ebb__host.uffd = -1;
+    ebb__host.fixed = (struct ebb_device_range){0};
     munmap((void *)device->layout.arena.base, ebb__host.all_bytes);
 }
 

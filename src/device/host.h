@@ -14,6 +14,8 @@ struct ebb_host {
     uintptr_t nursery;
     uintptr_t small_nursery;
     uintptr_t arena;
+    struct ebb_device_range
+        fixed;          /* of the arena; its blocks never move. No bytes: there is none */
     uint64_t all_bytes; /* of the one reservation that holds the ranges, from arena.base */
 };
 

@@ -31,6 +31,11 @@ static bool map_in_arena(uintptr_t address, uint64_t bytes)
     return true;
 }
 
+static bool is_fixed(uintptr_t address)
+{
+    return address - ebb__host.fixed.base < ebb__host.fixed.bytes;
+}
+
 static bool map_in_staging(uintptr_t address, uint64_t bytes)
 {
     if (bytes == 0)
@@ -81,6 +86,8 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
 static bool protect_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
+    if (is_fixed(address))
+        return map_in_arena(address, bytes);
     if (!ebb__os_map_anew(address, bytes, PROT_NONE))
         return false;
     ebb__runs_note(address, false);
@@ -91,7 +98,9 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
 {
     enum ebb_host_place place = ebb__host_place(state, address);
     bool good = true;
-    if (place == EBB_HOST_ARENA)
+    if (is_fixed(address))
+        ebb__os_advise(address, bytes, MADV_DONTNEED);
+    else if (place == EBB_HOST_ARENA)
         good = protect_renew(state, address, bytes);
     else if (place == EBB_HOST_STAGING)
         good = map_in_staging(address, bytes);
@@ -101,7 +110,8 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
 
 static enum ebb_device_result protect_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
-    return ebb__host_place(state, target) != EBB_HOST_ARENA || map_in_arena(target, bytes)
+    return ebb__host_place(state, target) != EBB_HOST_ARENA || is_fixed(target) ||
+                   map_in_arena(target, bytes)
                ? EBB_DEVICE_OK
                : EBB_DEVICE_FAILED;
 }
@@ -115,7 +125,8 @@ static enum ebb_device_result protect_move(void *state, uintptr_t target, uintpt
         return to_staging(target, source, bytes, moved);
     if (from == EBB_HOST_STAGING && to == EBB_HOST_ARENA)
         return from_staging(target, source, bytes, moved);
-    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !map_in_arena(target, bytes))
+    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !is_fixed(target) &&
+        !map_in_arena(target, bytes))
         return EBB_DEVICE_FAILED;
     if (from != EBB_HOST_DEPOT)
         protect_release(state, source, bytes);
@@ -144,6 +155,16 @@ static bool protect_is_full(void *state)
     return ebb__runs_full_in_arena();
 }
 
+/* Blocks there never move: one mapping, accessible for good. */
+static void protect_fix(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    if (ebb__os_protect(address, bytes, PROT_READ | PROT_WRITE) != 0)
+        return;
+    ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    ebb__host.fixed = (struct ebb_device_range){address, bytes};
+}
+
 static const struct ebb_device_ops protect_ops = {
     .version = EBB_DEVICE_VERSION,
     .kind = EBB_DEVICE_PROTECT,
@@ -156,6 +177,7 @@ static const struct ebb_device_ops protect_ops = {
     .fill = protect_fill,
     .unshare = protect_unshare,
     .renew = protect_renew,
+    .fix = protect_fix,
     .close_holes = ebb__host_close_holes,
     .is_full = protect_is_full,
 };

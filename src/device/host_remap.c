@@ -29,6 +29,13 @@ static bool watch(uintptr_t address, uint64_t bytes, bool on)
               : ebb__uffd_unregister(ebb__host.uffd, range);
 }
 
+/* Blocks there never move, so nothing waits there: the kernel makes pages at first touch, and no move
+ * changes a mapping. */
+static bool is_fixed(uintptr_t address)
+{
+    return address - ebb__host.fixed.base < ebb__host.fixed.bytes;
+}
+
 /* May what begins at `address` of the arena be a mapping of its own? What has been one may stay one: it
  * need not have become one with its neighbours meanwhile. */
 static bool may_be_run(uintptr_t address)
@@ -36,12 +43,14 @@ static bool may_be_run(uintptr_t address)
     return ebb__runs_begins(address) || !ebb__runs_full_in_arena();
 }
 
-/* Frames that are empty: one mapping with what is around them. */
-static void empty_frames(uintptr_t address, uint64_t bytes)
+/* Frames without value. Where there are many mappings they become one with what is around them, which
+ * costs three more changes of mappings. */
+static void empty_frames(uintptr_t address, uint64_t bytes, bool has_pages)
 {
-    bool is_run = ebb__runs_begins(address);
-    if (!is_run || !ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE)) {
-        ebb__os_advise(address, bytes, MADV_DONTNEED);
+    bool is_joined = ebb__runs_begins(address) && ebb__runs_many_in_staging();
+    if (!is_joined || !ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE)) {
+        if (has_pages)
+            ebb__os_advise(address, bytes, MADV_DONTNEED);
         return;
     }
     ebb__os_advise(address, bytes, MADV_HUGEPAGE);
@@ -70,7 +79,7 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
         if (may_be_run(target) || !watch(target, bytes, true))
             ebb__runs_note(target, true);
         ebb__uffd_wake(ebb__host.uffd, target, bytes);
-        empty_frames(source, bytes);
+        empty_frames(source, bytes, false);
         return EBB_DEVICE_OK;
     }
     ebb__uffd_wake(ebb__host.uffd, target, *moved);
@@ -86,6 +95,10 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
  * as much again. */
 static void release_blocks(uintptr_t address, uint64_t bytes)
 {
+    if (is_fixed(address)) {
+        ebb__os_advise(address, bytes, MADV_DONTNEED);
+        return;
+    }
     if (ebb__runs_begins(address) && ebb__runs_full_in_arena() &&
         ebb__uffd_renew(ebb__host.uffd, address, bytes)) {
         ebb__runs_note(address, false);
@@ -99,7 +112,7 @@ static void remap_release(void *state, uintptr_t address, uint64_t bytes)
 {
     enum ebb_host_place place = ebb__host_place(state, address);
     if (place == EBB_HOST_STAGING) {
-        empty_frames(address, bytes);
+        empty_frames(address, bytes, true);
     } else if (place == EBB_HOST_ARENA) {
         release_blocks(address, bytes);
     }
@@ -107,7 +120,7 @@ static void remap_release(void *state, uintptr_t address, uint64_t bytes)
 
 static enum ebb_device_result remap_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
-    if (ebb__host_place(state, target) != EBB_HOST_ARENA)
+    if (ebb__host_place(state, target) != EBB_HOST_ARENA || is_fixed(target))
         return EBB_DEVICE_OK;
     if (may_be_run(target) && watch(target, bytes, false)) {
         ebb__runs_note(target, true);
@@ -152,7 +165,19 @@ static void remap_let(void *state, uintptr_t address, uint64_t bytes)
 static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
-    return ebb__uffd_renew(ebb__host.uffd, address, bytes);
+    if (!is_fixed(address))
+        return ebb__uffd_renew(ebb__host.uffd, address, bytes);
+    if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
+        return false;
+    ebb__os_advise(address, bytes, MADV_HUGEPAGE);
+    return true;
+}
+
+static void remap_fix(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    ebb__host.fixed = (struct ebb_device_range){address, bytes};
+    ebb__uffd_unregister(ebb__host.uffd, ebb__host.fixed);
 }
 
 #define OPS(name, its_kind)                                                                        \
@@ -168,6 +193,7 @@ static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
         .unshare = remap_unshare,                                                                  \
         .let = remap_let,                                                                          \
         .renew = remap_renew,                                                                      \
+        .fix = remap_fix,                                                                          \
         .close_holes = ebb__host_close_holes,                                                      \
     }
 
@@ -203,6 +229,8 @@ enum ebb_status ebb__host_remap_open(struct ebb_device *device, struct ebb_error
     /* What moves here and back takes this along; in a child it is mapped anew. */
     ebb__os_advise(layout->staging.base, layout->staging.bytes, MADV_DOFORK);
     ebb__host.uffd = uffd;
+    if (ebb__host.fixed.bytes) /* in a child */
+        ebb__uffd_unregister(uffd, ebb__host.fixed);
     device->ops = kernel_faults ? &kernel_ops : &user_ops;
     return EBB_OK;
 }

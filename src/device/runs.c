@@ -66,6 +66,11 @@ bool ebb__runs_full_in_arena(void)
     return runs.count[0] >= runs.most / SHARE_OF_ARENA;
 }
 
+bool ebb__runs_many_in_staging(void)
+{
+    return runs.count[1] >= runs.most / SHARE_OF_STAGING / 2;
+}
+
 bool ebb__runs_full_in_staging(void)
 {
     return runs.count[1] >= runs.most / SHARE_OF_STAGING;

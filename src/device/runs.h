@@ -18,5 +18,7 @@ bool ebb__runs_begins(uintptr_t address);
 /* As many as there may be are there: in the arena; in staging. */
 bool ebb__runs_full_in_arena(void);
 bool ebb__runs_full_in_staging(void);
+/* Half as many as there may be are in staging. */
+bool ebb__runs_many_in_staging(void);
 
 #endif

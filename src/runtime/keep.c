@@ -15,7 +15,7 @@ struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
                               : ebb__space_find(runtime, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
-    bool is_slab = block->slab && block->state != BLOCK_EMPTY;
+    bool is_slab = block->kind == BLOCK_SLAB && block->state != BLOCK_EMPTY;
     return is_slab || ebb__block_is_live(block) ? block : NULL;
 }
 
@@ -37,24 +37,25 @@ bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint
 {
     bool kept = false;
     uintptr_t last = end_of(pointer, bytes);
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     for (uintptr_t at = (uintptr_t)pointer; at < last && !kept;) {
         const struct block *block = ebb__keep_live_at(runtime, at);
         kept = block && block->kept;
         at = next_of(block, at);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     return kept;
 }
 
 /* It is home: from here on its mapping is the program's. */
 static void let_go(struct ebb_runtime *runtime, uintptr_t at)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     const struct block *block = ebb__keep_live_at(runtime, at);
-    if (block && block->kept && block->state == BLOCK_RESIDENT && runtime->device.ops->let)
-        runtime->device.ops->let(runtime->device.state, block->address, block->page_bytes);
-    pthread_mutex_unlock(&runtime->lock);
+    if (block && block->kept && block->state == BLOCK_RESIDENT && runtime->core.device.ops->let)
+        runtime->core.device.ops->let(runtime->core.device.state, block->address,
+                                      block->page_bytes);
+    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes)
@@ -62,20 +63,20 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
     uintptr_t first = (uintptr_t)pointer, last = end_of(pointer, bytes);
     bool found = false;
     for (uintptr_t at = first; at < last;) {
-        pthread_mutex_lock(&runtime->lock);
+        pthread_mutex_lock(&runtime->core.lock);
         struct block *block = ebb__keep_live_at(runtime, at);
-        if (block && !block->slab && !block->placed) {
-            ebb__part_split(runtime, &runtime->blocks[block->head]);
+        if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_PLACED) {
+            ebb__part_split(runtime, &runtime->table.blocks[block->run.head]);
             block = ebb__keep_live_at(runtime, at);
         }
         if (block) {
             found = block->kept = true;
-            if (block->out_queued)
+            if (block->transfer.queue == QUEUE_OUT)
                 ebb__move_unqueue_out(runtime, block);
         }
         uintptr_t next = next_of(block, at);
         bool is_here = !block || block->state == BLOCK_RESIDENT;
-        pthread_mutex_unlock(&runtime->lock);
+        pthread_mutex_unlock(&runtime->core.lock);
         if (!is_here)
             ebb__runtime_await(runtime, at, false);
         if (block)
@@ -87,39 +88,20 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
 
 void ebb__runtime_close_holes(struct ebb_runtime *runtime)
 {
-    const struct ebb_device *device = &runtime->device;
-    for (uint32_t i = 1; device->ops->close_holes && i <= runtime->block_count; i++)
-        if (runtime->blocks[i].kept)
-            device->ops->close_holes(device->state, runtime->blocks[i].address,
-                                     runtime->blocks[i].page_bytes);
+    const struct ebb_device *device = &runtime->core.device;
+    for (uint32_t i = 1; device->ops->close_holes && i <= runtime->table.count; i++)
+        if (runtime->table.blocks[i].kept)
+            device->ops->close_holes(device->state, runtime->table.blocks[i].address,
+                                     runtime->table.blocks[i].page_bytes);
 }
 
 /* The device of a child has everything registered anew. */
 void ebb__runtime_let_kept(struct ebb_runtime *runtime)
 {
-    const struct ebb_device *device = &runtime->device;
-    for (uint32_t i = 1; device->ops->let && i <= runtime->block_count; i++) {
-        const struct block *block = &runtime->blocks[i];
+    const struct ebb_device *device = &runtime->core.device;
+    for (uint32_t i = 1; device->ops->let && i <= runtime->table.count; i++) {
+        const struct block *block = &runtime->table.blocks[i];
         if (block->kept && block->state == BLOCK_RESIDENT)
             device->ops->let(device->state, block->address, block->page_bytes);
     }
-}
-
-void ebb__keep_end(struct ebb_runtime *runtime, struct block *block)
-{
-    const struct ebb_device_ops *ops = runtime->device.ops;
-    void *device = runtime->device.state;
-    block->kept = false;
-    if (!ops->renew(device, block->address, block->page_bytes))
-        ops->release(device, block->address, block->page_bytes);
-    if (block->placed) { /* its units keep all their pages */
-        ops->fresh(device, block->address, block->page_bytes);
-        uintptr_t last = block->address + block->page_bytes - 1;
-        for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)
-            *ebb__pages_pieced(runtime, at) = 1;
-        *ebb__pages_pieced(runtime, last) = 1;
-    } else if (!block->inherited) {
-        ebb__pages_gone(runtime, block->page_bytes);
-    }
-    block->inherited = false;
 }

@@ -17,9 +17,9 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
     while (address < last) {
         struct block *block = ebb__space_find(runtime, address);
         if (!block || !ebb__block_is_live(block) || address - block->address >= block->page_bytes ||
-            (head && block->head != head))
+            (head && block->run.head != head))
             break;
-        head = block->head;
+        head = block->run.head;
         if (change > 0 || block->pins)
             block->pins += (uint32_t)change;
         address = block->address + block->page_bytes;
@@ -32,9 +32,9 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
 bool ebb__runtime_pin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes)
 {
     uintptr_t address = (uintptr_t)pointer;
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     uintptr_t last = count_pins(runtime, address, bytes, 1);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
     /* What is kept is home, and the program may have made it inaccessible: then the call says so. */
     bool is_kept = last > address && ebb__runtime_is_kept(runtime, pointer, last - address);
     for (uintptr_t at = address; at < last;
@@ -46,7 +46,7 @@ bool ebb__runtime_pin(struct ebb_runtime *runtime, const void *pointer, uint64_t
 
 void ebb__runtime_unpin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes)
 {
-    pthread_mutex_lock(&runtime->lock);
+    pthread_mutex_lock(&runtime->core.lock);
     count_pins(runtime, (uintptr_t)pointer, bytes, -1);
-    pthread_mutex_unlock(&runtime->lock);
+    pthread_mutex_unlock(&runtime->core.lock);
 }

@@ -5,7 +5,7 @@
  *     ebb__runtime_free(runtime, p);
  *     ebb__runtime_fault(runtime, address, is_write);   the thread that reads faults
  *
- * A block is in one of these states; each transition is one function of moves.c:
+ * A block is in one of these states; each transition is one function of transfer/moves.c:
  *
  *     bare -> resident <-> parked -> leaving -> away -> coming -> resident
  *

@@ -15,7 +15,7 @@
 #define EBB_SCRIPT_MAGIC 0x3174706972635345ull
 #define EBB_SCRIPT_NONE UINT32_MAX
 /* Threads interleave: the events come in varying order, all but the first, an ALLOC whose size occurs
- * nowhere else (weave.c). */
+ * nowhere else (replay/unordered.c). */
 #define EBB_SCRIPT_WOVEN 1u
 #define EBB_SCRIPT_NO_PLACE UINT64_MAX
 

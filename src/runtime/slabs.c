@@ -101,11 +101,11 @@ static void init_locks(struct ebb_slabs *slabs)
 
 enum ebb_status ebb__slabs_create(struct ebb_runtime *runtime, struct ebb_slabs **created)
 {
-    struct ebb_slabs *slabs = ebb__runtime_memory(sizeof *slabs);
+    struct ebb_slabs *slabs = ebb__core_memory(sizeof *slabs);
     if (!slabs)
         return EBB_ERR_MEMORY;
     slabs->base = ebb__runtime_slabs(runtime, &slabs->most);
-    slabs->slabs = ebb__runtime_memory((slabs->most + 1) * sizeof *slabs->slabs);
+    slabs->slabs = ebb__core_memory((slabs->most + 1) * sizeof *slabs->slabs);
     if (!slabs->slabs) {
         munmap(slabs, sizeof *slabs);
         return EBB_ERR_MEMORY;

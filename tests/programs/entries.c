@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -103,6 +105,33 @@ static void cancel(void)
         for (int i = 0; i < 2; i++)
             pthread_join(threads[i], NULL);
         churn();
+    }
+}
+
+/* Threads that are cancelled at once, while they do nothing but read. */
+static void *look_for_ever(void *unused)
+{
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    for (;;) /* mostly it waits for the next block */
+        for (int i = 0; i < COUNT; i++)
+            if (((volatile unsigned char *)blocks[i])[BYTES / 2] != i + 1)
+                die("byte");
+    return unused;
+}
+
+static void cancel_at_once(void)
+{
+    for (int round = 0; round < 200; round++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, look_for_ever, NULL);
+        nap_ms(round % 5);
+        for (int i = 0; round % 2 && i < COUNT; i++)
+            check(i);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        if (result != PTHREAD_CANCELED)
+            die("cancelled, but not said");
     }
 }
 
@@ -271,6 +300,14 @@ static void leave_child(void)
     pthread_join(thread, NULL);
 }
 
+/* The last thread ends by the system call, which ends no other. */
+static void leave_bare(void)
+{
+    say_good();
+    fflush(stdout);
+    syscall(SYS_exit, 0);
+}
+
 static void free_own(void)
 {
     unsigned char *own = malloc(4 * BYTES);
@@ -334,6 +371,35 @@ static void stacks(void)
     }
     if (steps != STACKS)
         die("steps");
+}
+
+/* Processes that share the memory, and stand on a block. */
+static int use_blocks(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < COUNT; i++)
+        check(i);
+    return 0;
+}
+
+static void clones(void)
+{
+    for (int i = 0; i < 8; i++) {
+        unsigned char *stack = malloc(STACK_BYTES);
+        memset(stack, 1, STACK_BYTES);
+        churn();
+        for (int k = 0; k < COUNT; k++)
+            check(k);
+        pid_t child = clone(use_blocks, stack + STACK_BYTES,
+                            CLONE_VM | (i % 2 ? CLONE_VFORK : 0) | SIGCHLD, NULL);
+        int status;
+        if (i % 2 == 0)
+            for (int k = 0; k < COUNT; k++)
+                check(k);
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            die("clone");
+        free(stack);
+    }
 }
 
 /* Contexts, which go on one after the other. */
@@ -446,14 +512,17 @@ int main(int argc, char **argv)
         void (*function)(void);
     } cases[] = {
         {"cancel", cancel},
+        {"cancel-at-once", cancel_at_once},
         {"cancel-calls", cancel_calls},
         {"handler", handler},
         {"jump", jump},
         {"keeps", keeps},
         {"leave-main", leave_main},
         {"leave-child", leave_child},
+        {"leave-bare", leave_bare},
         {"exit", exit_meanwhile},
         {"stacks", stacks},
+        {"clones", clones},
         {"contexts", switch_contexts},
         {"alternate", alternate},
         {"raw-stacks", raw_stacks},

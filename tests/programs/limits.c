@@ -1,6 +1,7 @@
 /* limits: a program with few descriptors or short files (ulimit), in blocks of which half are absent. What
  * it sees of its limits must be what it sees without Ebb. argv[1]:
  *   descriptors  the numbers of its descriptors, and how many it can have
+ *   none         no descriptors from some time on
  *   changed      the same, while it changes the limit itself, also in the child of a fork
  *   files        writes a file */
 #define _GNU_SOURCE
@@ -124,6 +125,32 @@ static void files(void)
     printf("limit %lu of %lu\n", (unsigned long)limit.rlim_cur, (unsigned long)limit.rlim_max);
 }
 
+/* As servers confine themselves: first so that it could be undone, then for good. */
+static void none(void)
+{
+    struct rlimit limit;
+    churn();
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    fflush(stdout);
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        churn();
+        _exit(dup(STDOUT_FILENO) >= 0);
+    }
+    waitpid(child, &status, 0);
+    churn();
+    printf("child %x\n", (unsigned)status);
+    limit.rlim_max = 0;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        printf("setrlimit: %s\n", strerror(errno));
+    for (int turn = 0; turn < 4; turn++)
+        churn();
+    printf("%d\n", dup(STDOUT_FILENO));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -133,6 +160,8 @@ int main(int argc, char **argv)
         descriptors();
     else if (strcmp(what, "changed") == 0)
         changed();
+    else if (strcmp(what, "none") == 0)
+        none();
     else
         files();
     return 0;

@@ -7,7 +7,8 @@
 #define MOST_LACKING_SHARE 25 /* of the budget, as a divisor; arbitrary */
 #define MOST_SLACK_SHARE 6    /* of the share, as a divisor: more would be the plan's ruin */
 
-struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy, const struct ebb_model *model,
+struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
+                                      const struct ebb_model *model,
                                       const struct ebb_machine *machine, uint64_t budget_bytes)
 {
     return (struct ebb_plan_terms){.policy = policy,

@@ -41,7 +41,8 @@ struct ebb_plan_terms {
 };
 
 /* The terms of a run that knows nothing else; the caller changes what it knows better. */
-struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy, const struct ebb_model *model,
+struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
+                                      const struct ebb_model *model,
                                       const struct ebb_machine *machine, uint64_t budget_bytes);
 /* What the planner is asked by these terms, with the whole share of the budget. */
 struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms);

@@ -2,6 +2,7 @@
 #include "legal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -102,6 +103,21 @@ static void do_hole(struct actor *actor)
         run_fill(actor, &run);
 }
 
+/* Without signals: Linux gives up in the midst of several mappings of which one is mergeable (MADV_MERGEABLE) if a
+ * signal comes, begins again, and has lost the first ones then. */
+static void *move(unsigned char *from, size_t bytes, int flags, void *to)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    void *moved = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    int why = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = why;
+    return moved;
+}
+
 /* Pages move out of the block with their content, and other pages in. */
 static void do_move_out(struct actor *actor)
 {
@@ -114,8 +130,7 @@ static void do_move_out(struct actor *actor)
     void *target = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (target == MAP_FAILED)
         return;
-    outside = mremap(start, bytes, bytes,
-                     MREMAP_MAYMOVE | MREMAP_FIXED | (stays ? MREMAP_DONTUNMAP : 0), target);
+    outside = move(start, bytes, stays ? MREMAP_DONTUNMAP : 0, target);
     if (outside == MAP_FAILED) {
         /* Pages that were advised differently are several mappings, which mremap may refuse. */
         if (errno != EFAULT && errno != EINVAL)
@@ -133,7 +148,7 @@ static void do_move_out(struct actor *actor)
     if (one_in(actor, 2) && !actor->threaded) {
         uint32_t version = ++actor->version;
         pattern_make(run.block, run_offset(&run), bytes, version, outside);
-        if (mremap(outside, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != start)
+        if (move(outside, bytes, 0, start) != start)
             fail(actor, "mremap back to %p: %s", (void *)start, strerror(errno));
         run_set(&run, version);
         run_check(actor, &run, "pages moved in");

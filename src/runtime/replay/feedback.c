@@ -65,11 +65,11 @@ void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
 static uint32_t absence_here(const struct ebb_runtime *runtime, const struct block *block, bool out)
 {
-    const struct performance *playing = runtime->playing;
+    const struct performance *playing = runtime->replay.playing;
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = ebb__clock_now(runtime);
+    uint32_t here = ebb__clock_now(&runtime->replay);
     uint64_t since_ns = ebb__timers_since_ns(runtime);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
@@ -79,7 +79,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
         bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
-            begun = block->left_at > runtime->position_event;
+            begun = block->use.left_at > runtime->replay.position_event;
         else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
             begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
         if (out ? begun : ending && !begun)
@@ -90,28 +90,30 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
 
 void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY && !block->out_queued)
+    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
+        block->transfer.queue != QUEUE_OUT)
         return;
     uint32_t absence = absence_here(runtime, block, true);
     if (absence == EBB_SCRIPT_NONE)
         return;
     uint64_t since_ns = ebb__timers_since_ns(runtime);
     const struct ebb_script_absence *planned =
-        &ebb__script_absences(runtime->playing->script)[absence];
-    uint64_t latest_ns =
-        planned->out_delay_ns + ebb__timers_most_shift_ns(runtime->playing, planned->out_clock);
-    if (since_ns > runtime->playing->out_delay_ns[absence])
-        runtime->playing->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
+        &ebb__script_absences(runtime->replay.playing->script)[absence];
+    uint64_t latest_ns = planned->out_delay_ns +
+                         ebb__timers_most_shift_ns(runtime->replay.playing, planned->out_clock);
+    if (since_ns > runtime->replay.playing->out_delay_ns[absence])
+        runtime->replay.playing->out_delay_ns[absence] =
+            since_ns < latest_ns ? since_ns : latest_ns;
 }
 
 void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     uint32_t absence = absence_here(runtime, block, false);
     if (absence == EBB_SCRIPT_NONE)
         return;
     uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
-    if (late_ns <= planned_ns || block->lacked_room)
+    if (late_ns <= planned_ns || block->transfer.lacked_room)
         return;
     uint64_t earlier_ns = late_ns - planned_ns + earlier_now(playing, absence);
     uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
@@ -121,16 +123,16 @@ void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, 
 
 void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     if (!playing || block->script_block == EBB_SCRIPT_NONE)
         return;
     const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    uint32_t here = ebb__clock_now(runtime);
+    uint32_t here = ebb__clock_now(&runtime->replay);
     for (uint32_t i = 0; i < playing->script->absence_count; i++) {
         if (absences[i].block != block->script_block || absences[i].due_clock == EBB_SCRIPT_NONE ||
             !ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock))
             continue;
         move_earlier(playing, i, earlier_now(playing, i) / 2);
-        block->gave_way = true;
+        block->transfer.gave_way = true;
     }
 }

@@ -2,43 +2,43 @@
  * and a place in the store of its own.
  *
  * The table has an entry for each unit of a large block's address space, one behind the other, and
- * the entry of a part's first unit is the part; the others sleep. So all transitions of moves.c hold
+ * the entry of a part's first unit is the part; the others sleep. So all transitions of transfer/moves.c hold
  * for a part as they do for a block, and to split or to join is to wake an entry or to lay it to
  * sleep. The first entry is the *head*: what the program allocates and frees. */
 #include "runtime/internal.h"
 
 bool ebb__part_is_large(const struct ebb_runtime *runtime, uint64_t page_bytes)
 {
-    return page_bytes >= runtime->config.part_from_bytes;
+    return page_bytes >= runtime->core.config.part_from_bytes;
 }
 
 uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index)
 {
-    const struct block *block = &runtime->blocks[index];
-    const struct block *head = &runtime->blocks[block->head];
+    const struct block *block = &runtime->table.blocks[index];
+    const struct block *head = &runtime->table.blocks[block->run.head];
     /* Only large blocks have entries for their units. */
-    uint32_t next = head->parts > 1 && block->units ? index + block->units : NO_BLOCK;
-    return next < block->head + head->run_units ? next : NO_BLOCK;
+    uint32_t next = head->run.parts > 1 && block->run.units ? index + block->run.units : NO_BLOCK;
+    return next < block->run.head + head->run.total_units ? next : NO_BLOCK;
 }
 
 bool ebb__part_is_whole(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return block->head == ebb__block_index(runtime, block) && block->parts == 1 &&
-           block->units == block->run_units;
+    return block->run.head == ebb__block_index(&runtime->table, block) && block->run.parts == 1 &&
+           block->run.units == block->run.total_units;
 }
 
 /* Nobody is about to move it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
-    if (block->pins || block->kept || block->fault_ns)
+    if (block->pins || block->kept || block->wait.fault_ns)
         return false;
     switch (block->state) {
     case BLOCK_BARE:
     case BLOCK_AWAY:
-        return !block->in_queued && !block->transfer_error;
+        return block->transfer.queue != QUEUE_IN && !block->transfer.error;
     case BLOCK_RESIDENT:
     case BLOCK_PARKED:
-        return !block->out_queued;
+        return block->transfer.queue != QUEUE_OUT;
     default:
         return false;
     }
@@ -46,113 +46,115 @@ static bool is_at_rest(const struct block *block)
 
 static void own_units(struct ebb_runtime *runtime, const struct block *block)
 {
-    uint64_t first = (block->address - runtime->device.layout.arena.base) / EBB_HUGE_BYTES;
-    for (uint32_t unit = 0; unit < block->units; unit++)
-        runtime->unit_block[first + unit] = ebb__block_index(runtime, block);
+    uint64_t first = (block->address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
+    for (uint32_t unit = 0; unit < block->run.units; unit++)
+        runtime->space.unit_block[first + unit] = ebb__block_index(&runtime->table, block);
 }
 
 /* The part `index` ends behind its first `units`; what remains is a part of its own. */
 static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
 {
-    struct block *block = &runtime->blocks[index], *rest = &runtime->blocks[index + units];
+    struct block *block = &runtime->table.blocks[index],
+                 *rest = &runtime->table.blocks[index + units];
     uint64_t bytes = units * EBB_HUGE_BYTES;
     if (!is_at_rest(block) || block->page_bytes <= bytes)
         return false;
-    uint32_t head = block->head;
+    uint32_t head = block->run.head;
     bool strays = rest->strays || block->strays;
     *rest = *block;
-    rest->head = head;
+    rest->run.head = head;
     rest->strays = strays;
     rest->address += bytes;
     if (block->frame)
         rest->frame += bytes;
     rest->size_bytes = 0;
     rest->page_bytes -= bytes;
-    rest->units -= units;
-    rest->run_units = 0;
-    rest->parts = 0;
-    rest->open = false;
-    if (block->has_copy) {
-        rest->store_offset += bytes;
+    rest->run.units -= units;
+    rest->run.total_units = 0;
+    rest->run.parts = 0;
+    rest->use.open = false;
+    if (block->copy.is_there) {
+        rest->copy.offset += bytes;
         ebb__relatives_count(runtime, rest);
     }
-    block->hashed = rest->hashed = false;
+    block->copy.is_hashed = rest->copy.is_hashed = false;
     block->page_bytes = bytes;
-    block->units = units;
+    block->run.units = units;
     own_units(runtime, rest);
-    runtime->blocks[head].parts++;
+    runtime->table.blocks[head].run.parts++;
     return true;
 }
 
 /* The part behind `index` becomes one with it. */
 static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
 {
-    struct block *block = &runtime->blocks[index], *rest = &runtime->blocks[next];
+    struct block *block = &runtime->table.blocks[index], *rest = &runtime->table.blocks[next];
     if (block->state != rest->state || block->state == BLOCK_AWAY || !is_at_rest(block) ||
-        !is_at_rest(rest) || block->inherited != rest->inherited || block->open || rest->open ||
-        block->script_block != rest->script_block ||
+        !is_at_rest(rest) || block->inherited != rest->inherited || block->use.open ||
+        rest->use.open || block->script_block != rest->script_block ||
         (block->frame && block->frame + block->page_bytes != rest->frame))
         return false;
-    ebb__move_drop_copy(runtime, block);
-    ebb__move_drop_copy(runtime, rest);
+    ebb__copy_drop(runtime, block);
+    ebb__copy_drop(runtime, rest);
     block->page_bytes += rest->page_bytes;
-    block->units += rest->units;
+    block->run.units += rest->run.units;
     block->strays |= rest->strays;
-    if (rest->touch > block->touch)
-        block->touch = rest->touch;
-    if (rest->last_use > block->last_use)
-        block->last_use = rest->last_use;
-    rest->state = BLOCK_ASLEEP;
+    if (rest->use.touch > block->use.touch)
+        block->use.touch = rest->use.touch;
+    if (rest->use.last > block->use.last)
+        block->use.last = rest->use.last;
+    ebb__block_become(rest, BLOCK_ASLEEP);
     rest->frame = 0;
     rest->strays = false;
-    rest->units = 0;
+    rest->run.units = 0;
     own_units(runtime, block);
-    runtime->blocks[block->head].parts--;
+    runtime->table.blocks[block->run.head].run.parts--;
     return true;
 }
 
 bool ebb__part_has_units(const struct ebb_runtime *runtime, const struct block *head)
 {
-    return !head->placed && (head->parts > 1 || ebb__part_is_large(runtime, head->page_bytes));
+    return head->kind != BLOCK_PLACED &&
+           (head->run.parts > 1 || ebb__part_is_large(runtime, head->page_bytes));
 }
 
 void ebb__part_split(struct ebb_runtime *runtime, struct block *head)
 {
     if (!ebb__part_has_units(runtime, head))
         return;
-    for (uint32_t i = ebb__block_index(runtime, head); i != NO_BLOCK;
+    for (uint32_t i = ebb__block_index(&runtime->table, head); i != NO_BLOCK;
          i = ebb__part_next(runtime, i))
         split(runtime, i, 1);
 }
 
 bool ebb__part_join(struct ebb_runtime *runtime, struct block *head)
 {
-    uint32_t index = ebb__block_index(runtime, head), next;
+    uint32_t index = ebb__block_index(&runtime->table, head), next;
     while ((next = ebb__part_next(runtime, index)) != NO_BLOCK)
         if (!join(runtime, index, next))
             index = next;
-    return head->parts == 1;
+    return head->run.parts == 1;
 }
 
 uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32_t first,
                          uint32_t count)
 {
-    uint32_t begin = ebb__block_index(runtime, head) + first, end = begin + count;
-    if (first >= head->run_units || count > head->run_units - first)
+    uint32_t begin = ebb__block_index(&runtime->table, head) + first, end = begin + count;
+    if (first >= head->run.total_units || count > head->run.total_units - first)
         return NO_BLOCK;
-    uint32_t index = ebb__block_index(runtime, head);
+    uint32_t index = ebb__block_index(&runtime->table, head);
     for (uint32_t next; (next = ebb__part_next(runtime, index)) != NO_BLOCK && next <= begin;)
         index = next;
     if (index < begin)
         index = split(runtime, index, begin - index) ? begin : ebb__part_next(runtime, index);
     uint32_t shaped = index;
     while (index != NO_BLOCK && index < end) {
-        if (index + runtime->blocks[index].units > end)
+        if (index + runtime->table.blocks[index].run.units > end)
             split(runtime, index, end - index);
         uint32_t next = ebb__part_next(runtime, index);
         if (next == NO_BLOCK || next >= end)
             break;
-        if (runtime->blocks[next].units > end - next)
+        if (runtime->table.blocks[next].run.units > end - next)
             split(runtime, next, end - next);
         if (!join(runtime, index, next))
             index = next;
@@ -162,19 +164,19 @@ uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32
 
 bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
 {
-    struct block *head = &runtime->blocks[block->head];
-    if (--head->parts)
+    struct block *head = &runtime->table.blocks[block->run.head];
+    if (--head->run.parts)
         return false;
-    if (!ebb__part_is_large(runtime, head->run_units * EBB_HUGE_BYTES))
+    if (!ebb__part_is_large(runtime, head->run.total_units * EBB_HUGE_BYTES))
         return true;
-    for (uint32_t i = 1; i < head->run_units; i++) {
+    for (uint32_t i = 1; i < head->run.total_units; i++) {
         struct block *entry = head + i;
         head->strays |= entry->strays;
-        entry->state = BLOCK_ASLEEP;
+        ebb__block_become(entry, BLOCK_ASLEEP);
         entry->strays = false;
-        entry->units = 0;
+        entry->run.units = 0;
     }
-    head->units = head->run_units;
+    head->run.units = head->run.total_units;
     own_units(runtime, head);
     return true;
 }

@@ -19,22 +19,23 @@ static uint32_t armed_count(const struct ebb_script *script)
 
 static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, uint32_t steps)
 {
-    const struct ebb_script *script = runtime->playing->script;
-    return &ebb__script_events(script)[(runtime->position + steps) % script->clock_count];
+    const struct ebb_script *script = runtime->replay.playing->script;
+    return &ebb__script_events(script)[(runtime->replay.position + steps) % script->clock_count];
 }
 
 /* `in_use`: a script block that is not to be parked. */
 static void arm(struct ebb_runtime *runtime, uint32_t in_use)
 {
-    if (!ebb__guards_play(runtime) || runtime->trace)
+    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace)
         return;
-    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++) {
-        uint32_t known = ahead(runtime, i)->block, index = runtime->playing->live[known];
-        for (; known != in_use && index != NO_BLOCK && runtime->blocks[index].script_block == known;
+    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
+        uint32_t known = ahead(runtime, i)->block, index = runtime->replay.playing->live[known];
+        for (; known != in_use && index != NO_BLOCK &&
+               runtime->table.blocks[index].script_block == known;
              index = ebb__part_next(runtime, index)) {
-            struct block *part = &runtime->blocks[index];
-            if (part->state == BLOCK_RESIDENT && !part->out_queued &&
-                part->pinned_until <= runtime->event_number)
+            struct block *part = &runtime->table.blocks[index];
+            if (part->state == BLOCK_RESIDENT && part->transfer.queue != QUEUE_OUT &&
+                part->pinned_until <= runtime->uses.event_number)
                 ebb__move_park(runtime, part);
         }
     }
@@ -42,9 +43,10 @@ static void arm(struct ebb_runtime *runtime, uint32_t in_use)
 
 bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block)
 {
-    if (!ebb__guards_play(runtime) || runtime->trace || block->script_block == EBB_SCRIPT_NONE)
+    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace ||
+        block->script_block == EBB_SCRIPT_NONE)
         return false;
-    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++)
+    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++)
         if (ahead(runtime, i)->block == block->script_block)
             return true;
     return false;
@@ -58,28 +60,28 @@ void ebb__guards_arm(struct ebb_runtime *runtime)
 /* A lap begins; false: the one before was far too short to be an iteration. */
 static bool begin_lap(struct ebb_runtime *runtime)
 {
-    uint64_t now = ebb__now_ns(), took = now - runtime->guards_began_ns;
-    runtime->guards_began_ns = now;
-    return took >= runtime->playing->script->iteration_ns / 8;
+    uint64_t now = ebb__now_ns(), took = now - runtime->replay.guards_began_ns;
+    runtime->replay.guards_began_ns = now;
+    return took >= runtime->replay.playing->script->iteration_ns / 8;
 }
 
 void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
 {
-    if (!ebb__guards_play(runtime))
+    if (!ebb__guards_play(&runtime->replay))
         return;
-    if (missed && ++runtime->missed > MOST_MISSED) {
+    if (missed && ++runtime->replay.missed > MOST_MISSED) {
         ebb__clock_stop(runtime);
         return;
     }
-    for (uint32_t i = 0; i < armed_count(runtime->playing->script); i++) {
+    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
         if (block->script_block == EBB_SCRIPT_NONE ||
             ahead(runtime, i)->block != block->script_block)
             continue;
-        runtime->missed = 0;
-        uint32_t before = runtime->position;
+        runtime->replay.missed = 0;
+        uint32_t before = runtime->replay.position;
         for (uint32_t passed = 0; passed <= i; passed++)
             ebb__clock_pass(runtime);
-        if (runtime->position <= before && !begin_lap(runtime))
+        if (runtime->replay.position <= before && !begin_lap(runtime))
             ebb__clock_stop(runtime);
         arm(runtime, block->script_block);
         return;

@@ -104,7 +104,7 @@ static void take(struct ebb_runtime *runtime, struct performance *playing, uint3
         mark_passed(playing, given_up);
         ebb__clock_act(runtime, playing, given_up);
     }
-    runtime->position = woven->first_open % clocks;
+    runtime->replay.position = woven->first_open % clocks;
 }
 
 /* The landmark has come: was it time, and what is still open? */
@@ -119,15 +119,15 @@ static bool end_lap(struct ebb_runtime *runtime, struct performance *playing)
             ebb__clock_act(runtime, playing, position);
     clear(playing);
     woven->confirmed = true;
-    runtime->laps++;
-    ebb__runtime_mark(runtime, EBB_MARK_LAP, runtime->laps);
+    runtime->replay.laps++;
+    ebb__core_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
     return true;
 }
 
 bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct block *block,
                       uint32_t *position)
 {
-    struct performance *playing = runtime->playing;
+    struct performance *playing = runtime->replay.playing;
     struct woven *woven = &playing->woven;
     const struct ebb_script *script = playing->script;
     *position = EBB_SCRIPT_NONE;
@@ -160,8 +160,8 @@ bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, str
 static uint32_t last_lap(const struct ebb_runtime *runtime, const struct ebb_script *script)
 {
     uint32_t most = script->alloc_count + tolerance(script->alloc_count);
-    for (uint32_t i = 1; i <= most && i < runtime->allocations && i < HISTORY; i++)
-        if (runtime->history[(runtime->allocations - 1 - i) % HISTORY].size_bytes ==
+    for (uint32_t i = 1; i <= most && i < runtime->replay.allocations && i < HISTORY; i++)
+        if (runtime->replay.history[(runtime->replay.allocations - 1 - i) % HISTORY].size_bytes ==
             landmark_bytes(script))
             return i;
     return 0;
@@ -169,13 +169,13 @@ static uint32_t last_lap(const struct ebb_runtime *runtime, const struct ebb_scr
 
 static const struct history *past(const struct ebb_runtime *runtime, uint32_t back)
 {
-    return &runtime->history[(runtime->allocations - 1 - back) % HISTORY];
+    return &runtime->replay.history[(runtime->replay.allocations - 1 - back) % HISTORY];
 }
 
 bool ebb__woven_begins(const struct ebb_runtime *runtime, struct performance *performance)
 {
     const struct ebb_script *script = performance->script;
-    if (runtime->allocations == 0 || past(runtime, 0)->size_bytes != landmark_bytes(script))
+    if (runtime->replay.allocations == 0 || past(runtime, 0)->size_bytes != landmark_bytes(script))
         return false;
     if (performance->woven.confirmed)
         return true; /* it is known to be the landmark of this program: what follows will show */
@@ -197,7 +197,7 @@ void ebb__woven_begin(struct ebb_runtime *runtime, struct performance *performan
     clear(performance);
     for (uint32_t back = last_lap(runtime, performance->script); back > 0; back--) {
         const struct history *one = past(runtime, back);
-        struct block *block = &runtime->blocks[one->block];
+        struct block *block = &runtime->table.blocks[one->block];
         uint32_t position = open_alloc(performance, one->size_bytes);
         if (position == EBB_SCRIPT_NONE)
             continue;
@@ -206,7 +206,7 @@ void ebb__woven_begin(struct ebb_runtime *runtime, struct performance *performan
             ebb__clock_bind(runtime, performance, block, events[position].block);
     }
     clear(performance);
-    struct block *newest = &runtime->blocks[past(runtime, 0)->block];
+    struct block *newest = &runtime->table.blocks[past(runtime, 0)->block];
     ebb__clock_bind(runtime, performance, newest, events[0].block);
     mark_passed(performance, 0);
 }

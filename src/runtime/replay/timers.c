@@ -9,22 +9,6 @@
  * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
 #include "runtime/internal.h"
 
-uint64_t ebb__runtime_progress_ns(const struct ebb_runtime *runtime)
-{
-    return (runtime->held ? runtime->held_since_ns : ebb__now_ns()) - runtime->stalled_ns;
-}
-
-/* Waiting that is worth an event. Arbitrary. */
-#define LEAST_WAIT_NS ((uint64_t)20000)
-
-void ebb__runtime_stalled(struct ebb_runtime *runtime, uint64_t ns)
-{
-    runtime->stalled_ns += ns;
-    atomic_fetch_add(&runtime->counters->stall_ns, ns);
-    if (ns >= LEAST_WAIT_NS)
-        ebb__runtime_mark(runtime, EBB_MARK_WAIT, ns);
-}
-
 /* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
 #define PACE_RANGE 4
 #define PACE_LEAST 0.01
@@ -50,16 +34,17 @@ void ebb__timers_pace(struct ebb_runtime *runtime, struct performance *playing, 
 {
     uint32_t clocks = playing->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
-    uint64_t now_ns = ebb__runtime_progress_ns(runtime);
+    uint64_t now_ns = ebb__progress_ns(runtime);
     /* Threads that wait at the same time may have waited longer than time has gone by. */
-    uint64_t took_ns = now_ns > runtime->position_ns ? now_ns - runtime->position_ns : 0;
-    runtime->position_ns = now_ns;
-    runtime->position_touches = runtime->touches;
-    runtime->position_event = runtime->event_number;
+    uint64_t took_ns =
+        now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
+    runtime->replay.position_ns = now_ns;
+    runtime->replay.position_touches = runtime->uses.touches;
+    runtime->replay.position_event = runtime->uses.event_number;
     /* The time of this lap's stretch is the true one again; what still waits keeps its moment. */
     for (uint32_t i = 0; i < playing->timer_count; i++)
-        playing->timers[i].at_ns -= (uint64_t)runtime->lead_ns;
-    runtime->lead_ns = 0;
+        playing->timers[i].at_ns -= (uint64_t)runtime->replay.lead_ns;
+    runtime->replay.lead_ns = 0;
     if (playing->woven.passed)
         return; /* what comes next is another event each time */
     uint64_t *known = &playing->stretch_ns[before];
@@ -87,14 +72,15 @@ static double pace(const struct performance *playing, uint32_t position)
 /* What the timers go by: progress, corrected by what was seen of it since the last position. */
 static uint64_t timer_now(const struct ebb_runtime *runtime)
 {
-    return ebb__runtime_progress_ns(runtime) + (uint64_t)runtime->lead_ns;
+    return ebb__progress_ns(runtime) + (uint64_t)runtime->replay.lead_ns;
 }
 
 uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime)
 {
     uint64_t now_ns = timer_now(runtime);
-    uint64_t since_ns = now_ns > runtime->position_ns ? now_ns - runtime->position_ns : 0;
-    return scaled(since_ns, 1 / pace(runtime->playing, ebb__clock_now(runtime)));
+    uint64_t since_ns =
+        now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
+    return scaled(since_ns, 1 / pace(runtime->replay.playing, ebb__clock_now(&runtime->replay)));
 }
 
 uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
@@ -117,27 +103,27 @@ bool ebb__timers_set(struct ebb_runtime *runtime, struct performance *playing, u
     if (delay_ns == 0 || playing->timer_count == 2 * playing->script->absence_count)
         return false;
     uint32_t at = playing->timer_count++;
-    heap[at] = (struct timer){runtime->position_ns + scaled(delay_ns, pace(playing, position)),
-                              absence, in};
+    heap[at] = (struct timer){
+        runtime->replay.position_ns + scaled(delay_ns, pace(playing, position)), absence, in};
     for (; at > 0 && heap[at].at_ns < heap[(at - 1) / 2].at_ns; at = (at - 1) / 2)
         exchange(&heap[at], &heap[(at - 1) / 2]);
     if (at == 0)
-        pthread_cond_signal(&runtime->out_work);
+        pthread_cond_signal(&runtime->transfer.out_work);
     return true;
 }
 
 void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns)
 {
-    struct performance *playing = runtime->playing;
-    uint32_t position = ebb__clock_now(runtime);
+    struct performance *playing = runtime->replay.playing;
+    uint32_t position = ebb__clock_now(&runtime->replay);
     uint64_t before_ns = ebb__timers_since_ns(runtime);
-    uint64_t there_ns = runtime->position_ns + scaled(ns, pace(playing, position));
-    runtime->lead_ns = (int64_t)(there_ns - ebb__runtime_progress_ns(runtime));
+    uint64_t there_ns = runtime->replay.position_ns + scaled(ns, pace(playing, position));
+    runtime->replay.lead_ns = (int64_t)(there_ns - ebb__progress_ns(runtime));
     /* What was to leave then had not been used, or had not come back yet: it stayed. */
     for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
         if (playing->out_delay_ns[i] > ns && playing->out_delay_ns[i] <= before_ns)
             (void)ebb__timers_set(runtime, playing, position, i, false);
-    pthread_cond_signal(&runtime->out_work);
+    pthread_cond_signal(&runtime->transfer.out_work);
 }
 
 static struct timer take_first(struct performance *playing)
@@ -159,46 +145,15 @@ static struct timer take_first(struct performance *playing)
 
 uint64_t ebb__timers_fire(struct ebb_runtime *runtime)
 {
-    struct performance *playing = runtime->playing;
-    if (!playing || runtime->held || runtime->frozen)
+    struct performance *playing = runtime->replay.playing;
+    if (!playing || runtime->core.held || runtime->transfer.frozen)
         return 0;
     while (playing->timer_count) {
         if (playing->timers[0].at_ns > timer_now(runtime))
-            return playing->timers[0].at_ns - (uint64_t)runtime->lead_ns + runtime->stalled_ns;
+            return playing->timers[0].at_ns - (uint64_t)runtime->replay.lead_ns +
+                   runtime->core.stalled_ns;
         struct timer timer = take_first(playing);
         ebb__clock_fire(runtime, timer.absence, timer.in);
     }
     return 0;
-}
-
-void ebb__timers_hold(struct ebb_runtime *runtime, bool hold)
-{
-    if (hold) {
-        if (runtime->held++ == 0)
-            runtime->held_since_ns = ebb__now_ns();
-        return;
-    }
-    if (--runtime->held)
-        return;
-    ebb__runtime_stalled(runtime, ebb__now_ns() - runtime->held_since_ns);
-    pthread_cond_signal(&runtime->out_work);
-}
-
-void ebb__timers_fault(struct ebb_runtime *runtime, struct block *block)
-{
-    block->fault_ns = ebb__now_ns();
-    block->fault_wait = ebb__waits_block(runtime, block);
-    ebb__timers_hold(runtime, true);
-}
-
-uint64_t ebb__timers_fault_over(struct ebb_runtime *runtime, struct block *block)
-{
-    if (block->fault_ns == 0)
-        return 0;
-    uint64_t waited_ns = ebb__now_ns() - block->fault_ns;
-    block->fault_ns = 0;
-    ebb__wait_end(block->fault_wait);
-    block->fault_wait = NULL;
-    ebb__timers_hold(runtime, false);
-    return waited_ns;
 }

@@ -28,13 +28,13 @@ static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
 static void held_add(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    atomic_fetch_add(&runtime->counters->held_bytes, bytes);
+    atomic_fetch_add(&runtime->core.counters->held_bytes, bytes);
 }
 
 static void held_release(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    atomic_fetch_sub(&runtime->counters->held_bytes, bytes);
-    ebb__ledger_release(runtime->ledger, runtime->slot, bytes);
+    atomic_fetch_sub(&runtime->core.counters->held_bytes, bytes);
+    ebb__ledger_release(runtime->core.ledger, runtime->core.slot, bytes);
 }
 
 void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes)
@@ -44,80 +44,82 @@ void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes)
 
 static uintptr_t depot_top(const struct ebb_runtime *runtime)
 {
-    return runtime->device.layout.depot.base + runtime->depot_bytes;
+    return runtime->core.device.layout.depot.base + runtime->memory.depot_bytes;
 }
 
 static bool has_hint(const struct ebb_runtime *runtime, uintptr_t address)
 {
-    const struct ebb_device_layout *layout = &runtime->device.layout;
+    const struct ebb_device_layout *layout = &runtime->core.device.layout;
     return address - layout->arena.base < layout->arena.bytes ||
            address - layout->staging.base < layout->staging.bytes;
 }
 
 uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address)
 {
-    const struct ebb_device_layout *layout = &runtime->device.layout;
+    const struct ebb_device_layout *layout = &runtime->core.device.layout;
     if (address - layout->staging.base < layout->staging.bytes)
-        return &runtime->pieced_frames[(address - layout->staging.base) / EBB_HUGE_BYTES];
-    return &runtime->pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
+        return &runtime->memory.frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
+    return &runtime->memory.pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
 enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
                                        uintptr_t source, uint64_t bytes, uint64_t *moved)
 {
-    const struct ebb_device_ops *ops = runtime->device.ops;
+    const struct ebb_device_ops *ops = runtime->core.device.ops;
     uint64_t rest;
-    atomic_fetch_add(&runtime->counters->page_moves, 1);
+    atomic_fetch_add(&runtime->core.counters->page_moves, 1);
     if (has_hint(runtime, source) && has_hint(runtime, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
             *ebb__pages_pieced(runtime, target + at) = *ebb__pages_pieced(runtime, source + at);
-    enum ebb_device_result result = ops->move(runtime->device.state, target, source, bytes, moved);
-    if (result != EBB_DEVICE_BUSY || !runtime->forked)
+    enum ebb_device_result result =
+        ops->move(runtime->core.device.state, target, source, bytes, moved);
+    if (result != EBB_DEVICE_BUSY || !runtime->core.forked)
         return result;
     /* Shared with a child: make the rest ours, then try once more. */
-    ops->unshare(runtime->device.state, source + *moved, bytes - *moved);
-    result =
-        ops->move(runtime->device.state, target + *moved, source + *moved, bytes - *moved, &rest);
+    ops->unshare(runtime->core.device.state, source + *moved, bytes - *moved);
+    result = ops->move(runtime->core.device.state, target + *moved, source + *moved, bytes - *moved,
+                       &rest);
     *moved += rest;
     return result;
 }
 
 bool ebb__pages_init(struct ebb_runtime *runtime)
 {
-    const struct ebb_device_layout *layout = &runtime->device.layout;
-    runtime->pieced = ebb__runtime_memory(layout->arena.bytes / EBB_HUGE_BYTES);
-    runtime->pieced_frames = ebb__runtime_memory(layout->staging.bytes / EBB_HUGE_BYTES);
-    runtime->exchange_since_ns = ebb__now_ns();
-    return runtime->pieced && runtime->pieced_frames && ebb__frames_init(runtime);
+    const struct ebb_device_layout *layout = &runtime->core.device.layout;
+    runtime->memory.pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
+    runtime->memory.exchange_since_ns = ebb__now_ns();
+    return runtime->memory.pieced && ebb__frames_init(&runtime->memory.frames, layout->staging);
 }
 
 void ebb__pages_fini(struct ebb_runtime *runtime)
 {
-    const struct ebb_device_layout *layout = &runtime->device.layout;
-    ebb__runtime_unmap(runtime->pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    ebb__runtime_unmap(runtime->pieced_frames, layout->staging.bytes / EBB_HUGE_BYTES);
-    ebb__frames_fini(runtime);
+    const struct ebb_device_layout *layout = &runtime->core.device.layout;
+    ebb__core_unmap(runtime->memory.pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    ebb__frames_fini(&runtime->memory.frames);
 }
 
 /* Pages without value. */
 static enum ebb_device_result move(struct ebb_runtime *runtime, uintptr_t target, uintptr_t source,
                                    uint64_t bytes)
 {
-    if (runtime->device.ops->anew_is_cheaper) {
-        runtime->device.ops->release(runtime->device.state, source, bytes);
-        if (runtime->device.ops->fresh(runtime->device.state, target, bytes) == EBB_DEVICE_OK)
+    if (runtime->core.device.ops->anew_is_cheaper) {
+        runtime->core.device.ops->release(runtime->core.device.state, source, bytes);
+        if (runtime->core.device.ops->fresh(runtime->core.device.state, target, bytes) ==
+            EBB_DEVICE_OK)
             return EBB_DEVICE_OK;
     }
     uint64_t moved;
     enum ebb_device_result result = ebb__pages_move(runtime, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
         /* Whatever is at the target (a freed block that the program touched) has no value. */
-        runtime->device.ops->release(runtime->device.state, target + moved, bytes - moved);
+        runtime->core.device.ops->release(runtime->core.device.state, target + moved,
+                                          bytes - moved);
         /* Nothing of value is in spare pages: what cannot be moved goes back to the system and is
          * made anew where it is wanted. */
-        runtime->device.ops->release(runtime->device.state, source + moved, bytes - moved);
-        if (runtime->device.ops->fresh(runtime->device.state, target + moved, bytes - moved) !=
-            EBB_DEVICE_OK)
+        runtime->core.device.ops->release(runtime->core.device.state, source + moved,
+                                          bytes - moved);
+        if (runtime->core.device.ops->fresh(runtime->core.device.state, target + moved,
+                                            bytes - moved) != EBB_DEVICE_OK)
             return EBB_DEVICE_FAILED;
     }
     return EBB_DEVICE_OK;
@@ -126,20 +128,20 @@ static enum ebb_device_result move(struct ebb_runtime *runtime, uintptr_t target
 static void give_small(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
 {
     if (bytes && move(runtime, depot_top(runtime), source, bytes) == EBB_DEVICE_OK)
-        runtime->depot_bytes += bytes;
+        runtime->memory.depot_bytes += bytes;
 }
 
 void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = huge_bytes ? ebb__frames_take(runtime, huge_bytes) : 0;
+    uintptr_t frame = huge_bytes ? ebb__frames_take(&runtime->memory.frames, huge_bytes) : 0;
     if (frame && move(runtime, frame, source, huge_bytes) == EBB_DEVICE_OK) {
-        ebb__frames_keep(runtime, frame, huge_bytes);
+        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
     } else if (huge_bytes) {
-        runtime->device.ops->release(runtime->device.state, source, huge_bytes);
+        runtime->core.device.ops->release(runtime->core.device.state, source, huge_bytes);
         held_release(runtime, huge_bytes);
         if (frame)
-            ebb__frames_give(runtime, frame, huge_bytes);
+            ebb__frames_give(&runtime->memory.frames, frame, huge_bytes);
     }
     give_small(runtime, source + huge_bytes, bytes & huge_mask);
 }
@@ -150,114 +152,35 @@ static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t by
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
     give_small(runtime, frame + huge_bytes, small_bytes);
     if (small_bytes)
-        ebb__frames_give(runtime, frame + huge_bytes, small_bytes);
+        ebb__frames_give(&runtime->memory.frames, frame + huge_bytes, small_bytes);
     if (huge_bytes)
-        ebb__frames_keep(runtime, frame, huge_bytes);
+        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
 }
 
 void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
-        !ebb__frames_keep_shape(runtime, frame, bytes))
+        !ebb__frames_keep_shape(&runtime->memory.frames, frame, bytes))
         take_apart(runtime, frame, bytes);
 }
 
 static bool break_shape(struct ebb_runtime *runtime)
 {
-    struct frame_shape shape = ebb__frames_break_shape(runtime);
+    struct frame_shape shape = ebb__frames_break_shape(&runtime->memory.frames);
     if (shape.bytes)
         take_apart(runtime, shape.address, shape.bytes);
     return shape.bytes != 0;
 }
 
-static uint32_t bucket_of(uint64_t page_bytes)
-{
-    return (uint32_t)((page_bytes / EBB_PAGE_BYTES * 0x9E3779B97F4A7C15ull) >> 54);
-}
-
-static void spare_remove(struct ebb_runtime *runtime, struct block *block)
-{
-    uint32_t index = ebb__block_index(runtime, block);
-    ebb__list_remove(runtime, &runtime->spare_buckets[bucket_of(block->page_bytes)], index,
-                     LINK_LIST);
-    ebb__list_remove(runtime, &runtime->spare_ages, index, LINK_AGE);
-    runtime->spare_bytes -= block->page_bytes;
-}
-
-struct block *ebb__pages_spare(struct ebb_runtime *runtime, uint64_t page_bytes)
-{
-    uint32_t index = runtime->spare_buckets[bucket_of(page_bytes)].first;
-    while (index != NO_BLOCK && runtime->blocks[index].page_bytes != page_bytes)
-        index = runtime->blocks[index].list.next;
-    if (index == NO_BLOCK)
-        return NULL;
-    spare_remove(runtime, &runtime->blocks[index]);
-    return &runtime->blocks[index];
-}
-
-void ebb__pages_keep_spare(struct ebb_runtime *runtime, struct block *block)
-{
-    uint32_t index = ebb__block_index(runtime, block);
-    block->state = BLOCK_SPARE;
-    ebb__list_push_front(runtime, &runtime->spare_buckets[bucket_of(block->page_bytes)], index,
-                         LINK_LIST);
-    ebb__list_push_back(runtime, &runtime->spare_ages, index, LINK_AGE);
-    runtime->spare_bytes += block->page_bytes;
-}
-
-/* The spare block to take pages from: where the template is known, the one whose size is asked for
- * last from now on, so that most requests find address and pages as they left them; else the oldest.
- * NO_BLOCK: there is none. O(spare blocks * log allocations). */
-static uint32_t choose_spare(const struct ebb_runtime *runtime)
-{
-    uint32_t best = runtime->spare_ages.first;
-    if (!runtime->playing)
-        return best;
-    uint32_t farthest = 0;
-    for (uint32_t i = best; i != NO_BLOCK; i = runtime->blocks[i].age.next) {
-        uint32_t distance = ebb__clock_next_alloc(runtime, runtime->blocks[i].size_bytes);
-        if (distance > farthest) {
-            farthest = distance;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static bool strip_block(struct ebb_runtime *runtime, uint32_t index)
-{
-    if (index == NO_BLOCK)
-        return false;
-    struct block *block = &runtime->blocks[index];
-    spare_remove(runtime, block);
-    ebb__pages_give(runtime, block->address, block->page_bytes);
-    ebb__space_give(runtime, block);
-    return true;
-}
-
-bool ebb__pages_strip_spare(struct ebb_runtime *runtime)
-{
-    return strip_block(runtime, choose_spare(runtime));
-}
-
-void ebb__pages_drop_spare(struct ebb_runtime *runtime)
-{
-    struct block *block = &runtime->blocks[runtime->spare_ages.first];
-    spare_remove(runtime, block);
-    runtime->device.ops->release(runtime->device.state, block->address, block->page_bytes);
-    block->inherited = false;
-    ebb__space_give(runtime, block);
-}
-
 static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
 {
-    if (!ebb__ledger_reserve(runtime->ledger, runtime->slot, bytes)) {
+    if (!ebb__ledger_reserve(runtime->core.ledger, runtime->core.slot, bytes)) {
         if (!force)
             return false;
-        ebb__ledger_force(runtime->ledger, runtime->slot, bytes);
+        ebb__ledger_force(runtime->core.ledger, runtime->core.slot, bytes);
     }
     held_add(runtime, bytes);
-    if (runtime->device.ops->fresh(runtime->device.state, target, bytes) == EBB_DEVICE_OK)
+    if (runtime->core.device.ops->fresh(runtime->core.device.state, target, bytes) == EBB_DEVICE_OK)
         return true;
     held_release(runtime, bytes);
     return false;
@@ -265,8 +188,8 @@ static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, 
 
 static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    runtime->depot_bytes -= bytes;
-    runtime->device.ops->release(runtime->device.state, depot_top(runtime), bytes);
+    runtime->memory.depot_bytes -= bytes;
+    runtime->core.device.ops->release(runtime->core.device.state, depot_top(runtime), bytes);
     held_release(runtime, bytes);
 }
 
@@ -274,8 +197,8 @@ static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
 static uint64_t release_frames(struct ebb_runtime *runtime, uint64_t most_bytes)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(runtime, most_bytes, true, &bytes);
-    runtime->device.ops->release(runtime->device.state, frame, bytes);
+    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, most_bytes, true, &bytes);
+    runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
     held_release(runtime, bytes);
     return bytes;
 }
@@ -283,8 +206,8 @@ static uint64_t release_frames(struct ebb_runtime *runtime, uint64_t most_bytes)
 /* Bytes of pages that may still be made within the budget. */
 static uint64_t unmade(const struct ebb_runtime *runtime)
 {
-    uint64_t budget = atomic_load(&runtime->ledger->budget_bytes);
-    uint64_t held = atomic_load(&runtime->ledger->held_bytes);
+    uint64_t budget = atomic_load(&runtime->core.ledger->budget_bytes);
+    uint64_t held = atomic_load(&runtime->core.ledger->held_bytes);
     return budget > held ? budget - held : 0;
 }
 
@@ -293,37 +216,37 @@ static uint64_t unmade(const struct ebb_runtime *runtime)
 static bool strip(struct ebb_runtime *runtime, uint64_t bytes)
 {
     struct spare_run run = ebb__placed_spare(runtime, bytes);
-    uint32_t index = choose_spare(runtime);
-    if (run.units &&
-        (index == NO_BLOCK || !runtime->playing ||
-         run.distance >= ebb__clock_next_alloc(runtime, runtime->blocks[index].size_bytes))) {
+    uint32_t index = ebb__pages_choose_spare(runtime);
+    if (run.units && (index == NO_BLOCK || !runtime->core.policy->is_planned(runtime) ||
+                      run.distance >= runtime->core.policy->next_alloc(
+                                          runtime, runtime->table.blocks[index].size_bytes))) {
         ebb__placed_strip(runtime, run);
         return true;
     }
-    return strip_block(runtime, index);
+    return ebb__pages_strip_block(runtime, index);
 }
 
 /* Is there time to exchange pages with the system? */
 static bool may_exchange(struct ebb_runtime *runtime)
 {
-    uint64_t share = runtime->config.exchange_share;
-    uint64_t part_ns = (ebb__now_ns() - runtime->exchange_since_ns) / share;
-    runtime->exchange_ns += (int64_t)part_ns;
-    runtime->exchange_since_ns += part_ns * share;
-    if (runtime->exchange_ns > MOST_EXCHANGE_NS)
-        runtime->exchange_ns = MOST_EXCHANGE_NS;
-    return runtime->exchange_ns > 0;
+    uint64_t share = runtime->core.config.exchange_share;
+    uint64_t part_ns = (ebb__now_ns() - runtime->memory.exchange_since_ns) / share;
+    runtime->memory.exchange_ns += (int64_t)part_ns;
+    runtime->memory.exchange_since_ns += part_ns * share;
+    if (runtime->memory.exchange_ns > MOST_EXCHANGE_NS)
+        runtime->memory.exchange_ns = MOST_EXCHANGE_NS;
+    return runtime->memory.exchange_ns > 0;
 }
 
 /* The small pages at `source`, without value, for a huge one at `target`, where nothing is else. */
 static bool exchange(struct ebb_runtime *runtime, uintptr_t target, uintptr_t source)
 {
     uint64_t began = ebb__now_ns();
-    runtime->device.ops->release(runtime->device.state, source, EBB_HUGE_BYTES);
-    bool made =
-        runtime->device.ops->fresh(runtime->device.state, target, EBB_HUGE_BYTES) == EBB_DEVICE_OK;
+    runtime->core.device.ops->release(runtime->core.device.state, source, EBB_HUGE_BYTES);
+    bool made = runtime->core.device.ops->fresh(runtime->core.device.state, target,
+                                                EBB_HUGE_BYTES) == EBB_DEVICE_OK;
     *ebb__pages_pieced(runtime, target) = 0;
-    runtime->exchange_ns -= (int64_t)(ebb__now_ns() - began);
+    runtime->memory.exchange_ns -= (int64_t)(ebb__now_ns() - began);
     return made;
 }
 
@@ -340,19 +263,19 @@ static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 /* 2 MiB of small pages of the depot become a spare frame. */
 static bool piece_unit(struct ebb_runtime *runtime)
 {
-    uintptr_t frame = ebb__frames_take(runtime, EBB_HUGE_BYTES);
+    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES);
     if (!frame)
         return false;
-    runtime->depot_bytes -= EBB_HUGE_BYTES;
+    runtime->memory.depot_bytes -= EBB_HUGE_BYTES;
     uintptr_t source = depot_top(runtime);
-    bool is_whole = runtime->device.ops->anew_is_cheaper || may_exchange(runtime);
+    bool is_whole = runtime->core.device.ops->anew_is_cheaper || may_exchange(runtime);
     if (is_whole ? !exchange(runtime, frame, source)
                  : move(runtime, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
-        ebb__frames_give(runtime, frame, EBB_HUGE_BYTES);
+        ebb__frames_give(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
         return false;
     }
     *ebb__pages_pieced(runtime, frame) = !is_whole;
-    ebb__frames_keep(runtime, frame, EBB_HUGE_BYTES);
+    ebb__frames_keep(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
     return true;
 }
 
@@ -361,45 +284,45 @@ static bool piece_unit(struct ebb_runtime *runtime)
 static bool split_unit(struct ebb_runtime *runtime)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(runtime, EBB_HUGE_BYTES, true, &bytes);
+    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, EBB_HUGE_BYTES, true, &bytes);
     if (move(runtime, depot_top(runtime), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
-    runtime->depot_bytes += EBB_HUGE_BYTES;
+    runtime->memory.depot_bytes += EBB_HUGE_BYTES;
     return true;
 }
 
 /* New spare frames. */
 static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
-    uintptr_t frame = ebb__frames_take(runtime, bytes);
+    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, bytes);
     if (!frame)
         return false;
     if (!make(runtime, frame, bytes, force)) {
-        ebb__frames_give(runtime, frame, bytes);
+        ebb__frames_give(&runtime->memory.frames, frame, bytes);
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
         *ebb__pages_pieced(runtime, frame + at) = 0;
-    ebb__frames_keep(runtime, frame, bytes);
+    ebb__frames_keep(&runtime->memory.frames, frame, bytes);
     return true;
 }
 
 static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
-    while (runtime->frames.spare_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->frames.spare_bytes;
+    while (runtime->memory.frames.spare_bytes < wanted) {
+        uint64_t lacking = wanted - runtime->memory.frames.spare_bytes;
         if (break_shape(runtime) || strip(runtime, lacking))
             continue;
         if (make_units(runtime, lacking, false))
             break;
-        if (runtime->depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
+        if (runtime->memory.depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
             if (!piece_unit(runtime))
                 return false;
-        } else if (runtime->depot_bytes > small_wanted &&
-                   runtime->depot_bytes - small_wanted + unmade(runtime) >= lacking) {
+        } else if (runtime->memory.depot_bytes > small_wanted &&
+                   runtime->memory.depot_bytes - small_wanted + unmade(runtime) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t spare = runtime->depot_bytes - small_wanted;
+            uint64_t spare = runtime->memory.depot_bytes - small_wanted;
             release_small(runtime, spare < lacking ? spare : lacking);
         } else {
             return force && make_units(runtime, lacking, true);
@@ -411,19 +334,19 @@ static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t s
 static bool gather_small(struct ebb_runtime *runtime, uint64_t wanted, uint64_t huge_wanted,
                          bool force)
 {
-    while (runtime->depot_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->depot_bytes;
+    while (runtime->memory.depot_bytes < wanted) {
+        uint64_t lacking = wanted - runtime->memory.depot_bytes;
         if (make(runtime, depot_top(runtime), lacking, false)) {
-            runtime->depot_bytes += lacking;
+            runtime->memory.depot_bytes += lacking;
         } else if (break_shape(runtime) || ebb__pages_strip_spare(runtime)) {
             continue;
-        } else if (runtime->frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+        } else if (runtime->memory.frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
             if (!split_unit(runtime))
                 return false;
         } else if (strip(runtime, lacking)) {
             continue;
         } else if (force && make(runtime, depot_top(runtime), lacking, true)) {
-            runtime->depot_bytes += lacking;
+            runtime->memory.depot_bytes += lacking;
         } else {
             return false;
         }
@@ -445,7 +368,7 @@ static bool put_units(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 {
     uint64_t got;
     for (uint64_t at = 0; at < bytes; at += got) {
-        uintptr_t frame = ebb__frames_spend(runtime, bytes - at, false, &got);
+        uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, bytes - at, false, &got);
         if (!mend(runtime, frame, got) || move(runtime, target + at, frame, got) != EBB_DEVICE_OK)
             return false;
     }
@@ -454,16 +377,16 @@ static bool put_units(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 
 static bool put_small(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
 {
-    runtime->depot_bytes -= bytes;
+    runtime->memory.depot_bytes -= bytes;
     return bytes == 0 || move(runtime, target, depot_top(runtime), bytes) == EBB_DEVICE_OK;
 }
 
 static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t shape = ebb__frames_claim_shape(runtime, bytes);
+    uintptr_t shape = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
     if (shape) {
-        ebb__frames_give(runtime, shape, bytes);
+        ebb__frames_give(&runtime->memory.frames, shape, bytes);
         return move(runtime, target, shape, bytes) == EBB_DEVICE_OK;
     }
     return gather(runtime, bytes, force) && put_units(runtime, target, huge_bytes) &&
@@ -473,29 +396,30 @@ static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, 
 static uintptr_t take_frame(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = ebb__frames_claim_shape(runtime, bytes);
+    uintptr_t frame = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
     if (frame)
         return frame;
     if (!gather(runtime, bytes, force))
         return 0;
-    frame = ebb__frames_claim(runtime, bytes);
+    frame = ebb__frames_claim(&runtime->memory.frames, bytes);
     bool is_filled = frame != 0;
     if (!frame)
-        frame = ebb__frames_take(runtime, bytes);
+        frame = ebb__frames_take(&runtime->memory.frames, bytes);
     if (!frame)
         return 0;
     if ((is_filled ? mend(runtime, frame, huge_bytes) : put_units(runtime, frame, huge_bytes)) &&
         put_small(runtime, frame + huge_bytes, bytes & huge_mask))
         return frame;
-    runtime->device.ops->release(runtime->device.state, frame, bytes);
-    ebb__frames_give(runtime, frame, bytes);
+    runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
+    ebb__frames_give(&runtime->memory.frames, frame, bytes);
     return 0;
 }
 
 uint64_t ebb__pages_available(const struct ebb_runtime *runtime)
 {
-    uint64_t spare = runtime->frames.spare_bytes + runtime->frames.shape_bytes +
-                     runtime->depot_bytes + runtime->spare_bytes + runtime->pool.spare_bytes;
+    uint64_t spare = runtime->memory.frames.spare_bytes + runtime->memory.frames.shape_bytes +
+                     runtime->memory.depot_bytes + runtime->memory.spare_bytes +
+                     runtime->pool.spare_bytes;
     uint64_t more = unmade(runtime);
     return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
 }
@@ -526,11 +450,11 @@ static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
     uint64_t given = 0;
     while (given < bytes) {
         uint64_t rest = ebb__whole_pages(bytes - given);
-        if (runtime->depot_bytes) {
-            if (rest > runtime->depot_bytes)
-                rest = runtime->depot_bytes;
+        if (runtime->memory.depot_bytes) {
+            if (rest > runtime->memory.depot_bytes)
+                rest = runtime->memory.depot_bytes;
             release_small(runtime, rest);
-        } else if (runtime->frames.spare_bytes) {
+        } else if (runtime->memory.frames.spare_bytes) {
             rest = release_frames(runtime, ebb__whole_units(rest));
         } else if (break_shape(runtime) || strip(runtime, rest)) {
             continue;
@@ -544,12 +468,13 @@ static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
 
 void ebb__pages_trim(struct ebb_runtime *runtime)
 {
-    if (runtime->owed_bytes) {
-        uint64_t given = give_back(runtime, runtime->owed_bytes);
-        runtime->owed_bytes -= given < runtime->owed_bytes ? given : runtime->owed_bytes;
+    if (runtime->memory.owed_bytes) {
+        uint64_t given = give_back(runtime, runtime->memory.owed_bytes);
+        runtime->memory.owed_bytes -=
+            given < runtime->memory.owed_bytes ? given : runtime->memory.owed_bytes;
     }
-    uint64_t budget = atomic_load(&runtime->ledger->budget_bytes);
-    uint64_t held = atomic_load(&runtime->ledger->held_bytes);
+    uint64_t budget = atomic_load(&runtime->core.ledger->budget_bytes);
+    uint64_t held = atomic_load(&runtime->core.ledger->held_bytes);
     if (held > budget)
         give_back(runtime, held - budget);
 }

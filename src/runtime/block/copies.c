@@ -32,8 +32,8 @@
 
 static void guard(struct ebb_runtime *runtime, int descriptor, bool on)
 {
-    if (runtime->config.guard)
-        runtime->config.guard(runtime->config.context, descriptor, on);
+    if (runtime->core.config.guard)
+        runtime->core.config.guard(runtime->core.config.context, descriptor, on);
 }
 
 static void close_descriptor(struct ebb_runtime *runtime, int *descriptor)
@@ -62,18 +62,18 @@ static struct flock byte_lock(uint64_t number)
 
 bool ebb__relatives_init(struct ebb_runtime *runtime)
 {
-    struct relatives *relatives = &runtime->relatives;
+    struct relatives *relatives = &runtime->copies.relatives;
     *relatives = (struct relatives){.base = -1, .line = -1};
-    relatives->living = ebb__runtime_memory(MOST_LIVING * sizeof *relatives->living);
-    relatives->deferred = ebb__runtime_memory(MOST_DEFERRED * sizeof *relatives->deferred);
+    relatives->living = ebb__core_memory(MOST_LIVING * sizeof *relatives->living);
+    relatives->deferred = ebb__core_memory(MOST_DEFERRED * sizeof *relatives->deferred);
     for (unsigned i = 0; i < MAX_STORES; i++)
-        runtime->store_lines[i] = -1;
+        runtime->copies.lines[i] = -1;
     return relatives->living && relatives->deferred;
 }
 
 void ebb__relatives_fini(struct ebb_runtime *runtime)
 {
-    struct relatives *relatives = &runtime->relatives;
+    struct relatives *relatives = &runtime->copies.relatives;
     close_descriptor(runtime, &relatives->base);
     if (relatives->living)
         munmap(relatives->living, MOST_LIVING * sizeof *relatives->living);
@@ -84,7 +84,7 @@ void ebb__relatives_fini(struct ebb_runtime *runtime)
 /* A description of its own of the file in memory, with its lock; -1: it cannot be had. */
 static int open_line(struct ebb_runtime *runtime, uint64_t number)
 {
-    struct relatives *relatives = &runtime->relatives;
+    struct relatives *relatives = &runtime->copies.relatives;
     if (relatives->base < 0)
         relatives->base = keep_high(runtime, memfd_create("ebb-relatives", MFD_CLOEXEC));
     if (relatives->base < 0)
@@ -117,8 +117,8 @@ static bool is_seen(const struct relatives *relatives, uint64_t after, uint64_t 
 
 static void give(struct ebb_runtime *runtime, uint64_t offset, uint64_t bytes)
 {
-    ebb__extents_give(&runtime->extents, offset, bytes);
-    atomic_store(&runtime->counters->store_bytes, runtime->extents.used_bytes);
+    ebb__extents_give(&runtime->copies.extents, offset, bytes);
+    atomic_store(&runtime->core.counters->store_bytes, runtime->copies.extents.used_bytes);
 }
 
 /* Forget the generations that have ended; true: there were some. */
@@ -137,7 +137,7 @@ static bool look_at_living(struct relatives *relatives)
 
 static void give_deferred(struct ebb_runtime *runtime)
 {
-    struct relatives *relatives = &runtime->relatives;
+    struct relatives *relatives = &runtime->copies.relatives;
     for (uint32_t i = 0; i < relatives->deferred_count;) {
         const struct deferred *item = &relatives->deferred[i];
         if (is_seen(relatives, item->after, item->until)) {
@@ -151,7 +151,7 @@ static void give_deferred(struct ebb_runtime *runtime)
 
 void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read)
 {
-    struct relatives *relatives = &runtime->relatives;
+    struct relatives *relatives = &runtime->copies.relatives;
     relatives->line = -1;
     if (!is_read)
         return;
@@ -167,14 +167,14 @@ void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read)
 
 void ebb__relatives_after_fork_parent(struct ebb_runtime *runtime)
 {
-    close_descriptor(runtime, &runtime->relatives.line);
+    close_descriptor(runtime, &runtime->copies.relatives.line);
 }
 
 /* A place in the table of stores that is free; MAX_STORES, where no store can be: there is none. */
 static unsigned free_store(const struct ebb_runtime *runtime)
 {
     unsigned at = 0;
-    while (at < MAX_STORES && runtime->store_copies[at])
+    while (at < MAX_STORES && runtime->copies.copies[at])
         at++;
     return at;
 }
@@ -182,72 +182,80 @@ static unsigned free_store(const struct ebb_runtime *runtime)
 /* None of our blocks has a copy there any more: whoever wrote it may have the space again. */
 static void close_store(struct ebb_runtime *runtime, unsigned index)
 {
-    struct ebb_store *store = &runtime->stores[index];
+    struct ebb_store *store = &runtime->copies.stores[index];
     int descriptors[EBB_STORE_MOST_PLACES];
     size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
     for (size_t i = 0; i < count; i++)
         guard(runtime, descriptors[i], false);
     store->ops->close(store->state);
-    close_descriptor(runtime, &runtime->store_lines[index]);
+    close_descriptor(runtime, &runtime->copies.lines[index]);
 }
 
 void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
 {
-    struct relatives *relatives = &runtime->relatives;
-    unsigned parents = runtime->store_current;
-    bool parent_wrote = runtime->store_open;
-    runtime->store_lines[parents] = relatives->line;
+    struct relatives *relatives = &runtime->copies.relatives;
+    unsigned parents = runtime->copies.current;
+    bool parent_wrote = runtime->store.open;
+    runtime->copies.lines[parents] = relatives->line;
     relatives->line = -1;
     close_descriptor(runtime, &relatives->base);
     relatives->newest = relatives->eternal = relatives->look_ns = 0;
     relatives->living_count = relatives->deferred_count = 0;
     /* The parent's own have not been counted. */
-    for (uint32_t i = 1; parent_wrote && i <= runtime->block_count; i++)
-        if (runtime->blocks[i].has_copy && runtime->blocks[i].store == parents)
-            runtime->store_copies[parents]++;
-    if (parent_wrote && runtime->store_copies[parents] == 0)
+    for (uint32_t i = 1; parent_wrote && i <= runtime->table.count; i++)
+        if (runtime->table.blocks[i].copy.is_there &&
+            runtime->table.blocks[i].copy.store == parents)
+            runtime->copies.copies[parents]++;
+    if (parent_wrote && runtime->copies.copies[parents] == 0)
         close_store(runtime, parents);
-    runtime->store_open = false;
-    runtime->store_current = free_store(runtime);
-    if (runtime->store_current == MAX_STORES) {
-        runtime->store_failed = runtime->nested_too_deep = true;
-        runtime->store_retry_ns = 0;
-        ebb__runtime_warn(runtime,
-                          "too many forks within one another: a process cannot have a store "
-                          "beside those of its ancestors, its budget is NOT kept");
-    } else if (runtime->nested_too_deep) {
-        runtime->store_failed = runtime->nested_too_deep = false;
+    runtime->store.open = false;
+    runtime->copies.current = free_store(runtime);
+    if (runtime->copies.current == MAX_STORES) {
+        runtime->store.failed = runtime->copies.nested_too_deep = true;
+        runtime->store.retry_ns = 0;
+        ebb__core_warn(runtime, "too many forks within one another: a process cannot have a store "
+                                "beside those of its ancestors, its budget is NOT kept");
+    } else if (runtime->copies.nested_too_deep) {
+        runtime->store.failed = runtime->copies.nested_too_deep = false;
     }
 }
 
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (!ebb__relatives_wrote(runtime, block))
-        runtime->store_copies[block->store]++;
+    if (!ebb__relatives_wrote(&runtime->copies, block))
+        runtime->copies.copies[block->copy.store]++;
 }
 
 void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block)
 {
-    struct relatives *relatives = &runtime->relatives;
-    if (!ebb__relatives_wrote(runtime, block)) {
-        if (--runtime->store_copies[block->store] == 0)
-            close_store(runtime, block->store);
+    struct relatives *relatives = &runtime->copies.relatives;
+    if (!ebb__relatives_wrote(&runtime->copies, block)) {
+        if (--runtime->copies.copies[block->copy.store] == 0)
+            close_store(runtime, block->copy.store);
         return;
     }
-    uint64_t offset = block->store_offset, bytes = block->page_bytes;
-    if (!is_seen(relatives, block->generation, relatives->newest))
+    uint64_t offset = block->copy.offset, bytes = block->page_bytes;
+    if (!is_seen(relatives, block->copy.generation, relatives->newest))
         give(runtime, offset, bytes);
     else if (relatives->deferred_count < MOST_DEFERRED)
         relatives->deferred[relatives->deferred_count++] =
-            (struct deferred){offset, bytes, block->generation, relatives->newest};
+            (struct deferred){offset, bytes, block->copy.generation, relatives->newest};
 }
 
 void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    struct relatives *relatives = &runtime->relatives;
-    if (relatives->deferred_count == 0 || ebb__extents_have(&runtime->extents, bytes) ||
+    struct relatives *relatives = &runtime->copies.relatives;
+    if (relatives->deferred_count == 0 || ebb__extents_have(&runtime->copies.extents, bytes) ||
         ebb__now_ns() < relatives->look_ns)
         return;
     if (look_at_living(relatives))
         give_deferred(runtime);
+}
+
+void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->copy.is_there)
+        ebb__relatives_drop(runtime, block);
+    block->copy.is_there = false;
+    block->copy.is_hashed = false;
 }

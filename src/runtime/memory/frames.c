@@ -13,7 +13,7 @@
  * There is far more address space than memory, so frames are found by next fit in a window that
  * stays small. What a block leaves behind that ends in small pages is kept as a *shape* for the
  * next block of its size, until its pages are wanted for another one. */
-#include "runtime/internal.h"
+#include "runtime/memory/memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -28,38 +28,38 @@ static uint64_t units_of(uint64_t bytes)
     return ebb__whole_units(bytes) / EBB_HUGE_BYTES;
 }
 
-static uint64_t unit_at(const struct ebb_runtime *runtime, uintptr_t address)
+static uint64_t unit_at(const struct frames *frames, uintptr_t address)
 {
-    return (address - runtime->device.layout.staging.base) / EBB_HUGE_BYTES;
+    return (address - frames->base) / EBB_HUGE_BYTES;
 }
 
-static uintptr_t address_of(const struct ebb_runtime *runtime, uint64_t unit)
+static uintptr_t address_of(const struct frames *frames, uint64_t unit)
 {
-    return runtime->device.layout.staging.base + unit * EBB_HUGE_BYTES;
+    return frames->base + unit * EBB_HUGE_BYTES;
 }
 
-bool ebb__frames_init(struct ebb_runtime *runtime)
+bool ebb__frames_init(struct frames *frames, struct ebb_device_range staging)
 {
-    struct frames *frames = &runtime->frames;
-    frames->units_total = runtime->device.layout.staging.bytes / EBB_HUGE_BYTES;
-    frames->states = ebb__runtime_memory(frames->units_total);
-    frames->runs = ebb__runtime_memory(frames->units_total * sizeof *frames->runs);
-    ebb__frames_reset(runtime);
-    frames->shapes = ebb__runtime_memory(MOST_SHAPES * sizeof *frames->shapes);
-    return frames->states && frames->runs && frames->shapes;
+    frames->base = staging.base;
+    frames->units_total = staging.bytes / EBB_HUGE_BYTES;
+    frames->states = ebb__core_memory(frames->units_total);
+    frames->runs = ebb__core_memory(frames->units_total * sizeof *frames->runs);
+    ebb__frames_reset(frames);
+    frames->pieced = ebb__core_memory(frames->units_total);
+    frames->shapes = ebb__core_memory(MOST_SHAPES * sizeof *frames->shapes);
+    return frames->states && frames->runs && frames->pieced && frames->shapes;
 }
 
-void ebb__frames_fini(struct ebb_runtime *runtime)
+void ebb__frames_fini(struct frames *frames)
 {
-    struct frames *frames = &runtime->frames;
-    ebb__runtime_unmap(frames->states, frames->units_total);
-    ebb__runtime_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
-    ebb__runtime_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
+    ebb__core_unmap(frames->states, frames->units_total);
+    ebb__core_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
+    ebb__core_unmap(frames->pieced, frames->units_total);
+    ebb__core_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
 }
 
-void ebb__frames_reset(struct ebb_runtime *runtime)
+void ebb__frames_reset(struct frames *frames)
 {
-    struct frames *frames = &runtime->frames;
     if (frames->states && frames->window)
         memset(frames->states, FRAME_EMPTY, frames->window);
     frames->window =
@@ -86,9 +86,8 @@ static uint64_t find_empty(const struct frames *frames, uint64_t from, uint64_t 
     return to;
 }
 
-uintptr_t ebb__frames_take(struct ebb_runtime *runtime, uint64_t bytes)
+uintptr_t ebb__frames_take(struct frames *frames, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
     uint64_t units = units_of(bytes), first;
     while ((first = find_empty(frames, frames->cursor, frames->window, units)) == frames->window &&
            (first = find_empty(frames, 0, frames->window, units)) == frames->window) {
@@ -101,17 +100,17 @@ uintptr_t ebb__frames_take(struct ebb_runtime *runtime, uint64_t bytes)
     }
     mark(frames, first, units, FRAME_TAKEN);
     frames->cursor = first + units;
-    return address_of(runtime, first);
+    return address_of(frames, first);
 }
 
-void ebb__frames_give(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+void ebb__frames_give(struct frames *frames, uintptr_t address, uint64_t bytes)
 {
-    mark(&runtime->frames, unit_at(runtime, address), units_of(bytes), FRAME_EMPTY);
+    mark(frames, unit_at(frames, address), units_of(bytes), FRAME_EMPTY);
 }
 
-static bool is_pieced(const struct ebb_runtime *runtime, uint64_t unit)
+static bool is_pieced(const struct frames *frames, uint64_t unit)
 {
-    return *ebb__pages_pieced(runtime, address_of(runtime, unit));
+    return frames->pieced[unit];
 }
 
 /* Units of one kind are spare. */
@@ -134,15 +133,15 @@ static void keep_run(struct frames *frames, struct frame_run kept)
     frames->runs[frames->run_count++] = kept;
 }
 
-void ebb__frames_keep(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes)
 {
-    uint64_t first = unit_at(runtime, address), behind = first + bytes / EBB_HUGE_BYTES;
-    mark(&runtime->frames, first, behind - first, FRAME_SPARE);
+    uint64_t first = unit_at(frames, address), behind = first + bytes / EBB_HUGE_BYTES;
+    mark(frames, first, behind - first, FRAME_SPARE);
     for (uint64_t unit = first; unit < behind;) {
-        struct frame_run run = {unit, unit + 1, is_pieced(runtime, unit)};
-        while (run.behind < behind && is_pieced(runtime, run.behind) == run.is_pieced)
+        struct frame_run run = {unit, unit + 1, is_pieced(frames, unit)};
+        while (run.behind < behind && is_pieced(frames, run.behind) == run.is_pieced)
             run.behind++;
-        keep_run(&runtime->frames, run);
+        keep_run(frames, run);
         unit = run.behind;
     }
 }
@@ -195,9 +194,8 @@ static uint32_t longest_run(const struct frames *frames, bool pieced)
     return longest;
 }
 
-uintptr_t ebb__frames_claim(struct ebb_runtime *runtime, uint64_t bytes)
+uintptr_t ebb__frames_claim(struct frames *frames, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
     uint64_t units = bytes / EBB_HUGE_BYTES;
     bool has_tail = bytes % EBB_HUGE_BYTES != 0;
     if (units == 0)
@@ -209,12 +207,11 @@ uintptr_t ebb__frames_claim(struct ebb_runtime *runtime, uint64_t bytes)
     uint64_t first = frames->runs[index].behind - units;
     cut(frames, index, first, units);
     mark(frames, first, units + has_tail, FRAME_TAKEN);
-    return address_of(runtime, first);
+    return address_of(frames, first);
 }
 
-bool ebb__frames_keep_shape(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes)
+bool ebb__frames_keep_shape(struct frames *frames, uintptr_t address, uint64_t bytes)
 {
-    struct frames *frames = &runtime->frames;
     if (frames->shape_count == MOST_SHAPES)
         return false;
     frames->shapes[frames->shape_count++] = (struct frame_shape){address, bytes};
@@ -232,24 +229,22 @@ static struct frame_shape take_shape(struct frames *frames, uint32_t index)
     return shape;
 }
 
-uintptr_t ebb__frames_claim_shape(struct ebb_runtime *runtime, uint64_t bytes)
+uintptr_t ebb__frames_claim_shape(struct frames *frames, uint64_t bytes)
 {
-    for (uint32_t i = runtime->frames.shape_count; i-- > 0;)
-        if (runtime->frames.shapes[i].bytes == bytes)
-            return take_shape(&runtime->frames, i).address;
+    for (uint32_t i = frames->shape_count; i-- > 0;)
+        if (frames->shapes[i].bytes == bytes)
+            return take_shape(frames, i).address;
     return 0;
 }
 
-struct frame_shape ebb__frames_break_shape(struct ebb_runtime *runtime)
+struct frame_shape ebb__frames_break_shape(struct frames *frames)
 {
-    return runtime->frames.shape_count ? take_shape(&runtime->frames, 0)
-                                       : (struct frame_shape){0, 0};
+    return frames->shape_count ? take_shape(frames, 0) : (struct frame_shape){0, 0};
 }
 
-uintptr_t ebb__frames_spend(struct ebb_runtime *runtime, uint64_t most_bytes, bool pieced,
+uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool pieced,
                             uint64_t *bytes)
 {
-    struct frames *frames = &runtime->frames;
     uint64_t units = most_bytes / EBB_HUGE_BYTES;
     if (pieced ? frames->pieced_bytes == 0 : frames->pieced_bytes == frames->spare_bytes)
         pieced = !pieced;
@@ -262,5 +257,5 @@ uintptr_t ebb__frames_spend(struct ebb_runtime *runtime, uint64_t most_bytes, bo
     cut(frames, index, run.first, units);
     mark(frames, run.first, units, FRAME_EMPTY);
     *bytes = units * EBB_HUGE_BYTES;
-    return address_of(runtime, run.first);
+    return address_of(frames, run.first);
 }

@@ -5,7 +5,7 @@
  * that was used longest ago, as far as uses are seen.
  *
  * Before all of them go slabs that nobody uses, and where only what is in use is left, the slabs that
- * have been there longest (cold.c): a program that walks over all its small objects, as garbage
+ * have been there longest (reclaim/slabs.c): a program that walks over all its small objects, as garbage
  * collectors do, gets through.
  *
  * What the operation in progress has used leaves only where nothing else can, the earliest touched
@@ -15,43 +15,24 @@
  * no more than it must, rather than in a dance. */
 #include "runtime/internal.h"
 
-/* The last so many blocks touched are taken to be in use this very moment. */
-#define IN_USE_TOUCHES 4
-
 static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return !block->placed && !block->slab && ebb__block_may_leave(runtime, block);
-}
-
-/* How far away the next use is thought to be; 0: now. */
-static uint64_t farness(const struct ebb_runtime *runtime, const struct block *block)
-{
-    uint64_t age = runtime->event_number - block->last_use;
-    if (!runtime->playing)
-        return block->open ? 0 : age;
-    bool done;
-    uint64_t distance = ebb__clock_distance(runtime, block, &done);
-    bool in_use = block->touch + IN_USE_TOUCHES > runtime->touches;
-    if (block->touch > runtime->position_touches && (in_use || !done))
-        return 0; /* whatever the template says: operations may differ in what they use */
-    uint64_t whole = runtime->playing->script->clock_count;
-    if (distance != UINT64_MAX)
-        return distance;
-    return (age < whole ? age : whole) << 32;
+    return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
+           ebb__block_may_leave(&runtime->uses, block);
 }
 
 /* What no plan moves as a whole leaves by the part. */
 static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return !runtime->playing || block->script_block == EBB_SCRIPT_NONE;
+    return !runtime->core.policy->knows(runtime, block);
 }
 
 /* As many parts as it leaves in. */
 static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
 {
     return leaves_by_the_part(runtime, block) &&
-                   ebb__part_has_units(runtime, &runtime->blocks[block->head])
-               ? block->units
+                   ebb__part_has_units(runtime, &runtime->table.blocks[block->run.head])
+               ? block->run.units
                : 1;
 }
 
@@ -59,15 +40,15 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
 {
     struct block *best = NULL, *in_use = NULL;
     uint32_t in_use_count = 0;
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
-        if (!may_leave(runtime, block) || block->needed_at == runtime->event_number + 1)
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
+        if (!may_leave(runtime, block) || block->use.needed_at == runtime->uses.event_number + 1)
             continue;
-        bool touched_last = block->touch + IN_USE_TOUCHES > runtime->touches;
+        bool touched_last = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
         struct block **earliest = touched_last ? &in_use : &best;
         if (touched_last)
             in_use_count += parts_in(runtime, block);
-        if (!*earliest || block->touch < (*earliest)->touch)
+        if (!*earliest || block->use.touch < (*earliest)->use.touch)
             *earliest = block;
     }
     /* A block that was used as a whole is one touch, however many parts it has now. */
@@ -76,13 +57,14 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
 
 struct block *ebb__victim_choose(struct ebb_runtime *runtime)
 {
-    struct block *best = ebb__cold_victim(runtime);
+    struct block *best = ebb__slab_victim(runtime);
     uint64_t best_key = 0;
     if (best)
         return best;
-    for (uint32_t i = 1; i <= runtime->block_count; i++) {
-        struct block *block = &runtime->blocks[i];
-        uint64_t key = may_leave(runtime, block) ? farness(runtime, block) : 0;
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        struct block *block = &runtime->table.blocks[i];
+        uint64_t key =
+            may_leave(runtime, block) ? runtime->core.policy->next_use(runtime, block) : 0;
         if (key == 0)
             continue;
         /* Of like distance the larger one: fewer transfers for the same room. */
@@ -92,10 +74,10 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
         }
     }
     if (!best)
-        best = ebb__cold_oldest(runtime);
+        best = ebb__slab_oldest(runtime);
     if (!best)
         best = earliest_touched(runtime);
     if (best && leaves_by_the_part(runtime, best))
-        ebb__part_split(runtime, &runtime->blocks[best->head]);
+        ebb__part_split(runtime, &runtime->table.blocks[best->run.head]);
     return best;
 }

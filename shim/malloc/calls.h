@@ -1,0 +1,45 @@
+/* Libc calls whose buffers must be there: what calls.c and names.c share. A function that hands on to the next of
+ * its name pins what it is given of blocks, where system calls cannot wait for absent pages. */
+#ifndef EBB_SHIM_CALLS_H
+#define EBB_SHIM_CALLS_H
+
+#include "shim.h"
+
+#include <pthread.h>
+#include <sys/uio.h>
+
+/* What a call has: the vector may be the program's own. */
+struct ebb_buffers {
+    const struct iovec *vector;
+    size_t count;
+};
+
+/* Is one of them in a block, and to be pinned? */
+bool ebb__calls_have_blocks(const struct ebb_buffers *buffers);
+void ebb__calls_pin(const struct ebb_buffers *buffers);
+void ebb__calls_unpin(void *buffers);
+
+/* Its buffers are unpinned also where the thread is cancelled in it. */
+#define EBB_HAND_ON(type, name, parameters, arguments, its_vector, its_count)                      \
+    __attribute__((visibility("default"))) type name parameters;                                   \
+    type name parameters                                                                           \
+    {                                                                                              \
+        type(*next) parameters;                                                                    \
+        EBB_BEHIND(next, name);                                                                    \
+        struct ebb_buffers buffers = {its_vector, its_count};                                      \
+        if (!ebb__calls_have_blocks(&buffers))                                                     \
+            return next arguments;                                                                 \
+        type result;                                                                               \
+        ebb__calls_pin(&buffers);                                                                  \
+        pthread_cleanup_push(ebb__calls_unpin, &buffers);                                          \
+        result = next arguments;                                                                   \
+        pthread_cleanup_pop(1);                                                                    \
+        return result;                                                                             \
+    }
+
+#define EBB_BUFFER_OF(buffer, bytes)                                                               \
+    {                                                                                              \
+        (void *)(uintptr_t)(buffer), bytes                                                         \
+    }
+
+#endif

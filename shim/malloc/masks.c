@@ -1,0 +1,164 @@
+/* Masks of signals, for the device without userfaultfd: a thread that blocks SIGSEGV is killed at its next
+ * fault. So masks lose it on their way to the kernel, whichever call takes them there: those that set the
+ * thread's mask, those that sleep with another one, whose handlers run under it, and contexts.
+ *
+ * The program is not told the difference where it asks for a handler's mask or its thread's. */
+#include "device/os.h"
+#include "shim.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define OURS ((uint64_t)1 << (SIGSEGV - 1))
+#define KERNEL_BYTES sizeof(uint64_t) /* of a set; libc's has room for more */
+
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
+EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
+EXPORT int sighold(int number);
+EXPORT int sigblock(int mask);
+EXPORT int sigsetmask(int mask);
+
+static _Atomic bool keeping;
+
+bool ebb__shim_keeps_signal(void)
+{
+    return atomic_load_explicit(&keeping, memory_order_relaxed);
+}
+
+const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy)
+{
+    if (!set || !ebb__shim_keeps_signal())
+        return set;
+    *copy = *set;
+    sigdelset(copy, SIGSEGV);
+    return copy;
+}
+
+/* `next` is given sets of ours, since those of the program may be in blocks. */
+static int change(int (*next)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set,
+                  sigset_t *before)
+{
+    sigset_t copy, told;
+    if (set)
+        copy = *set;
+    if (set && how != SIG_UNBLOCK && ebb__shim_keeps_signal())
+        sigdelset(&copy, SIGSEGV);
+    int result = next(how, set ? &copy : NULL, before ? &told : NULL);
+    if (result == 0 && before)
+        memcpy(before, &told, KERNEL_BYTES); /* no more is the kernel's */
+    return result;
+}
+
+int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
+{
+    int (*next)(int, const sigset_t *, sigset_t *);
+    EBB_BEHIND(next, sigprocmask);
+    return change(next, how, set, before);
+}
+
+int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
+{
+    int (*next)(int, const sigset_t *, sigset_t *);
+    EBB_BEHIND(next, pthread_sigmask);
+    return change(next, how, set, before);
+}
+
+/* A function with the mask `set`, which goes on as `mask`. */
+#define MASKED(name, parameters, arguments)                                                        \
+    EXPORT int name parameters;                                                                    \
+    int name parameters                                                                            \
+    {                                                                                              \
+        int(*next) parameters;                                                                     \
+        EBB_BEHIND(next, name);                                                                    \
+        sigset_t copy;                                                                             \
+        const sigset_t *mask = ebb__shim_mask(set, &copy);                                         \
+        return next arguments;                                                                     \
+    }
+
+MASKED(sigsuspend, (const sigset_t *set), (mask))
+MASKED(ppoll,
+       (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set),
+       (polled, count, until, mask))
+/* What programs compiled with _FORTIFY_SOURCE call. */
+MASKED(__ppoll_chk,
+       (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set,
+        size_t room),
+       (polled, count, until, mask, room))
+MASKED(pselect,
+       (int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
+        const struct timespec *restrict until, const sigset_t *restrict set),
+       (count, in, out, other, until, mask))
+MASKED(epoll_pwait,
+       (int file, struct epoll_event *events, int count, int until_ms, const sigset_t *set),
+       (file, events, count, until_ms, mask))
+MASKED(epoll_pwait2,
+       (int file, struct epoll_event *events, int count, const struct timespec *until,
+        const sigset_t *set),
+       (file, events, count, until, mask))
+MASKED(pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t *set),
+       (attributes, mask))
+
+/* Of older times. */
+int sighold(int number)
+{
+    if (number == SIGSEGV && ebb__shim_keeps_signal())
+        return 0;
+    int (*next)(int);
+    EBB_BEHIND(next, sighold);
+    return next(number);
+}
+
+int sigblock(int mask)
+{
+    int (*next)(int);
+    EBB_BEHIND(next, sigblock);
+    return next(ebb__shim_keeps_signal() ? mask & ~(int)OURS : mask);
+}
+
+int sigsetmask(int mask)
+{
+    int (*next)(int);
+    EBB_BEHIND(next, sigsetmask);
+    return next(ebb__shim_keeps_signal() ? mask & ~(int)OURS : mask);
+}
+
+/* By its number. What the runtime itself sets that way never has SIGSEGV in it. */
+bool ebb__shim_masks(long number, const long a[6], long *result)
+{
+    uint64_t mask;
+    if (number != SYS_rt_sigprocmask || a[0] == SIG_UNBLOCK || a[1] == 0 ||
+        (size_t)a[3] != sizeof mask || !ebb__shim_keeps_signal())
+        return false;
+    memcpy(&mask, (const void *)a[1], sizeof mask);
+    mask &= ~OURS;
+    *result = ebb__os_call(SYS_rt_sigprocmask, (uintptr_t)a[0], (uintptr_t)&mask, (uintptr_t)a[2],
+                           sizeof mask, 0, 0);
+    return true;
+}
+
+/* The context, and those that follow it, will be taken by the kernel with the masks that are in there. */
+void ebb__shim_mask_contexts(const ucontext_t *context)
+{
+    for (; context && ebb__shim_keeps_signal(); context = context->uc_link)
+        if (sigismember(&context->uc_sigmask, SIGSEGV) == 1)
+            sigdelset((sigset_t *)(uintptr_t)&context->uc_sigmask, SIGSEGV);
+}
+
+void ebb__shim_keep_signal(void)
+{
+    atomic_store(&keeping, true);
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+    ebb__shim_give_signal_stacks();
+}

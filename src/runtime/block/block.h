@@ -1,0 +1,258 @@
+/* Blocks: the table of all allocations that the runtime moves, their parts, and what the store has of each. */
+#ifndef EBB_RUNTIME_BLOCK_BLOCK_H
+#define EBB_RUNTIME_BLOCK_BLOCK_H
+
+#include "runtime/core/core.h"
+#include "store/extents.h"
+
+enum block_state {
+    BLOCK_ASLEEP = 0, /* within another part */
+    BLOCK_EMPTY = 1,  /* address space without pages, to be given out again */
+    BLOCK_SPARE,      /* freed, its pages still in the arena: the next of this size takes both */
+    BLOCK_BARE,
+    BLOCK_RESIDENT,
+    BLOCK_PARKED,
+    BLOCK_LEAVING,
+    BLOCK_AWAY,
+    BLOCK_COMING,
+    BLOCK_DYING, /* freed while a transfer was in flight */
+};
+
+enum block_kind {
+    BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
+    BLOCK_PLACED, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
+    BLOCK_SLAB, /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
+};
+
+enum block_queue {
+    QUEUE_NONE = 0,
+    QUEUE_OUT, /* resident or parked */
+    QUEUE_IN,  /* away or bare */
+};
+
+struct link {
+    uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
+};
+
+/* When a block was used. */
+struct block_use {
+    uint64_t last;       /* event number of the last known use */
+    uint64_t touch;      /* number of the touch that was its last one */
+    uint64_t left_at;    /* event number, + 1, when it was sent away by plan last */
+    uint64_t evicted_at; /* event number, + 1, of its last eviction without a plan */
+    uint64_t needed_at;  /* event number, + 1, in which it was evicted and needed again at once */
+    bool open;           /* touched since the last event; on the open list */
+};
+
+/* What the store has of a block. */
+struct block_copy {
+    uint64_t offset;
+    uint64_t generation; /* of forks, that had begun when it was written */
+    uint64_t hash[2];    /* of the bytes in the store, if is_there and is_hashed */
+    uint8_t store;       /* index into stores */
+    bool is_there;       /* `offset` holds the block's bytes as of the last write out */
+    bool is_hashed;
+    bool stays; /* do not give it up when the block comes back */
+};
+
+/* Who waits for a block. */
+struct block_wait {
+    uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
+    struct ebb_wait *told; /* what says so to the parent; NULL: nothing */
+    struct asking asking;  /* of other processes, for its room */
+};
+
+/* Its way through a lane. */
+struct block_transfer {
+    uint64_t queued_ns;   /* when it was put on the in queue last */
+    uint64_t chunk_bytes; /* transferred or in flight, of page_bytes */
+    uint32_t chunks_in_flight;
+    int error;
+    enum block_queue queue;
+    bool urgent;      /* somebody waits for it */
+    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
+    bool given_up;    /* coming, but what it has taken is needed first for something else */
+    bool lacked_room; /* it came back later than it should for want of room */
+    bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
+};
+
+/* Where a part lies in its allocation. */
+struct block_run {
+    uint32_t units;       /* of 2 MiB of address space */
+    uint32_t head;        /* of the allocation: this block itself, but in parts behind the first */
+    uint32_t total_units; /* head: address space of all parts */
+    uint32_t parts;       /* head: parts that are not buried yet */
+};
+
+/* An allocation, or a part of a large one (parts.c). */
+struct block {
+    uintptr_t address;
+    uintptr_t frame;     /* its address in staging, while it is parked or transferred; else 0 */
+    uint64_t size_bytes; /* as asked for, of the whole allocation; 0 in parts behind the head */
+    uint64_t page_bytes; /* pages held when resident: a multiple of 4 KiB */
+    uint64_t serial;
+    struct block_use use;
+    struct block_copy copy;
+    struct block_wait wait;
+    struct block_transfer transfer;
+    struct block_run run;
+    uint64_t pinned_until; /* event number: could not be moved, do not try before */
+    uint32_t pins; /* head: system calls that have its address; it is not parked meanwhile */
+    uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
+    struct link list;      /* empty list, or spare bucket */
+    struct link age;       /* spare blocks by age */
+    struct link queue;     /* out or in queue */
+    enum block_state state;
+    enum block_kind kind;
+    bool unborn;    /* head: its allocation is under way, and alone may give it pages */
+    bool inherited; /* its pages came with a fork: not in the ledger */
+    bool strays;    /* its address space may hold pages that are not the block's */
+    bool kept;      /* stays where it is until it is freed (keep.c) */
+};
+
+struct list {
+    uint32_t first, last;
+};
+
+/* The block table. */
+struct table {
+    struct block *blocks;
+    uint32_t count; /* indices ever used, from 1 */
+};
+
+/* When blocks are used: the clock of operations, and what accesses are observed. */
+struct uses {
+    uint64_t event_number; /* operations so far: ALLOC and FREE events, and long pauses */
+    uint64_t operation_ns; /* when the one in progress began */
+    uint64_t pause_faults; /* faults in it, while accesses are observed */
+    uint64_t touches;      /* uses seen so far */
+    bool trace;            /* accesses are observed */
+    uint64_t blind_until; /* event at which accesses count as observed, at the latest; 0: they do */
+    uint32_t *open_blocks; /* touched since the last event */
+    uint32_t open_count, open_capacity;
+};
+
+/* Space of our store that a living generation may read. */
+struct deferred {
+    uint64_t offset, bytes;
+    uint64_t after,
+        until; /* generations that had begun when it was written, and when it was dropped */
+};
+
+/* block/copies.c */
+struct relatives {
+    int base;        /* file in memory whose bytes are locked, -1: none yet */
+    int line;        /* during a fork: the new generation's, -1: none */
+    uint64_t newest; /* generation; 0: none has begun */
+    uint64_t *living;
+    uint32_t living_count;
+    uint64_t eternal; /* the newest of which nobody can tell whether it lives; 0: none */
+    struct deferred *deferred;
+    uint32_t deferred_count;
+    uint64_t look_ns; /* do not look at the locks before */
+};
+
+#define MAX_STORES (EBB_STORE_MOST - 2u) /* a block names one by a byte */
+
+/* Where the copies of absent blocks are. */
+struct store_copies {
+    /* Our own, at `current`, and those of ancestors where copies of our blocks are: how many, and
+     * the lines that tell so. In the last place is never one. */
+    struct ebb_store stores[MAX_STORES + 1];
+    uint64_t copies[MAX_STORES + 1];
+    int lines[MAX_STORES + 1];
+    unsigned current;
+    struct relatives relatives;
+    bool nested_too_deep; /* no place for a store of our own */
+    struct ebb_extents extents;
+    struct ebb_extent *extent_table;
+};
+
+static inline uint32_t ebb__block_index(const struct table *table, const struct block *block)
+{
+    return (uint32_t)(block - table->blocks);
+}
+/* Between its allocation and its free. */
+static inline bool ebb__block_is_live(const struct block *block)
+{
+    return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
+}
+/* In memory, and nothing speaks against sending it away now. */
+static inline bool ebb__block_may_leave(const struct uses *uses, const struct block *block)
+{
+    return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
+           block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&
+           block->pinned_until <= uses->event_number;
+}
+/* Is the store's copy of `block` in our own store? */
+static inline bool ebb__relatives_wrote(const struct store_copies *copies,
+                                        const struct block *block)
+{
+    return block->copy.store == copies->current;
+}
+
+/* states.c */
+/* The one way to another state: asserts in EBB_CHECK builds that it may follow. */
+void ebb__block_become(struct block *block, enum block_state state);
+bool ebb__block_may_become(enum block_state from, enum block_state to);
+
+/* lists.c: intrusive lists over the block table; `member` is the offset of the struct link. */
+#define LINK_LIST offsetof(struct block, list)
+#define LINK_AGE offsetof(struct block, age)
+#define LINK_QUEUE offsetof(struct block, queue)
+void ebb__list_push_front(struct table *table, struct list *list, uint32_t index, size_t member);
+void ebb__list_push_back(struct table *table, struct list *list, uint32_t index, size_t member);
+void ebb__list_remove(struct table *table, struct list *list, uint32_t index, size_t member);
+
+/* parts.c: the parts of large blocks */
+/* Has a block of so many bytes parts? */
+bool ebb__part_is_large(const struct ebb_runtime *runtime, uint64_t page_bytes);
+/* The part behind part `index` of the same block; NO_BLOCK: it was the last. */
+uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index);
+/* Is it all of a block, not a part of one, nor what is left of one? */
+bool ebb__part_is_whole(const struct ebb_runtime *runtime, const struct block *block);
+/* Can the block with that head be split? */
+bool ebb__part_has_units(const struct ebb_runtime *runtime, const struct block *head);
+/* Into parts of one unit, as far as they are at rest. No effect on a block that has no units. */
+void ebb__part_split(struct ebb_runtime *runtime, struct block *head);
+/* What can be one becomes one; true: the block is in one part. */
+bool ebb__part_join(struct ebb_runtime *runtime, struct block *head);
+/* Units [first, + count) become one part, as far as they can; returns the first part that begins
+ * there, NO_BLOCK: none. */
+uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32_t first,
+                         uint32_t count);
+/* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
+bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block);
+
+/* copies.c: forked processes that read the same store */
+EBB_NODISCARD bool ebb__relatives_init(struct ebb_runtime *runtime);
+void ebb__relatives_fini(struct ebb_runtime *runtime);
+/* A fork follows; is_read: some block's only copy is in our store. */
+void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read);
+void ebb__relatives_after_fork_parent(struct ebb_runtime *runtime);
+/* Our parent's store becomes an ancestor's, what is ours is yet to be opened. */
+void ebb__relatives_after_fork_child(struct ebb_runtime *runtime);
+/* There is one block more whose copy is where that of `block` is. */
+void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block);
+/* The store's copy of `block` is given up. */
+void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block);
+/* So much is to be written: see whether space has come free, if the store would have to grow. */
+void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes);
+
+void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block);
+
+/* waits.c: for the parent's eyes */
+/* A fault is about to be looked at; until ebb__wait_end(). No lock needed. */
+struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address);
+/* The program waits for `block`; until ebb__wait_end(), which needs no lock. Several may wait for one. */
+struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block);
+/* A transfer of `block`, the opening of the store; until ebb__wait_end(), which needs no lock. */
+struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
+                                     bool out);
+struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime);
+/* It waits for `block` from now on. */
+void ebb__waits_fault(struct ebb_runtime *runtime, struct block *block);
+/* If it has waited for `block` it goes on; how long it waited. */
+uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block);
+
+#endif

@@ -1,0 +1,34 @@
+/* The states of a block. No other file assigns one; which may follow which is in one table.
+ *
+ *     empty -> bare -> resident <-> parked -> leaving -> away -> coming -> resident
+ *
+ * A part that is split off begins with the state of the part that it was in (parts.c). */
+#include "base/check.h"
+#include "runtime/block/block.h"
+
+#define TO(state) (1u << BLOCK_##state)
+
+/* By state: those that may follow. */
+static const uint16_t follow[] = {
+    [BLOCK_ASLEEP] = TO(ASLEEP) | TO(EMPTY) | TO(BARE),
+    [BLOCK_EMPTY] = TO(EMPTY) | TO(BARE) | TO(ASLEEP),
+    [BLOCK_SPARE] = TO(RESIDENT) | TO(EMPTY),
+    [BLOCK_BARE] = TO(RESIDENT) | TO(EMPTY) | TO(ASLEEP),
+    [BLOCK_RESIDENT] = TO(PARKED) | TO(SPARE) | TO(EMPTY) | TO(ASLEEP),
+    [BLOCK_PARKED] = TO(RESIDENT) | TO(LEAVING) | TO(EMPTY) | TO(ASLEEP),
+    [BLOCK_LEAVING] = TO(RESIDENT) | TO(AWAY) | TO(DYING),
+    [BLOCK_AWAY] = TO(COMING) | TO(EMPTY),
+    [BLOCK_COMING] = TO(RESIDENT) | TO(PARKED) | TO(AWAY) | TO(DYING),
+    [BLOCK_DYING] = TO(EMPTY),
+};
+
+bool ebb__block_may_become(enum block_state from, enum block_state to)
+{
+    return (follow[from] >> to & 1u) != 0;
+}
+
+void ebb__block_become(struct block *block, enum block_state state)
+{
+    EBB_CHECK_THAT(ebb__block_may_become(block->state, state));
+    block->state = state;
+}

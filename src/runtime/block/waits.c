@@ -1,0 +1,64 @@
+/* What of the runtime's waits the parent is to see (trace/waits.h). On the way of a fault that finds
+ * its block there it costs one place taken and given back; nothing else on a way that is hot. */
+#include "runtime/internal.h"
+
+struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address)
+{
+    return ebb__wait_begin(runtime->core.ring->waits.answers, EBB_WAIT_ANSWERS, EBB_WAIT_ANSWER,
+                           address, 0, 0);
+}
+
+static enum ebb_wait_kind kind_of(const struct block *block)
+{
+    switch (block->state) {
+    case BLOCK_LEAVING:
+        return EBB_WAIT_LEAVING;
+    case BLOCK_AWAY:
+        return EBB_WAIT_AWAY;
+    case BLOCK_COMING:
+        return EBB_WAIT_COMING;
+    default:
+        return EBB_WAIT_NEW;
+    }
+}
+
+struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block)
+{
+    return ebb__wait_begin(runtime->core.ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
+                           ebb__block_index(&runtime->table, block),
+                           block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
+}
+
+struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
+                                     bool out)
+{
+    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS,
+                           out ? EBB_WAIT_WRITE : EBB_WAIT_READ,
+                           ebb__block_index(&runtime->table, block),
+                           block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
+}
+
+struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime)
+{
+    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN,
+                           0, 0, 0);
+}
+
+void ebb__waits_fault(struct ebb_runtime *runtime, struct block *block)
+{
+    block->wait.fault_ns = ebb__now_ns();
+    block->wait.told = ebb__waits_block(runtime, block);
+    ebb__progress_hold(runtime, true);
+}
+
+uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->wait.fault_ns == 0)
+        return 0;
+    uint64_t waited_ns = ebb__now_ns() - block->wait.fault_ns;
+    block->wait.fault_ns = 0;
+    ebb__wait_end(block->wait.told);
+    block->wait.told = NULL;
+    ebb__progress_hold(runtime, false);
+    return waited_ns;
+}

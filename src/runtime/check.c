@@ -1,0 +1,79 @@
+/* What must hold between any two operations, looked at in EBB_CHECK builds (base/check.h).
+ *
+ * All blocks are looked at, so it is done after as many operations as there are blocks, at most. */
+#include "base/check.h"
+#include "runtime/internal.h"
+
+#if EBB_CHECKS
+
+/* Pages of its own that it has in memory, as the ledger counts them. */
+static uint64_t held_bytes(const struct block *block)
+{
+    if (block->kind == BLOCK_PLACED || block->inherited)
+        return 0;
+    switch (block->state) {
+    case BLOCK_SPARE:
+    case BLOCK_RESIDENT:
+    case BLOCK_PARKED:
+    case BLOCK_LEAVING:
+    case BLOCK_COMING:
+    case BLOCK_DYING:
+        return block->page_bytes;
+    default:
+        return 0;
+    }
+}
+
+static bool has_frame(const struct block *block)
+{
+    return block->state == BLOCK_PARKED || block->state == BLOCK_LEAVING ||
+           block->state == BLOCK_COMING || block->state == BLOCK_DYING;
+}
+
+/* How many blocks are on a queue; each must say so itself. */
+static uint32_t queue_length(const struct ebb_runtime *runtime, struct list list,
+                             enum block_queue queue)
+{
+    uint32_t count = 0;
+    for (uint32_t i = list.first; i != NO_BLOCK; i = runtime->table.blocks[i].queue.next) {
+        EBB_CHECK_THAT(runtime->table.blocks[i].transfer.queue == queue);
+        count++;
+    }
+    return count;
+}
+
+void ebb__runtime_check(struct ebb_runtime *runtime)
+{
+    const struct memory *memory = &runtime->memory;
+    uint64_t held = memory->depot_bytes + memory->frames.spare_bytes + memory->frames.shape_bytes +
+                    runtime->pool.held_bytes;
+    uint64_t pending = 0;
+    uint32_t queued_out = 0, queued_in = 0;
+    if (runtime->unchecked++ < runtime->table.count)
+        return;
+    runtime->unchecked = 0;
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
+        const struct block *block = &runtime->table.blocks[i];
+        enum block_queue queue = block->transfer.queue;
+        if (block->state == BLOCK_ASLEEP)
+            continue;
+        held += held_bytes(block);
+        queued_out += queue == QUEUE_OUT;
+        queued_in += queue == QUEUE_IN;
+        if (queue == QUEUE_OUT || block->state == BLOCK_LEAVING || block->transfer.given_up)
+            pending += block->page_bytes;
+        /* Its bytes are at one place. */
+        EBB_CHECK_THAT(has_frame(block) == (block->frame != 0));
+        EBB_CHECK_THAT(block->state != BLOCK_AWAY || block->copy.is_there);
+        EBB_CHECK_THAT(queue != QUEUE_OUT || block->state == BLOCK_RESIDENT ||
+                       block->state == BLOCK_PARKED);
+        EBB_CHECK_THAT(queue != QUEUE_IN || block->state == BLOCK_AWAY ||
+                       block->state == BLOCK_BARE);
+    }
+    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.out_queue, QUEUE_OUT) == queued_out);
+    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.in_queue, QUEUE_IN) == queued_in);
+    EBB_CHECK_THAT(held == atomic_load(&runtime->core.counters->held_bytes));
+    EBB_CHECK_THAT(pending <= runtime->transfer.out_pending_bytes);
+}
+
+#endif

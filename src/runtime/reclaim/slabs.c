@@ -1,0 +1,159 @@
+/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c), that leave
+ * when nobody uses them.
+ *
+ * What a program keeps in small blocks it has mostly left behind: of what a framework takes while it is
+ * loaded, an eighth is ever touched again. No event tells of uses of it and no plan knows it. So a
+ * hand goes round the slabs, two laps a second at most, while accesses are observed and while room is
+ * wanted, and parks some. What is used comes back by a fault, at the price of a page move, and is
+ * left alone for a while, each time for longer. What lies parked counts as free where plans are made,
+ * and after a lap, or an iteration and a half, it is the first to leave where room is wanted.
+ *
+ * The runtime's own threads must never wait for a slab. They touch no object of the program, and what libc
+ * and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the shim leaves it to
+ * the next allocator. Where a system call cannot wait for an absent page nothing leaves, and around a fork
+ * everything is there: others' handlers may run in the child before it can have anything back. */
+#include "runtime/internal.h"
+
+#include <sys/mman.h>
+
+/* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
+#define BATCH 32u
+/* What has been had is left alone for half a lap, what is used after having been parked for one, then for
+ * two, four, … */
+#define MOST_DOUBLINGS 8u
+/* The last so many that came are taken to be in use this very moment: an instruction may need two. */
+#define IN_USE 8u
+
+void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here)
+{
+    if (block->inherited)
+        return;
+    if (here)
+        atomic_fetch_add(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
+    else
+        atomic_fetch_sub(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
+}
+
+void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
+{
+    struct slab_record *record = ebb__slab_record_at(runtime, block->address);
+    ebb__slab_count(runtime, block, true);
+    record->since_ns = ebb__now_ns();
+    record->arrival = ++runtime->slabs.arrivals;
+    record->doublings += record->doublings < MOST_DOUBLINGS;
+}
+
+static bool slabs_may_leave(const struct ebb_runtime *runtime)
+{
+    const struct ebb_device_ops *ops = runtime->core.device.ops;
+    return runtime->core.config.open_store && !runtime->store.failed && !runtime->slabs.all_here &&
+           !ops->calls_need_pins && !ops->faults_are_signals;
+}
+
+/* Has it been used of late, as far as is known? */
+static bool is_kept(const struct ebb_runtime *runtime, const struct slab_record *record,
+                    uint64_t now)
+{
+    return now - record->since_ns < runtime->core.config.cold_ns << record->doublings >> 1;
+}
+
+void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most)
+{
+    struct slab_space *cold = &runtime->slabs;
+    if (!slabs_may_leave(runtime) || cold->used == 0)
+        return;
+    uint64_t now = ebb__now_ns();
+    if (cold->hand == cold->lap_slabs) {
+        if (now - cold->lap_ns < runtime->core.config.cold_ns)
+            return;
+        cold->hand = 0;
+        cold->lap_slabs = cold->used;
+        cold->lap_ns = now;
+    }
+    for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
+        struct slab_record *record = &cold->slabs[cold->hand];
+        struct block *block = &runtime->table.blocks[record->block];
+        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(&runtime->uses, block) ||
+            is_kept(runtime, record, now))
+            continue;
+        parked++;
+        if (ebb__move_park(runtime, block))
+            record->since_ns = now;
+    }
+}
+
+struct block *ebb__slab_victim(struct ebb_runtime *runtime)
+{
+    struct slab_space *cold = &runtime->slabs;
+    if (!slabs_may_leave(runtime))
+        return NULL;
+    ebb__slab_look(runtime, BATCH);
+    uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.cold_ns;
+    uint64_t iteration_ns = runtime->core.policy->iteration_ns(runtime);
+    if (iteration_ns + iteration_ns / 2 > rest_ns)
+        rest_ns = iteration_ns + iteration_ns / 2;
+    for (uint32_t looked = 0; looked < cold->used; looked++) {
+        cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
+        const struct slab_record *record = &cold->slabs[cold->next_victim];
+        struct block *block = &runtime->table.blocks[record->block];
+        if (block->state == BLOCK_PARKED && ebb__block_may_leave(&runtime->uses, block) &&
+            now - record->since_ns >= rest_ns)
+            return block;
+    }
+    return NULL;
+}
+
+struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
+{
+    const struct slab_space *cold = &runtime->slabs;
+    uint64_t oldest_ns = UINT64_MAX;
+    struct block *oldest = NULL;
+    for (uint32_t i = 0; slabs_may_leave(runtime) && i < cold->used; i++) {
+        const struct slab_record *record = &cold->slabs[i];
+        struct block *block = &runtime->table.blocks[record->block];
+        if (ebb__block_may_leave(&runtime->uses, block) && record->since_ns < oldest_ns &&
+            cold->arrivals - record->arrival >= IN_USE) {
+            oldest_ns = record->since_ns;
+            oldest = block;
+        }
+    }
+    return oldest;
+}
+
+void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t address)
+{
+    switch (block->state) {
+    case BLOCK_PARKED:
+        ebb__move_unpark(runtime, block);
+        break;
+    case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
+        break;
+    case BLOCK_LEAVING:
+    case BLOCK_AWAY:
+    case BLOCK_COMING:
+        if (block->wait.fault_ns == 0) {
+            atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
+            ebb__waits_fault(runtime, block);
+        }
+        ebb__move_call_back(runtime, block);
+        break;
+    default:
+        ebb__space_fill(runtime, block, address);
+        break;
+    }
+}
+
+void ebb__slab_recall(struct ebb_runtime *runtime)
+{
+    struct slab_space *cold = &runtime->slabs;
+    cold->all_here = true;
+    for (uint32_t i = 0; i < cold->used; i++) {
+        struct block *block = &runtime->table.blocks[cold->slabs[i].block];
+        if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
+            block->state == BLOCK_COMING)
+            ebb__slab_fault(runtime, block, block->address);
+    }
+    for (uint32_t i = 0; i < cold->used; i++)
+        while (runtime->table.blocks[cold->slabs[i].block].wait.fault_ns)
+            pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
+}

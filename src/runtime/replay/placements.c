@@ -1,0 +1,129 @@
+/* Planned addresses: what a script says of where its blocks lie, and which allocation is which. */
+#include "runtime/internal.h"
+
+static bool is_placed(const struct ebb_script_block *block)
+{
+    return block->place != EBB_SCRIPT_NO_PLACE;
+}
+
+static uint32_t units_up_to(const struct ebb_script_block *block)
+{
+    return (uint32_t)((block->place + block->size_bytes - 1) / EBB_HUGE_BYTES) + 1;
+}
+
+size_t ebb__placed_table_words(const struct ebb_runtime *runtime, const struct ebb_script *script)
+{
+    if (script->pool_bytes == 0 || script->pool_bytes / EBB_HUGE_BYTES >= runtime->pool.units_total)
+        return 0;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    size_t words = script->pool_bytes / EBB_HUGE_BYTES + 2;
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        const struct ebb_script_block *block = &blocks[events[i].block];
+        if (events[i].kind == EBB_EVENT_ALLOC && is_placed(block))
+            words += units_up_to(block) - block->place / EBB_HUGE_BYTES;
+    }
+    return words > UINT32_MAX ? 0 : words;
+}
+
+/* Positions of the allocations that cover each unit, ascending: by counting, since most units are
+ * covered by many blocks. */
+void ebb__placed_prepare(struct performance *performance, uint32_t *words)
+{
+    const struct ebb_script *script = performance->script;
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    uint32_t units = (uint32_t)(script->pool_bytes / EBB_HUGE_BYTES) + 1;
+    uint32_t *first = performance->unit_first = words;
+    uint32_t *covers = performance->unit_covers = words + units + 1;
+    performance->unit_count = units;
+    for (int counting = 1; counting >= 0; counting--) {
+        for (uint32_t i = 0; i < script->clock_count; i++) {
+            const struct ebb_script_block *block = &blocks[events[i].block];
+            if (events[i].kind != EBB_EVENT_ALLOC || !is_placed(block))
+                continue;
+            for (uint64_t unit = block->place / EBB_HUGE_BYTES; unit < units_up_to(block); unit++) {
+                if (counting)
+                    first[unit + 1]++;
+                else
+                    covers[first[unit]++] = i;
+            }
+        }
+        if (counting)
+            for (uint32_t unit = 0; unit < units; unit++)
+                first[unit + 1] += first[unit];
+    }
+    for (uint32_t unit = units; unit > 0; unit--) /* each stands where the next one began */
+        first[unit] = first[unit - 1];
+    first[0] = 0;
+}
+
+uint32_t ebb__placed_least(const struct ebb_script *script)
+{
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    int64_t load = 0, least = INT64_MAX;
+    uint32_t position = 0;
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        const struct ebb_script_block *block = &blocks[events[i].block];
+        if (is_placed(block))
+            load += events[i].kind == EBB_EVENT_ALLOC ? (int64_t)block->size_bytes
+                                                      : -(int64_t)block->size_bytes;
+        if (load < least) {
+            least = load;
+            position = (i + 1) % script->clock_count;
+        }
+    }
+    return position;
+}
+
+/* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
+uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit)
+{
+    const struct performance *playing = runtime->replay.playing;
+    if (!playing || unit >= playing->unit_count)
+        return UINT32_MAX;
+    const uint32_t *covers = playing->unit_covers;
+    uint32_t low = playing->unit_first[unit], high = playing->unit_first[unit + 1];
+    uint32_t behind = high, earliest = low;
+    if (low == behind)
+        return UINT32_MAX;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (covers[middle] < runtime->replay.position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < behind
+               ? covers[low] - runtime->replay.position
+               : covers[earliest] + playing->script->clock_count - runtime->replay.position;
+}
+
+/* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
+ * They may hold more than when it was made; then what lay in the pool could not make way. */
+static bool plan_fits(const struct ebb_runtime *runtime)
+{
+    const struct ebb_counters *counters = runtime->core.counters;
+    uint64_t share =
+        ebb__ledger_share(runtime->core.ledger, atomic_load(&runtime->core.ledger->budget_bytes),
+                          atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
+    return runtime->replay.playing->script->peak_bytes <= share;
+}
+
+struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment)
+{
+    const struct performance *playing = runtime->replay.playing;
+    if (!playing || runtime->uses.trace || playing->unit_count == 0)
+        return NULL;
+    uint32_t known = ebb__clock_foresee(runtime, bytes);
+    if (known == EBB_SCRIPT_NONE)
+        return NULL;
+    const struct ebb_script_block *planned = &ebb__script_blocks(playing->script)[known];
+    if (!is_placed(planned) || !plan_fits(runtime))
+        return NULL;
+    struct block *block = ebb__placed_take(runtime, planned->place, bytes, alignment);
+    if (!block)
+        atomic_fetch_add(&runtime->core.counters->pool_misses, 1);
+    return block;
+}
