@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "own_folder.h"
 #include "parent/cache.h"
 #include "synthetic.h"
 
@@ -18,24 +19,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[PATH_MAX];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    const char *where = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/ebb-test-XXXXXX", where ? where : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[PATH_MAX + 16];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
 
 static size_t files_in(const char *path)
 {

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "model/analyse.h"
+#include "own_folder.h"
 #include "parent/internal.h"
 #include "plan/file.h"
 #include "policies.h"
@@ -23,8 +24,6 @@
 #define WEIGHTS 6u
 #define LAPS 3u
 #define STEP_NS ((uint64_t)1000000)
-
-static char folder[PATH_MAX - 64];
 
 /* ---- a recorded program ----------------------------------------------------------------------- */
 
@@ -398,22 +397,6 @@ static void wide_blocks_in_plan_files(void **state)
         ebb__plan_file_fini(&file);
     }
     recorded_fini(&recorded);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    const char *where = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/ebb-test-XXXXXX", where ? where : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[PATH_MAX + 16];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void)

@@ -25,6 +25,12 @@ extern struct ebb_host ebb__host;
 enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_DEPOT };
 enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address);
 
+/* Does it lie where blocks never move? */
+static inline bool ebb__host_is_fixed(uintptr_t address)
+{
+    return address - ebb__host.fixed.base < ebb__host.fixed.bytes;
+}
+
 #define EBB_HOST_PAGEMAP_MOST 512
 
 /* What the kernel says of the pages of [address, + bytes), the first ones; how many, 0: nothing. */

@@ -31,11 +31,6 @@ static bool map_in_arena(uintptr_t address, uint64_t bytes)
     return true;
 }
 
-static bool is_fixed(uintptr_t address)
-{
-    return address - ebb__host.fixed.base < ebb__host.fixed.bytes;
-}
-
 static bool map_in_staging(uintptr_t address, uint64_t bytes)
 {
     if (bytes == 0)
@@ -86,7 +81,7 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
 static bool protect_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
-    if (is_fixed(address))
+    if (ebb__host_is_fixed(address))
         return map_in_arena(address, bytes);
     if (!ebb__os_map_anew(address, bytes, PROT_NONE))
         return false;
@@ -98,7 +93,7 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
 {
     enum ebb_host_place place = ebb__host_place(state, address);
     bool good = true;
-    if (is_fixed(address))
+    if (ebb__host_is_fixed(address))
         ebb__os_advise(address, bytes, MADV_DONTNEED);
     else if (place == EBB_HOST_ARENA)
         good = protect_renew(state, address, bytes);
@@ -110,7 +105,7 @@ static void protect_release(void *state, uintptr_t address, uint64_t bytes)
 
 static enum ebb_device_result protect_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
-    return ebb__host_place(state, target) != EBB_HOST_ARENA || is_fixed(target) ||
+    return ebb__host_place(state, target) != EBB_HOST_ARENA || ebb__host_is_fixed(target) ||
                    map_in_arena(target, bytes)
                ? EBB_DEVICE_OK
                : EBB_DEVICE_FAILED;
@@ -125,7 +120,7 @@ static enum ebb_device_result protect_move(void *state, uintptr_t target, uintpt
         return to_staging(target, source, bytes, moved);
     if (from == EBB_HOST_STAGING && to == EBB_HOST_ARENA)
         return from_staging(target, source, bytes, moved);
-    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !is_fixed(target) &&
+    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !ebb__host_is_fixed(target) &&
         !map_in_arena(target, bytes))
         return EBB_DEVICE_FAILED;
     if (from != EBB_HOST_DEPOT)

@@ -29,13 +29,6 @@ static bool watch(uintptr_t address, uint64_t bytes, bool on)
               : ebb__uffd_unregister(ebb__host.uffd, range);
 }
 
-/* Blocks there never move, so nothing waits there: the kernel makes pages at first touch, and no move
- * changes a mapping. */
-static bool is_fixed(uintptr_t address)
-{
-    return address - ebb__host.fixed.base < ebb__host.fixed.bytes;
-}
-
 /* May what begins at `address` of the arena be a mapping of its own? What has been one may stay one: it
  * need not have become one with its neighbours meanwhile. */
 static bool may_be_run(uintptr_t address)
@@ -95,7 +88,7 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
  * as much again. */
 static void release_blocks(uintptr_t address, uint64_t bytes)
 {
-    if (is_fixed(address)) {
+    if (ebb__host_is_fixed(address)) {
         ebb__os_advise(address, bytes, MADV_DONTNEED);
         return;
     }
@@ -120,7 +113,7 @@ static void remap_release(void *state, uintptr_t address, uint64_t bytes)
 
 static enum ebb_device_result remap_fresh(void *state, uintptr_t target, uint64_t bytes)
 {
-    if (ebb__host_place(state, target) != EBB_HOST_ARENA || is_fixed(target))
+    if (ebb__host_place(state, target) != EBB_HOST_ARENA || ebb__host_is_fixed(target))
         return EBB_DEVICE_OK;
     if (may_be_run(target) && watch(target, bytes, false)) {
         ebb__runs_note(target, true);
@@ -165,7 +158,7 @@ static void remap_let(void *state, uintptr_t address, uint64_t bytes)
 static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
-    if (!is_fixed(address))
+    if (!ebb__host_is_fixed(address))
         return ebb__uffd_renew(ebb__host.uffd, address, bytes);
     if (!ebb__os_map_anew(address, bytes, PROT_READ | PROT_WRITE))
         return false;
@@ -173,6 +166,8 @@ static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
     return true;
 }
 
+/* Blocks there never move, so nothing waits there: the kernel makes pages at first touch, and no move
+ * changes a mapping. */
 static void remap_fix(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;

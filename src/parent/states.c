@@ -1,11 +1,8 @@
 #include "parent/states.h"
 
-#include <stdint.h>
+#include "base/check.h"
 
-#ifdef EBB_CHECK
-#include <stdio.h>
-#include <stdlib.h>
-#endif
+#include <stdint.h>
 
 #define TO(state) ((uint32_t)1 << (state))
 
@@ -53,18 +50,6 @@ static const uint32_t alarms[ALARM_COUNT] = {
     [ALARM_TOLD] = TO(ALARM_QUIET) | TO(ALARM_TOLD),
 };
 
-static void check(const char *what, bool may, unsigned from, unsigned to)
-{
-#ifdef EBB_CHECK
-    if (!may) {
-        fprintf(stderr, "ebb: %s: no transition from %u to %u\n", what, from, to);
-        abort();
-    }
-#else
-    (void)what, (void)may, (void)from, (void)to;
-#endif
-}
-
 #define DEFINE(name, type, table)                                                                  \
     bool ebb__##name##_may(type from, type to)                                                     \
     {                                                                                              \
@@ -72,7 +57,7 @@ static void check(const char *what, bool may, unsigned from, unsigned to)
     }                                                                                              \
     void ebb__##name##_set(type *state, type to)                                                   \
     {                                                                                              \
-        check(#name, ebb__##name##_may(*state, to), (unsigned)*state, (unsigned)to);               \
+        EBB_CHECK_THAT(ebb__##name##_may(*state, to));                                             \
         *state = to;                                                                               \
     }
 

@@ -75,7 +75,7 @@ struct core {
     uint64_t held_since_ns;      /* when the first of them began */
 };
 
-/* runtime.c */
+/* core.c, progress.c */
 void *ebb__core_memory(size_t bytes); /* zeroed, from the system; NULL: none */
 
 void ebb__core_unmap(void *memory, size_t bytes); /* back to it; NULL is fine */
