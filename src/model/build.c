@@ -6,7 +6,7 @@
  * window, and the accesses to it.
  * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
  * O(trace + accesses log accesses) time, O(trace) memory. */
-#include "guards.h"
+#include "access_clock.h"
 #include "instances.h"
 #include "parts.h"
 
@@ -35,7 +35,7 @@ static bool resolve(const struct builder *b, const struct ebb_event *event, stru
     if (!ebb__map_get(&b->serials, event->block, &index))
         return false;
     const struct instance *instance = &b->instances.items[index];
-    if (instance->stray || instance->block == EBB_TICK_NONE)
+    if (instance->is_outlier || instance->block == EBB_TICK_NONE)
         return false;
     entry->block = instance->block;
     entry->wraps = instance->wraps;
@@ -309,7 +309,7 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     if (!status)
         status = fill_model(&b, &made);
     if (!status && made.has_accesses && is_without_clock(&b, &made))
-        status = ebb__model_guard(&made, b.units);
+        status = ebb__access_clock_choose(&made, b.units);
     if (!status && b.units)
         status = ebb__model_divide(&made, b.units);
     if (!status)

@@ -243,7 +243,7 @@ static bool keep_persistent(struct builder *b)
         bool ended = instance->free_event != NO_INDEX && instance->free_event < b->first;
         bool begun = instance->alloc_event == NO_INDEX || instance->alloc_event < b->first;
         if (ended || !begun || in_window(b, instance->free_event)) {
-            instance->stray = true;
+            instance->is_outlier = true;
             continue;
         }
         if (!add_block(b, instance, &instance->block))

@@ -19,7 +19,7 @@ struct instance {
     size_t alloc_rank;  /* number of ALLOCs before its own; NO_INDEX as above */
     uint32_t block;     /* template block, EBB_TICK_NONE: none yet */
     uint32_t wraps;     /* iterations that the instance is older than the template block's own */
-    bool stray;         /* not part of the repetition */
+    bool is_outlier;    /* not part of the repetition */
 };
 
 /* A template block that is allocated in the window. */

@@ -18,7 +18,7 @@ static int by_size(const void *a, const void *b)
     return left->at < right->at ? -1 : left->at > right->at;
 }
 
-bool ebb__slots_collect(struct weaver *w)
+bool ebb__slots_collect(struct merger *w)
 {
     const struct ebb_window *own = &w->windows[w->own];
     for (size_t i = own->first; i < own->last; i++) {
@@ -35,7 +35,7 @@ bool ebb__slots_collect(struct weaver *w)
     return true;
 }
 
-bool ebb__slots_match(struct weaver *w, size_t window)
+bool ebb__slots_match(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     EBB_VEC(struct sized) theirs = {0};
@@ -67,7 +67,7 @@ bool ebb__slots_match(struct weaver *w, size_t window)
     return ok;
 }
 
-bool ebb__slots_name(const struct weaver *w, const struct ebb_event *event, size_t window,
+bool ebb__slots_name(const struct merger *w, const struct ebb_event *event, size_t window,
                      uint64_t *name)
 {
     uint64_t found;
@@ -79,7 +79,7 @@ bool ebb__slots_name(const struct weaver *w, const struct ebb_event *event, size
     return true;
 }
 
-bool ebb__knots_collect(struct weaver *w)
+bool ebb__knots_collect(struct merger *w)
 {
     const struct ebb_window *own = &w->windows[w->own];
     for (size_t i = own->first; i < own->last; i++) {
@@ -93,7 +93,7 @@ bool ebb__knots_collect(struct weaver *w)
     return ebb_vec_reserve(&w->positions, w->knots.count + 1);
 }
 
-void ebb__knots_place(struct weaver *w, size_t window)
+void ebb__knots_place(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     size_t position = 0;
@@ -107,7 +107,7 @@ void ebb__knots_place(struct weaver *w, size_t window)
     }
 }
 
-uint64_t ebb__slots_counterpart(const struct weaver *w, uint64_t serial, size_t window)
+uint64_t ebb__slots_counterpart(const struct merger *w, uint64_t serial, size_t window)
 {
     uint64_t found;
     if (!ebb__map_get(&w->names, serial, &found))
@@ -118,7 +118,7 @@ uint64_t ebb__slots_counterpart(const struct weaver *w, uint64_t serial, size_t 
     return w->serials.items[(w->own - age) * w->slots.count + (found & UINT32_MAX)];
 }
 
-bool ebb__knots_lifetime(const struct weaver *w, uint64_t serial, size_t *first, size_t *last)
+bool ebb__knots_lifetime(const struct merger *w, uint64_t serial, size_t *first, size_t *last)
 {
     const struct ebb_window *own = &w->windows[w->own];
     size_t alloc, begin = 0, end = SIZE_MAX;

@@ -30,7 +30,7 @@ struct placed {
     struct ebb_event event;
 };
 
-struct weaver {
+struct merger {
     const struct ebb_stream *stream;
     const struct ebb_window *windows;
     size_t window_count, own;
@@ -44,33 +44,33 @@ struct weaver {
     uint64_t made_up; /* serials of allocations that are missing in a window, counting down */
 };
 
-static inline const struct ebb_event *ebb__weaver_event(const struct weaver *w, size_t event)
+static inline const struct ebb_event *ebb__weaver_event(const struct merger *w, size_t event)
 {
     return &w->stream->events.items[event];
 }
 
 /* Number the pattern's allocations. */
-bool ebb__slots_collect(struct weaver *w);
+bool ebb__slots_collect(struct merger *w);
 
 /* Match the allocations of a window to slots: by size, then by order. */
-bool ebb__slots_match(struct weaver *w, size_t window);
+bool ebb__slots_match(struct merger *w, size_t window);
 
 /* The name of an ALLOC or FREE that happens in `window`, the same in all of them; false: it belongs
  * to no slot. */
-bool ebb__slots_name(const struct weaver *w, const struct ebb_event *event, size_t window,
+bool ebb__slots_name(const struct merger *w, const struct ebb_event *event, size_t window,
                      uint64_t *name);
 
 /* Number the pattern's knots. */
-bool ebb__knots_collect(struct weaver *w);
+bool ebb__knots_collect(struct merger *w);
 
 /* Where the knots stand in the order of `window`: after how many others. */
-void ebb__knots_place(struct weaver *w, size_t window);
+void ebb__knots_place(struct merger *w, size_t window);
 
 /* The pattern's counterpart of a block that is accessed in `window`; 0: none. */
-uint64_t ebb__slots_counterpart(const struct weaver *w, uint64_t serial, size_t window);
+uint64_t ebb__slots_counterpart(const struct merger *w, uint64_t serial, size_t window);
 
 /* The knots of the pattern between which `serial` is alive: [*first, *last]. False: it is not, or
  * no knot tells where it ends. */
-bool ebb__knots_lifetime(const struct weaver *w, uint64_t serial, size_t *first, size_t *last);
+bool ebb__knots_lifetime(const struct merger *w, uint64_t serial, size_t *first, size_t *last);
 
 #endif
