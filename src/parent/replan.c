@@ -34,20 +34,6 @@
 #define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more room is worth a plan */
 #define MOST_ROOM_REPLANS 6u
 
-void ebb__replan_begin(struct ebb_parent *parent, struct process *process)
-{
-    struct trial *trial = &process->trial;
-    trial->counts = ebb__measured_counts(process);
-    trial->machine = parent->lanes.machine;
-    trial->predicted_stall_ns = parent->figures.predicted_stall_ns;
-    trial->predicted_work_ns =
-        parent->figures.predicted_iteration_ns - parent->figures.predicted_stall_ns;
-    trial->first_iteration = trial->looked_at =
-        process->stream.watch ? ebb__watch_iterations(process->stream.watch) : 0;
-    if (trial->state != TRIAL_SETTLED)
-        ebb__trial_set(&trial->state, TRIAL_BEGUN);
-}
-
 /* The planned iterations of this trial: how many, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
@@ -75,7 +61,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
     struct ebb_profile_iteration *newest =
         learnt->iteration_count ? &learnt->iterations[learnt->iteration_count - 1] : NULL;
     if (!newest || !count || !iterations[count - 1].planned ||
-        ebb__parent_count_allocs(&newest->model) != iterations[count - 1].alloc_count)
+        ebb__model_count_allocs(&newest->model) != iterations[count - 1].alloc_count)
         return NULL;
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
@@ -102,7 +88,7 @@ static bool replan(struct ebb_parent *parent, struct process *process,
         parent->lanes.machine = assumed;
         return false;
     }
-    parent->figures.replans++;
+    parent->figures.plan.replans++;
     process->learnt_anew = true;
     return true;
 }
@@ -200,7 +186,7 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
     case REPLAN_BACK:
         ebb__trial_set(&trial->state, TRIAL_SETTLED);
         ebb__parent_send_script(process, process->sent.script_before);
-        parent->figures.replans++;
+        parent->figures.plan.replans++;
         parent->lanes.machine = trial->machine_before;
         break;
     case REPLAN_ENOUGH:
@@ -229,7 +215,7 @@ static void wait_for_first(struct ebb_parent *parent, struct process *process, s
     struct trial *trial = &process->trial;
     if (count <= trial->first_iteration + 1)
         return;
-    ebb__replan_begin(parent, process);
+    ebb__trial_begin(parent, process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
 }
 
@@ -245,7 +231,7 @@ static void judge_trial(struct ebb_parent *parent, struct process *process, size
     if (early && !(found.waits && found.faster && found.enough))
         return;
     uint64_t before_ns = trial->before_ns;
-    ebb__replan_begin(parent, process);
+    ebb__trial_begin(parent, process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
     if (!found.enough)
         return;
@@ -258,7 +244,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
     struct trial *trial = &process->trial;
     size_t count = ebb__watch_iterations(process->stream.watch);
     if (count < trial->first_iteration) /* a longer repetition has taken their place */
-        ebb__replan_begin(parent, process);
+        ebb__trial_begin(parent, process);
     if (!process->stream.replaying || count == trial->looked_at)
         return;
     trial->looked_at = count;
