@@ -27,13 +27,52 @@ static void join(char *const *argv, char *out, size_t bytes)
     }
 }
 
-int ebb__cmd_record(int argc, char **argv)
+/* Read the options. Returns 0, or the exit code to end with; *ended: with 0, too. */
+static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet,
+                 bool *ended)
 {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"threshold", required_argument, NULL, 't'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+o:qh", options, NULL)) != -1) {
+        switch (option) {
+        case 'o':
+            serving->record_path = optarg;
+            break;
+        case 't':
+            if (!ebb_size_parse(optarg, &serving->threshold_bytes) ||
+                serving->threshold_bytes == 0) {
+                ebb__command_usage("record", "--threshold: '%s' is not a size", optarg);
+                return EBB_EXIT_OWN_FAILURE;
+            }
+            break;
+        case 'q':
+            *quiet = true;
+            serving->warn = NULL;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            *ended = true;
+            return 0;
+        default:
+            ebb__command_usage("record", "unknown option or missing value: %s", argv[optind - 1]);
+            return EBB_EXIT_OWN_FAILURE;
+        }
+    }
+    if (!serving->record_path || optind == argc) {
+        ebb__command_usage("record", "%s",
+                           serving->record_path ? "no command given" : "no -o FILE");
+        return EBB_EXIT_OWN_FAILURE;
+    }
+    return 0;
+}
+
+int ebb__cmd_record(int argc, char **argv)
+{
     struct ebb_parent_options serving = {
         .record = true,
         .policy = ebb__plan_policy("none"),
@@ -41,36 +80,10 @@ int ebb__cmd_record(int argc, char **argv)
         .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
         .warn = ebb__launch_warn,
     };
-    bool quiet = false;
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "+o:qh", options, NULL)) != -1) {
-        switch (option) {
-        case 'o':
-            serving.record_path = optarg;
-            break;
-        case 't':
-            if (!ebb_size_parse(optarg, &serving.threshold_bytes) || serving.threshold_bytes == 0) {
-                ebb__command_usage("record", "--threshold: '%s' is not a size", optarg);
-                return EBB_EXIT_OWN_FAILURE;
-            }
-            break;
-        case 'q':
-            quiet = true;
-            serving.warn = NULL;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            ebb__command_usage("record", "unknown option or missing value: %s", argv[optind - 1]);
-            return EBB_EXIT_OWN_FAILURE;
-        }
-    }
-    if (!serving.record_path || optind == argc) {
-        ebb__command_usage("record", "%s", serving.record_path ? "no command given" : "no -o FILE");
-        return EBB_EXIT_OWN_FAILURE;
-    }
+    bool quiet = false, ended = false;
+    int failed = parse(argc, argv, &serving, &quiet, &ended);
+    if (failed || ended)
+        return failed;
     char command[256];
     join(argv + optind, command, sizeof command);
     serving.command = command;

@@ -3,57 +3,10 @@
  * at most one container, which bounds the memory by the size of the file. */
 #include "lab/import/pickle.h"
 
+#include "lab/import/opcodes.h"
+
 #include <inttypes.h>
 #include <string.h>
-
-enum opcode {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_POP = '0',
-    OP_POP_MARK = '1',
-    OP_DUP = '2',
-    OP_NONE = 'N',
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_BINFLOAT = 'G',
-    OP_BINUNICODE = 'X',
-    OP_BINBYTES = 'B',
-    OP_SHORT_BINBYTES = 'C',
-    OP_BINSTRING = 'T',
-    OP_SHORT_BINSTRING = 'U',
-    OP_EMPTY_DICT = '}',
-    OP_EMPTY_LIST = ']',
-    OP_EMPTY_TUPLE = ')',
-    OP_DICT = 'd',
-    OP_LIST = 'l',
-    OP_TUPLE = 't',
-    OP_APPEND = 'a',
-    OP_APPENDS = 'e',
-    OP_SETITEM = 's',
-    OP_SETITEMS = 'u',
-    OP_BINGET = 'h',
-    OP_LONG_BINGET = 'j',
-    OP_BINPUT = 'q',
-    OP_LONG_BINPUT = 'r',
-    OP_PROTO = 0x80,
-    OP_TUPLE1 = 0x85,
-    OP_TUPLE2 = 0x86,
-    OP_TUPLE3 = 0x87,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_LONG1 = 0x8a,
-    OP_LONG4 = 0x8b,
-    OP_SHORT_BINUNICODE = 0x8c,
-    OP_BINUNICODE8 = 0x8d,
-    OP_BINBYTES8 = 0x8e,
-    OP_EMPTY_SET = 0x8f,
-    OP_ADDITEMS = 0x90,
-    OP_FROZENSET = 0x91,
-    OP_MEMOIZE = 0x94,
-    OP_FRAME = 0x95,
-    OP_BYTEARRAY8 = 0x96,
-};
 
 struct machine {
     const uint8_t *bytes;
@@ -305,6 +258,42 @@ static enum ebb_status skip(struct machine *m, size_t bytes)
     return take(m, bytes, &value) ? EBB_OK : fail(m, "ends within a number");
 }
 
+/* What makes a container, or puts something into one. */
+static enum ebb_status step_container(struct machine *m, uint8_t opcode)
+{
+    switch (opcode) {
+    case OP_EMPTY_DICT:
+        return push_container(m, EBB_PICKLE_DICT, 0);
+    case OP_EMPTY_LIST:
+    case OP_EMPTY_TUPLE:
+    case OP_EMPTY_SET:
+        return push_container(m, EBB_PICKLE_LIST, 0);
+    case OP_TUPLE1:
+        return push_tuple(m, 1);
+    case OP_TUPLE2:
+        return push_tuple(m, 2);
+    case OP_TUPLE3:
+        return push_tuple(m, 3);
+    case OP_TUPLE:
+    case OP_LIST:
+    case OP_FROZENSET:
+        return push_marked(m, EBB_PICKLE_LIST);
+    case OP_DICT:
+        return push_marked(m, EBB_PICKLE_DICT);
+    case OP_APPEND:
+        return extend(m, EBB_PICKLE_LIST, 1, false);
+    case OP_APPENDS:
+    case OP_ADDITEMS:
+        return extend(m, EBB_PICKLE_LIST, above_mark(m), true);
+    case OP_SETITEM:
+        return extend(m, EBB_PICKLE_DICT, 2, false);
+    case OP_SETITEMS:
+        return extend(m, EBB_PICKLE_DICT, above_mark(m), true);
+    default:
+        return fail(m, forbidden(opcode));
+    }
+}
+
 static enum ebb_status step(struct machine *m, uint8_t opcode)
 {
     switch (opcode) {
@@ -355,33 +344,6 @@ static enum ebb_status step(struct machine *m, uint8_t opcode)
     case OP_BINBYTES8:
     case OP_BYTEARRAY8:
         return push_text(m, 8);
-    case OP_EMPTY_DICT:
-        return push_container(m, EBB_PICKLE_DICT, 0);
-    case OP_EMPTY_LIST:
-    case OP_EMPTY_TUPLE:
-    case OP_EMPTY_SET:
-        return push_container(m, EBB_PICKLE_LIST, 0);
-    case OP_TUPLE1:
-        return push_tuple(m, 1);
-    case OP_TUPLE2:
-        return push_tuple(m, 2);
-    case OP_TUPLE3:
-        return push_tuple(m, 3);
-    case OP_TUPLE:
-    case OP_LIST:
-    case OP_FROZENSET:
-        return push_marked(m, EBB_PICKLE_LIST);
-    case OP_DICT:
-        return push_marked(m, EBB_PICKLE_DICT);
-    case OP_APPEND:
-        return extend(m, EBB_PICKLE_LIST, 1, false);
-    case OP_APPENDS:
-    case OP_ADDITEMS:
-        return extend(m, EBB_PICKLE_LIST, above_mark(m), true);
-    case OP_SETITEM:
-        return extend(m, EBB_PICKLE_DICT, 2, false);
-    case OP_SETITEMS:
-        return extend(m, EBB_PICKLE_DICT, above_mark(m), true);
     case OP_BINGET:
         return get(m, 1);
     case OP_LONG_BINGET:
@@ -393,7 +355,7 @@ static enum ebb_status step(struct machine *m, uint8_t opcode)
     case OP_MEMOIZE:
         return put(m, m->memo.count);
     default:
-        return fail(m, forbidden(opcode));
+        return step_container(m, opcode);
     }
 }
 
