@@ -58,6 +58,24 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * it comes back to has the number that it had. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
+/* The iteration found is known to be one of the program's, and planned: it is held. What is composed
+ * of it and of other phrases (an evaluation after some iterations, a last batch) does not take its
+ * place until ebb__watch_take_longer() is called; something else does once it goes on for long. */
+void ebb__watch_hold(struct ebb_watch *watch);
+
+/* A repetition of phrases, of which the held iteration is one. */
+struct ebb_watch_longer {
+    size_t iterations;    /* of the held one, in one period */
+    uint64_t duration_ns; /* of the newest period */
+    uint64_t beside_ns;   /* of that: outside of the held iterations */
+    uint64_t waited_ns;   /* of that: the program waited for the runtime */
+};
+
+/* The one in force; false: there is none, or nothing is held. O(symbols of three periods). */
+bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer);
+/* From now on that one is the program's iteration, and nothing is held. */
+void ebb__watch_take_longer(struct ebb_watch *watch);
+
 /* The oldest iterations, of which only this is known any more. */
 struct ebb_watch_forgotten {
     size_t iterations;

@@ -105,6 +105,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     if (pattern == watch->pattern_count)
         watch->pattern_count++;
     watch->found = true;
+    watch->held = false;
 }
 
 static bool marks_by_accesses(const struct ebb_watch *watch)
@@ -151,6 +152,17 @@ static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetiti
            (symbols / repetition->period_symbols);
 }
 
+/* Is the repetition that of the template, whose order was taken to vary? The first iterations differ in
+ * what they allocate for good, while a landmark is found in them already. Believed once: where threads
+ * interleave two iterations are alike by chance. */
+static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    const struct ebb_template *template = &watch->template;
+    return watch->found && template->landmark_bytes && !watch->was_ordered &&
+           repetition->kind == EBB_SYMBOL_ALLOC &&
+           is_about(repetition->period_symbols, template->period_symbols);
+}
+
 /* Judge the repetition that is in force, if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
@@ -177,7 +189,8 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         if (symbols < SMALLEST_REPETITION)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
-        if (watch->found && !whole && coverage <= 2 * watch->window_events)
+        if (watch->found && !whole && !proves_ordered(watch, repetition) &&
+            (coverage <= 2 * watch->window_events || ebb__watch_outlasts(watch, coverage)))
             return;
         if (kind == EBB_SYMBOL_ALLOC &&
             is_part_of_known(watch, repetition->period_symbols, symbols))
@@ -190,8 +203,21 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         }
     }
     watch->considered[kind] = repetition->found_at_symbol;
-    if (watch->found && is_known(watch, &watch->template, repetition))
+    if (proves_ordered(watch, repetition)) {
+        struct ebb_template exact = ebb__stream_template(&watch->stream, repetition, 1);
+        watch->was_ordered = true;
+        adopt(watch, &exact, (uint32_t)watch->pattern_count, repetition->first_symbol,
+              window_of(watch, repetition));
         return;
+    }
+    if ((watch->found && is_known(watch, &watch->template, repetition)) ||
+        ebb__watch_is_composed(watch, repetition))
+        return;
+    ebb__watch_adopt(watch, repetition);
+}
+
+void ebb__watch_adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
     struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
     uint32_t pattern = (uint32_t)watch->pattern_count;
     for (size_t age = 0; age < known_count(watch); age++) {
@@ -235,6 +261,8 @@ enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
         return EBB_OK;
     size_t first = symbols->events.items[landmark.first_symbol];
     size_t covered = symbols->events.items[landmark.last_symbol] - first;
+    if (ebb__watch_outlasts(watch, covered))
+        return EBB_OK;
     if (watch->found && watch->iterations.count &&
         watch->iterations.items[watch->iterations.count - 1].last_event >
             watch->event_base + first &&

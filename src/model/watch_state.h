@@ -15,6 +15,8 @@ struct ebb_watch {
     uint64_t event_base; /* serial number of the stream's event 0; wraps below 0 */
     struct ebb_template template;
     bool found;
+    bool was_ordered; /* an iteration found by a landmark has been found exactly since */
+    bool held; /* what is composed of the template does not take its place: watch_phrases.c */
     uint32_t pattern; /* which of the repetitions known so far the template is */
     size_t pattern_count;
     struct ebb_template known[KNOWN_PATTERNS]; /* the last ones, [pattern % KNOWN_PATTERNS] */
@@ -57,5 +59,14 @@ void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes);
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind);
 /* Look for a landmark, if nothing repeats exactly and it is time to. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch);
+
+/* ---- phrases, watch_phrases.c ---------------------------------------------------------------- */
+
+/* Is the repetition one of phrases, of which the held iteration makes up half at least? */
+bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
+/* Does the held iteration stay, though something else has repeated for so many events? */
+bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
+/* The repetition takes the place of the template, whatever that is. */
+void ebb__watch_adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition);
 
 #endif

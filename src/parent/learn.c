@@ -8,6 +8,8 @@
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
 /* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
 #define EVIDENT_ALLOCATIONS 32u
+/* What comes between planned iterations may wait for one part in so many of the time. */
+#define BESIDE_SHARE 20u
 
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
  * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on, with
@@ -54,6 +56,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
+            if (!reactive)
+                ebb__watch_hold(process->stream.watch);
             if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
         }
@@ -100,11 +104,28 @@ static bool is_lost(const struct process *process)
                ebb__watch_period_clock_events(process->stream.watch) * 3 + 256;
 }
 
+/* Does what comes between the planned iterations cost so much that it is worth a plan that contains
+ * it, too? Then accesses are observed for that; the plan in force stays meanwhile. */
+static bool take_longer(struct process *process)
+{
+    size_t count = ebb__watch_iterations(process->stream.watch);
+    struct ebb_watch_longer longer;
+    if (count == process->learning.judged_at)
+        return false;
+    process->learning.judged_at = count;
+    if (!ebb__watch_longer(process->stream.watch, &longer) ||
+        longer.waited_ns * BESIDE_SHARE <= longer.duration_ns)
+        return false;
+    ebb__watch_take_longer(process->stream.watch);
+    ebb__parent_settle(process);
+    return true;
+}
+
 /* Planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
     bool planned = process->phase == PHASE_PLANNED;
-    if (planned && is_lost(process)) {
+    if (planned && (is_lost(process) || take_longer(process))) {
         ebb__parent_trace(process);
     } else if (found_longer(process)) {
         forget_parts(process);

@@ -1,0 +1,97 @@
+/* A program as phrases: the held iteration, and what comes between some of its repetitions.
+ *
+ * A training evaluates after some iterations, averages weights, ends an epoch with a smaller batch. With
+ * that the whole repeats exactly, too, in periods of several iterations and more. To wait for two of
+ * these, and to learn their accesses, costs more than to plan the iteration at once and to be reactive
+ * in the rest. So an iteration that is planned is held: what is composed of it does not replace it,
+ * unless the caller finds that the rest costs too much (ebb__watch_longer() says what it cost). */
+#include "watch_state.h"
+
+enum {
+    /* Something else replaces a held iteration only if it goes on for more than so many of it. What
+     * comes between iterations may repeat a few times: the batches of an evaluation. */
+    HELD_ITERATIONS = 8,
+};
+
+void ebb__watch_hold(struct ebb_watch *watch)
+{
+    watch->held = watch->found && watch->template.kind == EBB_SYMBOL_ALLOC &&
+                  watch->template.landmark_bytes == 0;
+}
+
+bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events)
+{
+    return watch->held && events <= HELD_ITERATIONS * watch->window_events;
+}
+
+/* Where the held iteration stands next, at or after symbol `at`; `last`: not before that. */
+static size_t next_held(const struct ebb_watch *watch, size_t at, size_t last)
+{
+    const struct ebb_template *template = &watch->template;
+    const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
+    size_t period = template->period_symbols;
+    for (; at + period <= last; at++)
+        if (ebb__rolling_range(rolling, at, at + period) == template->hash)
+            return at;
+    return last;
+}
+
+bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t period = watch->template.period_symbols, held = 0;
+    if (!watch->held || repetition->kind != watch->template.kind ||
+        repetition->period_symbols <= period)
+        return false;
+    /* In two periods: where these begin an iteration may be cut. */
+    size_t last = repetition->last_symbol;
+    size_t at = next_held(watch, last - 2 * repetition->period_symbols, last);
+    for (; at < last; at = next_held(watch, at + period, last))
+        held += period;
+    return held >= repetition->period_symbols;
+}
+
+/* How long the program had waited for the runtime in all, at `event`. */
+static uint64_t waited_before(const struct ebb_stream *stream, size_t event)
+{
+    size_t low = 0, high = stream->waits.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (stream->waits.items[middle].event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? stream->waits.items[low - 1].sum_ns : 0;
+}
+
+bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_repetition *current = &stream->current[EBB_SYMBOL_ALLOC];
+    if (!watch->held || !ebb__watch_is_composed(watch, current))
+        return false;
+    const size_t *events = stream->symbols[EBB_SYMBOL_ALLOC].events.items;
+    const struct ebb_event *all = stream->events.items;
+    size_t period = watch->template.period_symbols, last = current->last_symbol - 1;
+    /* From one iteration to the same one a period later: whole phrases. */
+    size_t first = next_held(watch, last - 2 * current->period_symbols, last);
+    size_t end = first + current->period_symbols;
+    *longer = (struct ebb_watch_longer){.duration_ns =
+                                            all[events[end]].time_ns - all[events[first]].time_ns};
+    for (size_t at = first; at < end;) {
+        size_t next = next_held(watch, at, end);
+        longer->beside_ns += all[events[next]].time_ns - all[events[at]].time_ns;
+        longer->waited_ns +=
+            waited_before(stream, events[next]) - waited_before(stream, events[at]);
+        longer->iterations += next < end;
+        at = next < end ? next + period : end;
+    }
+    return true;
+}
+
+void ebb__watch_take_longer(struct ebb_watch *watch)
+{
+    const struct ebb_repetition *current = &watch->stream.current[EBB_SYMBOL_ALLOC];
+    if (watch->held && ebb__watch_is_composed(watch, current))
+        ebb__watch_adopt(watch, current);
+}
