@@ -100,7 +100,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     const struct ebb_plan_request *request = &planned->request;
     const struct ebb_plan *plan = &planned->plan;
     const struct ebb_model *model = request->model;
-    json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
+    json_t *root = json_figures(plan, bounds, "ebb.plan-file/2");
     json_t *absences = json_array();
     json_object_set_new(root, "reactive", json_boolean(plan->reactive));
     json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
@@ -116,7 +116,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_object_set_new(item, "bytes", json_bytes(ebb__plan_block_bytes(request, block)));
         json_object_set_new(item, "from_tick", json_bytes(absence->from_tick));
         json_object_set_new(item, "to_tick", json_bytes(absence->to_tick));
-        json_object_set_new(item, "guard_ticks", json_bytes(absence->margin_ticks));
+        json_object_set_new(item, "margin_ticks", json_bytes(absence->margin_ticks));
         json_object_set_new(item, "drops", json_boolean(absence->drops));
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
         json_object_set_new(item, "out_within", json_boolean(absence->out_within));
@@ -131,7 +131,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
-    json_object_set_new(root, "wide_blocks", json_huge_rounded(planned));
+    json_object_set_new(root, "huge_rounded_blocks", json_huge_rounded(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;

@@ -374,14 +374,14 @@ static void huge_rounded_blocks_in_plan_files(void **state)
         snprintf(list, sizeof list, cases[i].text, huge_rounded, huge_rounded);
         int bytes = snprintf(
             text, sizeof text,
-            "{\"schema\": \"ebb.plan-file/1\", \"policy\": \"x\", \"budget_bytes\": 1,"
+            "{\"schema\": \"ebb.plan-file/2\", \"policy\": \"x\", \"budget_bytes\": 1,"
             " \"smallest_feasible_bytes\": 1, \"peak_bytes\": 1, \"stall_ns\": 0,"
             " \"iteration_ns\": 1, \"moved_out_bytes\": 0, \"moved_in_bytes\": 0, \"plan_ns\": 0,"
             " \"feasible\": false, \"page_bytes\": 4096, \"model_ticks\": %u,"
             " \"model_iteration_ns\": %llu, \"absences\": [], \"machine\": {\"schema\":"
             " \"ebb.machine/1\", \"name\": \"m\", \"duplex\": true,"
             " \"out\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0},"
-            " \"in\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0}}, \"wide_blocks\": %s}",
+            " \"in\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0}}, \"huge_rounded_blocks\": %s}",
             model->tick_count, (unsigned long long)ebb__model_iteration_ns(model), list);
         struct ebb_plan_file file;
         struct ebb_error error = {0};

@@ -35,14 +35,14 @@ struct ebb_absence {
     bool keep_copy; /* the trace says that the block is only read until its next absence: the store
                        keeps its copy, so that it may leave unwritten if unchanged */
     uint32_t margin_ticks; /* so many more events pass before leaving may start: it does at the
-                              first clock event after from_tick + guard_ticks */
+                              first clock event after from_tick + margin_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
     uint64_t out_end_ns;
     uint64_t in_start_ns; /* 0 and unused where drops */
     uint64_t in_end_ns;
     uint64_t stall_ns; /* predicted: how long the program waits for the block */
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
-    bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, although
+    bool out_within; /* leaving may start at the event from_tick + margin_ticks itself, although
                         it is no clock event: the use is taken to be over (EBB_WITHIN_NS) */
     bool in_within;  /* the block may still be away at the last clock event before to_tick: the
                         program is not held there */

@@ -20,7 +20,7 @@ struct ebb_swap_gap {
     uint32_t margin_ticks; /* events after from_tick that pass first */
     uint32_t ready_tick;   /* the first clock event after these: leaving may start */
     bool drops;
-    bool out_within; /* ready_tick is no clock event, but from_tick + guard_ticks */
+    bool out_within; /* ready_tick is no clock event, but from_tick + margin_ticks */
 
     uint64_t bytes;
     uint64_t ready_ns;
@@ -93,7 +93,7 @@ uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uin
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes);
 
-/* Keep the gaps that `choose` says true of; it may set *guard_ticks, events that pass before the
+/* Keep the gaps that `choose` says true of; it may set *margin_ticks, events that pass before the
  * block leaves. What is left counts as all there is: the orders and smallest_feasible_bytes are made
  * anew, nothing is taken. */
 typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
