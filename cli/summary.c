@@ -106,7 +106,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     json_t *object = json_object();
-    json_object_set_new(object, "schema", json_string("ebb.run/1"));
+    json_object_set_new(object, "schema", json_string("ebb.run/2"));
     put(object, "exit_status", (uint64_t)exit_status(summary->launch));
     put(object, "elapsed_ns", summary->launch->elapsed_ns);
     if (figures->budget_bytes == UINT64_MAX)
@@ -129,7 +129,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "moved_out_bytes", figures->moved_out_bytes);
     put(object, "compressed_saved_bytes", figures->saved_bytes);
     put(object, "moved_in_bytes", figures->moved_in_bytes);
-    put(object, "dropped_clean_bytes", figures->dropped_bytes);
+    put(object, "evicted_clean_bytes", figures->dropped_bytes);
     put(object, "stall_ns", figures->stall_ns);
     put(object, "demand_faults", figures->demand_faults);
     put(object, "demand_faults_planned_median", figures->demand_faults_planned_median);

@@ -264,7 +264,7 @@ class Report(unittest.TestCase):
             without = {k: v for k, v in MALLOC.items() if k != key}
             self.assertIn(f"has no {key}", self.report(without, code=1))
         self.assertIn("is no JSON", self.report("{", code=1))
-        self.assertIn("is none of", self.report({"schema": "ebb.run/1"}, code=1))
+        self.assertIn("is none of", self.report({"schema": "ebb.run/2"}, code=1))
         self.assertIn("is none of", self.report([1], code=1))
         self.assertIn("lacks what", self.report({**DARKNET, "rows": [{}]}, code=1))
 
