@@ -53,8 +53,8 @@ static const char help[] =
     "usage: ebb compare FILE... [options]\n\n"
     "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
     "shows them side by side; below, the memory that the allocators of others would have\n"
-    "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and Ebb's\n"
-    "pool for its iteration.\n";
+    "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and what\n"
+    "Ebb's packing needs for its iteration.\n";
 static const char tail[] =
     "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n";
 

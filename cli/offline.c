@@ -65,13 +65,13 @@ static const struct ebb_option options[] = {
      .argument = "B",
      AT(smallest_block_bytes),
      .commands = PLAN | COMPARE | SIMULATE,
-     .help = "leave smaller blocks alone (default 256K)"},
+     .help = "smaller blocks stay resident (default 256K)"},
     {.name = "plan",
      .kind = EBB_OPTION_TEXT,
      .argument = "PLAN",
      AT(plan_path),
      .commands = PACK,
-     .help = "of a trace: under a plan that 'ebb plan -o' wrote; a block may come back\n"
+     .help = "of a trace: under a plan that 'ebb plan -o' wrote; a block may be fetched\n"
              "to another address"},
     {.name = "capacity",
      .kind = EBB_OPTION_SIZE,

@@ -16,9 +16,9 @@
 
 static const char help[] =
     "usage: ebb simulate FILE PLAN [options]\n\n"
-    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, lap after\n"
-    "lap until it is steady, and says what it costs beside what the plan predicts. Without\n"
-    "--budget: the plan's.\n";
+    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, again\n"
+    "and again until it is steady, and says what it costs beside what the plan predicts.\n"
+    "Without --budget: the plan's.\n";
 static const char tail[] =
     "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
     "--machine pcie3\n";

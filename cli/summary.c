@@ -70,8 +70,9 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
                 (unsigned long long)figures->iterations,
                 ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
     else
-        fprintf(out, "ebb: no repeating iteration was planned: reactive\n");
-    fprintf(out, "ebb: moved %s out, %s in; waited %s; %llu demand faults, %llu mismatches\n",
+        fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
+    fprintf(out,
+            "ebb: wrote back %s, fetched %s; stalled %s; %llu demand faults, %llu mismatches\n",
             ebb_size_format(figures->moved_out_bytes, a, sizeof a),
             ebb_size_format(figures->moved_in_bytes, b, sizeof b),
             ebb_duration_format(figures->stall_ns, c, sizeof c),
@@ -88,7 +89,7 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: set for its framework:");
         for (size_t i = 0; i < summary->setting_count; i++)
             fprintf(out, " %s=%s", summary->settings[i].name, summary->settings[i].value);
-        fprintf(out, " (--no-env leaves it)\n");
+        fprintf(out, " (--no-env sets nothing)\n");
     }
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
     double a_day = seconds > 0 ? (double)written_bytes / seconds * 86400 : 0;

@@ -33,7 +33,7 @@ class Alarm(Launch):
 
     def test_read_that_hangs(self):
         text = self.expect("hang_read=2,hang_ms=3500", WAITS + READS)
-        self.assertIn("which is being read from the store: the store does not answer", text)
+        self.assertIn("which is being fetched from the store: the store does not answer", text)
         waits, read = (re.search(r"block \d+", line)[0] for line in text.splitlines())
         self.assertEqual(waits, read)
 

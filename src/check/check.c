@@ -170,7 +170,7 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     uint32_t clock = check->next_clock[absence->from_tick];
     uint32_t to_clock = (clock + ticks - absence->from_tick - 1) % ticks + 1;
     if (absence->margin_ticks == 0 || absence->margin_ticks >= length || to_clock >= length)
-        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted outside its gap, while in use", i,
                          absence->block);
     uint32_t back = 0;
     while (back < ticks && !model->events[(absence->from_tick + ticks - back) % ticks].clock)
@@ -182,7 +182,7 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
         over_ns = EBB_WITHIN_NS;
     if (absence->margin_ticks < EBB_WITHIN_TICKS ||
         after_ns - model->time_ns[absence->from_tick] < over_ns)
-        return VIOLATION(check, "absence %u: block %u leaves while it may be in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted while it may be in use", i,
                          absence->block);
     return EBB_OK;
 }
@@ -202,7 +202,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     if (absence->to_tick <= ready)
         span->need += check->turn_ns;
     if (absence->margin_ticks >= model->tick_count)
-        return VIOLATION(check, "absence %u: a guard of more than an iteration", i);
+        return VIOLATION(check, "absence %u: a margin of more than an iteration", i);
     if (absence->out_within && within_check(check, i) != EBB_OK)
         return EBB_ERR_FORMAT;
     uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % model->tick_count;
@@ -211,7 +211,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
         after_margin_ns = unroll(check, model->time_ns[check->next_clock[after_margin]], ready_ns);
     span->out_start = unroll(check, absence->out_start_ns, after_margin_ns);
     if (span->out_start > span->need)
-        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted outside its gap, while in use", i,
                          absence->block);
     span->out_end = unroll(check, absence->out_end_ns, span->out_start);
     if (span->out_end > span->need)
@@ -360,7 +360,7 @@ static enum ebb_status curve_check(struct check *check)
         if (i)
             resident += changes[i - 1].bytes;
         if (resident < 0)
-            status = VIOLATION(check, "more leaves than is there at %" PRIu64 " ns", at_ns);
+            status = VIOLATION(check, "more is evicted than is resident at %" PRIu64 " ns", at_ns);
         else if ((uint64_t)resident > plan->peak_bytes)
             status = VIOLATION(check,
                                "%" PRId64 " bytes resident at %" PRIu64

@@ -84,15 +84,15 @@ static const char *state_of(const struct process *process, const struct ebb_wait
     uint32_t kind = transfer ? atomic_load(&transfer->kind) : atomic_load(&wait->kind);
     switch (kind) {
     case EBB_WAIT_READ:
-        return "is being read from the store";
+        return "is being fetched from the store";
     case EBB_WAIT_WRITE:
-        return "is being written to the store";
+        return "is being written back to the store";
     case EBB_WAIT_NEW:
         return "is new and has no memory yet";
     case EBB_WAIT_WRITING_BACK:
-        return "was leaving when it was needed";
+        return "was being written back when it was needed";
     default:
-        return "is in the store, where nobody reads it yet";
+        return "is in the store, and its fetch has not begun";
     }
 }
 
@@ -110,8 +110,8 @@ static void name_block(const struct ebb_wait *wait, char *name, size_t bytes)
 static const char store_remedy[] = "the store does not answer: look at its disk or server (dmesg), "
                                    "or end the program and give another one by --store";
 static const char slow_remedy[] =
-    "the store is slow, or much is before it; a faster one by --store, "
-    "or a larger --budget, shortens that";
+    "the store is slow, or other transfers are ahead: give a faster store "
+    "by --store, or a larger --budget";
 static const char runtime_remedy[] = "if it does not go on, end the program, give it a larger "
                                      "--budget, and report this";
 

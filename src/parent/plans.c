@@ -51,8 +51,8 @@ static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned 
     parent->budget.told_infeasible = true;
     if (least && least <= plan->budget_bytes) {
         ebb__parent_warn(parent,
-                         "policy %s can plan for %.1f MiB at least: the rest is evicted when room "
-                         "is needed",
+                         "policy %s can plan for %.1f MiB at least: the rest is evicted when "
+                         "memory is needed",
                          plan->policy, (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
         return;
     }
