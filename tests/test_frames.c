@@ -37,7 +37,7 @@ static bool is_fragmented(const struct rig *rig, uint64_t unit)
     return rig->runtime->memory.frames.fragmented[unit];
 }
 
-/* Runs are what the list says is spare, each of one kind and as long as it can be. */
+/* Runs are what the list says is cached, each of one kind and as long as it can be. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
     const struct frames *frames = &rig->runtime->memory.frames;

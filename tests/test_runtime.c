@@ -1203,7 +1203,7 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
     rig->runtime->core.device.ops = counted_ops;
 }
 
-/* Units are split and pieced together, but once the budget is full no page is made any more; what is
+/* Units are split and assembled, but once the budget is full no page is made any more; what is
  * pieced is split first. */
 static void pages_are_not_exchanged(void **state)
 {
@@ -1218,7 +1218,7 @@ static void pages_are_not_exchanged(void **state)
     rig_close(rig);
 }
 
-/* Where there is time for it no unit stays in pieces: neither what would be pieced together, nor what was
+/* Where there is time for it no unit stays in pieces: neither what would be assembled, nor what was
  * while there was none. */
 static void pages_are_exchanged_in_time(void **state)
 {

@@ -1,4 +1,5 @@
-/* Blocks at planned addresses: the runtime on a device of plain memory plays a script with a pool. */
+/* Blocks at planned addresses: the runtime on a device of plain memory is replayed a script with a
+ * pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ struct stage {
     struct ebb_script *script;
 };
 
-/* A training whose script, for `percent` of its peak, is played already. */
+/* A training whose script, for `percent` of its peak, is replayed already. */
 static struct stage stage_open(unsigned percent)
 {
     struct stage stage = {.rig = rig_open(NO_BUDGET, false)};
@@ -184,8 +185,9 @@ static void alignments_are_kept(void **state)
     stage_close(&stage);
 }
 
-/* The program leaves the plan in the middle: what lies in the pool stays where it is, everything
- * else makes way, the budget holds; the pool's spare pages go where they are needed. */
+/* The program leaves the plan in the middle: what lies in the static placement stays where it is,
+ * everything else makes way, the budget holds; the static placement's cached pages go where they
+ * are needed. */
 static void divergence_keeps_the_budget(void **state)
 {
     (void)state;
@@ -291,8 +293,8 @@ static void less_room_leaves_the_static_placement_alone(void **state)
     stage_close(&stage);
 }
 
-/* The next plan for the same iteration, here one without addresses, comes while much lies at those of
- * the plan before: what that one has in the pool goes on until little is there. */
+/* The next plan for the same iteration, here one without addresses, comes while much lies at those
+ * of the plan before: what that one has in the static placement goes on until little is there. */
 static void the_next_plan_waits(void **state)
 {
     (void)state;
@@ -353,8 +355,9 @@ static unsigned traces_begun(struct rig *rig)
     return begun;
 }
 
-/* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. What is done
- * to those that stay is not seen: until they are gone nothing counts as observed, or for an iteration. */
+/* Accesses are observed again while blocks lie in the static placement: they stay, new ones are
+ * watched. What is done to those that stay is not seen: until they are gone nothing counts as
+ * observed, or for an iteration. */
 static void tracing_leaves_the_static_placement_alone(void **state)
 {
     (void)state;
@@ -437,7 +440,7 @@ static void malformed_places(void **state)
     stage_close(&stage);
 }
 
-/* What the program touches in the pool without owning it is nobody's harm. */
+/* What the program touches in the static placement without owning it is nobody's harm. */
 static void orphan_pages_make_way(void **state)
 {
     (void)state;
@@ -465,7 +468,8 @@ static void orphan_pages_make_way(void **state)
 
 /* --- processes and threads --- */
 
-/* In the child: what was in the pool can be read, written and freed, and new blocks made. */
+/* In the child: what was in the static placement can be read, written and freed, and new blocks
+ * made. */
 static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct ebb_ring *ring)
 {
     struct rig *rig = stage->rig;

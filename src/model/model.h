@@ -96,7 +96,8 @@ struct ebb_model {
     bool has_accesses;    /* false: the trace held none for this iteration */
     bool unordered;       /* threads interleave: the order of the events varies from iteration to
                             iteration, and the accesses are those of several */
-    uint64_t slack_bytes; /* woven: what another order may need beyond load_bytes, as observed */
+    uint64_t slack_bytes; /* unordered: what another order may need beyond load_bytes, as
+                             observed */
 };
 
 /* Duration of one iteration. */

@@ -103,7 +103,7 @@ struct recall {
     struct ebb_profile profile; /* while RECALLED */
     uint64_t at_allocs;         /* allocations that had been made when its plans were sent */
     size_t judged;              /* iterations looked at while RECALLED */
-    unsigned diverged;          /* of these, those that were not played to their end */
+    unsigned diverged;          /* of these, those that were not replayed to their end */
     unsigned disappointments;   /* of these, those in which blocks were not where they had to be */
 };
 

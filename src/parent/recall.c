@@ -175,8 +175,9 @@ static bool has_missed(const struct process *process)
            process->stream.allocs_lost > patience;
 }
 
-/* An iteration that is as long as one of the profile, behind the initialisation and the sending of the
- * plans, and was not played to its end. The first of them may be the one in which playing began. */
+/* An iteration that is as long as one of the profile, behind the initialisation and the sending of
+ * the plans, and was not replayed to its end. The first of them may be the one in which the replay
+ * began. */
 static bool has_diverged(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
     const struct ebb_profile *profile = &process->recall.profile;

@@ -1,17 +1,18 @@
 /* What a plan assumed and what came of it.
  *
  * Lanes are measured before anything is planned, alone and for a fraction of a second; the first
- * iterations are timed while accesses are observed. Once a plan plays, both are known better: the
- * runtime counts what its lanes move and how long they are busy, and untraced iterations pass. Where
- * the lanes differ markedly from what was assumed, or the program waits markedly longer than was
- * predicted and the lanes or its own pace differ, the same iteration is planned again with what was
- * measured.
+ * iterations are timed while accesses are observed. Once a plan is replayed, both are known better:
+ * the runtime counts what its lanes move and how long they are busy, and untraced iterations pass.
+ * Where the lanes differ markedly from what was assumed, or the program waits markedly longer than
+ * was predicted and the lanes or its own pace differ, the same iteration is planned again with what
+ * was measured.
  *
- * And it is planned again where the room that the plan was made for is not there any more, or much more.
+ * And it is planned again where the room that the plan was made for is not there any more, or much
+ * more.
  *
- * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
- * there is a last time, and a plan that turns out slower than the one before gives way to it for
- * good. */
+ * So that this settles: a plan is judged over several iterations and enough bytes, the waits
+ * double, there is a last time, and a plan that turns out slower than the one before gives way to
+ * it for good. */
 #include "base/order.h"
 #include "parent/internal.h"
 
@@ -66,7 +67,7 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     return taken;
 }
 
-/* The iteration that plays, with its times as known now, in place of what is in `learnt`. */
+/* The iteration that is replayed, with its times as known now, in place of what is in `learnt`. */
 static struct ebb_profile_iteration *refresh(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;

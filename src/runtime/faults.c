@@ -39,14 +39,14 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         ebb__replay_seen(runtime, block);
     }
     switch (block->state) {
-    case BLOCK_PARKED: /* about to leave, or a guard, or observed */
+    case BLOCK_PARKED: /* a candidate for eviction, an event of the access clock, or observed */
         note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(runtime, block);
         ebb__access_clock_touched(runtime, block, false);
         break;
     case BLOCK_BARE:
-        /* The program does not know its address yet: a fault that was reported before the block that
-         * was here was freed. */
+        /* The program does not know its address yet: the fault was reported before the previous
+         * block here was freed. */
         if (runtime->table.blocks[block->run.head].unborn)
             break;
         note_access(runtime, block, write, false);
@@ -69,7 +69,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         }
         ebb__move_call_back(runtime, block);
         break;
-    default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
+    default: /* RESIDENT: fetched meanwhile, or the program itself dropped the page; or freed */
         ebb__space_fill(runtime, block, address);
         break;
     }

@@ -1,10 +1,11 @@
 /* Fork: what a child may see of its parent's blocks.
  *
- * Before the fork every transfer ends and every parked block goes back to the arena, so that the
- * child inherits by copy on write what is resident. What is away stays in the store, which both
- * can read; block/copies.c sees to it that neither overwrites what the other needs. Slabs are all there:
- * other libraries' handlers may use some in the child before this file does. The child has no runtime thread yet and a new userfaultfd; it starts reactive, writes to a store
- * of its own, and counts only the pages that it takes itself. */
+ * Before the fork every transfer ends and every parked block is unparked, so that the child
+ * inherits by copy on write what is resident. Evicted blocks stay in the store, which both can
+ * read; block/copies.c makes sure that neither overwrites what the other needs. All slabs are
+ * resident: handlers of other libraries may use some in the child before this file does. The child
+ * has no runtime thread yet and a new userfaultfd; it starts reactive, writes to a store of its
+ * own, and counts only the pages that it takes itself. */
 #include "runtime/internal.h"
 
 #include <unistd.h>
@@ -82,7 +83,7 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     runtime->core.held = 0;
     runtime->transfer.room_waits = 0;
     runtime->replay.script_count = 0;
-    /* Depot and spare frames stayed with the parent, the arena came along. */
+    /* The page stack and cached frames stayed with the parent, the arena came along. */
     runtime->memory.page_stack_bytes = 0;
     ebb__frames_reset(&runtime->memory.frames);
     runtime->transfer.out_queue = runtime->transfer.in_queue = (struct list){NO_BLOCK, NO_BLOCK};

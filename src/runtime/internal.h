@@ -23,7 +23,7 @@ struct ebb_runtime {
     uint64_t next_serial;
     uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
     uint64_t unchecked;      /* operations since the last check, in EBB_CHECK builds */
-    bool beyond;             /* the budget may be exceeded: nothing could leave */
+    bool beyond;             /* the budget may be exceeded: nothing could be evicted */
     bool full_said;          /* that the device has no room for further blocks */
 };
 

@@ -1,11 +1,13 @@
-/* Blocks that are kept: they stay where they are, with the pages that they have, until they are freed.
+/* Blocks that are kept: they stay where they are, with the pages that they have, until they are
+ * freed.
  *
- * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to the
- * kernel for longer than a call (vmsplice). Neither survives a move. Such a block is brought home
- * first, is never moved again, and counts as resident. When it is freed its mapping is made anew, and its
- * pages go back to the system: nobody else may get a page that the kernel still reads.
+ * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to
+ * the kernel for longer than a call (vmsplice). Neither survives a move. Such a block is fetched
+ * first, is never moved again, and counts as resident. When it is freed its mapping is made anew,
+ * and its pages go back to the system: nobody else may get a page that the kernel still reads.
  *
- * Of a large block only the units of 2 MiB that are concerned are kept, the rest goes on moving. */
+ * Of a large block only the units of 2 MiB that are concerned are kept; the rest may still be
+ * evicted. */
 #include "runtime/internal.h"
 
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
@@ -47,7 +49,7 @@ bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint
     return kept;
 }
 
-/* It is home: from here on its mapping is the program's. */
+/* It is resident: from here on its mapping is the program's. */
 static void let_go(struct ebb_runtime *runtime, uintptr_t at)
 {
     pthread_mutex_lock(&runtime->core.lock);

@@ -131,8 +131,8 @@ static inline void ebb__ledger_force(struct ebb_ledger *ledger, struct ebb_ledge
     ebb__ledger_note(ledger, held);
 }
 
-/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the others
- * hold, nor its own small blocks, which never leave. */
+/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the
+ * others hold, nor its own small blocks, which are never evicted by plan. */
 static inline uint64_t ebb__ledger_share(const struct ebb_ledger *ledger, uint64_t budget,
                                          uint64_t own, uint64_t small)
 {

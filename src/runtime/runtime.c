@@ -181,7 +181,7 @@ static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_
                  : ebb__pages_take(runtime, block->address, bytes);
 }
 
-/* As try_attach(), waiting for room as long as something is leaving. */
+/* As try_attach(), waiting for memory as long as something is being written back. */
 static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
 {
     if (try_attach(runtime, block, bytes, false))
@@ -256,7 +256,7 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
         ebb__part_split(runtime, block);
     if (block->kind != BLOCK_STATIC && (runtime->uses.trace || block->run.parts > 1))
         return true;
-    /* What no plan counts on in one piece need not wait until there is room for all of it. */
+    /* A block that no plan handles as a whole need not wait until there is memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(runtime, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(runtime, block->address, block->page_bytes);
@@ -310,7 +310,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (!block && !is_full)
         block = ebb__space_take(runtime, page_bytes);
     while (!block && !is_full &&
-           ebb__pages_strip_cached(runtime)) /* spare blocks hold address space too */
+           ebb__pages_strip_cached(runtime)) /* cached blocks hold address space too */
         block = ebb__space_take(runtime, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);

@@ -33,7 +33,7 @@ struct ebb_slabs {
     struct slab *slabs;
     struct {
         pthread_mutex_t lock;
-        uint32_t with_room; /* slab; the class's lock guards all its slabs */
+        uint32_t with_room; /* slab; the class's lock protects all its slabs */
     } classes[CLASSES];
     pthread_mutex_t lock; /* what follows; taken after a class's lock */
     uint32_t kept;

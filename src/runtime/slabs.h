@@ -1,8 +1,9 @@
 /* Small blocks: too small to be moved one by one, yet part of what the budget covers.
  *
- * A slab allocator. A slab, which the runtime gives, holds objects of one size class. What is known of
- * it lies outside of it, so that neither an allocation nor a free touches the objects' memory. Small
- * blocks are not traced and are no events; they count, and a slab that nobody uses leaves (reclaim/slabs.c).
+ * A slab allocator. A slab, which the runtime gives, holds objects of one size class. What is known
+ * of it lies outside of it, so that neither an allocation nor a free touches the objects' memory.
+ * Small blocks are not traced and are no events; they count, and a slab that nobody uses is evicted
+ * (reclaim/slabs.c).
  *
  * Size classes are multiples of 64 bytes, at most 12.5 % apart from 1 KiB on (source: the spacing
  * of jemalloc's classes, halved), so every object is aligned for vector code. Thread-safe: one lock

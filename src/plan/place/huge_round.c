@@ -38,7 +38,7 @@ enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
 bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t index)
 {
     struct ebb_model_block *block = &huge_rounded->model.blocks[index];
-    if (!may_be_huge_rounded(block)) /* as one that is wide already is not */
+    if (!may_be_huge_rounded(block)) /* as one that is huge-rounded already is not */
         return false;
     huge_rounded->count++;
     huge_rounded->blocks[index] = 1;

@@ -95,7 +95,7 @@ static void empty_units(struct placing *placing, uint64_t over)
     }
 }
 
-/* Fewer and fewer blocks in the pool, each where it is, until all fits. */
+/* Fewer and fewer blocks in the static placement, each where it is, until all fits. */
 static void fit(struct placing *placing)
 {
     struct ebb_places *places = placing->places;

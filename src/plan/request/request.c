@@ -83,8 +83,9 @@ static bool has_pages(const struct ebb_planned *planned)
            is_of_runtime(planned->request.page_bytes);
 }
 
-/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
- * blocks, and with room for what the pool's units waste. Keep that where it costs no time. */
+/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with
+ * huge-rounded blocks, and with room for what the static placement's units waste. Keep that where
+ * it costs no time. */
 static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *planned)
 {
     struct ebb_plan_request *request = &planned->request;

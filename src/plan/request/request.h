@@ -61,9 +61,9 @@ struct ebb_planned {
     uint64_t beside_bytes;                /* of the budget: all that the plan could not have */
 };
 
-/* Plan. Where it costs no time the plan is one with more huge pages: some blocks are wide, and there is
- * room for what the pool's units waste. *planned is the caller's on EBB_OK. An infeasible budget is
- * EBB_OK, as of ebb__plan_make(). Errors as of ebb__plan_make(). */
+/* Plan. Where it costs no time the plan is one with more huge pages: some blocks are huge-rounded,
+ * and there is room for what the static placement's units waste. *planned is the caller's on
+ * EBB_OK. An infeasible budget is EBB_OK, as of ebb__plan_make(). Errors as of ebb__plan_make(). */
 EBB_NODISCARD enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms,
                                                 struct ebb_planned *planned,
                                                 struct ebb_error *error);

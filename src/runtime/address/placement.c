@@ -1,18 +1,17 @@
-/* Planned addresses: the pool, a part of the arena in which blocks lie where the plan put them.
+/* Static placement: a part of the arena in which blocks lie at the addresses of the plan.
  *
- * A block with own 2 MiB units has its end in 4 KiB pages, which cost address translation, and takes
- * and gives pages as it comes and goes. What never leaves fast memory within an iteration needs no
- * pages of its own: the plan packs such blocks by their lifetimes (dynamic storage allocation), and
- * while it is played each allocation by its position in the template gets its address here, in
- * O(1) and a bit a page. The pool has huge pages only. A unit of it that no block covers keeps its
- * page as *spare*: the next block there finds it, unless somebody else has needed it meanwhile.
+ * A block with 2 MiB units of its own ends in 4 KiB pages, which cost address translation, and each
+ * allocation and free moves pages. A block that is never evicted within an iteration needs no pages
+ * of its own. The plan packs such blocks by their lifetimes (dynamic storage allocation). While the
+ * plan is replayed, each allocation gets the address of its position in the template, in O(1) and a
+ * bit a page. The static placement has huge pages only. A unit that no block covers keeps its page
+ * as a *cached* page: the next block there uses it, unless another block has taken it meanwhile.
  *
- * Two blocks may share a page table entry, so none of these moves alone: they are watched by no
- * trace, which does not count as one meanwhile, and are nobody's victim until they are freed. That is
- * bounded by the plan, which counts whole units, and while small blocks and other processes leave less
- * room than it was made for, nothing is put there. An address that is still taken, because the program
- * departs from the plan, is no error: the block gets units of its own as it would without a plan. So
- * does everything while no script is played. */
+ * Two blocks may share a page table entry, so these blocks never move alone. No trace observes
+ * them, and a trace does not count as one while some live. They are never evicted. The plan bounds
+ * what they hold, in whole units. If small blocks and other processes leave less memory than the
+ * plan was made for, nothing is placed. If the address is still taken because the program departs
+ * from the plan, the block gets units of its own. So do all blocks while no script is replayed. */
 #include "runtime/internal.h"
 
 #include <sys/mman.h>

@@ -88,8 +88,8 @@ void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t
         block->has_orphans = true;
 }
 
-/* A new block must begin without pages: a stray one would take the program's writes without a
- * fault, and make way for the block's own pages later. */
+/* A new block must begin without pages: an orphan page would take the program's writes without a
+ * fault, and the block's own pages would replace it later. */
 static struct block *clear_orphans(struct ebb_runtime *runtime, struct block *block,
                                    bool has_orphans)
 {

@@ -20,14 +20,15 @@ enum block_state {
 
 enum block_kind {
     BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
-    BLOCK_STATIC, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
-    BLOCK_SLAB, /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
+    BLOCK_STATIC, /* lies in the static placement (address/placement.c): its pages are not its own,
+                     it never moves */
+    BLOCK_SLAB,   /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
 };
 
 enum block_queue {
     QUEUE_NONE = 0,
     QUEUE_OUT, /* resident or parked */
-    QUEUE_IN,  /* away or bare */
+    QUEUE_IN,  /* evicted or bare */
 };
 
 struct link {
@@ -38,7 +39,7 @@ struct link {
 struct block_use {
     uint64_t last;             /* event number of the last known use */
     uint64_t touch;            /* number of the touch that was its last one */
-    uint64_t planned_evict_at; /* event number, + 1, when it was sent away by plan last */
+    uint64_t planned_evict_at; /* event number, + 1, of its last eviction by plan */
     uint64_t evicted_at;       /* event number, + 1, of its last eviction without a plan */
     uint64_t needed_at; /* event number, + 1, in which it was evicted and needed again at once */
     bool open;          /* touched since the last event; on the open list */
@@ -52,14 +53,14 @@ struct block_copy {
     uint8_t store;       /* index into stores */
     bool is_there;       /* `offset` holds the block's bytes as of the last write out */
     bool is_hashed;
-    bool stays; /* do not give it up when the block comes back */
+    bool stays; /* keep it when the block is fetched */
 };
 
 /* Who waits for a block. */
 struct block_wait {
     uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
     struct ebb_wait *told; /* what says so to the parent; NULL: nothing */
-    struct asking asking;  /* of other processes, for its room */
+    struct asking asking;  /* of other processes, for its memory */
 };
 
 /* Its way through a lane. */
@@ -70,10 +71,10 @@ struct block_transfer {
     int error;
     enum block_queue queue;
     bool urgent;      /* somebody waits for it */
-    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
-    bool given_up;    /* coming, but what it has taken is needed first for something else */
-    bool lacked_room; /* it came back later than it should for want of room */
-    bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
+    bool cancelled;   /* the write back is to end: the block is needed, or for another reason */
+    bool given_up;    /* the fetch is to end: its pages are needed for something else first */
+    bool lacked_room; /* its fetch was late because memory was lacking */
+    bool gave_way;    /* its memory was needed during its fetch, or between its fetch and its use */
 };
 
 /* Where a part lies in its allocation. */
@@ -99,8 +100,8 @@ struct block {
     uint64_t pinned_until; /* event number: could not be moved, do not try before */
     uint32_t pins; /* head: system calls that have its address; it is not parked meanwhile */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
-    struct link list;      /* empty list, or spare bucket */
-    struct link age;       /* spare blocks by age */
+    struct link list;      /* empty list, or list of cached blocks */
+    struct link age;       /* cached blocks by age */
     struct link queue;     /* out or in queue */
     enum block_state state;
     enum block_kind kind;
@@ -177,7 +178,7 @@ static inline bool ebb__block_is_live(const struct block *block)
 {
     return block->state >= BLOCK_BARE && block->state <= BLOCK_FETCHING;
 }
-/* In memory, and nothing speaks against sending it away now. */
+/* Resident, and it may be evicted now. */
 static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
@@ -236,7 +237,7 @@ void ebb__relatives_after_fork_child(struct ebb_runtime *runtime);
 void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block);
 /* The store's copy of `block` is given up. */
 void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block);
-/* So much is to be written: see whether space has come free, if the store would have to grow. */
+/* So much is to be written: see whether space is free again, if the store would have to grow. */
 void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes);
 
 void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block);

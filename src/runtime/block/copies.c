@@ -1,10 +1,11 @@
 /* Relatives: forked processes that read the same store, and when its space is free again.
  *
- * What is away at a fork has one copy, in the store of the process that wrote it, and parent and
- * child both read it. The writer must not give that space out again while the child, or whoever the
- * child has forked, may still read there. Each fork therefore is a *generation*, with a number. A
- * copy that was written when `after` generations had begun, and is dropped when `until` had, is seen
- * by the generations in (after, until] only: its space waits until none of these lives.
+ * A block that is evicted at a fork has one copy, in the store of the process that wrote it, and
+ * parent and child both read it. The writer must not give that space out again while the child, or
+ * whoever the child has forked, may still read there. Each fork therefore is a *generation*, with a
+ * number. A copy that was written when `after` generations had begun, and is dropped when `until`
+ * had, is seen by the generations in (after, until] only: its space waits until none of these
+ * lives.
  *
  * A generation lives as long as its *line* is open in any process: a file description that holds a
  * lock on one byte, numbered like the generation, of a file in memory. The writer opens it before

@@ -34,26 +34,26 @@ struct policy {
     bool (*knows)(const struct ebb_runtime *runtime, const struct block *block);
     /* How far away the next use of `block` is thought to be: larger is later, 0: now. */
     uint64_t (*next_use)(const struct ebb_runtime *runtime, const struct block *block);
-    /* Clock positions until `size_bytes` are allocated next, until a block is to lie in `unit` of the
-     * pool; UINT32_MAX: never. Only while a script is in force. */
+    /* Clock positions until `size_bytes` are allocated next, until a block is to lie in `unit` of
+     * the static placement; UINT32_MAX: never. Only while a script is in force. */
     uint32_t (*next_alloc)(const struct ebb_runtime *runtime, uint64_t size_bytes);
     uint32_t (*next_cover)(const struct ebb_runtime *runtime, uint32_t unit);
     /* Is the next use of `block` to be a fault? */
     bool (*is_awaited)(const struct ebb_runtime *runtime, const struct block *block);
-    /* The room of `block` is needed first for something else. */
+    /* The memory of `block` is needed for something else first. */
     void (*evicting)(struct ebb_runtime *runtime, struct block *block);
-    /* The program has waited `ns` for `block`, which is back. */
+    /* The program has waited `ns` for `block`, which is resident now. */
     void (*was_late)(struct ebb_runtime *runtime, const struct block *block, uint64_t ns);
     /* The store's copy of `block`, kept because it was to be only read, is not its bytes any more. */
     void (*changed)(struct ebb_runtime *runtime, const struct block *block);
     /* Do what is due by time. Returns when to ask again (CLOCK_MONOTONIC), 0: when woken. */
     uint64_t (*fire)(struct ebb_runtime *runtime);
-    /* The program goes on, having waited for the runtime. */
+    /* The program continues after a wait for the runtime. */
     void (*resumed)(struct ebb_runtime *runtime);
-    /* Let victims leave until `bytes` will be available, or ask other processes for them; false: waiting is of
+    /* Evict until `bytes` will be available, or ask other processes for them; false: waiting is of
      * no use. May release the lock. */
     bool (*make_room)(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking);
-    /* A slab has been parked; one that was parked is back. */
+    /* A slab has been parked; a parked one has been unparked. */
     void (*slab_parked)(struct ebb_runtime *runtime, struct block *block);
     void (*slab_back)(struct ebb_runtime *runtime, struct block *block);
 };
@@ -61,7 +61,7 @@ struct policy {
 /* What all parts share. */
 struct core {
     pthread_mutex_t lock;   /* for the state of all blocks, and everything below */
-    pthread_cond_t changed; /* some block changed state, or pages came free */
+    pthread_cond_t changed; /* some block changed state, or pages were freed */
     struct ebb_runtime_config config;
     struct ebb_device device;
     struct ebb_ledger *ledger;

@@ -1,7 +1,8 @@
-/* Pages of the pool: whole units of 2 MiB, which several blocks at planned addresses may share.
+/* Pages of the static placement: whole units of 2 MiB, which several blocks at planned addresses
+ * may share.
  *
- * A unit holds its page as long as a block covers it. Then the page is spare: the next block there
- * finds it, unless it is needed elsewhere first. */
+ * A unit holds its page as long as a block covers it. Then the page is cached: the next block there
+ * uses it, unless it is needed elsewhere first. */
 #include "runtime/internal.h"
 
 uint64_t ebb__placement_lacking(const struct ebb_runtime *runtime, const struct block *block)

@@ -1,4 +1,4 @@
-/* Spare blocks: freed, with their pages still in place for the next allocation of their size. */
+/* Cached blocks: freed, with their pages still in place for the next allocation of their size. */
 #include "runtime/internal.h"
 
 static uint32_t bucket_of(uint64_t page_bytes)
@@ -37,9 +37,9 @@ void ebb__pages_keep_cached(struct ebb_runtime *runtime, struct block *block)
     runtime->memory.cached_bytes += block->page_bytes;
 }
 
-/* The spare block to take pages from: where the template is known, the one whose size is asked for
- * last from now on, so that most requests find address and pages as they left them; else the oldest.
- * NO_BLOCK: there is none. O(spare blocks * log allocations). */
+/* The cached block to take pages from. If the template is known: the one whose size is requested
+ * last from now on, so that most requests are served by a cached block. Else: the oldest. NO_BLOCK:
+ * there is none. O(cached blocks * log allocations). */
 uint32_t ebb__pages_choose_cached(const struct ebb_runtime *runtime)
 {
     uint32_t best = runtime->memory.cached_by_age.first;

@@ -4,19 +4,19 @@
 
 #include "runtime/address/address.h"
 
-/* Neighbouring units of the pool with spare pages; 0 units: none. */
+/* Neighbouring units of the static placement with cached pages; 0 units: none. */
 struct cached_run {
     uint32_t unit, units;
     uint32_t distance; /* clock positions until one is wanted at the latest; UINT32_MAX: never */
 };
 
-/* Spare units [first, behind) of staging. */
+/* Cached units [first, behind) of staging. */
 struct frame_run {
     uint64_t first, behind;
     bool is_fragmented; /* all of them, or none */
 };
 
-/* What a block that ends in small pages has left behind: kept for the next one of its size. */
+/* The frames of a block that ended in small pages: kept for the next block of its size. */
 struct tail_cache_entry {
     uintptr_t address;
     uint64_t bytes;
@@ -26,11 +26,11 @@ struct tail_cache_entry {
 struct frames {
     uintptr_t base;
     uint8_t *states;     /* of each unit of staging */
-    uint8_t *fragmented; /* likewise: is it pieced together from small pages? */
+    uint8_t *fragmented; /* likewise: is it assembled from small pages? */
     uint64_t units_total;
     uint64_t window; /* no unit from here on is in use */
     uint64_t cursor;
-    struct frame_run *runs; /* all spare ones; no two of a kind touch. In no order */
+    struct frame_run *runs; /* all cached ones; no two of a kind touch. In no order */
     uint32_t run_count;
     uint64_t cached_bytes;
     uint64_t fragmented_bytes;           /* of those */
@@ -49,7 +49,7 @@ struct memory {
     struct list cached_by_size[SIZE_BUCKETS];
     struct list cached_by_age; /* oldest first */
     uint64_t cached_bytes;
-    uint64_t owed_bytes; /* to be given back for another process */
+    uint64_t owed_bytes; /* to be released for another process */
 };
 
 /* frames.c: the units of staging. Addresses are those of whole units, `bytes` are rounded up to them
@@ -62,20 +62,20 @@ void ebb__frames_reset(struct frames *frames);
 uintptr_t ebb__frames_take(struct frames *frames, uint64_t bytes);
 /* Frames that have been taken, now without pages, are free. */
 void ebb__frames_give(struct frames *frames, uintptr_t address, uint64_t bytes);
-/* Frames that have been taken are spare, with their pages; whole units. */
+/* Frames that have been taken are cached, with their pages; whole units. */
 void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes);
-/* Spare frames with pages for the whole units of `bytes`, and one without for the rest, are taken; 0:
- * no such run. Pieced ones only where there are not enough others. */
+/* Cached frames with pages for the whole units of `bytes`, and one without for the rest, are taken;
+ * 0: no such run. Fragmented ones only if there are not enough others. */
 uintptr_t ebb__frames_claim(struct frames *frames, uint64_t bytes);
-/* Frames that have been taken are kept with all their pages, small ones, too, for a block of exactly
- * this size; false: there is no room to remember them. */
+/* Frames that have been taken go to the tail cache, with all their pages, for a block of exactly
+ * this size; false: the tail cache is full. */
 EBB_NODISCARD bool ebb__tail_cache_keep(struct frames *frames, uintptr_t address, uint64_t bytes);
-/* What has been kept for a block of `bytes`, the newest, is taken; 0: nothing. */
+/* The newest entry of the tail cache for a block of `bytes` is taken; 0: there is none. */
 uintptr_t ebb__tail_cache_claim(struct frames *frames, uint64_t bytes);
-/* The oldest of all that is kept for a size is taken; 0 bytes: there is none. */
+/* The oldest entry of the tail cache is taken; 0 bytes: there is none. */
 struct tail_cache_entry ebb__tail_cache_take_oldest(struct frames *frames);
-/* Spare frames, `most_bytes` (whole units) or as many as lie together, are free, the pages to be taken
- * away by the caller. There must be some. pieced: the kind to take where there is any of it. */
+/* Cached frames, `most_bytes` (whole units) or as many as lie together, become free; the caller
+ * takes their pages. There must be some. fragmented: the kind to prefer. */
 uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool fragmented,
                             uint64_t *bytes);
 
@@ -88,48 +88,50 @@ bool ebb__pages_force(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 uintptr_t ebb__pages_take_frame(struct ebb_runtime *runtime, uint64_t bytes);
 /* Likewise, over the budget if need be; 0 only where memory is out. */
 uintptr_t ebb__pages_force_frame(struct ebb_runtime *runtime, uint64_t bytes);
-/* Pages at [source, + bytes) in the arena become spare. */
+/* Pages at [source, + bytes) in the arena become cached. */
 void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes);
 /* Likewise of a block in frames, which are the caller's no more. */
 void ebb__pages_give_frame(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes);
-/* Is the unit at `address`, in the arena or in staging, pieced? A hint: pages may come to be small
- * otherwise, too. */
+/* Is the unit at `address`, in the arena or in staging, fragmented? A hint: pages may be small for
+ * other reasons, too. */
 uint8_t *ebb__pages_fragmented(const struct ebb_runtime *runtime, uintptr_t address);
 /* The device's move; what a child of fork() still shares is made ours first. *moved: how far it got. */
 enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
                                        uintptr_t source, uint64_t bytes, uint64_t *moved);
-/* So many bytes of pages have gone back to the system. */
+/* So many bytes of pages have been released to the system. */
 void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes);
 EBB_NODISCARD bool ebb__pages_init(struct ebb_runtime *runtime);
 void ebb__pages_fini(struct ebb_runtime *runtime);
 
 /* Bytes that can be had without evicting. */
 uint64_t ebb__pages_available(const struct ebb_runtime *runtime);
-/* Give spare pages back to the system until the ledger is within the budget. */
+/* Release cached pages to the system until the ledger is within the budget. */
 void ebb__pages_trim(struct ebb_runtime *runtime);
 
-/* cached.c: spare blocks */
+/* cached.c: cached blocks */
 /* The one to take pages from; NO_BLOCK: there is none. */
 uint32_t ebb__pages_choose_cached(const struct ebb_runtime *runtime);
-/* Its pages become spare frames and small pages; false: NO_BLOCK. */
+/* Its pages become cached frames and small pages; false: NO_BLOCK. */
 bool ebb__pages_strip_block(struct ebb_runtime *runtime, uint32_t index);
-/* A spare block of exactly this size, off its lists, pages in place; NULL: none. */
+/* A cached block of exactly this size, off its lists, pages in place; NULL: none. */
 struct block *ebb__pages_take_cached(struct ebb_runtime *runtime, uint64_t page_bytes);
 void ebb__pages_keep_cached(struct ebb_runtime *runtime, struct block *block);
-/* The oldest spare block, whose pages came with a fork, is emptied. */
+/* The oldest cached block, whose pages came with a fork, is emptied. */
 void ebb__pages_drop_cached(struct ebb_runtime *runtime);
-/* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
+/* The pages of the oldest cached block go to the page stack, its address space is free; false:
+ * none. */
 bool ebb__pages_strip_cached(struct ebb_runtime *runtime);
 
-/* backing.c: pages of the pool */
+/* backing.c: pages of the static placement */
 /* Bytes of pages that its units lack. */
 uint64_t ebb__placement_lacking(const struct ebb_runtime *runtime, const struct block *block);
-/* Pages for what they lack; false: no room without evicting (force: memory is out). What could be
- * had stays. */
+/* Pages for what they lack; false: none without evicting (force: memory is out). Pages that were
+ * found stay. */
 bool ebb__placement_back(struct ebb_runtime *runtime, struct block *block, bool force);
-/* A zero page at `address`, which the program has given back itself or has no business at. */
+/* A zero page at `address`, whose page the program has dropped itself, or which it does not own. */
 void ebb__placement_fill(struct ebb_runtime *runtime, uintptr_t address);
-/* Spare pages that are wanted latest, about `most_bytes` of them, and their way to the depot. */
+/* About `most_bytes` of the cached pages that are needed latest; and their way to the page
+ * stack. */
 struct cached_run ebb__placement_cached(const struct ebb_runtime *runtime, uint64_t most_bytes);
 void ebb__placement_strip(struct ebb_runtime *runtime, struct cached_run run);
 void ebb__placement_after_fork_child(struct ebb_runtime *runtime);

@@ -1,24 +1,24 @@
 /* Pages: the physical memory that the runtime holds, and who has it.
  *
  * The number of pages is what the budget limits; they are entered in the ledger before they are
- * made. A page belongs to a block, to a *spare* block (freed, pages in place: the next block of
- * that size takes address and pages without a system call), to a spare frame (frames.c: huge pages),
- * or to the depot: a stack of small pages, because what is pushed and popped at one end is always one
+ * made. A page belongs to a block, to a *cached* block (freed, pages in place: the next block of
+ * that size takes address and pages without a system call), to a cached frame (frames.c: huge
+ * pages), or to the page stack of small pages: what is pushed and popped at one end is always one
  * contiguous run. A block takes huge pages for its whole 2 MiB units and small ones for the rest.
  *
- * How much of either is wanted varies within an iteration. A unit is split where small pages are
- * lacking; where units are lacking, small pages are *pieced* together to one, which holds as much and
- * is the first to be split again. But whatever it comes to hold, its addresses take longer to
- * translate, its moves interrupt the program many times and its transfers take many segments. Nothing
- * makes it whole again but to exchange it with the system for a huge page, which takes a fraction of a
- * millisecond. That is done for a small part of the time, where pages are pieced and where a pieced
- * unit is about to be filled: a few exchanges an iteration keep all units whole, while a program whose
- * iterations need more of them does not spend its time on it. */
+ * The demand for either varies within an iteration. If small pages are lacking, a unit is split. If
+ * units are lacking, one is assembled from small pages. Such a *fragmented* unit holds as much and
+ * is the first to be split again. But its addresses take longer to translate, its moves interrupt
+ * the program many times, and its transfers take many segments. Only an exchange with the system
+ * for a huge page makes it whole, in a fraction of a millisecond. That is done for a small part of
+ * the time, when units are assembled and when a fragmented unit is about to be filled. So a few
+ * exchanges an iteration keep all units whole, and a program that needs more of them does not spend
+ * its time on it. */
 #include "runtime/internal.h"
 
 #include <sys/mman.h>
 
-/* So little is moved to the depot and back as fast. */
+/* So little is moved to the page stack and back as fast. */
 #define TAIL_CACHE_LEAST_BYTES ((uint64_t)256 << 10)
 
 /* So much time for exchanges is saved up at most: those of one iteration may come at once. Arbitrary. */
@@ -116,7 +116,7 @@ static enum ebb_device_result move(struct ebb_runtime *runtime, uintptr_t target
         /* Whatever is at the target (a freed block that the program touched) has no value. */
         runtime->core.device.ops->release(runtime->core.device.state, target + moved,
                                           bytes - moved);
-        /* Nothing of value is in spare pages: what cannot be moved goes back to the system and is
+        /* Cached pages hold nothing of value: what cannot be moved is released to the system and is
          * made anew where it is wanted. */
         runtime->core.device.ops->release(runtime->core.device.state, source + moved,
                                           bytes - moved);
@@ -148,7 +148,7 @@ void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t byt
     give_small(runtime, source + huge_bytes, bytes & huge_mask);
 }
 
-/* Whole units become spare frames, the rest goes to the depot. */
+/* Whole units become cached frames, the rest goes onto the page stack. */
 static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
@@ -195,7 +195,7 @@ static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
     held_release(runtime, bytes);
 }
 
-/* Spare frames, `most_bytes` or as many as lie together; returns how many. */
+/* Cached frames, `most_bytes` or as many as lie together; returns how many. */
 static uint64_t release_frames(struct ebb_runtime *runtime, uint64_t most_bytes)
 {
     uint64_t bytes;
@@ -213,8 +213,8 @@ static uint64_t unmade(const struct ebb_runtime *runtime)
     return budget > held ? budget - held : 0;
 }
 
-/* What is wanted latest, of spare blocks and of spare units of the pool, gives its pages away: about
- * `bytes`, at least one of either; false: there is none. */
+/* Of cached blocks and cached units of the static placement, those that are needed latest give up
+ * their pages: about `bytes`, at least one of either; false: there is none. */
 static bool strip(struct ebb_runtime *runtime, uint64_t bytes)
 {
     struct cached_run run = ebb__placement_cached(runtime, bytes);
@@ -252,7 +252,8 @@ static bool exchange(struct ebb_runtime *runtime, uintptr_t target, uintptr_t so
     return made;
 }
 
-/* Pieced units of a frame that is about to be filled become whole, as long as there is time. */
+/* Fragmented units of a frame that is about to be filled become whole, while there is time for
+ * exchanges. */
 static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
@@ -262,7 +263,7 @@ static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
     return true;
 }
 
-/* 2 MiB of small pages of the depot become a spare frame. */
+/* 2 MiB of small pages of the page stack become a cached frame. */
 static bool assemble_unit(struct ebb_runtime *runtime)
 {
     uintptr_t frame = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES);
@@ -281,8 +282,8 @@ static bool assemble_unit(struct ebb_runtime *runtime)
     return true;
 }
 
-/* A spare frame becomes small pages: a pieced one, where there is one. What has been split otherwise
- * is never whole again. */
+/* A cached frame becomes small pages: a fragmented one, if there is one. What has been split
+ * otherwise is never whole again. */
 static bool split_unit(struct ebb_runtime *runtime)
 {
     uint64_t bytes;
@@ -293,7 +294,7 @@ static bool split_unit(struct ebb_runtime *runtime)
     return true;
 }
 
-/* New spare frames. */
+/* New cached frames. */
 static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
     uintptr_t frame = ebb__frames_take(&runtime->memory.frames, bytes);
@@ -446,7 +447,7 @@ uintptr_t ebb__pages_force_frame(struct ebb_runtime *runtime, uint64_t bytes)
     return take_frame(runtime, bytes, true);
 }
 
-/* Give spare pages back to the system, up to `bytes`; returns how many were. */
+/* Release cached pages to the system, up to `bytes`; returns how many were. */
 static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
 {
     uint64_t given = 0;

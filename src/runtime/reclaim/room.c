@@ -1,7 +1,7 @@
 /* Room: what is evicted so that something else has pages, and what other processes are asked for. */
 #include "runtime/internal.h"
 
-/* A block that comes back by plan, and nobody waits for; NULL: none. */
+/* A block that is prefetched and that nobody waits for; NULL: none. */
 static struct block *early_fetch(struct ebb_runtime *runtime)
 {
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
@@ -15,7 +15,7 @@ static struct block *early_fetch(struct ebb_runtime *runtime)
 
 bool ebb__room_make(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    /* What is on its way out counts; what is still lacking must be evicted. */
+    /* Bytes that are being written back count; what is still lacking must be evicted. */
     uint64_t available = ebb__pages_available(runtime);
     uint64_t becoming_free = runtime->transfer.out_pending_bytes;
     if (runtime->store.failed)
@@ -66,7 +66,7 @@ bool ebb__room_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct as
     return true;
 }
 
-/* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
+/* Evict until `bytes` are being written back, or nothing more can be evicted. */
 void ebb__room_evict_until(struct ebb_runtime *runtime, uint64_t bytes)
 {
     while (runtime->transfer.out_pending_bytes < bytes && !runtime->store.failed) {

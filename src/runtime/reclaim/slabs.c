@@ -1,27 +1,29 @@
-/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c), that leave
- * when nobody uses them.
+/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c). *Slab
+ * reclaim* evicts those that nobody uses.
  *
- * What a program keeps in small blocks it has mostly left behind: of what a framework takes while it is
- * loaded, an eighth is ever touched again. No event tells of uses of it and no plan knows it. So a
- * hand goes round the slabs, two laps a second at most, while accesses are observed and while room is
- * wanted, and parks some. What is used comes back by a fault, at the price of a page move, and is
- * left alone for a while, each time for longer. What lies parked counts as free where plans are made,
- * and after a lap, or an iteration and a half, it is the first to leave where room is wanted.
+ * Most small blocks are not used again: of those that a framework allocates while it is loaded, an
+ * eighth is. No event reports their uses, and no plan knows them. So a hand goes round the slabs,
+ * two laps a second at most, while accesses are observed and while memory is needed, and parks
+ * some. An access to a parked slab is a fault and costs a page move; the slab is then left alone
+ * for a while, each time for longer. Plans count parked slabs as free. After a lap, or an iteration
+ * and a half, a parked slab is the first to be evicted if memory is needed.
  *
- * The runtime's own threads must never wait for a slab. They touch no object of the program, and what libc
- * and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the shim leaves it to
- * the next allocator. Where a system call cannot wait for an absent page nothing leaves, and around a fork
- * everything is there: others' handlers may run in the child before it can have anything back. */
+ * The runtime's own threads must never wait for a slab. They touch no object of the program, and
+ * what libc and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the
+ * shim leaves it to the next allocator. If system calls cannot wait for an absent page, no slab is
+ * evicted. Around a fork all slabs are resident: handlers of others may run in the child before it
+ * can fetch anything. */
 #include "runtime/internal.h"
 
 #include <sys/mman.h>
 
-/* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
+/* So many are parked at a time, a third of a ms, if memory is needed. Arbitrary. */
 #define BATCH 32u
-/* What has been had is left alone for half a lap, what is used after having been parked for one, then for
- * two, four, … */
+/* A new slab is left alone for half a lap. One that is used after it was parked is left alone for
+ * one lap, then for two, four and so on. */
 #define MOST_DOUBLINGS 8u
-/* The last so many that came are taken to be in use this very moment: an instruction may need two. */
+/* The last so many arrivals are taken to be in use this very moment: an instruction may need
+ * two. */
 #define IN_USE 8u
 
 void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here)
@@ -126,7 +128,7 @@ void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     case BLOCK_PARKED:
         ebb__move_unpark(runtime, block);
         break;
-    case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
+    case BLOCK_BARE: /* reported before it was freed: it gets its pages from its next owner */
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_EVICTED:

@@ -1,18 +1,18 @@
-/* Which block leaves when room is needed that no plan has made.
+/* Which block is evicted when memory is needed that no plan has freed.
  *
- * By the template, where the live stream is known in it: the block whose next use is farthest away
- * (Belady's choice); what has been used since the last clock event is in use. Elsewhere: the one
- * that was used longest ago, as far as uses are seen.
+ * If the live stream is matched to a template: the block whose next use is farthest in the future
+ * (Belady's choice); blocks used since the last clock event are in use. Otherwise: the least
+ * recently used block, as far as uses are seen.
  *
- * Before all of them go slabs that nobody uses, and where only what is in use is left, the slabs that
- * have been there longest (reclaim/slabs.c): a program that walks over all its small objects, as garbage
- * collectors do, gets through.
+ * Slabs that nobody uses are evicted before all blocks. If only blocks in use are left, the slabs
+ * that have been resident for longest are evicted (reclaim/slabs.c). So a program that walks over
+ * all its small objects, as garbage collectors do, makes progress.
  *
- * What the operation in progress has used leaves only where nothing else can, the earliest touched
- * first: a program that walks over more than the budget without allocating must still get through.
- * A block that is needed again within the operation in which it was evicted is not evicted again
- * before the next event; so an operation whose blocks do not fit together ends over the budget, by
- * no more than it must, rather than in a dance. */
+ * Blocks that the present operation has used are evicted only if nothing else can be, the earliest
+ * touched first. So a program that walks over more than the budget without allocating makes
+ * progress. A block that is needed again within the operation in which it was evicted is not
+ * evicted again before the next event. So an operation whose blocks do not fit together exceeds the
+ * budget, by no more than it must, and does not thrash. */
 #include "runtime/internal.h"
 
 static bool may_be_evicted(const struct ebb_runtime *runtime, const struct block *block)
@@ -21,13 +21,13 @@ static bool may_be_evicted(const struct ebb_runtime *runtime, const struct block
            ebb__block_may_be_evicted(&runtime->uses, block);
 }
 
-/* What no plan moves as a whole leaves by the part. */
+/* A block that no plan moves as a whole is evicted by the part. */
 static bool is_evicted_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
 {
     return !runtime->core.policy->knows(runtime, block);
 }
 
-/* As many parts as it leaves in. */
+/* As many parts as it is evicted in. */
 static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
 {
     return is_evicted_by_the_part(runtime, block) &&
@@ -68,7 +68,7 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
             may_be_evicted(runtime, block) ? runtime->core.policy->next_use(runtime, block) : 0;
         if (key == 0)
             continue;
-        /* Of like distance the larger one: fewer transfers for the same room. */
+        /* At equal distance the larger one: fewer transfers for the same memory. */
         if (!best || key > best_key || (key == best_key && block->page_bytes > best->page_bytes)) {
             best = block;
             best_key = key;

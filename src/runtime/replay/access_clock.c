@@ -1,10 +1,11 @@
 /* Guards: the clock of a program that allocates nothing while it iterates.
  *
- * A script without allocations is played by accesses: each of its events is the use of a part after a
- * long pause, one every few ms. The parts of the next few events are parked, so that their use is
- * seen, at the price of a fault each; which of them is used says how far the program has come. Nothing has to
- * be found before: from any position the program runs into an armed guard, wrongly at worst, and
- * then the events that follow are not the ones that it comes to until it does. */
+ * A script without allocations is replayed by accesses: each of its events is the use of a part
+ * after a long pause, one every few ms. The parts of the next few events are parked, so that their
+ * use is seen, at the price of a fault each; which of them is used says how far the program has
+ * come. Nothing has to be found before: from any position the program runs into an armed guard,
+ * wrongly at worst, and then the events that follow are not the ones that it comes to until it
+ * does. */
 #include "runtime/internal.h"
 
 /* One that does not come is overtaken by those behind it. Arbitrary. */

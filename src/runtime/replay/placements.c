@@ -103,7 +103,8 @@ uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit
 }
 
 /* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
- * They may hold more than when it was made; then what lay in the pool could not make way. */
+ * They may hold more than when it was made; then what lay in the static placement could not make
+ * way. */
 static bool plan_fits(const struct ebb_runtime *runtime)
 {
     const struct ebb_counters *counters = runtime->core.counters;

@@ -44,8 +44,9 @@ struct prepared_script {
     struct timer *timers;         /* a heap, room for two of each absence */
     uint32_t timer_count;
     struct unordered unordered;
-    /* Positions of the allocations that cover each unit of the pool, ascending: those of unit u are
-     * unit_covers[unit_first[u] … unit_first[u + 1]). 0 units: the script plans no addresses. */
+    /* Positions of the allocations that cover each unit of the static placement, ascending: those
+     * of unit u are unit_covers[unit_first[u] … unit_first[u + 1]). 0 units: the script plans no
+     * addresses. */
     uint32_t *unit_first, *unit_covers;
     uint32_t unit_count;
 };
@@ -80,7 +81,7 @@ struct replay {
     uint64_t laps;
 };
 
-/* The last position passed. Only while a script is played. */
+/* The last position passed. Only while a script is replayed. */
 static inline uint32_t ebb__clock_now(const struct replay *replay)
 {
     uint32_t clocks = replay->current->script->clock_count;
@@ -140,12 +141,12 @@ void ebb__clock_unbind(const struct ebb_runtime *runtime, struct prepared_script
 /* The index into the allocs of `script` of the first one of at least `size_bytes`. */
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes);
 /* The script's block that an allocation of `size_bytes`, were it the next event, would be taken
- * for; EBB_SCRIPT_NONE: none. Only while a script is played. */
+ * for; EBB_SCRIPT_NONE: none. Only while a script is replayed. */
 uint32_t ebb__clock_foresee(const struct ebb_runtime *runtime, uint64_t size_bytes);
 /* Let an absence begin, or with `in` end, unless the program is past it. */
 void ebb__clock_fire(struct ebb_runtime *runtime, uint32_t absence, bool in);
 /* Clock positions until the template next allocates `size_bytes`; UINT32_MAX: never. Only while a
- * script is played. O(log allocations). */
+ * script is replayed. O(log allocations). */
 uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size_bytes);
 /* How far away the next use of `block` is: clock positions * 2^32 + us, from then or within the present
  * stretch; 0: now. UINT64_MAX: unknown. *done: it is used in the present stretch, and not any more. */
@@ -167,7 +168,7 @@ void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_scrip
                               uint32_t position);
 
 /* scripts.c */
-/* The awaited script is put in force, in the place of what plays. */
+/* The awaited script is put in force, in the place of what is replayed. */
 void ebb__replay_take_over(struct ebb_runtime *runtime);
 
 /* sync.c */
@@ -192,7 +193,7 @@ struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_
 uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit);
 
 /* unordered.c: templates whose events come in varying order */
-/* Words of memory that struct woven needs, and what is made of them. */
+/* Words of memory that struct unordered needs, and what is made of them. */
 size_t ebb__unordered_words(const struct ebb_script *script);
 void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory);
 /* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. False: the program

@@ -75,8 +75,8 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
     return true;
 }
 
-/* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there are too
- * many; what plays stops. */
+/* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there
+ * are too many; what is replayed stops. */
 static struct prepared_script *install(struct ebb_runtime *runtime,
                                        const struct prepared_script *prepared)
 {

@@ -1,9 +1,9 @@
-/* The lanes: workers that write what leaves and read what comes back.
+/* The lanes: workers that write blocks back and fetch them.
  *
- * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has
- * workers; so a lane is serial for the planner and busy for the disk. Whoever finishes the last
- * piece of a block finishes the block. What somebody waits for goes first; what merely returns by
- * plan takes pages only where there are some. */
+ * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has workers;
+ * so a lane is serial for the planner and busy for the disk. Whoever finishes the last piece of a
+ * block finishes the block. Blocks that somebody waits for go first; a prefetch takes pages only if
+ * some are available. */
 #include "runtime/internal.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
     return block->transfer.chunks_in_flight == 0 && !has_chunks_left(block);
 }
 
-/* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
- * so it does not wait for what leaves. */
+/* The program waits for a block that is being read: the read gets the disk. It has its pages
+ * already, so it does not wait for a write back. */
 static bool gives_way(const struct ebb_runtime *runtime)
 {
     return runtime->core.held && runtime->transfer.room_waits == 0 &&
@@ -137,7 +137,7 @@ static void *out_worker(void *argument)
     return NULL;
 }
 
-/* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
+/* Pages for a block that is fetched: in frames if it is to be read, in the arena if it is new. */
 static bool take_pages(struct ebb_runtime *runtime, struct block *block)
 {
     bool is_new = block->state == BLOCK_BARE;
@@ -152,7 +152,7 @@ static bool take_pages(struct ebb_runtime *runtime, struct block *block)
                   : (block->frame = ebb__pages_force_frame(runtime, bytes)) != 0;
 }
 
-/* The block that should come next and has its pages; NULL: none. *until: when to look again. */
+/* The block to fetch next, with its pages; NULL: none. *until: when to look again. */
 static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
 {
     *until = 0;
@@ -160,11 +160,11 @@ static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
     if (index == NO_BLOCK)
         return NULL;
     struct block *block = &runtime->table.blocks[index];
-    /* The program's own need for room comes before what it may need soon. */
+    /* What the program needs now comes before what it may need soon. */
     if ((block->transfer.urgent || runtime->transfer.room_waits == 0) && take_pages(runtime, block))
         return block;
     runtime->transfer.no_room_ns = ebb__now_ns();
-    *until = runtime->transfer.no_room_ns + 2000000; /* pages come free without a signal too */
+    *until = runtime->transfer.no_room_ns + 2000000; /* pages may be freed without a signal */
     return NULL;
 }
 

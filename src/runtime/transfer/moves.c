@@ -1,8 +1,8 @@
 /* The transitions of a block. Each is one function; nothing else sets block->state of a live one.
  *
  * A block's bytes are at one place at any time: in the arena (resident), in staging (parked,
- * leaving, coming), in the store (away). While it is leaving the staging pages are the truth and
- * nobody can write them, so nothing is ever torn; an access cancels. */
+ * writing back, fetching), in the store (evicted). During a write back the staging pages are the
+ * truth and nobody can write them, so nothing is ever torn; an access cancels the write back. */
 #include "runtime/internal.h"
 
 #define XXH_INLINE_ALL
@@ -183,8 +183,8 @@ void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
     }
 }
 
-/* The next block that comes back may have room now. Where it surely has not, its worker is not woken: a
- * free costs a system call then, and each one that follows until there is room. */
+/* There may be memory for the next prefetch now. If there surely is not, its worker is not woken:
+ * each free would cost a system call until there is memory. */
 static bool room_for_next(const struct ebb_runtime *runtime)
 {
     if (runtime->transfer.in_queue.first == NO_BLOCK || runtime->transfer.in_current != NO_BLOCK)
@@ -202,7 +202,7 @@ static void pages_came_free(struct ebb_runtime *runtime)
 }
 
 /* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
- * came with a fork were never entered in the ledger: they just go. */
+ * came with a fork were never entered in the ledger: they are just released. */
 static void give_pages(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->inherited) {
@@ -244,7 +244,7 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
         runtime->transfer.out_pending_bytes -= block->page_bytes;
         return false;
     }
-    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
+    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels the write back */
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -356,7 +356,7 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
              (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
              why ? why : "error", block->transfer.error);
     atomic_store(&runtime->core.counters->store_error, (uint32_t)block->transfer.error);
-    /* The pages go, the block stays away: no byte of it is ever shown. */
+    /* The pages are released, the block stays evicted: no byte of it is ever shown. */
     give_pages(runtime, block);
     ebb__block_become(block, BLOCK_EVICTED);
     pthread_cond_broadcast(&runtime->core.changed);
@@ -370,8 +370,8 @@ void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
     runtime->transfer.out_pending_bytes += block->page_bytes;
 }
 
-/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
- * been sent for, and is sent for again. */
+/* Freed during its fetch, or the fetch was given up: the store's copy is unchanged, so the block is
+ * evicted as before, and is queued again. */
 static void end_early(struct ebb_runtime *runtime, struct block *block)
 {
     if (block->transfer.given_up)

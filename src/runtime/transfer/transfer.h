@@ -11,7 +11,7 @@
 /* How the store does. */
 struct store_health {
     bool open, opening;
-    bool failed;       /* nothing leaves */
+    bool failed;       /* nothing is evicted */
     bool doubtful;     /* it has failed, and nothing has been written since */
     bool recovered;    /* has been said */
     uint64_t retry_ns; /* when it is tried again; 0: never */
@@ -23,9 +23,10 @@ struct transfer {
     pthread_cond_t out_work, in_work;
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
-    uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
-    uint64_t no_room_ns;              /* when there was no room last for what comes back */
-    unsigned room_waits;              /* threads of the program that wait for room */
+    uint64_t out_pending_bytes;       /* queued, being written back or given up: pages that will be
+                                         free */
+    uint64_t no_room_ns;              /* when memory was lacking for a prefetch last */
+    unsigned room_waits;              /* threads of the program that wait for memory */
     pthread_t workers[16];
     unsigned worker_count;
     bool stopping;
@@ -38,18 +39,18 @@ struct transfer {
 /* moves.c: the transitions of a block */
 bool ebb__move_park(struct ebb_runtime *runtime, struct block *block);   /* RESIDENT -> PARKED */
 void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block); /* -> RESIDENT, wakes */
-/* A block leaves for want of room, not by plan. */
+/* A block is evicted because memory is lacking, not by plan. */
 void ebb__move_evict(struct ebb_runtime *runtime, struct block *block);
 void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block);
 void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent);
-/* Somebody waits for what is leaving or away: it stays, or is sent for. */
+/* Somebody waits for a block that is being written back or evicted: it stays, or is fetched. */
 void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block);
 bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block); /* -> WRITING_BACK */
 void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block);
 bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block); /* -> FETCHING */
 void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block);
-/* FETCHING, nobody waits for it: its pages will come free, it goes back to where it came from. */
+/* FETCHING, nobody waits for it: the fetch is cancelled, and its pages will be free. */
 void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block);
 void ebb__move_discard(struct ebb_runtime *runtime, struct block *block); /* freed by the program */
 void ebb__move_touch(struct ebb_runtime *runtime, struct block *block);   /* used now */
@@ -62,7 +63,7 @@ void ebb__mover_stop(struct ebb_runtime *runtime);
 /* store.c */
 /* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
 bool ebb__store_have(struct ebb_runtime *runtime);
-/* It has failed with errno `why`: nothing leaves until it is tried again. */
+/* It has failed with errno `why`: nothing is evicted until it is tried again. */
 void ebb__store_fail(struct ebb_runtime *runtime, int why);
 /* A store that has failed is tried again where it is time. */
 void ebb__store_retry(struct ebb_runtime *runtime, uint64_t now_ns);
@@ -76,7 +77,8 @@ void ebb__observe_close(struct ebb_runtime *runtime);
 void ebb__observe_begin(struct ebb_runtime *runtime, uint64_t now_ns);
 /* A fault has happened: where the operation in progress has become long, another begins (true). */
 bool ebb__observe_pause(struct ebb_runtime *runtime);
-/* Accesses have begun to be observed: say so once nothing lies in the pool any more, where none is seen. */
+/* Accesses have begun to be observed: say so once no block is left in the static placement, where
+ * no access is seen. */
 void ebb__observe_note(struct ebb_runtime *runtime);
 
 #endif
