@@ -161,7 +161,7 @@ static enum ebb_status add_held(const struct held *held, struct results *results
     return ebb_vec_push(&results->held, *held) ? EBB_OK : fail_memory(error);
 }
 
-/* What the pool needs for one iteration, checked. */
+/* What the packing needs for one iteration, checked. */
 static enum ebb_status compare_pool(const char *trace, const struct ebb_model *model,
                                     struct results *results, struct ebb_error *error)
 {
@@ -205,7 +205,7 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     }
     if (!status && loaded->analysis.has_model)
         status = compare_pool(trace, &loaded->analysis.model, results, error);
-    /* Nothing says when a block could leave: only the allocators can be compared. */
+    /* Nothing says when a block could be evicted: only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
     struct ebb_plan_terms terms =

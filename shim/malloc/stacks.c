@@ -1,16 +1,17 @@
 /* Stacks in blocks: a thread may run on memory that it has from malloc.
  *
- * Whoever has the runtime's lock must not touch an absent page, its own stack's least of all, and the
- * kernel must be able to write there when a signal comes. So a block is kept, brought home for good,
- * before it is run upon, where the program says so: pthread_attr_setstack(), sigaltstack(), contexts.
- * Switching of stacks that nobody sees is found when the thread enters the runtime: the guard looks where it
- * stands, and before it goes on another thread, the keeper, with a stack of its own, has kept that
- * block. Between the two is a mailbox without locks, in memory that is always there. Storage of the
- * thread's own, which lies above a stack that was given for it, counts like the stack.
+ * Whoever has the runtime's lock must not touch an absent page, its own stack's least of all, and
+ * the kernel must be able to write there when a signal comes. So a block is fetched and kept for
+ * good before a thread runs on it, where the program says so: pthread_attr_setstack(),
+ * sigaltstack(), contexts. Switching of stacks that nobody sees is found when the thread enters the
+ * runtime: the guard looks where it stands, and before it goes on another thread, the keeper, with
+ * a stack of its own, has kept that block. Between the two is a mailbox without locks, in memory
+ * that is always there. Storage of the thread's own, which lies above a stack that was given for
+ * it, counts like the stack.
  *
- * What this cannot cover: a stack that is switched to without these functions, and was absent before its
- * thread has ever allocated on it, on devices where the kernel cannot wait for a page: a signal, or a fault
- * that is one, finds no room there and ends the program. */
+ * What this cannot cover: a stack that is switched to without these functions, and was absent
+ * before its thread has ever allocated on it, on devices where the kernel cannot wait for a page: a
+ * signal, or a fault that is one, finds no room there and ends the program. */
 #include "stacks.h"
 
 #include "guard.h"

@@ -44,7 +44,7 @@ struct check {
     uint32_t *next_clock; /* by tick: the first clock event behind it */
     struct span *spans;
     bool *taken;   /* by tick: an absence begins behind it */
-    bool *dropped; /* by tick: a FREE of a block that has left already */
+    bool *dropped; /* by tick: a FREE of a block that is evicted already */
 };
 
 #define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
@@ -150,7 +150,7 @@ static enum ebb_status copy_check(struct check *check, uint32_t i, const char *d
     return EBB_OK;
 }
 
-/* The event at which leaving may start, guard apart where that is a clock event. */
+/* The event at which the eviction may start, margin apart if that is a clock event. */
 static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
 {
     if (!absence->out_within)

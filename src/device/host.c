@@ -2,7 +2,7 @@
  *
  * In order of preference: pages are moved and faults come by userfaultfd (host_move.c), pages are
  * remapped and faults come by userfaultfd (host_remap.c), pages are remapped and faults come as
- * signals (host_protect.c). staging and depot are this process's own: a child maps them anew.
+ * signals (host_protect.c). staging and page stack are this process's own: a child maps them anew.
  *
  * Nothing of this is in a core dump: to write it the kernel would look for each page of the address
  * space, absent or not, for many seconds. */
@@ -79,7 +79,7 @@ static void advise(struct ebb_device *device)
     ebb__os_advise(layout->arena.base, ebb__host.all_bytes, MADV_DONTDUMP);
 }
 
-/* One reservation: arena, staging, depot (each `arena_bytes`), nurseries. */
+/* One reservation: arena, staging, page stack (each `arena_bytes`), nurseries. */
 static uint64_t all_bytes(uint64_t arena_bytes)
 {
     return 3 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;

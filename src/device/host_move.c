@@ -47,7 +47,7 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
 }
 
 /* One page that MOVE refuses, because the program has changed the mapping at one end: what comes back is
- * copied, what would leave stays. */
+ * copied, what would be evicted stays. */
 static enum ebb_device_result move_refused(void *state, uintptr_t target, uintptr_t source)
 {
     uint64_t copied;

@@ -3,13 +3,13 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* A guard costs a fault, 15 to 55 us: a hundredth of the time at most. */
+/* An event of the access clock costs a fault, 15 to 55 us: a hundredth of the time at most. */
 #define SPACING_NS ((uint64_t)5000000)
 #define MOST_ACCESSES 512u
 /* Fewer do not tell one place from another. Arbitrary. */
 #define FEWEST_ACCESSES 8u
-/* A guard is armed while this many before it are awaited; it must not be in use meanwhile. As in
- * src/runtime/replay/access_clock.c, and one more. */
+/* The part of an event is parked while this many events before it are awaited; it must not be in
+ * use meanwhile. As in src/runtime/replay/access_clock.c, and one more. */
 #define ARMED 4u
 
 struct clock_access {
@@ -19,7 +19,7 @@ struct clock_access {
 
 typedef EBB_VEC(struct clock_access) clock_access_vec;
 
-/* Where the guard `back` places before the next one stood, were it of an endless row. */
+/* The position of the event `back` places before `index`, on the unrolled timeline. */
 static uint64_t position_before(const clock_access_vec *chosen, size_t index, size_t back,
                                 uint32_t ticks)
 {

@@ -89,7 +89,8 @@ struct sent {
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
     bool has_access_clock;                     /* it has accesses for a clock */
     uint64_t share_bytes;                      /* of the budget, that it was made for */
-    uint64_t slab_bytes;                       /* of slabs in use, which it had to leave room for */
+    uint64_t slab_bytes;                       /* of slabs in use, which it had to leave memory
+                                                  for */
     uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
     uint64_t margin_bytes; /* of its share, left free because that has shrunk before */
     uint64_t small_bytes;  /* most that small blocks held while a plan was in force */
@@ -144,7 +145,7 @@ struct copies {
 struct lanes {
     enum lanes_state state;
     struct ebb_machine machine; /* while KNOWN */
-    bool compressed;            /* it is that of a store that leaves zeros out */
+    bool compressed;            /* it is that of a store that does not store zeros */
     pthread_t prober;           /* while PROBING */
     enum ebb_status status;     /* what it found, and why not */
     struct ebb_error error;
@@ -207,8 +208,8 @@ void ebb__doors_close(struct ebb_parent *parent);
 uint64_t ebb__budget_peak(const struct process *process);
 /* The budget of the run: given, or a share of what this process has been seen to take. */
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
-/* The part of it that the process's blocks may fill: not what the others hold, nor what its own small
- * blocks do, which never leave. */
+/* The part of it that the process's blocks may fill: not what the others hold, nor what its own
+ * small blocks do, which no plan evicts. */
 uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
                            uint64_t budget);
 /* A share of the peak that the process's profile tells is in force before its first allocation. */
@@ -228,7 +229,8 @@ void ebb__budget_forget(struct ebb_parent *parent, const struct process *process
 void ebb__lanes_begin(struct ebb_parent *parent);
 /* Wait for it to end, or measure now. */
 void ebb__lanes_await(struct ebb_parent *parent);
-/* parent->lanes.machine is what they are; compressed: by leaving zeros out, which processes do then. */
+/* parent->lanes.machine is what they are; compressed: zeros are not stored, which processes do
+ * then. */
 void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
 /* Wait for the prober, whatever it finds. */
 void ebb__lanes_fini(struct ebb_parent *parent);

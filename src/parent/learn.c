@@ -1,6 +1,6 @@
 /* Learning and planning for one process: as soon as two iterations have been seen and the accesses
- * of one are known, plan it, check the plan, send it. When the program leaves what was learnt and
- * does not come back within an iteration and a half, its accesses are observed again. */
+ * of one are known, plan it, check the plan, send it. When the program departs from what was learnt
+ * and does not match it again within an iteration and a half, its accesses are observed again. */
 #include "base/clock.h"
 #include "parent/internal.h"
 #include "plan/plan.h"

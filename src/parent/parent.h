@@ -21,7 +21,7 @@
 /* Requests of at least so many bytes become managed blocks. */
 #define EBB_PARENT_THRESHOLD_BYTES ((uint64_t)128 << 10)
 
-/* Are zeros left out of what goes to the store? */
+/* Are zeros not stored? */
 enum ebb_compress {
     EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
     EBB_COMPRESS_ON,
@@ -59,7 +59,7 @@ enum ebb_cache_use {
 const char *ebb__cache_use_name(enum ebb_cache_use use);
 
 struct ebb_parent_result {
-    uint64_t budget_bytes; /* UINT64_MAX where none came into force */
+    uint64_t budget_bytes; /* UINT64_MAX if none was in force */
     uint64_t peak_resident_bytes;
     uint64_t learning_peak_bytes;
     uint64_t over_budget_bytes;

@@ -1,11 +1,11 @@
 /* Beginning with what an earlier run of the same program has learnt.
  *
- * A profile is found by what the program is, but whether it holds is for the live stream to say: its
- * plans are sent before the program's first allocation, the runtime plays one only where the live
- * allocations are those of its template and the initialisation is over, and here the first planned
- * iterations are judged. Where blocks are not where the plan says, where the program does something
- * else or takes more than it did, the profile is dropped, its plans are forgotten, and the program is
- * learnt as if there had been none. */
+ * A profile is found by what the program is, but whether it holds is for the live stream to say:
+ * its plans are sent before the program's first allocation, the runtime replays one only if the
+ * live allocations are those of its template and the initialisation is over, and here the first
+ * planned iterations are judged. If blocks are not where the plan says, or if the program does
+ * something else or takes more than it did, the profile is dropped, its plans are forgotten, and
+ * the program is learnt as if there had been none. */
 #include "parent/internal.h"
 #include "plan/plan.h"
 
@@ -157,8 +157,8 @@ static bool exceeds_peak(const struct process *process)
     return ebb__budget_peak(process) > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
 }
 
-/* So many allocations, two iterations' and more, and it does not play: the program does something
- * else now. */
+/* So many allocations, two iterations' and more, and no plan is replayed: the program does
+ * something else. */
 static bool has_missed(const struct process *process)
 {
     const struct ebb_profile *profile = &process->recall.profile;

@@ -7,8 +7,7 @@
  * was predicted and the lanes or its own pace differ, the same iteration is planned again with what
  * was measured.
  *
- * And it is planned again where the room that the plan was made for is not there any more, or much
- * more.
+ * It is also planned again if there is less memory than the plan was made for, or much more.
  *
  * So that this settles: a plan is judged over several iterations and enough bytes, the waits
  * double, there is a last time, and a plan that turns out slower than the one before gives way to
@@ -30,9 +29,9 @@
 /* With inputs that differ by less a planner finds the same again. */
 #define WORTHWHILE 0.05
 #define SLOWER 1.03
-/* Iterations in a row for which the room that a plan was made for is not there; arbitrary. */
+/* Iterations in a row in which there is less memory than the plan was made for; arbitrary. */
 #define CRAMPED_ITERATIONS 2u
-#define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more room is worth a plan */
+#define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more memory is worth a plan */
 #define MOST_ROOM_REPLANS 6u
 
 void ebb__replan_begin(struct ebb_parent *parent, struct process *process)
@@ -108,9 +107,9 @@ static bool replan(struct ebb_parent *parent, struct process *process,
     return true;
 }
 
-/* Small blocks, or other processes, have come to hold what the plan counts on: the runtime leaves its
- * addresses alone meanwhile. Or they have let go of much that it could not have: what they kept turned
- * out not to be used. */
+/* Small blocks, or other processes, hold memory that the plan counts on: the runtime does not use
+ * its static placement meanwhile. Or they have released much memory that the plan could not have:
+ * it turned out not to be used. */
 static enum replan_reason judge_room(struct trial *trial, const struct sent *sent, uint64_t budget,
                                      uint64_t share)
 {
@@ -124,7 +123,8 @@ static enum replan_reason judge_room(struct trial *trial, const struct sent *sen
     return is_roomy ? REPLAN_ROOMY : REPLAN_CRAMPED;
 }
 
-/* Plan for the room that there is: where it is less, what is lacking, and each time twice the margin. */
+/* Plan for the memory that there is: if it is less, less what is lacking, and each time twice the
+ * margin. */
 static bool find_room(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;

@@ -1,11 +1,11 @@
-/* The plan: which block leaves fast memory when, and when it is back.
+/* The plan: which block is evicted when, and when it is resident again.
  *
  * Ticks are those of the model the plan was made for. An absence takes one gap of one block:
- *   from_tick   the access before the gap; leaving may start once the use that began there is
+ *   from_tick   the access before the gap; the eviction may start once the use that began there is
  *               over, that is at the first clock event after it (ebb_gap.from_ns; but see out_within)
- *   in_ns       when coming back should start, ns from the iteration's start, cyclic
+ *   in_ns       when the prefetch should start, ns from the iteration's start, cyclic
  *   to_tick     the access (or FREE) at which the block must be resident again
- *   drops       to_tick is the block's FREE: it never comes back
+ *   drops       to_tick is the block's FREE: it is never fetched
  * Bytes of a block count as resident until its copy out is done, and again from the start of its
  * copy in. */
 #ifndef EBB_PLAN_PLAN_H
@@ -33,8 +33,8 @@ struct ebb_absence {
     uint32_t to_tick;
     bool drops;
     bool keep_copy; /* the trace says that the block is only read until its next absence: the store
-                       keeps its copy, so that it may leave unwritten if unchanged */
-    uint32_t margin_ticks; /* so many more events pass before leaving may start: it does at the
+                       keeps its copy, so that it may be evicted without a write if unchanged */
+    uint32_t margin_ticks; /* so many more events pass before the eviction may start: it does at the
                               first clock event after from_tick + margin_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
     uint64_t out_end_ns;
@@ -42,9 +42,10 @@ struct ebb_absence {
     uint64_t in_end_ns;
     uint64_t stall_ns; /* predicted: how long the program waits for the block */
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
-    bool out_within; /* leaving may start at the event from_tick + margin_ticks itself, although
-                        it is no clock event: the use is taken to be over (EBB_WITHIN_NS) */
-    bool in_within;  /* the block may still be away at the last clock event before to_tick: the
+    bool out_within; /* the eviction may start at the event from_tick + margin_ticks itself,
+                        although it is no clock event: the use is taken to be over
+                        (EBB_WITHIN_NS) */
+    bool in_within;  /* the block may still be absent at the last clock event before to_tick: the
                         program is not held there */
 };
 
@@ -73,8 +74,8 @@ struct ebb_plan_request {
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
     uint64_t time_limit_ns;        /* soft */
-    bool newest_only; /* only the newest instance of a block can be told to leave (the runtime's
-                         script), so gaps of blocks that outlive an iteration are no gaps */
+    bool newest_only; /* only the newest instance of a block can be evicted (the runtime's script),
+                         so gaps of blocks that outlive an iteration are no gaps */
 };
 
 /* Bytes that a block takes in fast memory under this request. */
@@ -90,8 +91,9 @@ static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *requ
  * ebb__model_clocks_before(). O(distance). */
 uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,
                             uint32_t ready);
-/* The last tick behind the clock event `due`, the last one before `to`, at which what is used at `to`
- * must be back, lest it is used earlier than predicted; `due` where there is none. O(distance). */
+/* The last tick behind the clock event `due`, the last one before `to`, at which what is used at
+ * `to` must be resident, lest it is used earlier than predicted; `due` where there is none.
+ * O(distance). */
 uint32_t ebb__plan_use_near(const struct ebb_model *model, uint32_t due, uint32_t to);
 
 /* Makes *plan, of which the name of the policy is set; the caller releases it also on failure. */

@@ -23,7 +23,8 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
         if (change > 0 || block->pins)
             block->pins += (uint32_t)change;
         address = block->address + block->page_bytes;
-        if (head == NO_BLOCK) /* placed: it has no parts, and its neighbours are others' */
+        if (head ==
+            NO_BLOCK) /* in the static placement: it has no parts, and its neighbours are others' */
             break;
     }
     return address < last ? address : last;

@@ -23,7 +23,7 @@
 #define EBB_PROTOCOL_FLAG_QUIET 1u    /* no warnings of the shim's own on stderr */
 #define EBB_PROTOCOL_FLAG_RECORD 2u   /* record only: never move anything out */
 #define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check what comes back against what left */
-#define EBB_PROTOCOL_FLAG_COMPRESS 8u /* leave zeros out on the way out, when told to */
+#define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, when told to */
 
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: socket, ring */

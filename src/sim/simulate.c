@@ -36,7 +36,7 @@ struct sim {
     bool *wanted_in;       /* its in_start has come */
     uint32_t *ready_first; /* tick_count + 1: absences by ready tick */
     uint32_t *ready_list;
-    struct in_key *by_in_start; /* absences that come back */
+    struct in_key *by_in_start; /* absences whose fetch is to come */
     uint32_t in_count;
     struct queue out_queue, in_queue;
     struct lane out, in;
@@ -48,7 +48,7 @@ struct sim {
     bool blocked;              /* the event at `tick` cannot happen yet */
     uint32_t demanded;         /* absence that the program waits for, or NONE */
     uint64_t blocked_since_ns;
-    uint64_t wait_bytes; /* room that a blocked allocation needs */
+    uint64_t wait_bytes; /* memory that a blocked allocation needs */
     bool alloc_blocked;
     struct ebb_sim_result lap; /* figures of the lap under way */
 };
@@ -114,8 +114,8 @@ static void absence_ready(struct sim *sim, uint32_t absence)
     queue_push(&sim->out_queue, absence);
 }
 
-/* The first absence that asks to come back and has left; NONE where there is none. One that has
- * not left yet does not hold up those behind it. */
+/* The first absence that waits for its fetch and is evicted; NONE if there is none. One that is not
+ * evicted yet does not hold up those behind it. */
 static uint32_t in_queue_head(struct sim *sim)
 {
     struct queue *queue = &sim->in_queue;
@@ -214,7 +214,7 @@ static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t w
     return true;
 }
 
-/* `absence`: what keeps the block away or tries to, NONE. */
+/* `absence`: the one that keeps the block evicted or tries to; NONE. */
 static void block_end(struct sim *sim, uint64_t bytes, uint32_t absence)
 {
     bool held = absence == NONE || sim->state[absence] != EVICTED;
@@ -467,7 +467,7 @@ static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
 }
 
 /* Blocks live across the iteration's end are there at the start, but for those that an absence of
- * the iteration before still keeps away. */
+ * the iteration before still keeps evicted. */
 static void sim_begin(struct sim *sim, const uint32_t *ready)
 {
     const struct ebb_model *model = sim->model;

@@ -9,8 +9,8 @@
  * plan adds is waiting. The **model clock** is the program's progress in stall-free time: it stands
  * while the program stalls. All times given and taken here are on it.
  *
- *   - An absence becomes ready at the first clock event after its from_tick (and its guard), or, where
- *     it leaves within a stretch, at the event behind its guard itself. Copies out run one by
+ *   - An absence becomes ready at the first clock event after its from_tick (and its margin), or, where
+ *     it starts within a stretch, at the event behind its margin itself. Copies out run one by
  *     one in the order in which they became ready (at one event: in that of out_start_ns, counted
  *     from there; then in that of the absences).
  *   - A copy in is due to start when the model clock reaches in_start_ns; it starts when the lane

@@ -34,8 +34,8 @@ static double least(double a, double b)
  * those from instant_count on are a lap later. */
 struct group {
     uint32_t first, count;
-    uint32_t absent_first,
-        absent_end; /* instants, from `first`, at which whole blocks may be away */
+    /* Instants, from `first`, at which whole blocks may be absent. */
+    uint32_t absent_first, absent_end;
     bool drops;
     double bytes, out_cost, in_cost; /* in the units of the solver */
     uint64_t ready_ns, need_ns;

@@ -1,9 +1,9 @@
-/* Wide blocks: what leaves again and again takes whole 2 MiB units.
+/* Huge-rounded blocks: a block that is evicted again and again takes whole 2 MiB units.
  *
  * A move of a huge page interrupts the program's cores once, a move of the 4 KiB pages at a block's
- * end once for each few dozen of them, and what they are taken from must be split and pieced
- * together again. So a block that leaves and ends in more than half a unit is given all of it, as
- * long as what it wastes is a small part of it and the plan does not become slower.
+ * end once for each few dozen of them. The unit that they are taken from must be split and
+ * assembled again. So a block that is evicted and ends in more than half a unit gets all of it, as
+ * long as the waste is a small part and the plan does not become slower.
  *
  *     struct ebb_huge_rounded rounded;
  *     if (ebb__huge_round(model, &plan, &rounded) == EBB_OK && rounded.count) {
@@ -24,8 +24,8 @@ struct ebb_huge_rounded {
     uint32_t count;  /* huge-rounded blocks */
 };
 
-/* The blocks allocated in the iteration that `plan`, made for `model`, sends away and that should
- * be rounded; none where they would be too little of what is moved. `model` must outlive
+/* The blocks allocated in the iteration that `plan`, made for `model`, evicts and that should be
+ * huge-rounded; none if they would be too small a part of what is moved. `model` must outlive
  * *huge_rounded, which is the caller's; EBB_ERR_MEMORY. O(blocks + absences). */
 EBB_NODISCARD enum ebb_status ebb__huge_round(const struct ebb_model *model,
                                               const struct ebb_plan *plan,

@@ -1,5 +1,5 @@
 /* Which blocks: those allocated in the iteration that do not outlive it, have no absence and are
- * whole. A block that leaves needs pages of its own, as the parts of a large one do; one that outlives
+ * whole. A block that is evicted needs pages of its own, as the parts of a large one do; one that outlives
  * an iteration is there twice. Where threads interleave, lifetimes of one order say little of another.
  *
  * What it costs: a unit is held as long as one block covers it. With the packings of
@@ -196,7 +196,7 @@ static enum ebb_status place(struct placing *placing, struct ebb_error *error)
     if (!placing->places->offsets || !placing->wanted)
         return EBB_ERR_MEMORY;
     memset(placing->places->offsets, 0xff, most * sizeof *placing->places->offsets); /* none */
-    /* The budget, or what the plan takes without a pool where that is more. */
+    /* The budget, or what the plan takes without a static placement where that is more. */
     enum ebb_status status = ebb__resident_init(&placing->resident, placing->request, placing->plan,
                                                 placing->places->offsets, 0);
     if (status != EBB_OK)

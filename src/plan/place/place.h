@@ -1,5 +1,6 @@
-/* Addresses for a plan: what never leaves fast memory within an iteration is packed into the static
- * placement of the runtime (src/runtime/address/placement.c), whose pages are whole 2 MiB units.
+/* Addresses for a plan: blocks that are never evicted within an iteration are packed into the
+ * static placement of the runtime (src/runtime/address/placement.c), whose pages are whole 2 MiB
+ * units.
  *
  *     struct ebb_places places;
  *     if (ebb__place_blocks(&request, &plan, &places, &error) == EBB_OK) {
@@ -22,8 +23,8 @@ struct ebb_places {
                                  whole */
     uint64_t lacking_bytes;   /* that much more would have left room for all in the static
                                  placement */
-    const uint8_t *
-        huge_rounded; /* by model block, 1: it takes whole units (huge_round.h), the caller's; NULL: none */
+    /* By model block, 1: it takes whole units (huge_round.h); the caller's. NULL: none. */
+    const uint8_t *huge_rounded;
 };
 
 /* Addresses for `plan`, made for `request`, whose budget they keep: a block for which no unit can

@@ -24,7 +24,7 @@ struct ebb__resident {
     uint32_t unit_count;
     uint32_t *users; /* placed blocks in each unit, now */
     bool *live;      /* by block: placed and there, now */
-    bool *dropped;   /* by block: its FREE finds it away */
+    bool *dropped;   /* by block: it is absent at its FREE */
     uint64_t bytes;  /* now */
 };
 

@@ -53,8 +53,8 @@ uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms);
 /* A plan and all that belongs to it. It holds addresses of its own members: do not copy it. */
 struct ebb_planned {
     const struct ebb_model *model; /* of the terms */
-    struct ebb_plan_request
-        request; /* that the plan answers; its model may be that of `huge_rounded` */
+    /* That the plan answers; its model may be that of `huge_rounded`. */
+    struct ebb_plan_request request;
     struct ebb_plan plan;
     struct ebb_huge_rounded huge_rounded; /* which blocks take whole units; count 0: none */
     struct ebb_places places;             /* addresses; empty as long as nobody needed them */

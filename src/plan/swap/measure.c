@@ -354,7 +354,7 @@ struct ebb_measured ebb__measure(struct ebb_measure *measure, int64_t target_byt
     const struct ebb_measure_instant *out = measure->outs, *in = measure->ins;
     const uint32_t *watched = measure->watched;
     while (measured.excess <= limit) {
-        /* At one instant: what has left, what the program does, what begins to come. */
+        /* At one instant: evictions that end, events of the program, fetches that begin. */
         const struct ebb_measure_step *step = &measure->steps[*watched];
         int64_t now = step->at_ns < in->at_ns ? step->at_ns : in->at_ns;
         if (now == INT64_MAX)

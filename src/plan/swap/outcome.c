@@ -121,7 +121,7 @@ static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan 
 }
 
 /* Put the plan's absences in order and simulate them so, until neither their order nor which of
- * them take place changes any more: at one event, the order decides who leaves first. */
+ * them take place changes any more: at one event, the order decides which is evicted first. */
 static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_sim_result *result, struct ebb_error *error)
 {
@@ -156,7 +156,7 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
     }
 }
 
-/* What is back only after the last clock event before its use must not be waited for there. */
+/* A fetch that ends only after the last clock event before the use must not be waited for there. */
 static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
 {
     const struct ebb_model *model = swap->model;

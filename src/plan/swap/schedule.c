@@ -38,7 +38,7 @@ void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
         *last = end;
 }
 
-/* The curve that results where the taken gaps are away as scheduled, or with instant copies from
+/* The curve that results if the taken gaps are absences as scheduled, or with instant copies from
  * ready to need; returns its maximum. Differences first, then their sums: O(gaps + cells). */
 static uint64_t curve_compute(struct ebb_swap *swap, bool instant)
 {

@@ -63,7 +63,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     if (block->span_ticks > swap->cell_count &&
         (swap->request->newest_only || source->length_ns >= swap->lap_ns))
         return;
-    /* Only what leaves one operation alone at least is a gap to the runtime. */
+    /* A gap for the runtime spans at least one whole operation. */
     uint32_t due = source->ends_in_free ? source->to_tick : before[source->to_tick];
     uint32_t to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
     uint32_t to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
@@ -155,8 +155,8 @@ out:
     return status;
 }
 
-/* Peak with every gap taken and instant copies: within an operation nothing leaves, so its last cell
- * holds all that it touches. */
+/* Peak with every gap taken and instant copies: within an operation nothing is evicted, so its last
+ * cell holds all that it touches. */
 static uint64_t floor_compute(struct ebb_swap *swap)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++)
@@ -221,7 +221,7 @@ enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_pl
     return init(swap, request, true, error);
 }
 
-/* Let the gap's guard pass first; false where nothing is left of the gap. */
+/* Let the gap's margin pass first; false if nothing is left of the gap. */
 static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t margin_ticks)
 {
     const struct ebb_model *model = swap->model;

@@ -18,7 +18,7 @@ struct ebb_swap_gap {
     uint32_t from_tick;
     uint32_t to_tick;
     uint32_t margin_ticks; /* events after from_tick that pass first */
-    uint32_t ready_tick;   /* the first clock event after these: leaving may start */
+    uint32_t ready_tick;   /* the first clock event after these: the eviction may start */
     bool drops;
     bool out_within; /* ready_tick is no clock event, but from_tick + margin_ticks */
 
@@ -94,8 +94,8 @@ void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, u
                          uint64_t bytes);
 
 /* Keep the gaps that `choose` says true of; it may set *margin_ticks, events that pass before the
- * block leaves. What is left counts as all there is: the orders and smallest_feasible_bytes are made
- * anew, nothing is taken. */
+ * block is evicted. What is left counts as all there is: the orders and smallest_feasible_bytes are
+ * made anew, nothing is taken. */
 typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                                 const void *context, uint32_t *margin_ticks);
 EBB_NODISCARD enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose,
@@ -125,7 +125,7 @@ void ebb__swap_trigger_early(struct ebb_swap *swap, uint64_t budget_bytes);
 /* Both: as late as the schedule says, but not before it fits for good. */
 void ebb__swap_trigger_limit(struct ebb_swap *swap, uint64_t budget_bytes);
 
-/* Which gap leaves where the load exceeds the budget. */
+/* Which gap becomes an absence where the load exceeds the budget. */
 enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST };
 
 /* Take gaps, in one sweep over the cells, until the ideal curve (lanes thought instant) meets

@@ -1,5 +1,5 @@
-/* The simplest choice of gaps: one sweep over the load, from where it is lowest. Where it exceeds the
- * budget, the best of the gaps that are open leaves.
+/* The simplest choice of gaps: one sweep over the load, from where it is lowest. Where it exceeds
+ * the budget, the best of the open gaps becomes an absence.
  *
  * Which of two open gaps is better does not change while both are open, so they wait in a heap; one
  * that has closed is dropped when it comes up. A gap that is open at the sweep's begin begins again

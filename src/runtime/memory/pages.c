@@ -325,8 +325,8 @@ static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t s
         } else if (runtime->memory.page_stack_bytes > small_wanted &&
                    runtime->memory.page_stack_bytes - small_wanted + unmade(runtime) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t cached = runtime->memory.page_stack_bytes - small_wanted;
-            release_small(runtime, cached < lacking ? cached : lacking);
+            uint64_t surplus = runtime->memory.page_stack_bytes - small_wanted;
+            release_small(runtime, surplus < lacking ? surplus : lacking);
         } else {
             return force && make_units(runtime, lacking, true);
         }

@@ -1,16 +1,17 @@
-/* Guards: the clock of a program that allocates nothing while it iterates.
+/* The access clock: the clock of a program that allocates nothing while it iterates.
  *
  * A script without allocations is replayed by accesses: each of its events is the use of a part
  * after a long pause, one every few ms. The parts of the next few events are parked, so that their
  * use is seen, at the price of a fault each; which of them is used says how far the program has
- * come. Nothing has to be found before: from any position the program runs into an armed guard,
- * wrongly at worst, and then the events that follow are not the ones that it comes to until it
- * does. */
+ * come. No position has to be known before: from any position the program reaches a parked part. At
+ * worst that match is wrong, and the next events do not match until the program reaches the right
+ * place. */
 #include "runtime/internal.h"
 
-/* One that does not come is overtaken by those behind it. Arbitrary. */
+/* An event that is not seen is passed when a later one is seen. Arbitrary. */
 #define ARMED 3u
-/* So many parts were missed since the last guard was seen: this is not what was learnt. Arbitrary. */
+/* So many parts were missed since the last event was seen: this is not what was learnt.
+ * Arbitrary. */
 #define MOST_MISSED 1024u
 
 static uint32_t armed_count(const struct ebb_script *script)

@@ -1,4 +1,5 @@
-/* Actions: what leaves and what returns at a position of the script, and the wait for what is due. */
+/* Actions: evictions and prefetches at a position of the script, and the wait for blocks that are
+ * due. */
 #include "runtime/internal.h"
 
 void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
@@ -98,8 +99,8 @@ void ebb__clock_act(struct ebb_runtime *runtime, struct prepared_script *current
             come_back(runtime, current, i);
 }
 
-/* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
- * the lock. False: the block is another, or the script is not followed any more. */
+/* Wait until `block` is resident; *began: when the wait for the first of several began, or 0.
+ * Releases the lock. False: the block is another, or the script is not followed any more. */
 static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_script *current,
                            struct block *block, uint64_t *began)
 {
@@ -132,8 +133,8 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_sc
     return there;
 }
 
-/* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
- * go meanwhile, and `current` with them. */
+/* Wait until every block that is due at `position` is resident. Releases the lock; scripts may come
+ * and go meanwhile, and `current` with them. */
 void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
                               uint32_t position)
 {

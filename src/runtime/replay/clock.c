@@ -1,11 +1,11 @@
 /* The clock: where in the template the program is, and what hangs on that position.
  *
  * The live stream of managed ALLOC and FREE events is matched to the template of the script.
- * Allocation sizes identify the position. Frees are hints: one that comes early or late is taken
- * as it comes. An allocation that is not the expected one ends the match at once; the runtime is
- * then reactive and looks for the last allocations anywhere in any script it knows, so that an
- * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more.
- * Where threads interleave no allocation is the expected one: replay/unordered.c. */
+ * Allocation sizes identify the position. Frees are hints: an early or a late one is accepted. An
+ * allocation that is not the expected one ends the match at once; the runtime is then reactive and
+ * looks for the last allocations anywhere in any script it knows, so that an evaluation, a
+ * checkpoint or a partial batch costs one stretch of reactive running and no more. If threads
+ * interleave, no allocation is the expected one: replay/unordered.c. */
 #include "runtime/internal.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)

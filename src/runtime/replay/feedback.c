@@ -1,16 +1,16 @@
-/* Feedback: what waits, faults and lack of room teach of when blocks should leave and return.
+/* Feedback: waits, faults and lack of memory correct the times of evictions and prefetches.
  *
- * The script says when; the disk and the machine differ from what its plan was made for. What came too
- * late starts earlier in the next lap, what was in time goes back towards the script. Positions and
- * delays of the performance change, never the script. */
+ * The script gives the times, but the disk and the machine differ from those that its plan assumed.
+ * A prefetch that was late starts earlier in the next lap; one that was in time moves back towards
+ * the script. Positions and delays of the prepared script change, never the script. */
 #include "runtime/internal.h"
 
-/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
- * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
- * good a hundredth of its lateness. */
+/* A prefetch that was moved earlier moves back by one part in so many with each iteration in which
+ * it was in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is
+ * late for good a hundredth of its lateness. */
 #define RELAX 16u
 
-/* How much earlier than the script says an absence's return would start at `position`. */
+/* How much earlier than the script says an absence's prefetch would start at `position`. */
 static uint64_t earlier_by(const struct prepared_script *current, uint32_t absence,
                            uint32_t position, uint64_t delay_ns)
 {
@@ -28,7 +28,8 @@ static uint64_t earlier_now(const struct prepared_script *current, uint32_t abse
     return earlier_by(current, absence, current->in_clock[absence], current->in_delay_ns[absence]);
 }
 
-/* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
+/* Start an absence's prefetch `earlier_ns` before the script does, but not before the block's
+ * eviction. */
 static void move_earlier(struct prepared_script *current, uint32_t absence, uint64_t earlier_ns)
 {
     const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];

@@ -5,8 +5,8 @@
 #include "runtime/script.h"
 #include "runtime/transfer/transfer.h"
 
-/* Where the program is in a template whose events come in varying order; see replay/unordered.c. The tables are
- * NULL where the order is fixed. */
+/* The position of the program in a template whose events are unordered; see replay/unordered.c. The
+ * tables are NULL if the order is fixed. */
 struct unordered {
     uint32_t *passed;  /* [clock position] 1: has been seen in this lap, or given up */
     uint32_t *free_at; /* [script block] position of its FREE, EBB_SCRIPT_NONE: none */
@@ -21,23 +21,24 @@ struct unordered {
 struct timer {
     uint64_t at_ns; /* on the clock of ebb__progress_ns() */
     uint32_t absence;
-    bool in; /* to return, not to leave */
+    bool in; /* a prefetch, not an eviction */
 };
 
-/* A script with what the runtime knows about it. */
+/* A script with the tables that the runtime makes for it, and what it has learnt. */
 struct prepared_script {
     const struct ebb_script *script;
     void *tables; /* what the pointers below point into */
     size_t table_bytes;
     uint32_t *live; /* block index for each script block, NO_BLOCK: none alive */
-    /* Absences that begin to leave, begin to return, are due at each clock position: heads of
-     * chains (clock_count each) and what follows in the chain (absence_count each). */
+    /* Absences whose eviction starts, whose prefetch starts, and that are due at each clock
+     * position: heads of chains (clock_count each) and what follows in the chain (absence_count
+     * each). */
     uint32_t *out_first, *out_next;
     uint32_t *in_first, *in_next;
     uint32_t *due_first, *due_next;
-    uint32_t *in_clock;           /* of each absence; moved earlier when it came late */
+    uint32_t *in_clock;           /* of each absence; moved earlier when its prefetch was late */
     uint64_t *in_delay_ns;        /* likewise */
-    uint64_t *out_delay_ns;       /* moved later when it left too early */
+    uint64_t *out_delay_ns;       /* moved later when its eviction was too early */
     uint8_t *changes;             /* of each script block: was thought to be only read, was not */
     uint64_t *stretch_ns;         /* by clock position: how long it took from there to the next */
     uint64_t took_ns, planned_ns; /* all stretches passed so far */
@@ -67,7 +68,7 @@ struct replay {
     struct prepared_script scripts[MAX_SCRIPTS];
     uint32_t script_count;
     uint64_t script_sets;            /* times that `scripts` has changed */
-    struct prepared_script *current; /* NULL: reactive */
+    struct prepared_script *current; /* in force; NULL: reactive */
     struct prepared_script awaited;  /* takes over from `current` at awaited_at; no script: none */
     uint32_t awaited_at;
     bool awaited_due;
@@ -116,14 +117,15 @@ void ebb__clock_end_step(struct ebb_runtime *runtime, enum ebb_event_kind kind, 
 void ebb__clock_stop(struct ebb_runtime *runtime);
 /* The next event of the script in force has happened: queue what hangs on it. */
 void ebb__clock_pass(struct ebb_runtime *runtime);
-/* From now on `current` is followed; the last event seen is its `position`. */
+/* From now on `current` is replayed; the last event seen is its `position`. */
 void ebb__clock_start(struct ebb_runtime *runtime, struct prepared_script *current,
                       uint32_t position);
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
 EBB_NODISCARD bool ebb__replay_prepare(const struct ebb_runtime *runtime,
                                        struct prepared_script *prepared,
                                        const struct ebb_script *script);
-/* Pages for the next allocation, if the program follows the script: whole units where it is wide. */
+/* Pages for the next allocation, if the program follows the script: whole units if it is
+ * huge-rounded. */
 uint64_t ebb__clock_page_bytes(const struct ebb_runtime *runtime, uint64_t bytes);
 /* Will the next allocation, if the program follows the script, have parts? */
 bool ebb__clock_expects_parts(const struct ebb_runtime *runtime, uint64_t size_bytes);
@@ -159,16 +161,16 @@ void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block);
 uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct block *block);
 
 /* actions.c */
-/* `block` is to come back. */
+/* `block` is to be prefetched. */
 void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
                         bool urgent);
-/* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and go
- * meanwhile, and `current` with them. */
+/* Wait until every block that is due at `position` is resident. Releases the lock; scripts may come
+ * and go meanwhile, and `current` with them. */
 void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
                               uint32_t position);
 
 /* scripts.c */
-/* The awaited script is put in force, in the place of what is replayed. */
+/* The awaited script is put in force, in place of the current one. */
 void ebb__replay_take_over(struct ebb_runtime *runtime);
 
 /* sync.c */
@@ -184,15 +186,15 @@ void ebb__replay_look_for_script(struct ebb_runtime *runtime);
 size_t ebb__placement_table_words(const struct ebb_runtime *runtime,
                                   const struct ebb_script *script);
 void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words);
-/* The position in front of which the least lies at the addresses of `script`. */
+/* The position before which the static placement of `script` holds the fewest bytes. */
 uint32_t ebb__placement_least(const struct ebb_script *script);
-/* The block that an allocation of `bytes`, now, is planned to be, at its planned address, in state EMPTY, its
- * pages still to be had; NULL: no plan, or the address is taken. */
+/* The block that an allocation of `bytes`, now, is planned to be, at its planned address, in state
+ * EMPTY, without pages; NULL: no plan, or the address is taken. */
 struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment);
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit);
 
-/* unordered.c: templates whose events come in varying order */
+/* unordered.c: templates whose events are unordered */
 /* Words of memory that struct unordered needs, and what is made of them. */
 size_t ebb__unordered_words(const struct ebb_script *script);
 void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory);
@@ -218,7 +220,7 @@ uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime);
 void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns);
 /* How long the stretch behind `position` is planned to take. */
 uint64_t ebb__timers_stretch_ns(const struct prepared_script *current, uint32_t position);
-/* How much earlier or later than planned something may come to hang after `position`, or happen. */
+/* By how much an action at `position` may be moved from its planned time. */
 uint64_t ebb__timers_most_shift_ns(const struct prepared_script *current, uint32_t position);
 /* Begin the absence, or with `in` end it, its delay after `position`, just passed; false: now. */
 bool ebb__timers_set(struct ebb_runtime *runtime, struct prepared_script *current,
@@ -227,19 +229,20 @@ bool ebb__timers_set(struct ebb_runtime *runtime, struct prepared_script *curren
 uint64_t ebb__timers_fire(struct ebb_runtime *runtime);
 
 /* feedback.c */
-/* Learn from whether an absence's block was late, beyond what the plan expects: what had to be waited
- * for starts that much earlier and half as much again. What was there in time starts a little later
- * again, down to the plan, since the machine may just have been busy for a moment, and early returns
- * take the room of others; so does what was late for want of room: an earlier start does not help. */
+/* Learn from the lateness of a prefetch beyond what the plan expects. A late prefetch starts that
+ * much earlier, and half as much again. One that was in time starts a little later again, down to
+ * the plan: the machine may have been busy for a moment, and early prefetches take memory from
+ * others. So does one that was late because memory was lacking: an earlier start would not help. */
 void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint64_t late_ns);
-/* The program uses `block`, which is not there: what left too early within a stretch leaves later in
- * the next iteration. */
+/* The program uses `block`, which is absent: an eviction that was too early within a stretch starts
+ * later in the next iteration. */
 void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block);
-/* It has waited so long for `block`: what came back too late within a stretch comes earlier. */
+/* It has waited so long for `block`: a prefetch that was late within a stretch starts earlier in
+ * the next iteration. */
 void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns);
-/* The room of `block` is needed first for something else: if it is coming back, or back and not yet due,
- * it comes later in the next iteration, not later than the script says. How late it is now says nothing
- * then. */
+/* The memory of `block` is needed for something else first. If its prefetch is under way, or done
+ * and not yet due, it starts later in the next iteration, but not later than the script says. Its
+ * lateness in this iteration teaches nothing. */
 void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block);
 
 /* access_clock.c: accesses as the clock */

@@ -1,12 +1,13 @@
 /* Actions that hang on a time after a clock event, not on the event itself.
  *
  * Time here is the program's progress: it stands while the program waits for the runtime, so that a
- * stall moves what comes after it and a block does not leave before a use that was held up. While
+ * stall delays all later actions, and a block is not evicted before a use that was delayed. While
  * the program is held at a clock event, or by the fault of an absent block, nothing fires. The
  * script's times come from iterations that were observed, which makes them slow, perhaps on a busy
  * machine: delays shrink and grow with the time that the stretch behind their clock event really
- * takes, as seen in the laps before, and within a long one with how far faults have shown the program
- * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
+ * takes, as seen in the laps before, and within a long one with how far faults have shown the
+ * program to be. A heap, earliest first; the workers of the lane out look at it whenever they look
+ * for work. */
 #include "runtime/internal.h"
 
 /* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
@@ -36,7 +37,8 @@ void ebb__timers_pace(struct ebb_runtime *runtime, struct prepared_script *curre
     uint32_t clocks = current->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
     uint64_t now_ns = ebb__progress_ns(runtime);
-    /* Threads that wait at the same time may have waited longer than time has gone by. */
+    /* Threads that wait at the same time may have waited longer in sum than the time that has
+     * passed. */
     uint64_t took_ns =
         now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
     runtime->replay.position_ns = now_ns;
@@ -120,7 +122,8 @@ void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns)
     uint64_t before_ns = ebb__timers_since_ns(runtime);
     uint64_t there_ns = runtime->replay.position_ns + scaled(ns, pace(current, position));
     runtime->replay.lead_ns = (int64_t)(there_ns - ebb__progress_ns(runtime));
-    /* What was to leave then had not been used, or had not come back yet: it stayed. */
+    /* The block that was to be evicted then had not been used, or was still being fetched: it
+     * stayed. */
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
         if (current->out_delay_ns[i] > ns && current->out_delay_ns[i] <= before_ns)
             (void)ebb__timers_set(runtime, current, position, i, false);

@@ -1,18 +1,19 @@
-/* Matching where threads interleave: the same events in every lap of the template, in varying order.
+/* Matching if threads interleave: the same events in every lap of the template, unordered.
  *
  * Each lap begins with the template's first event, an ALLOC whose size is its own: the landmark.
  * Within the lap an ALLOC is the first open one of its size, a FREE that of the block which the
- * ALLOC has named. What hangs on an event is done when that event is seen, whichever came before: so
- * an action waits for what it was planned behind, not for what merely stood before it once. An event
- * that does not come is given up when the others are far ahead, what it would have let go goes then.
- * What the template does not know is let pass as long as it is little.
+ * ALLOC has named. The actions of an event are done when that event is seen, whichever was seen
+ * before. So an action waits for the event that it was planned behind, not for events that merely
+ * preceded it once. An event that is not seen is given up when the others are far ahead; its
+ * actions are done then. Events that the template does not know are ignored as long as they are
+ * few.
  *
  * O(1) amortised an event, O(log allocations) for the size. */
 #include "runtime/internal.h"
 
 #include <string.h>
 
-/* Of the events of a lap so many may be strays or missing. Arbitrary; TensorFlow: 5 of 1,821. */
+/* Of the events of a lap so many may be unknown or missing. Arbitrary; TensorFlow: 5 of 1,821. */
 static uint32_t tolerance(uint32_t events)
 {
     return events / 8 + 8;
