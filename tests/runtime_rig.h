@@ -18,7 +18,7 @@
 
 #define STORE_BYTES ((uint64_t)256 << 20)
 #define ARENA_BYTES                                                                                \
-    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest the pool */
+    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest for static placement */
 #define NO_BUDGET UINT64_MAX
 #define PATIENCE_MS 20000u
 
@@ -267,7 +267,7 @@ static inline void send_out(struct rig *rig, const struct item *item)
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* urgent: somebody waits for it; else it comes back by plan, ahead of its use. */
+/* urgent: somebody waits for it; else it is prefetched by plan. */
 static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);

@@ -75,7 +75,7 @@ static void worked_by_hand(void **state)
             assert_in_range(bytes, 1000000, 1000001);
             assert_int_equal(stall_ns, 0);
         } else {
-            /* A whole block is not away at any time in between. */
+            /* A whole block is not absent at any time in between. */
             assert_in_range(bytes, 1999999, 2000000);
             assert_in_range(stall_ns, 2000000 - idle_ns - 10, 2000000 - idle_ns);
         }

@@ -76,7 +76,7 @@ static void frames_are_found_and_lost(void **state)
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_runtime *runtime = rig->runtime;
-    static uint8_t units[UNITS]; /* 0: free, 1: taken, 2: spare */
+    static uint8_t units[UNITS]; /* 0: free, 1: taken, 2: cached */
     struct taken taken[MOST_TAKEN];
     unsigned count = 0;
     uint64_t random = 7, got, claims = 0, full = 0;
@@ -194,8 +194,8 @@ static void wait_for_quiet(struct rig *rig)
     }
 }
 
-/* Blocks of one size leave and return: each page that is written or read moves once, whatever the blocks
- * end in. */
+/* Blocks of one size are evicted and fetched: each page that is written or read moves once,
+ * whatever the blocks end in. */
 static void an_absence_is_two_moves(void **state)
 {
     (void)state;

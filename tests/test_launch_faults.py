@@ -75,7 +75,7 @@ class Faults(Launch):
             mover.join()
 
     def test_writes_that_fail(self):
-        """What is away comes back, what is not stays; said once."""
+        """Evicted blocks are fetched, resident ones stay; said once."""
         for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
             result, figures = self.expect_same(f"write_error={error},good_writes=6")
             self.assertRegex(result.stderr, rb"\Aebb: [^\n]*" + word + rb"[^\n]*\n\Z")

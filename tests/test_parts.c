@@ -123,8 +123,8 @@ static void one_piece_where_there_is_room(void **state)
     rig_close(rig);
 }
 
-/* A block that was freed with some of its parts away leaves nothing behind that another block, of the
- * size of a part, could be taken for. */
+/* A block that was freed with some of its parts evicted leaves nothing behind that another block,
+ * of the size of a part, could be taken for. */
 static void freed_parts_are_no_blocks(void **state)
 {
     (void)state;
@@ -521,7 +521,7 @@ static void accesses_are_a_clock(void **state)
     assert_true(laps >= 2 && laps <= 6); /* two laps may have been taken for one iteration */
     assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
     assert_within_budget(rig);
-    /* What the clock stands on goes: nothing is played any more. */
+    /* What the clock stands on goes: nothing is replayed any more. */
     drop_large(rig, &large);
     assert_null(rig->runtime->replay.current);
     assert_all_gone(rig);

@@ -84,7 +84,8 @@ static void check_addresses(const struct ebb_plan_request *request, const struct
     assert_true(count == 0 ? places->placement_bytes == 0 : places->placement_bytes > 0);
 }
 
-/* Bytes of all blocks just after an event, units of the pool counted whole, with nothing away. */
+/* Bytes of all blocks just after an event, units of the static placement counted whole, with
+ * nothing absent. */
 static uint64_t bytes_at(const struct ebb_plan_request *request, const struct ebb_places *places,
                          uint32_t tick)
 {
@@ -247,7 +248,7 @@ static void trainings_are_placed_within_the_budget(void **state)
     }
 }
 
-/* Where the plan cannot keep the budget, nothing may stand fast that could leave. */
+/* Where the plan cannot keep the budget, nothing may be placed that could be evicted. */
 static void infeasible_plans_place_what_is_brief(void **state)
 {
     (void)state;

@@ -283,7 +283,7 @@ static void copies_are_kept_where_only_read(void **state)
     struct ebb_plan plan = make("ebb", &request);
     assert_holds(&request, &plan);
     assert_int_equal(plan.absence_count, 3);
-    assert_true(plan.absences[0].keep_copy);  /* read, then away again */
+    assert_true(plan.absences[0].keep_copy);  /* read, then absent again */
     assert_false(plan.absences[1].keep_copy); /* written */
     assert_false(plan.absences[2].keep_copy); /* freed next */
     ebb__plan_fini(&plan);

@@ -242,7 +242,7 @@ static void scores_by_hand(void **state)
     /* Over 6000: 1000 at the ticks 2, 3, 6 and 7, 4000 at 4 and 5. */
     assert_true(ranking.score[EBB_SCORE_WDOA][small] == 1000 + 1000 + 4000 + 4000 + 1000 + 1000);
     assert_true(ranking.score[EBB_SCORE_WDOA][large] == 1000 + 4000 + 4000 + 1000);
-    /* `small` is taken first; it is away from tick 2 on, so that 2000 at 4 and 5 are left. */
+    /* `small` is taken first; it is absent from tick 2 on, so that 2000 at 4 and 5 are left. */
     assert_true(ranking.score[EBB_SCORE_SWDOA][small] == 12000);
     assert_true(ranking.score[EBB_SCORE_SWDOA][large] == 4000);
 
@@ -402,7 +402,7 @@ static void bayes_survives_monotony(void **state)
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* Room for two of three: each leaves for another, the one used longest ago. */
+/* Room for two of three: each evicts another, the least recently used. */
 static void lru_by_hand(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void lru_by_hand(void **state)
     make_event(&maker, 1000, EBB_EVENT_ALLOC, scratch[0], 0);        /* 0 */
     make_event(&maker, 1100, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);  /* 1: fetched */
     make_event(&maker, 2000, EBB_EVENT_FREE, scratch[0], 0);         /* 2 */
-    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a leaves */
+    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a is evicted */
     make_event(&maker, 3000, EBB_EVENT_ALLOC, scratch[1], 0);        /* 4 */
     make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* 5: there */
     make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
@@ -447,8 +447,8 @@ static void lru_by_hand(void **state)
     ebb__model_fini(&model);
 }
 
-/* The same by another way: no list, but the time of each block's last use; the block that leaves is
- * looked for among all. */
+/* The same by another way: no list, but the time of each block's last use; the block that is
+ * evicted is looked for among all. */
 struct naive {
     const struct ebb_model *model;
     uint64_t budget, resident, stall_ns;
@@ -574,7 +574,7 @@ static void reactive_becomes_steady(void **state)
     }
 }
 
-/* What forward makes and backward reads leaves, whatever the budget; weights stay. */
+/* What forward makes and backward reads is evicted, whatever the budget; weights stay. */
 static void vdnn_takes_feature_maps(void **state)
 {
     (void)state;

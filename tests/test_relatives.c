@@ -79,7 +79,7 @@ static pid_t fork_runtime(struct rig *rig)
     return 0;
 }
 
-/* Bring all back, write them and send them away again; returns what the store takes then. */
+/* Fetch all, write them and evict them again; returns what the store takes then. */
 static uint64_t turn_over(struct stage *stage, uint64_t seed)
 {
     nap_us(3000); /* locks are not looked at more often */

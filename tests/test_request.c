@@ -263,7 +263,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
     offline_read(recorded->plan, &terms, &offline);
     const struct ebb_plan *plan = &offline.planned.plan;
 
-    print_message("%s %u %%: %u absences, %u wide\n", policy, percent, plan->absence_count,
+    print_message("%s %u %%: %u absences, %u huge-rounded\n", policy, percent, plan->absence_count,
                   offline.planned.huge_rounded.count);
     assert_int_equal(stage->parent.figures.predicted_stall_ns, plan->stall_ns);
     assert_int_equal(stage->parent.figures.predicted_iteration_ns, plan->iteration_ns);
@@ -352,7 +352,7 @@ static void terms_of_a_run(void **state)
     ebb__model_fini(&model);
 }
 
-/* Plan files say which blocks are wide, and readers believe only what can be. */
+/* Plan files say which blocks are huge-rounded, and readers believe only what can be. */
 static void huge_rounded_blocks_in_plan_files(void **state)
 {
     (void)state;

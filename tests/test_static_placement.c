@@ -185,9 +185,9 @@ static void alignments_are_kept(void **state)
     stage_close(&stage);
 }
 
-/* The program leaves the plan in the middle: what lies in the static placement stays where it is,
- * everything else makes way, the budget holds; the static placement's cached pages go where they
- * are needed. */
+/* The program departs from the plan in the middle: what lies in the static placement stays where it
+ * is, everything else makes way, the budget holds; the static placement's cached pages go where
+ * they are needed. */
 static void divergence_keeps_the_budget(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void divergence_keeps_the_budget(void **state)
 
 /* Small blocks have come to hold what the plan counts on: what is allocated from then on can make way,
  * and the budget holds. Once there is room again addresses are the planned ones again. */
-static void less_room_leaves_the_static_placement_alone(void **state)
+static void less_memory_stops_the_static_placement(void **state)
 {
     (void)state;
     struct stage stage = stage_open(70);
@@ -358,7 +358,7 @@ static unsigned traces_begun(struct rig *rig)
 /* Accesses are observed again while blocks lie in the static placement: they stay, new ones are
  * watched. What is done to those that stay is not seen: until they are gone nothing counts as
  * observed, or for an iteration. */
-static void tracing_leaves_the_static_placement_alone(void **state)
+static void tracing_keeps_the_static_placement(void **state)
 {
     (void)state;
     struct stage stage = stage_open(100);
@@ -624,9 +624,9 @@ int main(void)
         cmocka_unit_test(late_free_takes_no_address),
         cmocka_unit_test(alignments_are_kept),
         cmocka_unit_test(divergence_keeps_the_budget),
-        cmocka_unit_test(less_room_leaves_the_static_placement_alone),
+        cmocka_unit_test(less_memory_stops_the_static_placement),
         cmocka_unit_test(the_next_plan_waits),
-        cmocka_unit_test(tracing_leaves_the_static_placement_alone),
+        cmocka_unit_test(tracing_keeps_the_static_placement),
         cmocka_unit_test(malformed_places),
         cmocka_unit_test(orphan_pages_make_way),
         cmocka_unit_test(forks_share_the_static_placement),

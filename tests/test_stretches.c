@@ -1,5 +1,6 @@
-/* Long stretches without clock events: blocks that leave and come back within them, planned, checked,
- * compiled and played. An optimizer touches one weight after the other, without an allocation. */
+/* Long stretches without clock events: blocks that are evicted and fetched within them, planned,
+ * checked, compiled and replayed. An optimizer touches one weight after the other, without an
+ * allocation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +95,7 @@ static void what_did_not_fit_together_does(void **state)
     ebb__model_fini(&model);
 }
 
-/* Every gap keeps its margins: a block is neither sent away nor expected at the moment of its use. */
+/* Every gap keeps its margins: a block is neither evicted nor expected at the moment of its use. */
 static void margins_are_kept(void **state)
 {
     (void)state;
@@ -275,8 +276,9 @@ static struct ebb_script *compile_lap_long(const struct ebb_model *model, struct
     return script;
 }
 
-/* What leaves within a stretch and is needed there again in the next lap stays away between: also
- * where the program pauses, so that the time to leave has come before the use. */
+/* A block that is evicted within a stretch and needed there again in the next lap is absent
+ * between. This holds also if the program pauses, so that the time of the eviction is before the
+ * use. */
 static void absences_last_a_lap(void **state)
 {
     (void)state;

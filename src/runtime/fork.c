@@ -13,7 +13,7 @@
 void ebb__runtime_before_fork(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    ebb__slab_recall(runtime);
+    ebb__slab_fetch_all(runtime);
     runtime->transfer.frozen = true;
     pthread_cond_broadcast(&runtime->transfer.out_work);
     pthread_cond_broadcast(&runtime->transfer.in_work);

@@ -108,7 +108,7 @@ static const struct policy policy = {
     .resumed = resumed,
     .make_room = ebb__room_get,
     .slab_parked = slab_parked,
-    .slab_back = ebb__slab_back,
+    .slab_back = ebb__slab_unparked,
 };
 
 enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,

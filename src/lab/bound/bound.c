@@ -1,11 +1,11 @@
 /* Which gaps there are, at which instants the linear program looks, and when it is good enough.
  *
- * Problem: the program over all ticks is too large; over few instants it is weak.
- * Method: start with the worst tick of each of a few equal spans of time, solve, and look where the
- * relaxed solution, interpolated, is above the bound: the worst tick of each span between instants
- * joins them. Every solution is a bound, so the best one so far may be given at any time. Gaps
- * beyond GAPS_MAX, those with the least bytes times duration, are thought away for nothing, which
- * only weakens the bound. */
+ * Problem: the program over all ticks is too large; over few instants it is weak. Method: start
+ * with the worst tick of each of a few equal spans of time, solve, and look where the relaxed
+ * solution, interpolated, is above the bound: the worst tick of each span between instants joins
+ * them. Every solution is a bound, so the best one so far may be given at any time. Gaps beyond
+ * GAPS_MAX, those with the least bytes times duration, are taken as absent at no cost, which only
+ * weakens the bound. */
 #include "base/clock.h"
 #include "lab/bound/internal.h"
 

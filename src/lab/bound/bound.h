@@ -17,7 +17,7 @@
 #define EBB_BOUND_TIME_LIMIT_NS ((uint64_t)4000000000u) /* arbitrary: `ebb plan` waits for it */
 
 /* The least peak of any plan, with stalls of any length: what must be there together while the rest
- * is away. Needs no solver. O(ticks + gaps). */
+ * is absent. Needs no solver. O(ticks + gaps). */
 EBB_NODISCARD enum ebb_status ebb__bound_floor(const struct ebb_plan_request *request,
                                                uint64_t *bytes, struct ebb_error *error);
 

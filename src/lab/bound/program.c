@@ -1,18 +1,17 @@
 /* The linear program of relaxed absences.
  *
- * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach.
- * Method: bytes become divisible and copies preemptive. For each gap and each chosen **instant** in
- * it, a variable says how much of the block is away then; between two instants lies a **cell**, in
+ * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach. Method:
+ * bytes become divisible and copies preemptive. For each gap and each chosen **instant** in it, a
+ * variable says how much of the block is absent then; between two instants lies a **cell**, in
  * which an amount flows out and an amount flows in. Each lane's cell carries no more than its
  * length allows (a cell that contains stalls is longer by them), each transfer's fixed cost spread
  * over its block's bytes. A real plan, its copies spread evenly over the time that they take, is a
  * solution of this program, so its optimum is a bound; fewer instants leave constraints out and so
- * only weaken it. Without stalls two things more are true of whole blocks: nothing is away before a
- * whole copy out fits behind ready_ns, nor after a whole copy in must have begun.
- * The value given is not the solver's but computed from its prices by weak duality, which holds for
- * any prices: no tolerance of the solver can lift it over the truth.
- * Source: the relaxation is ours; CLP solves it (docs/papers.md). Size: three columns and a row
- * for each group of gaps and instant in it. */
+ * only weaken it. Without stalls two things more are true of whole blocks: nothing is absent before
+ * a whole copy out fits behind ready_ns, nor after a whole copy in must have begun. The value given
+ * is not the solver's but computed from its prices by weak duality, which holds for any prices: no
+ * tolerance of the solver can lift it over the truth. Source: the relaxation is ours; CLP solves it
+ * (docs/papers.md). Size: three columns and a row for each group of gaps and instant in it. */
 #include "lab/bound/internal.h"
 
 #include <coin/Clp_C_Interface.h>
@@ -391,7 +390,7 @@ static double value_certify(const struct builder *builder, const double *price)
     return sum;
 }
 
-/* Bytes away at every tick: at instants as solved, each gap with its share of its group, between
+/* Absent bytes at every tick: at instants as solved, each gap with its share of its group, between
  * them in proportion to time. */
 static void absent_read(const struct builder *builder, const double *solution, double *absent)
 {

@@ -4,11 +4,11 @@
  * at least 1 MiB with the peak between them. They are taken in the order of one score (`doa`,
  * `aoa`, `wdoa`, `swdoa`), of the sum of their ranks in the first three (`vote`), or of a weighted
  * sum of all four whose weights are found by Bayesian optimisation (`bo`), until the load without
- * them meets the limit. A few events after a read or write pass before a block leaves. Outs go by
- * earliest start, ins by latest start backwards (straddle.h).
- * Source: arXiv 1903.06631 and the code published with it; departures in docs/papers.md.
- * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), the latter 30 times.
- * Fails as AppObMem does: one peak, and one gap a block. */
+ * them meets the limit. A few events after a read or write pass before a block is evicted. Outs go
+ * by earliest start, ins by latest start backwards (straddle.h). Source: arXiv 1903.06631 and the
+ * code published with it; departures in docs/papers.md. O(gaps log gaps * (gaps + cells)); `swdoa`
+ * and `bo` O(gaps * (gaps + cells)), the latter 30 times. Fails as AppObMem does: one peak, and one
+ * gap a block. */
 #include "lab/swap/bayes.h"
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"

@@ -13,7 +13,7 @@ static uint64_t in_units(uint64_t bytes)
     return (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
 }
 
-static bool may_be_huge_rounded(const struct ebb_model_block *block)
+static bool can_be_huge_rounded(const struct ebb_model_block *block)
 {
     uint64_t tail = block->size_bytes % UNIT_BYTES, huge_rounded = in_units(block->size_bytes);
     return block->alloc_tick != EBB_TICK_NONE && block->part_count == 0 &&
@@ -38,7 +38,7 @@ enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
 bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t index)
 {
     struct ebb_model_block *block = &huge_rounded->model.blocks[index];
-    if (!may_be_huge_rounded(block)) /* as one that is huge-rounded already is not */
+    if (!can_be_huge_rounded(block)) /* as one that is huge-rounded already is not */
         return false;
     huge_rounded->count++;
     huge_rounded->blocks[index] = 1;

@@ -7,7 +7,7 @@
 /* Its pages are in use from now on (or not any more): plans must leave that much memory. */
 void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here);
 /* It was parked and has been unparked. */
-void ebb__slab_back(struct ebb_runtime *runtime, struct block *block);
+void ebb__slab_unparked(struct ebb_runtime *runtime, struct block *block);
 /* Park up to `most` of those that have not been looked at in this lap; nothing where it is too early
  * for another one. */
 void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most);
@@ -18,7 +18,7 @@ struct block *ebb__slab_oldest(struct ebb_runtime *runtime);
 /* A thread of the program waits for `address` in it. */
 void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t address);
 /* All are fetched, and stay until all_here is cleared. Releases the lock while it waits. */
-void ebb__slab_recall(struct ebb_runtime *runtime);
+void ebb__slab_fetch_all(struct ebb_runtime *runtime);
 
 /* victim.c */
 /* victim.c */

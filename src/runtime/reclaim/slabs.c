@@ -36,7 +36,7 @@ void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, boo
         atomic_fetch_sub(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
 }
 
-void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
+void ebb__slab_unparked(struct ebb_runtime *runtime, struct block *block)
 {
     struct slab_record *record = ebb__slab_record_at(runtime, block->address);
     ebb__slab_count(runtime, block, true);
@@ -145,7 +145,7 @@ void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
     }
 }
 
-void ebb__slab_recall(struct ebb_runtime *runtime)
+void ebb__slab_fetch_all(struct ebb_runtime *runtime)
 {
     struct slab_space *space = &runtime->slabs;
     space->all_here = true;

@@ -2,8 +2,8 @@
  * due. */
 #include "runtime/internal.h"
 
-void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
-                        bool urgent)
+void ebb__replay_prefetch(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
+                          bool urgent)
 {
     block->copy.stays = keep_copy;
     if (block->transfer.queue == QUEUE_OUT)
@@ -67,7 +67,7 @@ static void come_back(struct ebb_runtime *runtime, const struct prepared_script 
     bool keep_copy = planned->keep_copy && !current->changes[planned->block];
     for (struct block *block = absent_block(runtime, current, absence); block;
          block = next_absent(runtime, block))
-        ebb__replay_return(runtime, block, keep_copy, false);
+        ebb__replay_prefetch(runtime, block, keep_copy, false);
 }
 
 void ebb__clock_fire(struct ebb_runtime *runtime, uint32_t absence, bool in)
@@ -126,7 +126,7 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_sc
             wait = ebb__waits_block(runtime, block);
         if (!*began)
             *began = ebb__now_ns();
-        ebb__replay_return(runtime, block, block->copy.stays, true);
+        ebb__replay_prefetch(runtime, block, block->copy.stays, true);
         pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
     }
     ebb__wait_end(wait);

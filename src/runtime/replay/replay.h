@@ -162,8 +162,8 @@ uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct bl
 
 /* actions.c */
 /* `block` is to be prefetched. */
-void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
-                        bool urgent);
+void ebb__replay_prefetch(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
+                          bool urgent);
 /* Wait until every block that is due at `position` is resident. Releases the lock; scripts may come
  * and go meanwhile, and `current` with them. */
 void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
