@@ -1,4 +1,4 @@
-/* Profiles and the folder they are kept in: what was written comes back, whatever else lies there is
+/* Profiles and the folder they are kept in: what was written is read again, whatever else lies there is
  * ignored, and the folder keeps to its cap. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,9 @@
 
 #include "own_folder.h"
 #include "parent/cache.h"
+#include "parent/profile_format.h"
 #include "synthetic.h"
+#include "trace/codec.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -80,7 +82,7 @@ static void assert_same_model(const struct ebb_model *a, const struct ebb_model 
     }
 }
 
-static void comes_back(void **state)
+static void is_read_as_written(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed < 40; seed++) {
@@ -157,6 +159,29 @@ static void damage_is_seen(void **state)
     assert_int_equal(ebb__profile_decode(bytes, size, other, "x", &read, NULL), EBB_ERR_FORMAT);
     assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
+    free(bytes);
+    ebb__profile_fini(&profile);
+}
+
+/* Sound, but for its version: refused by that, the version before as well as the next. */
+static void other_versions_are_refused(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(7, 2), read;
+    struct ebb_profile_key key = {{1, 2}};
+    uint8_t *bytes;
+    size_t size;
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    for (uint32_t version = EBB_PROFILE_MAJOR - 1; version <= EBB_PROFILE_MAJOR + 1; version++) {
+        bool is_own = version == EBB_PROFILE_MAJOR;
+        ebb__put_le32(bytes + 8, version);
+        ebb__put_le64(bytes + EBB_PROFILE_HEADER_BYTES - 8,
+                      ebb__trace_checksum(bytes, EBB_PROFILE_HEADER_BYTES - 8));
+        assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL),
+                         is_own ? EBB_OK : EBB_ERR_VERSION);
+        assert_int_equal(read.iteration_count, is_own ? 2 : 0);
+        ebb__profile_fini(&read);
+    }
     free(bytes);
     ebb__profile_fini(&profile);
 }
@@ -442,9 +467,10 @@ static void keys_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comes_back),
+        cmocka_unit_test(is_read_as_written),
         cmocka_unit_test(newest_iterations_stay),
         cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(lies_are_seen),
         cmocka_unit_test_setup_teardown(folder_holds_what_was_stored, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(foreign_files, make_folder, remove_folder),

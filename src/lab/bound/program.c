@@ -222,9 +222,9 @@ static void group_put(struct builder *builder, struct group *group)
     group->state = (uint32_t)builder->columns;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t instant = (group->first + k) % instants;
-        bool leaves = k == 0, comes = k + 1 == count && !group->drops;
+        bool evicts = k == 0, comes = k + 1 == count && !group->drops;
         double limit = group->bytes;
-        if (leaves && !stalls)
+        if (evicts && !stalls)
             limit = flow_limit(limit, group->out_cost, (double)(first_ns - group->ready_ns));
         if (comes && !stalls)
             limit = flow_limit(limit, group->in_cost, (double)(group->need_ns - last_ns));
@@ -233,10 +233,10 @@ static void group_put(struct builder *builder, struct group *group)
             entry_put(builder, row_present(instant), 1);
         uint32_t out_row = row_lane(builder, false, instant);
         uint32_t in_row = row_lane(builder, true, (instant + 1) % instants);
-        if (leaves && comes && out_row == in_row) {
+        if (evicts && comes && out_row == in_row) {
             entry_put(builder, out_row, group->out_cost + group->in_cost);
         } else {
-            if (leaves)
+            if (evicts)
                 entry_put(builder, out_row, group->out_cost);
             if (comes)
                 entry_put(builder, in_row, group->in_cost);
@@ -245,7 +245,7 @@ static void group_put(struct builder *builder, struct group *group)
             entry_put(builder, balance + k - 1, -1);
         if (k + 1 < count)
             entry_put(builder, balance + k, 1);
-        if (stalls && leaves)
+        if (stalls && evicts)
             entry_put(builder, balance + count - 1, group->out_cost);
         if (stalls && comes)
             entry_put(builder, balance + count, group->in_cost);

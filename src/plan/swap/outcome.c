@@ -81,10 +81,10 @@ static int absence_compare(const void *left, const void *right)
     return (a->block > b->block) - (a->block < b->block);
 }
 
-/* True where the block is only read from the absence's end until its next absence begins. `leaves`,
+/* True where the block is only read from the absence's end until its next absence begins. `evicts`,
  * by tick: an absence begins there. */
 static bool only_read_until_next(const struct ebb_model *model, const struct ebb_absence *absence,
-                                 const bool *leaves)
+                                 const bool *evicts)
 {
     const struct ebb_model_block *block = &model->blocks[absence->block];
     const struct ebb_model_access *accesses = &model->accesses[block->first_access];
@@ -98,7 +98,7 @@ static bool only_read_until_next(const struct ebb_model *model, const struct ebb
         const struct ebb_model_access *access = &accesses[at % block->access_count];
         if (access->access != EBB_ACCESS_READ)
             return false;
-        if (leaves[access->tick])
+        if (evicts[access->tick])
             return true;
     }
     return false;
@@ -107,16 +107,16 @@ static bool only_read_until_next(const struct ebb_model *model, const struct ebb
 static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    bool *leaves = calloc(swap->cell_count, sizeof *leaves);
-    if (!leaves)
+    bool *evicts = calloc(swap->cell_count, sizeof *evicts);
+    if (!evicts)
         return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
     for (uint32_t i = 0; i < plan->absence_count; i++)
-        leaves[plan->absences[i].from_tick] = true;
+        evicts[plan->absences[i].from_tick] = true;
     for (uint32_t i = 0; i < plan->absence_count; i++)
         if (!plan->absences[i].drops)
             plan->absences[i].keep_copy =
-                only_read_until_next(swap->model, &plan->absences[i], leaves);
-    free(leaves);
+                only_read_until_next(swap->model, &plan->absences[i], evicts);
+    free(evicts);
     return EBB_OK;
 }
 
