@@ -130,7 +130,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "moved_out_bytes", figures->moved_out_bytes);
     put(object, "compressed_saved_bytes", figures->saved_bytes);
     put(object, "moved_in_bytes", figures->moved_in_bytes);
-    put(object, "evicted_clean_bytes", figures->dropped_bytes);
+    put(object, "evicted_clean_bytes", figures->evicted_clean_bytes);
     put(object, "stall_ns", figures->stall_ns);
     put(object, "demand_faults", figures->demand_faults);
     put(object, "demand_faults_planned_median", figures->demand_faults_planned_median);

@@ -479,14 +479,14 @@ static void unchanged_copies_are_evicted_free(void **state)
         wait_for_state(rig, &item, BLOCK_RESIDENT);
         check(rig, &item);
         evict_now(rig, &item);
-        assert_int_equal(atomic_load(&rig->counters->dropped_bytes), round * (5 << 20));
+        assert_int_equal(atomic_load(&rig->counters->evicted_clean_bytes), round * (5 << 20));
         assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), written);
     }
     call_in(rig, &item, true, true);
     wait_for_state(rig, &item, BLOCK_RESIDENT);
     put(rig, &item, 2); /* modified: it has to be written again */
     evict_now(rig, &item);
-    assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
+    assert_int_equal(atomic_load(&rig->counters->evicted_clean_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
     drop(rig, &item);

@@ -319,7 +319,7 @@ static void absences_last_a_lap(void **state)
 
 /* Weights that were only read when they were observed are written in all laps but the first `read_laps`:
  * how many copies in the store have been found out to be stale, and bytes that left without a write. */
-static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
+static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
 {
     struct ebb_model model = make_optimizer(), real = make_optimizer();
     struct ebb_plan plan = plan_of(&model, "ebb", 50);
@@ -345,7 +345,7 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
         assert_true(plan.absences[i].keep_copy || !current->changes[block]);
     }
     assert_true(kept > 0);
-    *dropped_bytes = atomic_load(&rig->counters->dropped_bytes);
+    *evicted_clean_bytes = atomic_load(&rig->counters->evicted_clean_bytes);
     rig_close(rig);
     free(script);
     ebb__plan_fini(&plan);
@@ -358,11 +358,11 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
 static void stale_copies_are_not_kept(void **state)
 {
     (void)state;
-    uint64_t dropped_bytes;
-    assert_int_equal(stale_copies(6, &dropped_bytes), 0);
-    assert_true(dropped_bytes > 0);
-    assert_true(stale_copies(0, &dropped_bytes) > 0);
-    assert_int_equal(dropped_bytes, 0);
+    uint64_t evicted_clean_bytes;
+    assert_int_equal(stale_copies(6, &evicted_clean_bytes), 0);
+    assert_true(evicted_clean_bytes > 0);
+    assert_true(stale_copies(0, &evicted_clean_bytes) > 0);
+    assert_int_equal(evicted_clean_bytes, 0);
 }
 
 int main(void)

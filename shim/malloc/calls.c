@@ -1,10 +1,10 @@
-/* libc calls that take buffers: what they read or write is brought into memory and kept there until
- * they return, on devices where a system call cannot wait for an absent page (calls_need_pins).
+/* libc calls that take buffers: what they read or write is fetched and kept resident until they
+ * return, on devices where a system call cannot wait for an absent page (calls_need_pins).
  * Elsewhere they go straight on.
  *
  * What this cannot cover, on those devices: system calls that are not made through these functions
- * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted output of
- * strings that are managed blocks themselves. They fail with EFAULT where the block is
+ * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted
+ * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
 #include "calls.h"
 

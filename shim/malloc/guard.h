@@ -5,7 +5,7 @@
  *    ebb__guard_enter() and ebb__guard_leave(), in hooks.c, calls.c, mappings.c, signals.c,
  *    start.c and atfork.c.
  * 2. Signals are blocked there. A handler that ran meanwhile could touch an absent page, and whoever is
- *    to bring it needs the lock that this very thread has; and it could leave by longjmp. What arrives
+ *    to fetch it needs the lock that this very thread has; and it could leave by longjmp. What arrives
  *    is delivered when the thread leaves. Those that an instruction itself raises (SIGSEGV, which is a
  *    fault on one device, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS) stay as they are: blocked, they
  *    would kill.

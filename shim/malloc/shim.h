@@ -71,9 +71,9 @@ struct ebb_behind {
         void *function = ebb__shim_behind(&behind);                                                \
         memcpy(&(next), &function, sizeof(next));                                                  \
     } while (0)
-/* Look up all of them; once, before there is an runtime. The loader's lock, which a look-up takes, may be
- * held by a thread that waits for an absent block (a constructor in dlopen()), so the runtime's threads,
- * which would bring that block, must not need it. Nor may a signal handler. */
+/* Look up all of them; once, before there is an runtime. The loader's lock, which a look-up takes,
+ * may be held by a thread that waits for an absent block (a constructor in dlopen()), so the
+ * runtime's threads, which would fetch that block, must not need it. Nor may a signal handler. */
 void ebb__shim_look_up_behind(void);
 /* The function, looked up now where it is called before that. */
 void *ebb__shim_behind(struct ebb_behind *behind);

@@ -46,8 +46,8 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
     return range.len;
 }
 
-/* One page that MOVE refuses, because the program has changed the mapping at one end: what comes back is
- * copied, what would be evicted stays. */
+/* One page that MOVE refuses, because the program has changed the mapping at one end: what is
+ * fetched is copied, what would be evicted stays. */
 static enum ebb_device_result move_refused(void *state, uintptr_t target, uintptr_t source)
 {
     uint64_t copied;

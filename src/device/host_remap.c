@@ -4,7 +4,7 @@
  *
  * What is absent is registered with the userfaultfd, so that an access waits. What is resident is
  * an ordinary mapping, in which the kernel makes pages at first touch. Where the system has no more
- * mappings to give, a block stays where it is, and what must come back is copied in.
+ * mappings to give, a block stays where it is, and what must be fetched is copied in.
  *
  * Each run of resident pages is a mapping of its own, and there may not be many (runs.h). Where
  * there are enough, a new block gets small zero pages within the registered range instead.

@@ -17,7 +17,7 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
     result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
     result->saved_bytes += atomic_load(&counters->saved_bytes);
-    result->dropped_bytes += atomic_load(&counters->dropped_bytes);
+    result->evicted_clean_bytes += atomic_load(&counters->evicted_clean_bytes);
     result->stall_ns += atomic_load(&counters->stall_ns);
     result->demand_faults += atomic_load(&counters->demand_faults);
     result->mismatches += atomic_load(&counters->mismatches);

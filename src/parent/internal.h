@@ -89,8 +89,7 @@ struct sent {
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
     bool has_access_clock;                     /* it has accesses for a clock */
     uint64_t share_bytes;                      /* of the budget, that it was made for */
-    uint64_t slab_bytes;                       /* of slabs in use, which it had to leave memory
-                                                  for */
+    uint64_t slab_bytes;                       /* of slabs in use, which it left memory for */
     uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
     uint64_t margin_bytes; /* of its share, left free because that has shrunk before */
     uint64_t small_bytes;  /* most that small blocks held while a plan was in force */

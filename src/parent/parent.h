@@ -74,7 +74,7 @@ struct ebb_parent_result {
     int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
     uint64_t predicted_peak_bytes, predicted_stall_ns;
     uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
-    uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
+    uint64_t moved_out_bytes, moved_in_bytes, evicted_clean_bytes;
     uint64_t saved_bytes; /* of those moved out: zeros that were not written */
     uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
     uint64_t demand_faults_planned_median;

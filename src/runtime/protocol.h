@@ -22,7 +22,7 @@
 #define EBB_PROTOCOL_ENV "EBB_RUN"
 #define EBB_PROTOCOL_FLAG_QUIET 1u    /* no warnings of the shim's own on stderr */
 #define EBB_PROTOCOL_FLAG_RECORD 2u   /* record only: never move anything out */
-#define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check what comes back against what left */
+#define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check every fetch against what was written back */
 #define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, when told to */
 
 enum ebb_message_kind {

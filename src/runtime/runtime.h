@@ -60,8 +60,7 @@ struct ebb_runtime_config {
     struct ebb_ledger_slot *slot; /* of it, this process's; NULL: the first */
     struct ebb_ring *ring;        /* events and counters go here */
     bool trace;                   /* observe accesses from the start */
-    bool verify;                  /* check every fetch against what was written back, by a 128-bit
-                                     hash */
+    bool verify;                  /* check every fetch by a 128-bit hash */
     uint64_t part_from_bytes;     /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
     uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
     uint64_t slab_reclaim_ns; /* slabs are looked at so often at most; 0: EBB_SLAB_RECLAIM_NS */

@@ -16,7 +16,7 @@
  *   - A copy in is due to start when the model clock reaches in_start_ns; it starts when the lane
  *     is free and resident + its bytes <= budget. Copies in run in the order of in_start_ns; one
  *     that the program waits for goes first.
- *   - An access to an absent block stalls until the block is back; a copy out still waiting or
+ *   - An access to an absent block stalls until the block is resident; a copy out still waiting or
  *     running is cancelled by the access instead (its predicted times are then meaningless).
  *   - An allocation takes its pages at once and stalls until they fit.
  *   - Bytes count until the copy out is done and again from the start of the copy in.

@@ -15,14 +15,11 @@
 #define EBB_PLACE_NONE UINT64_MAX
 
 struct ebb_places {
-    uint64_t *offsets;        /* by model block: its address in the static placement, or
-                                 EBB_PLACE_NONE */
+    uint64_t *offsets;        /* by model block: its address there, or EBB_PLACE_NONE */
     uint64_t placement_bytes; /* no placed block reaches beyond; 0: none is placed */
     uint32_t count;           /* placed blocks */
-    uint64_t peak_bytes;      /* most resident under the plan, units of the static placement counted
-                                 whole */
-    uint64_t lacking_bytes;   /* that much more would have left room for all in the static
-                                 placement */
+    uint64_t peak_bytes;      /* most resident under the plan, placed units counted whole */
+    uint64_t lacking_bytes;   /* so much more would have been enough to place all */
     /* By model block, 1: it takes whole units (huge_round.h); the caller's. NULL: none. */
     const uint8_t *huge_rounded;
 };

@@ -1,8 +1,8 @@
 /* Address space: each block has its own run of 2 MiB units of the arena, kept for life.
  *
  * Address space costs nothing, pages do: so a block is rounded up to whole units of the former and
- * to 4 KiB of the latter. A run that is given back is given out again to the next block of as many
- * units; a larger one serves where the arena is exhausted. */
+ * to 4 KiB of the latter. A freed run is given to the next block of as many units; a larger one
+ * serves where the arena is exhausted. */
 #include "runtime/internal.h"
 
 #include <sys/mman.h>

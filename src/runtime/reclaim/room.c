@@ -36,8 +36,8 @@ bool ebb__room_make(struct ebb_runtime *runtime, uint64_t bytes)
     return becoming_free > 0;
 }
 
-/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
- * passed the request on: while it plans it passes nothing on. */
+/* Others get PATIENCE_NS to release what a starving process needs, from when the parent has passed
+ * the request on: while it plans it passes nothing on. */
 #define PATIENCE_NS ((uint64_t)500000000)
 #define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
 #define ALONE_NS ((uint64_t)5000000000)

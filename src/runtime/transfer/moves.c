@@ -231,7 +231,7 @@ static void evict_clean(struct ebb_runtime *runtime, struct block *block)
     runtime->transfer.out_pending_bytes -= block->page_bytes;
     give_pages(runtime, block);
     ebb__block_become(block, BLOCK_EVICTED);
-    atomic_fetch_add(&runtime->core.counters->dropped_bytes, block->page_bytes);
+    atomic_fetch_add(&runtime->core.counters->evicted_clean_bytes, block->page_bytes);
     pages_came_free(runtime);
 }
 

@@ -23,8 +23,7 @@ struct transfer {
     pthread_cond_t out_work, in_work;
     struct list out_queue, in_queue;
     uint32_t out_current, in_current; /* block being transferred with chunks left */
-    uint64_t out_pending_bytes;       /* queued, being written back or given up: pages that will be
-                                         free */
+    uint64_t out_pending_bytes;       /* queued, written back or given up: will be free */
     uint64_t no_room_ns;              /* when memory was lacking for a prefetch last */
     unsigned room_waits;              /* threads of the program that wait for memory */
     pthread_t workers[16];
