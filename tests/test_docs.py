@@ -36,8 +36,10 @@ CODE = re.compile(r"`([^`]+)`")
 # A name in backquotes that is meant as a file of the tree: it has a folder or a known ending.
 TREE = re.compile(r"^(?:\./)?(?:src|include|shim|cli|tests|bench|examples|docs|cmake|train|debian|"
                   r"\.ci)(?:/[\w.*{},-]*)*$|^[\w.-]+\.md$")
-# A file beside the README that names it. Capitals stand for any name.
-BESIDE = re.compile(r"^[a-z0-9_/.{},*-]+\.(?:c|h|py|map|cmake)$")
+# A file beside the README that names it.
+BESIDE = re.compile(r"^[\w/.{},*-]+\.(?:c|h|py|map|cmake)$")
+# In `test_MODULE.c` the capitals stand for any name.
+ANY_NAME = re.compile(r"(?:^|[_/])[A-Z]{3,}\.(?!md)")
 
 
 def exists(root, name):
@@ -75,6 +77,8 @@ def missing_files(root, path, text):
     """Names of files: from the root, or from the folder of a README."""
     folder = os.path.dirname(path)
     for name in CODE.findall(FENCE.sub("", text)):
+        if ANY_NAME.search(name):
+            continue
         if TREE.match(name):
             if not exists(root, name) and not exists(root, os.path.join(folder, name)):
                 yield f"{path}: {name} does not exist"
@@ -230,7 +234,7 @@ PLANTED = {
     "Makefile": "all:\n\ntest: all\n",
     "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
                  "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
-    "docs/commands.md": "`make test`, `make peace`, `bench/b.py --pairs 3 --apples 4`, `bench_lanes D`,\n"
+    "docs/commands.md": "`make test`, `make peace`, `tests/test_ANY.c`, `bench/b.py --pairs 3 --apples 4`, `bench_lanes D`,\n"
                         "`bench_pears`, `tests/gone.py`.\n\n"
                         "    ebb run --budget 60% --fast \\\n        -- python3 t.py --unknown-to-ebb\n"
                         "    ebb dance\n",
