@@ -131,6 +131,8 @@ class Tools:
         options = None  # of the program that is being read
         who = ""
         for i, word in enumerate(words):
+            if ANY_NAME.search(word):
+                continue
             script = re.match(r"^(?:\./)?((?:bench|tests|examples|\.ci)/[\w./-]*\w)$", word)
             built = re.match(r"^(?:[\w./$-]*/)?bench_(\w+)$", word)
             if script:
