@@ -3,8 +3,8 @@
 
     tests/reader.py --seed 7 --count 40 [--only docs|comments] [--under FOLDER]
 
-Read each sentence once, alone. Reword what is not understood at the first reading. The same seed draws
-the same sentences from the same tree. tests/test_docs.py uses the functions of this file.
+Read each sentence once, alone. Reword what is not understood at the first reading. The same seed
+draws the same sentences from the same tree. tests/test_docs.py uses the functions of this file.
 """
 import argparse
 import io
@@ -76,10 +76,8 @@ def paragraphs(markdown):
         words.append(line[item.end():].strip() if item else line.strip())
 
 
-def plain(text):
-    """Links as their text, a span of code as one word."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return re.sub(r"`[^`]+`", "`code`", text)
+def without_links(text):
+    return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
 
 
 def sentences(text):
@@ -90,14 +88,15 @@ def sentences(text):
         spans.append(match.group(0))
         return f"`{len(spans) - 1}`"
 
-    for part in END.split(re.sub(r"`[^`]+`", keep, " ".join(text.split()))):
+    text = without_links(" ".join(text.split()))
+    for part in END.split(re.sub(r"`[^`]+`", keep, text)):
         if part.strip():
             yield re.sub(r"`(\d+)`", lambda match: spans[int(match.group(1))], part).strip()
 
 
 def words(sentence):
-    """How many it has: what has a letter or a digit."""
-    return sum(bool(re.search(r"\w", word)) for word in plain(sentence).split())
+    """How many it has: what has a letter or a digit. A span of code is one."""
+    return sum(bool(re.search(r"\w", word)) for word in re.sub(r"`[^`]+`", "x", sentence).split())
 
 
 # --- comments --------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class Tools:
         everything = "\n".join(cli.values())
         self.options = set(re.findall(r"--([a-z][\w-]*)", everything))
         self.options |= set(re.findall(r'\.name = "([\w-]+)"', everything))
-        self.options |= set(re.findall(r'\{"([\w-]+)", (?:no|required|optional)_argument', everything))
+        self.options |= set(re.findall(r'\{"([\w-]+)", \w+_argument', everything))
         makefile = read(root, "Makefile") if os.path.exists(os.path.join(root, "Makefile")) else ""
         self.targets = set(re.findall(r"^([a-z][\w -]*):", makefile, re.M))
         self.targets = {name for names in self.targets for name in names.split()}
@@ -188,8 +188,8 @@ def folders_with_sources(root):
 
 
 def unexplained(root, architecture):
-    """Each folder of sources has a README, or is named in the one above it; ARCHITECTURE.md links to
-    each of these."""
+    """Each folder of sources has a README, or is named in the one above it, and ARCHITECTURE.md links
+    to that."""
     for folder in folders_with_sources(root):
         above, name = folder, ""
         while above and not os.path.exists(os.path.join(root, above, "README.md")):
@@ -225,8 +225,9 @@ def problems(root):
     return list(dict.fromkeys(found))
 
 
-LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n" \
-       "sixteen seventeen eighteen nineteen twenty and one and two and three and four `a b c`.\n"
+LONG = ("One two three four five six seven eight nine ten eleven twelve thirteen fourteen\n"
+        "fifteen sixteen seventeen eighteen nineteen twenty and one and two and three and\n"
+        "four `a b c`.\n")
 
 PLANTED = {
     "README.md": "x\n\n" * (LINES["README.md"] // 2 + 1),
@@ -236,8 +237,8 @@ PLANTED = {
     "Makefile": "all:\n\ntest: all\n",
     "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
                  "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
-    "docs/commands.md": "`make test`, `make peace`, `tests/test_ANY.c`, `bench/b.py --pairs 3 --apples 4`, `bench_lanes D`,\n"
-                        "`bench_pears`, `tests/gone.py`.\n\n"
+    "docs/commands.md": "`make test`, `make peace`, `tests/test_ANY.c`, `bench_lanes D`,\n"
+                        "`bench/b.py --pairs 3 --apples 4`, `bench_pears`, `tests/gone.py`.\n\n"
                         "    ebb run --budget 60% --fast \\\n        -- python3 t.py --unknown-to-ebb\n"
                         "    ebb dance\n",
     "docs/long.md": "| " + "a" * ROW_COLUMNS + " |\n\n" + "b" * (COLUMNS + 1) + "\n\n- " + LONG +
@@ -247,7 +248,8 @@ PLANTED = {
     "src/plan/README.md": "`swap/`\n", "src/plan/swap/a.c": "", "src/plan/pool/a.c": "",
     "src/new/thing.c": "", "src/old/README.md": "Old.\n", "src/old/a.c": "",
     "cli/README.md": "", "cli/main.c": '    {"run", "runs", ebb__cmd_run},\n"--budget B"\n',
-    "bench/README.md": "", "bench/b.py": "import c\n", "bench/c.py": '"--pairs"\n', "bench/lanes.c": "",
+    "bench/README.md": "", "bench/b.py": "import c\n", "bench/c.py": '"--pairs"\n',
+    "bench/lanes.c": "",
 }
 
 EXPECTED = [
