@@ -110,7 +110,7 @@ def host(report):
                       for name, run in report["allocators"].items())
     log = report["malloc_log"]
     said = items(
-        f"Without Ebb: {report['allocator']}, the fastest. Seconds an iteration: {peers}.",
+        f"Without Ebb: under {report['allocator']}, the fastest. Seconds an iteration: {peers}.",
         f"Lanes, GB/s: {lanes['out_bytes_per_s'] / 1e9:.2f} out, {lanes['in_bytes_per_s'] / 1e9:.2f} "
         f"in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way while both are busy.",
         f"Peak of the program's blocks: {mib(log['threshold_peak_bytes'])} MiB. RSS without Ebb: "

@@ -223,7 +223,7 @@ class Report(unittest.TestCase):
         text = self.report(made_up_host())
         self.assertIn("## resnet50 with and without Ebb, `uffd-move`\n\n    bench/x.py --pairs 3\n\n"
                       "2026-11-24 20:00 UTC. A|B 3000, 2 cores, 24.0 GiB, Linux 6.18.1. Store on", text)
-        self.assertIn("- Without Ebb: glibc, the fastest. Seconds an iteration: glibc 2.00, jemalloc "
+        self.assertIn("- Without Ebb: under glibc, the fastest. Seconds an iteration: glibc 2.00, jemalloc "
                       "3.00.\n", text)
         self.assertIn("| 60% | 3 | 1.50 (1.50 to 1.50) | 1.10 (1.00 to 1.50) | 3.00, 2.00 | 600 / 600 "
                       "| 900 | 70 | 4 | equal |\n", text)
