@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What the documents promise exists, and they are easy to read. Checked in every Markdown file:
 
-- relative links lead somewhere, and commands, options and files that are named exist;
+- relative links lead somewhere, and commands, options and files that are named exist, documents that
+  comments name, too;
 - lines end at 100 columns, rows of tables at 140; a sentence has 25 words at most;
 - ARCHITECTURE.md leads to a README of every folder, and stays short, as does README.md.
 
@@ -168,6 +169,19 @@ class Tools:
                     yield f"{who} has no option --{name}"
 
 
+NAMED_DOCUMENT = re.compile(r"\bdocs/[\w./-]*\w\.md\b")
+
+
+def missing_documents(root):
+    """Documents that a comment or a message names."""
+    for path in reader.files(root, (".c", ".h", ".def", ".py", ".cmake", ".sh")):
+        if path in ("tests/test_docs.py", "tests/test_bench.py"):
+            continue  # they make some up
+        for name in sorted(set(NAMED_DOCUMENT.findall(read(root, path)))):
+            if not exists(root, name) and name not in PENDING:
+                yield f"{path}: {name} does not exist"
+
+
 # --- how it reads ----------------------------------------------------------------------------
 
 
@@ -227,6 +241,7 @@ def problems(root):
             found.append(f"{path}: is missing")
     if os.path.exists(os.path.join(root, "ARCHITECTURE.md")):
         found += unexplained(root, read(root, "ARCHITECTURE.md"))
+    found += missing_documents(root)
     return list(dict.fromkeys(found))
 
 
@@ -249,7 +264,7 @@ PLANTED = {
     "docs/long.md": "| " + "a" * ROW_COLUMNS + " |\n\n" + "b" * (COLUMNS + 1) + "\n\n- " + LONG +
                     "\n```\n" + LONG.replace("\n", " ")[:90] + "\n" + LONG + "```\n\n    " +
                     LONG.replace("\n", "\n    ") + "\n",
-    "src/base/README.md": "`size.c` and `beside.c`.\n", "src/base/size.c": "",
+    "src/base/README.md": "`size.c` and `beside.c`.\n", "src/base/size.c": "/* docs/gone.md, docs/a.md */",
     "src/plan/README.md": "`swap/`\n", "src/plan/swap/a.c": "", "src/plan/pool/a.c": "",
     "src/new/thing.c": "", "src/old/README.md": "Old.\n", "src/old/a.c": "",
     "cli/README.md": "", "cli/main.c": '    {"run", "runs", ebb__cmd_run},\n"--budget B"\n',
@@ -275,6 +290,7 @@ EXPECTED = [
     "docs/long.md:3: 101 columns, 100 are allowed",
     f"docs/long.md:5: 29 words, 25 are allowed: {LONG[:40]}",
     "src/base/README.md: beside.c is not in src/base",
+    "src/base/size.c: docs/gone.md does not exist",
     "src/new: has no README.md",
     "src/plan/README.md: does not name `pool/`",
 ]
