@@ -44,8 +44,8 @@ def mib(value):
 
 
 def spread(middle, ends):
-    """`1.04 (1.02 to 1.08)`."""
-    return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+    """`1.04 (1.02-1.08)`."""
+    return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f}-{ends[1]:.2f})"
 
 
 def spread_of(values):
@@ -109,26 +109,28 @@ def host(report):
     peers = ", ".join(f"{name} {statistics.median(run['seconds'][1:]):.2f}"
                       for name, run in report["allocators"].items())
     log = report["malloc_log"]
+    pairs = " or ".join(map(str, sorted({len(row["pairs"]) for row in report["rows"]})))
     said = items(
         f"Without Ebb: under {report['allocator']}, the fastest. Seconds an iteration: {peers}.",
         f"Lanes, GB/s: {lanes['out_bytes_per_s'] / 1e9:.2f} out, {lanes['in_bytes_per_s'] / 1e9:.2f} "
         f"in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way while both are busy.",
         f"Peak of the program's blocks: {mib(log['threshold_peak_bytes'])} MiB. RSS without Ebb: "
         f"{mib(report['a_rss_bytes'])} MiB.",
-        "Ratios are medians of the pairs (least to most). Faults are those of the median planned "
-        "iteration. Sizes are in MiB.")
+        f"Ratios of iterations and of whole commands are medians of {pairs} pairs (least-most).",
+        "Faults are those of the median planned iteration. Sizes are in MiB; *out* is what was moved "
+        "out in the whole run.")
     rows = []
     for row in report["rows"]:
-        rows.append([row["budget"], len(row["pairs"]), spread(row["ratio"], row["ratio_spread"]),
+        rows.append([row["budget"], spread(row["ratio"], row["ratio_spread"]),
                      spread(row.get("whole_ratio"), row.get("whole_spread")),
                      f"{number(row['b_s'])}, {number(row['plan_s'])}",
-                     f"{mib(row['peak_resident_bytes'])} / {mib(row['budget_bytes'])}",
+                     f"{mib(row['peak_resident_bytes'])}/{mib(row['budget_bytes'])}",
                      mib(row["peak_rss_bytes"]), mib(row["moved_out_bytes"]),
                      number(row["demand_faults_planned_median"], "{:.0f}"),
                      "equal" if row["losses_equal"] else "DIFFER"])
     parts = [head(report, title), said, "",
-             table(["budget", "pairs", "iteration", "whole command", "s, predicted s",
-                    "resident / budget", "RSS", "moved out", "faults", "losses"], rows)]
+             table(["budget", "iteration", "whole", "s, predicted", "resident/budget", "RSS",
+                    "out", "faults", "losses"], rows)]
     parts += beside(report["rows"])
     if report.get("whole"):
         parts += ["", whole(report["whole"])]
@@ -178,7 +180,7 @@ def frameworks(report):
                      f"{row['planned_iterations']} / {row['iterations']}",
                      number(row["demand_faults_planned_median"], "{:.0f}"), row["mismatches"]])
     return head(report, f"Frameworks at {report['budget']}") + "\n" + table(
-        ["program", "losses", "iteration", "resident / budget, MiB", "planned / iterations",
+        ["program", "losses", "iteration", "resident / budget, MiB", "planned / all",
          "faults", "mismatches"], rows) + "\n"
 
 
@@ -193,18 +195,18 @@ def darknet(report):
                      number(summary["demand_faults_planned_median"], "{:.0f}"),
                      "equal" if row["weights_equal"] else "DIFFER"])
     return head(report, "Darknet, which allocates once") + "\n" + table(
-        ["budget", "pairs", "iteration, ratio", "whole command, ratio", "resident / budget, MiB",
-         "planned iterations", "faults", "weights"], rows) + "\n"
+        ["budget", "pairs", "iteration", "whole", "resident / budget, MiB", "planned", "faults",
+         "weights"], rows) + "\n"
 
 
 def malloc_pairs(report):
     def cell(which, key):
         values = [run[key] for run in report[which]]
-        return f"{statistics.median(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+        return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
     rows = [[name, cell("alone", key), cell("under", key)] for key, name in SIZES.items()]
     return head(report, "What an allocation costs") + "\n" + prose(
-        f"Nanoseconds for a malloc and its free, the median of {len(report['alone'])} runs each (least "
-        "to most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
+        f"Nanoseconds for a malloc and its free, the median of {len(report['alone'])} runs each "
+        "(least-most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
 
 
 KINDS = {"ebb.bench-host/1": host, "ebb.bench-frameworks/1": frameworks,

@@ -221,15 +221,16 @@ class Report(unittest.TestCase):
 
     def test_host(self):
         text = self.report(made_up_host())
+        self.assertIn(" are medians of 3 pairs (least-most).\n", text)
         self.assertIn("## resnet50 with and without Ebb, `uffd-move`\n\n    bench/x.py --pairs 3\n\n"
                       "2026-11-24 20:00 UTC. A|B 3000, 2 cores, 24.0 GiB, Linux 6.18.1. Store on", text)
         self.assertIn("- Without Ebb: under glibc, the fastest. Seconds an iteration: glibc 2.00, jemalloc "
                       "3.00.\n", text)
-        self.assertIn("| 60% | 3 | 1.50 (1.50 to 1.50) | 1.10 (1.00 to 1.50) | 3.00, 2.00 | 600 / 600 "
+        self.assertIn("| 60% | 1.50 (1.50-1.50) | 1.10 (1.00-1.50) | 3.00, 2.00 | 600/600 "
                       "| 900 | 70 | 4 | equal |\n", text)
         self.assertIn("| whole command, budget | 10 iterations | 100 iterations |\n"
                       "| --- | --- | --- |\n"
-                      "| 60% | 1.50 (1.50 to 1.50) | 1.05 (1.00 to 1.10) |\n", text)
+                      "| 60% | 1.50 (1.50-1.50) | 1.05 (1.00-1.10) |\n", text)
 
     def test_host_beside_the_kernel(self):
         sample = made_up_host()
@@ -242,18 +243,18 @@ class Report(unittest.TestCase):
 
     def test_frameworks(self):
         text = self.report(FRAMEWORKS)
-        self.assertIn("| jax | equal | 1.10 (1.00 to 1.20) of jemalloc | 60 / 61 | 12 / 16 | 3 | 1 |\n"
-                      "| keras | DIFFER | 2.00 (2.00 to 2.00) of glibc | 62 / 61 EXCEEDED | 0 / 16 | - "
+        self.assertIn("| jax | equal | 1.10 (1.00-1.20) of jemalloc | 60 / 61 | 12 / 16 | 3 | 1 |\n"
+                      "| keras | DIFFER | 2.00 (2.00-2.00) of glibc | 62 / 61 EXCEEDED | 0 / 16 | - "
                       "| 0 |\n| trainer | failed: exit code 1: no such module | - |", text)
 
     def test_darknet(self):
-        self.assertIn("| 60% | 3 | 1.20 (1.10 to 1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
+        self.assertIn("| 60% | 3 | 1.20 (1.10-1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
                       self.report(DARKNET))
 
     def test_malloc_pairs(self):
         text = self.report(MALLOC)
         self.assertIn("the median of 3 runs each", text)
-        self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0 to 9.0) | 12.0 (11.0 to 13.0) |\n",
+        self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0-9.0) | 12.0 (11.0-13.0) |\n",
                       text)
 
     def test_several_files_in_their_order(self):
@@ -265,7 +266,8 @@ class Report(unittest.TestCase):
 
     def test_lines_and_rows_are_short(self):
         for line in self.report(made_up_host(), MALLOC, DARKNET, FRAMEWORKS).splitlines():
-            self.assertLessEqual(len(line), 140 if line.startswith("|") else 100, line)
+            if "failed: " not in line:
+                self.assertLessEqual(len(line), 100, line)
 
     def test_written_into_a_document(self):
         document = ("# Title\n<!-- report: 0 -->\nold\n<!-- end -->\nbetween\n"
