@@ -189,17 +189,31 @@ MALLOC = {"schema": "ebb.bench-malloc-pairs/1", **BEGINNING,
 
 
 class Report(unittest.TestCase):
-    def report(self, *samples, code=0):
-        """What bench/report.py says of these; each a dictionary, or text."""
+    def report(self, *samples, code=0, document=None):
+        """What bench/report.py says of these; each a dictionary, or text. With a document: what becomes
+        of it."""
         with tempfile.TemporaryDirectory() as folder:
-            paths = []
+            paths, options = [], []
+            if document is not None:
+                written = os.path.join(folder, "document.md")
+                with open(written, "w", encoding="utf-8") as file:
+                    file.write(document)
+                options = ["--write", written]
             for i, sample in enumerate(samples):
                 paths.append(os.path.join(folder, f"{i}.json"))
                 with open(paths[-1], "w", encoding="utf-8") as file:
                     file.write(sample if isinstance(sample, str) else json.dumps(sample))
-            done = subprocess.run([sys.executable, os.path.join(BENCH, "report.py"), *paths],
+            done = subprocess.run([sys.executable, os.path.join(BENCH, "report.py"), *options, *paths],
                                   capture_output=True, text=True, check=False)
-        self.assertEqual(code, done.returncode, done.stderr)
+            self.assertEqual(code, done.returncode, done.stderr)
+            if document is not None:
+                self.assertEqual("", done.stdout)
+                with open(written, encoding="utf-8") as file:
+                    after = file.read()
+                if code:
+                    self.assertEqual(document, after)
+                else:
+                    return after
         if code:
             self.assertEqual("", done.stdout)
             self.assertRegex(done.stderr, r"\Areport\.py: [^\n]*\n\Z")
@@ -207,14 +221,16 @@ class Report(unittest.TestCase):
 
     def test_host(self):
         text = self.report(made_up_host())
-        self.assertIn("## resnet50 with and without Ebb\n\n    bench/x.py --pairs 3\n\n"
-                      "2026-11-24 20:00 UTC; A|B 3000, 2 cores, 24.0 GiB, Linux 6.18.1, store on", text)
-        self.assertIn("Without Ebb glibc (seconds an iteration: glibc 2.00, jemalloc 3.00).", text)
-        self.assertIn("| 60% | 3 | 1.50 (1.50 to 1.50) | 1.10 (1.00 to 1.50) | 3.00, 2.00 | 600 / 600 "
+        self.assertIn(" are medians of 3 pairs (least-most).\n", text)
+        self.assertIn("## resnet50 with and without Ebb, `uffd-move`\n\n    bench/x.py --pairs 3\n\n"
+                      "2026-11-24 20:00 UTC. A|B 3000, 2 cores, 24.0 GiB, Linux 6.18.1. Store on", text)
+        self.assertIn("- Without Ebb: under glibc, the fastest. Seconds an iteration: glibc 2.00, jemalloc "
+                      "3.00.\n", text)
+        self.assertIn("| 60% | 1.50 (1.50-1.50) | 1.10 (1.00-1.50) | 3.00, 2.00 | 600/600 "
                       "| 900 | 70 | 4 | equal |\n", text)
         self.assertIn("| whole command, budget | 10 iterations | 100 iterations |\n"
                       "| --- | --- | --- |\n"
-                      "| 60% | 1.50 (1.50 to 1.50) | 1.05 (1.00 to 1.10) |\n", text)
+                      "| 60% | 1.50 (1.50-1.50) | 1.05 (1.00-1.10) |\n", text)
 
     def test_host_beside_the_kernel(self):
         sample = made_up_host()
@@ -227,18 +243,18 @@ class Report(unittest.TestCase):
 
     def test_frameworks(self):
         text = self.report(FRAMEWORKS)
-        self.assertIn("| jax | equal | 1.10 (1.00 to 1.20) of jemalloc | 60 / 61 | 12 / 16 | 3 | 1 |\n"
-                      "| keras | DIFFER | 2.00 (2.00 to 2.00) of glibc | 62 / 61 EXCEEDED | 0 / 16 | - "
+        self.assertIn("| jax | equal | 1.10 (1.00-1.20) of jemalloc | 60 / 61 | 12 / 16 | 3 | 1 |\n"
+                      "| keras | DIFFER | 2.00 (2.00-2.00) of glibc | 62 / 61 EXCEEDED | 0 / 16 | - "
                       "| 0 |\n| trainer | failed: exit code 1: no such module | - |", text)
 
     def test_darknet(self):
-        self.assertIn("| 60% | 3 | 1.20 (1.10 to 1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
+        self.assertIn("| 60% | 3 | 1.20 (1.10-1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
                       self.report(DARKNET))
 
     def test_malloc_pairs(self):
         text = self.report(MALLOC)
         self.assertIn("the median of 3 runs each", text)
-        self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0 to 9.0) | 12.0 (11.0 to 13.0) |\n",
+        self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0-9.0) | 12.0 (11.0-13.0) |\n",
                       text)
 
     def test_several_files_in_their_order(self):
@@ -247,6 +263,33 @@ class Report(unittest.TestCase):
         self.assertEqual(sorted(at), at)
         for line in text.splitlines():
             self.assertTrue(len(line) <= 100 or line.startswith("|"), line)
+
+    def test_lines_and_rows_are_short(self):
+        for line in self.report(made_up_host(), MALLOC, DARKNET, FRAMEWORKS).splitlines():
+            if "failed: " not in line:
+                self.assertLessEqual(len(line), 100, line)
+
+    def test_written_into_a_document(self):
+        document = ("# Title\n<!-- report: 0 -->\nold\n<!-- end -->\nbetween\n"
+                    "<!-- report: other -->\nstays\n<!-- end -->\n"
+                    "<!-- report: 1 -->\n<!-- end -->\nlast\n")
+        text = self.report(MALLOC, DARKNET, document=document)
+        self.assertTrue(text.startswith("# Title\n<!-- report: 0 -->\n## What an allocation costs\n"))
+        self.assertNotIn("old", text)
+        self.assertIn("<!-- end -->\nbetween\n<!-- report: other -->\nstays\n<!-- end -->\n"
+                      "<!-- report: 1 -->\n## Darknet", text)
+        self.assertTrue(text.endswith("\n<!-- end -->\nlast\n"))
+        self.assertEqual(text, self.report(MALLOC, DARKNET, document=text))
+
+    def test_no_section_or_two(self):
+        one = "<!-- report: 0 -->\n<!-- end -->\n"
+        self.assertIn("has 0 sections", self.report(MALLOC, DARKNET, document=one, code=1))
+        self.assertIn("has 2 sections", self.report(MALLOC, document=one + one, code=1))
+        self.assertIn("has no date", self.report({**MALLOC, "date": ""}, document=one, code=1))
+
+    def test_the_folder_of_the_results_is_left_out(self):
+        text = self.report({**MALLOC, "command": "bench/x.py -o /somewhere/out.json --pairs 3"})
+        self.assertIn("    bench/x.py -o out.json --pairs 3\n", text)
 
     def test_long_commands_stay_commands(self):
         words = [f"--option-{i}" for i in range(20)] + ["two words"]
