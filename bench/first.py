@@ -310,7 +310,8 @@ def print_tables(report):
         ratios = [row["late_ratio"] for row in done if row["late_ratio"] is not None]
         early = sum((row["planned_step"] or lost.NEVER) <= lost.LATEST for row in done)
         print(f"\n{len(done)} programs: lost in the first {at}: "
-              f"median {statistics.median(each):.1f}, worst {max(each):.1f}; planned in the third step at the latest: {early}"
+              f"median {statistics.median(each):.1f}, worst {max(each):.1f}; "
+              f"planned in the third step at the latest: {early}"
               + (f"; steps 10 to 20: median {statistics.median(ratios):.2f} x, worst "
                  f"{max(ratios):.2f} x" if ratios else ""))
 

@@ -15,8 +15,8 @@ that holds:
   observe   of what is left, if accesses were observed in the step: all of it
   unknown   the rest, and steps that were faster than without Ebb
 
-The sum of the causes is the sum of the losses. Ebb adds the waits of several threads, so `evict` and
-`wait` are upper bounds, as is `observe`. Where bench_watch has seen nothing, all is unknown.
+The sum of the causes is the sum of the losses. Ebb adds the waits of several threads, so `evict`
+and `wait` are upper bounds, as is `observe`. Where bench_watch has seen nothing, all is unknown.
 """
 import bisect
 import json

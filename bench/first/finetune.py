@@ -6,7 +6,7 @@ import life
 
 
 def main():
-    args = life.arguments(batch=16)
+    args = life.arguments(batch=28)
     torch.manual_seed(args.seed)
     model = torchvision.models.VisionTransformer(
         image_size=128, patch_size=16, num_layers=8, num_heads=6, hidden_dim=384, mlp_dim=1536,
