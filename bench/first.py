@@ -60,6 +60,7 @@ PROGRAMS = {
     "convnext": ("torch torchvision", True),
     "finetune": ("torch torchvision", True),
     "diffusion": ("torch", True),
+    "timm_train": ("torch timm", True),
     "compiled": ("torch", True),
     "bert": ("torch transformers accelerate", True),
     "lightning_fit": ("torch torchvision lightning", True),
@@ -163,8 +164,11 @@ class Program:
         return max(counts, key=lambda count: count["threshold_peak_bytes"])
 
     def choose(self, known):
-        """The allocator with the least median step; median steps of all."""
+        """The allocator with the least median step; median steps of all, if there are several."""
         paces = {}
+        if len(known) == 1:
+            self.tuned = next(iter(known.values()))
+            return next(iter(known)), paces
         for name, env in known.items():
             result = self.checked(
                 run(self.command(self.args.choice_steps), {**self.env, **env}, self.folder,
