@@ -220,7 +220,7 @@ class Program:
         """The run that leaves the profile of --second-run."""
         steps, batch = self.args.steps, None
         if self.args.second_run == "steps":
-            steps = max(8, steps * 3 // 4)
+            steps = steps * 3 // 4
         if self.args.second_run == "batch":
             batch = max(1, self.batch() * 3 // 4)
         return self.checked(self.run_b(budget, cache, self.command(steps, batch)), steps,
@@ -298,7 +298,8 @@ def print_tables(report):
             text_of(row["whole_ratio"], "{:.2f}"), mib(row["moved_out_bytes"]),
             mib(row["moved_in_bytes"]), text_of(row["demand_faults"], "{}"),
             text_of(row["load"][1], "{:.1f}"),
-            ("equal" if row["losses_equal"] else "DIFFER") + ("" if row["kept"] else " EXCEEDED")))
+            ("equal" if row["losses_equal"] else "DIFFER") + ("" if row["kept"] else " EXCEEDED")
+            + (f", profile {row['plan_cache']}" if report["second_run"] else "")))
     done = [row for row in report["rows"] if "error" not in row]
     if not done:
         return

@@ -210,7 +210,8 @@ def first(report):
                      number(row["whole_ratio"]),
                      f"{mib(row['moved_out_bytes'])}, {mib(row['moved_in_bytes'])}",
                      number(row["demand_faults"], "{}"), number(row["load"][1], "{:.1f}"),
-                     "equal" if row["losses_equal"] else "DIFFER"])
+                     ("equal" if row["losses_equal"] else "DIFFER")
+                     + (f"; profile {row['plan_cache']}" if report["second_run"] else "")])
         causes.append([row["name"], *(number(row["causes"][cause], "{:.1f}") for cause in CAUSES),
                        number(sum(row["causes"].values()), "{:.1f}")])
     return "\n".join([

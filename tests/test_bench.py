@@ -416,6 +416,15 @@ class Report(unittest.TestCase):
         self.assertIn("| program | pairs | peak / budget, MiB | step, s | lost in 5 | in 20 |", text)
         self.assertIn("| unet | 0.0 | 0.0 | 3.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 3.0 |\n", text)
         self.assertIn("| bert | skipped: needs --venv |", text)
+        self.assertNotIn("profile", text)
+
+    def test_first_with_a_profile(self):
+        sample = {**made_up_first(), "second_run": "steps"}
+        for row in sample["rows"][:2]:
+            row["plan_cache"] = "used"
+        text = self.report(sample)
+        self.assertIn("With the profile of a run before (`steps`).", text.replace("\n", " "))
+        self.assertIn("| 1.5 | equal; profile used |\n", text)
 
     def test_malloc_pairs(self):
         text = self.report(MALLOC)

@@ -1,4 +1,4 @@
-"""PoolFormer of timm: mixed images, averaged weights, cosine schedule, evaluation of the average."""
+"""PoolFormer of timm: mixed images, averaged weights and their evaluation, a cosine schedule."""
 import timm
 import timm.data
 import timm.loss
