@@ -4,8 +4,8 @@
     bench/report.py host.json frameworks.json darknet.json malloc.json
     bench/report.py --write docs/performance.md host.json malloc.json
 
-Reads the files that bench/host.py, bench/frameworks/run.py, bench/darknet.py and bench/malloc_pairs.py write
-with -o, in the order given, and knows them by their key `schema`. Nothing is computed here but medians
+Reads the files that bench/host.py, bench/first.py, bench/frameworks/run.py, bench/darknet.py and
+bench/malloc_pairs.py write with -o, in the order given, and knows them by their key `schema`. Nothing is computed here but medians
 of what a file has, and units. A file without command or date is refused: nobody could repeat it.
 
 With --write the tables replace what the document has between the lines
@@ -25,6 +25,7 @@ import statistics
 import sys
 import textwrap
 
+from lost import CAUSES, COUNTS
 from malloc_pairs import KINDS as SIZES
 
 MIB = 1 << 20
@@ -209,7 +210,46 @@ def malloc_pairs(report):
         "(least-most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
 
 
-KINDS = {"ebb.bench-host/1": host, "ebb.bench-frameworks/1": frameworks,
+def first(report):
+    lanes = report["lanes"]
+    said = (f"Lanes: {lanes['out_bytes_per_s'] / 1e9:.2f} GB/s out, {lanes['in_bytes_per_s'] / 1e9:.2f} "
+            f"in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way while both are busy. Budget: "
+            f"{report['budget']} of the peak, in bytes; {report['steps']} steps. Lost: time beyond that "
+            "of the same steps without Ebb, in median steps; medians of the pairs. Planned: the first "
+            "step that a plan was in force for half of.")
+    if report["second_run"]:
+        said += f" With the profile of a run before (`{report['second_run']}`)."
+    done = [row for row in report["rows"] if "error" not in row]
+    counts = [str(n) for n in COUNTS if all(str(n) in row["lost"] for row in done)] if done else []
+    rows, causes = [], []
+    for row in report["rows"]:
+        if "error" in row:
+            rows.append([row["name"], " ".join(row["error"].split())[:80], *["-"] * (9 + len(counts))])
+            continue
+        rows.append([row["name"], len(row["pairs"]),
+                     f"{mib(row['count']['threshold_peak_bytes'])} / {mib(row['budget_bytes'])}"
+                     + ("" if row["kept"] else " EXCEEDED"), number(row["median_s"]),
+                     *(number(row["lost"][n], "{:.1f}") for n in counts),
+                     number(row["planned_step"], "{}"), number(row["late_ratio"]),
+                     number(row["whole_ratio"]),
+                     f"{mib(row['moved_out_bytes'])}, {mib(row['moved_in_bytes'])}",
+                     number(row["demand_faults"], "{}"), number(row["load"][1], "{:.1f}"),
+                     ("equal" if row["losses_equal"] else "DIFFER")
+                     + (f"; profile {row['plan_cache']}" if report["second_run"] else "")])
+        causes.append([row["name"], *(number(row["causes"][cause], "{:.1f}") for cause in CAUSES),
+                       number(sum(row["causes"].values()), "{:.1f}")])
+    return "\n".join([
+        head(report, f"The first iterations at {report['budget']}"), prose(said), "",
+        table(["program", "pairs", "peak / budget, MiB", "step, s",
+               *(f"{'lost ' if n == counts[0] else ''}in {n}" for n in counts), "planned",
+               "steps 10 to 20, ratio", "whole command, ratio", "moved out, in, MiB", "faults", "load",
+               "losses"], rows), "",
+        prose("What the first 20 steps, or all if there are fewer, were lost to, in iterations (the "
+              "pair in the middle):"), "",
+        table(["program", *CAUSES, "sum"], causes)]) + "\n"
+
+
+KINDS = {"ebb.bench-host/1": host, "ebb.bench-first/1": first, "ebb.bench-frameworks/1": frameworks,
          "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
 
 

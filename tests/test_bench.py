@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The arithmetic of the benchmarks, bench/host.py and bench/report.py, on runs that are made up."""
+"""The arithmetic of the benchmarks, bench/host.py, bench/lost.py and bench/report.py, on runs that
+are made up."""
 import contextlib
 import io
 import json
@@ -16,6 +17,7 @@ sys.path.insert(0, BENCH)
 sys.dont_write_bytecode = True
 
 import host  # noqa: E402  pylint: disable=wrong-import-position
+import lost  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 MACHINE = {"cpu": "A|B 3000", "cores": 2, "memory_bytes": 24 << 30, "kernel": "6.18.1",
@@ -156,6 +158,177 @@ class Programs(unittest.TestCase):
         host.refuse_reference_blas(["/bin/false"], dict(os.environ))
 
 
+S = 10**9
+
+
+def steps_of(seconds, system=(), loss="00"):
+    """A log of bench/first/life.py whose steps take so long, from the time 100 s on."""
+    at, kernel = 100.0, 0.0
+    steps = [{"step": 0, "t_ns": int(at * S), "loss": [], "cpu_s": 0, "system_s": kernel}]
+    for i, much in enumerate(seconds):
+        at += much
+        kernel += system[i] if i < len(system) else 0
+        steps.append({"step": i + 1, "t_ns": int(at * S), "loss": [loss], "cpu_s": 0,
+                      "system_s": kernel})
+    return steps
+
+
+def mark(at, name, ring=0):
+    return {"ring": ring, "t_ns": int(at * S), "mark": name, "value": 0}
+
+
+def sample(at, stall_s=0, ring=0, live=1000):
+    return {"ring": ring, "t_ns": int(at * S), "stall_ns": int(stall_s * S), "demand_faults": 0,
+            "moved_out_bytes": 0, "moved_in_bytes": 0, "mismatches": 0, "reactive_evictions": 0,
+            "peak_live_bytes": live}
+
+
+class Lost(unittest.TestCase):
+    def test_lost_iterations(self):
+        a, b = [5, 2, 2, 2, 2], [9, 4, 2, 2, 1]
+        self.assertEqual(2.5, lost.lost(a, b, 5))
+        self.assertEqual(3, lost.lost(a, b, 2))
+        self.assertIsNone(lost.lost(a, b, 6))
+        self.assertIsNone(lost.lost(a, b, 0))
+
+    def test_late_ratio(self):
+        a = [9] * 9 + [2] * 11 + [100]
+        b = [50] * 9 + [3] * 8 + [9] * 3 + [1]
+        self.assertEqual(1.5, lost.late_ratio(a, b))
+        self.assertIsNone(lost.late_ratio(a[:13], b[:13]))
+        self.assertEqual(1.5, lost.late_ratio(a[:14], b[:14]))
+
+    def test_seconds_and_losses(self):
+        steps = steps_of([1.5, 0.25])
+        self.assertEqual([1.5, 0.25], lost.seconds(steps))
+        self.assertEqual([["00"], ["00"]], lost.losses(steps))
+
+
+class Watched(unittest.TestCase):
+    def test_counters_between_samples(self):
+        watched = lost.Watched([sample(10, 1), sample(12, 5), sample(13, 6)])
+        for at, expected in ((9, 0), (10, 1), (11, 3), (12, 5), (12.5, 5.5), (13, 6), (99, 6)):
+            self.assertAlmostEqual(expected * S, watched.counter("stall_ns", int(at * S)), msg=at)
+        self.assertEqual(0, lost.Watched().counter("stall_ns", S))
+
+    def test_time_between_marks(self):
+        watched = lost.Watched([sample(1), mark(10, "plan_on"), mark(11, "plan_on"),
+                                mark(14, "plan_off"), mark(15, "plan_off"), mark(20, "plan_on"),
+                                mark(12, "observe_on")])
+        for first, last, expected in ((0, 30, 14), (11, 12, 1), (13, 21, 2), (14, 20, 0),
+                                      (25, 26, 1)):
+            self.assertEqual(expected, watched.time_in("plan", first * S, last * S), (first, last))
+        self.assertEqual(8, watched.time_in("observe", 0, 20 * S))
+
+    def test_the_largest_process_is_the_program(self):
+        watched = lost.Watched([
+            {"ring": 0, "t_ns": S, "began": True}, sample(1, ring=0, live=10),
+            {"ring": 1, "t_ns": 2 * S, "began": True}, sample(3, 7, ring=1, live=20),
+            mark(4, "plan_on", ring=0), mark(5, "plan_on", ring=1)])
+        self.assertEqual((1, [(5 * S, "plan_on")], [S]),
+                         (watched.main, watched.marks, watched.others))
+
+    def test_a_file_that_ends_in_the_middle(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "watched.jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(json.dumps(sample(1)) + "\n" + '{"ring": 0, "t_')
+            self.assertEqual(1, len(lost.Watched.read(path).samples))
+            self.assertIsNone(lost.Watched.read(path + ".not").main)
+
+
+class Causes(unittest.TestCase):
+    def step(self, **changes):
+        return {"seconds": 3.0, "system_s": 0.1, "observed_s": 0, "planned_s": 0, "began": 0,
+                "seen": True, "stall_ns": 0, **changes}
+
+    def test_each_rule(self):
+        """A step of 3 s that has lost 2; without Ebb it is in the kernel for 0.1 s."""
+        planned = {"planned_s": 3.0}
+        for number, first, changes, expected in (
+                (1, None, {}, {"unknown": 2}),
+                (1, None, {"seen": False, "began": 1, "observed_s": 3}, {"unknown": 2}),
+                (9, 2, {"began": 1, **planned}, {"fork": 2}),
+                (1, None, {"observed_s": 0.1}, {"observe": 2}),
+                (3, None, {"stall_ns": S // 2, "observed_s": 3}, {"evict": 0.5, "observe": 1.5}),
+                (3, 4, {"stall_ns": 9 * S, "observed_s": 3}, {"evict": 2}),
+                (2, 9, {"system_s": 0.6}, {"pages": 0.5, "unknown": 1.5}),
+                (4, None, {"stall_ns": S, "observed_s": 3}, {"late": 2}),
+                (4, 5, {"planned_s": 1}, {"late": 2}),
+                (5, 5, {"planned_s": 2}, {"change": 2}),
+                (3, 3, {"planned_s": 2, "stall_ns": S}, {"change": 2}),
+                (5, 5, {"stall_ns": S, "system_s": 0.35, **planned},
+                 {"wait": 1, "pages": 0.25, "unknown": 0.75}),
+                (6, 5, {"observed_s": 1, **planned}, {"observe": 2})):
+            found = lost.causes_of(number, first, 2, self.step(**changes), 0.1)
+            self.assertEqual(expected, {k: round(v, 9) for k, v in found.items() if v},
+                             (number, first, changes))
+
+    def test_what_was_faster_is_unknown(self):
+        step = self.step(planned_s=3.0, stall_ns=S, system_s=5)
+        found = lost.causes_of(5, 2, -0.5, step, 0.1)
+        self.assertEqual({"unknown": -0.5}, {k: v for k, v in found.items() if v})
+
+    def test_a_run(self):
+        """Observed in the first two steps, planned for a moment of the second and from the fourth
+        on, a fork in the sixth; step 5 waits."""
+        a_run = {"steps": steps_of([2] * 7, [0.1] * 7), "elapsed_s": 20, "exit_code": 0}
+        b = [6, 4, 2, 4, 3, 8, 1]  # they end at 106 110 112 116 119 127 128
+        b_run = {"steps": steps_of(b, [0.1, 0.3, *[0.1] * 5]), "elapsed_s": 40, "exit_code": 0,
+                 "watched": lost.Watched([
+                     sample(99), mark(100, "observe_on"), sample(101, 0), sample(103, 1),
+                     mark(107, "plan_on"), mark(108, "plan_off"), mark(109, "observe_off"),
+                     mark(113, "plan_on"), sample(116, 1), sample(119, 1.5),
+                     {"ring": 1, "t_ns": 120 * S, "began": True}])}
+        pair = lost.compare(a_run, b_run)
+        self.assertEqual((4, True, 2, 7), (pair["planned_step"], pair["losses_equal"],
+                                           pair["whole_ratio"], pair["steps"]))
+        expected = {"evict": 0.5, "observe": 1.5 + 0.9, "pages": 0.1, "change": 1, "wait": 0.25,
+                    "unknown": 0.25 - 0.5, "fork": 3, "late": 0}
+        for cause in lost.CAUSES:
+            self.assertAlmostEqual(expected[cause], pair["causes"][cause], 6, cause)
+        self.assertAlmostEqual(sum(pair["causes"].values()), pair["lost_all"])
+        self.assertEqual({"5": 4.5}, pair["lost"])
+        self.assertEqual({"5": [10, 19]}, pair["first_s"])
+
+    def test_losses_bit_for_bit(self):
+        def runs(loss, count=5, code=0):
+            b = {"steps": steps_of([1] * count, loss=loss), "elapsed_s": 1, "exit_code": code,
+                 "watched": lost.Watched()}
+            return lost.compare({"steps": steps_of([1] * 5), "elapsed_s": 1, "exit_code": 0}, b)
+        self.assertTrue(runs("00")["losses_equal"])
+        for differs in (runs("01"), runs("00", count=4), runs("00", code=1)):
+            self.assertFalse(differs["losses_equal"])
+
+    def test_row(self):
+        pairs = [made_up_pair(total) for total in (5.0, 1.0, 3.0)]
+        row = lost.row_of(pairs)
+        self.assertEqual((3.0, 3.0, 1.1), (row["lost"]["20"], row["causes"]["late"],
+                                           row["late_ratio"]))
+        self.assertEqual(4, row["planned_step"])
+        pairs[0]["planned_step"] = pairs[1]["planned_step"] = None
+        self.assertIsNone(lost.row_of(pairs)["planned_step"])
+
+
+def made_up_pair(total):
+    return {"losses_equal": True, "steps": 20, "median_s": 2.0, "lost": {"5": total, "20": total},
+            "first_s": {"5": [10, 10 + 2 * total], "20": [40, 40 + 2 * total]},
+            "late_ratio": 1.1, "planned_step": 4, "whole_ratio": 1.2,
+            "causes": {**dict.fromkeys(lost.CAUSES, 0.0), "late": total}}
+
+
+def made_up_first():
+    rows = [{"name": name, "count": {"threshold_peak_bytes": 400 * MIB}, "kept": name != "gan",
+             "budget_bytes": 240 * MIB, "allocator": "glibc", "moved_out_bytes": 90 * MIB,
+             "moved_in_bytes": 80 * MIB, "demand_faults": 7, "load": [0.5, 1.5],
+             "pairs": [made_up_pair(total)], **lost.row_of([made_up_pair(total)])}
+            for name, total in (("unet", 3.0), ("gan", 1.5))]
+    return {"schema": "ebb.bench-first/1", **BEGINNING, "budget": "60%", "of": "blocks",
+            "steps": 20, "second_run": None, "lanes": {"out_bytes_per_s": 5e9, "in_bytes_per_s": 4e9,
+                                          "both_bytes_per_s": 2e9},
+            "rows": [*rows, {"name": "bert", "error": "skipped: needs --venv"}]}
+
+
 def made_up_host():
     done = pairs_of(30.0, 20.0, 22.0)
     return {"schema": "ebb.bench-host/1", **BEGINNING, "program": "python train.py --model resnet50",
@@ -250,6 +423,24 @@ class Report(unittest.TestCase):
     def test_darknet(self):
         self.assertIn("| 60% | 3 | 1.20 (1.10-1.30) | 1.40 | 254 / 254 | 5 | 4 | equal |\n",
                       self.report(DARKNET))
+
+    def test_first(self):
+        text = self.report(made_up_first())
+        self.assertIn("| unet | 1 | 400 / 240 | 2.00 | 3.0 | 3.0 | 4 | 1.10 | 1.20 | 90, 80 | 7 "
+                      "| 1.5 | equal |\n", text)
+        self.assertIn("240 EXCEEDED", text)
+        self.assertIn("| program | pairs | peak / budget, MiB | step, s | lost in 5 | in 20 |", text)
+        self.assertIn("| unet | 0.0 | 0.0 | 3.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0.0 | 3.0 |\n", text)
+        self.assertIn("| bert | skipped: needs --venv |", text)
+        self.assertNotIn("profile", text)
+
+    def test_first_with_a_profile(self):
+        sample = {**made_up_first(), "second_run": "steps"}
+        for row in sample["rows"][:2]:
+            row["plan_cache"] = "used"
+        text = self.report(sample)
+        self.assertIn("With the profile of a run before (`steps`).", text.replace("\n", " "))
+        self.assertIn("| 1.5 | equal; profile used |\n", text)
 
     def test_malloc_pairs(self):
         text = self.report(MALLOC)
