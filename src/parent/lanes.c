@@ -3,7 +3,7 @@
 #include "parent/internal.h"
 
 /* A lane out that is slower, 1 GB/s, gains by the zeros that compression does not store more than
- * two processors at work lose by it (docs/host-engine.md, "Compression"). */
+ * two processors at work lose by it (src/store/README.md, "Compression"). */
 #define COMPRESS_FROM_NS_PER_BYTE 1.0
 #define PROBE_BYTES ((uint64_t)256 << 20)
 
