@@ -128,7 +128,7 @@ static void frames_are_found_and_lost(void **state)
                 uint64_t kept = random >> 59 & 1 ? one.bytes & ~(EBB_HUGE_BYTES - 1) : 0;
                 if (kept) {
                     for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
-                        *ebb__pages_pieced(runtime, one.address + at) =
+                        *ebb__pages_pieced(&runtime->memory, one.address + at) =
                             (random >> 13 ^ at >> 21) % 3 == 0;
                     ebb__frames_keep(&runtime->memory.frames, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);

@@ -52,7 +52,7 @@ static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
         position += model->events[t].clock;
     uint32_t block = ebb__script_events(stage->script)[position].block;
     uint64_t place = ebb__script_blocks(stage->script)[block].place;
-    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->pool.base + place;
+    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->addresses.pool.base + place;
 }
 
 /* An iteration in which every block at a planned address is asked to be zeroed; returns how many
@@ -211,7 +211,7 @@ static void divergence_keeps_the_budget(void **state)
             else if (event->kind == EBB_EVENT_FREE)
                 drop(rig, &stage.program.items[event->block]);
         }
-        uintptr_t base = rig->runtime->pool.base;
+        uintptr_t base = rig->runtime->addresses.pool.base;
         for (uint32_t b = 0; b < model->block_count; b++)
             alive += (uintptr_t)stage.program.items[b].bytes >= base;
         assert_true(alive > 0);
@@ -237,10 +237,10 @@ static void divergence_keeps_the_budget(void **state)
             check(rig, &others[i]);
             drop(rig, &others[i]);
         }
-        assert_int_equal(rig->runtime->pool.load_bytes, 0);
+        assert_int_equal(rig->runtime->addresses.pool.load_bytes, 0);
         ebb__runtime_settle(rig->runtime);
         uint64_t evicted = atomic_load(&rig->counters->reactive_evictions);
-        uint64_t pages = held(rig), spare = rig->runtime->pool.spare_bytes;
+        uint64_t pages = held(rig), spare = rig->runtime->addresses.pool.spare_bytes;
         if (spare) {
             struct item from_spare = make(rig, spare, 4);
             check(rig, &from_spare);
@@ -250,7 +250,7 @@ static void divergence_keeps_the_budget(void **state)
         }
         struct item large = make(rig, budget - ((uint64_t)4 << 20), 5);
         check(rig, &large);
-        assert_true(rig->runtime->pool.held_bytes <= (uint64_t)4 << 20);
+        assert_true(rig->runtime->addresses.pool.held_bytes <= (uint64_t)4 << 20);
         assert_within_budget(rig);
         drop(rig, &large);
         stage_close(&stage);
@@ -320,11 +320,12 @@ static void the_next_plan_waits(void **state)
             continue;
         }
         *item = make(rig, model->blocks[event->block].size_bytes, tick);
-        most = runtime->pool.load_bytes > most ? runtime->pool.load_bytes : most;
+        most =
+            runtime->addresses.pool.load_bytes > most ? runtime->addresses.pool.load_bytes : most;
         placed += planned && planned == (uintptr_t)item->bytes;
         if (placed == 3 && planned)
             assert_int_equal(ebb__runtime_set_script(runtime, next, next->bytes), EBB_OK);
-        if (placed < 3 || runtime->pool.load_bytes * 2 > most) {
+        if (placed < 3 || runtime->addresses.pool.load_bytes * 2 > most) {
             assert_non_null(runtime->replay.playing);
             assert_true(!planned || planned == (uintptr_t)item->bytes);
         }
@@ -372,7 +373,7 @@ static void tracing_leaves_the_pool_alone(void **state)
     assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
     check(rig, placed);
     struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
-    assert_true((uintptr_t)other.bytes < rig->runtime->pool.base);
+    assert_true((uintptr_t)other.bytes < rig->runtime->addresses.pool.base);
     put(rig, placed, 9);
     check(rig, &other);
     assert_int_equal(traces_begun(rig), 0);
@@ -442,7 +443,7 @@ static void stray_pages_make_way(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
-    uintptr_t base = rig->runtime->pool.base;
+    uintptr_t base = rig->runtime->addresses.pool.base;
     for (unsigned unit = 0; unit < 12; unit++) {
         ebb__runtime_fault(rig->runtime, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
         assert_true(
@@ -492,7 +493,8 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
             return false;
         *item = more;
     }
-    return rig->runtime->pool.load_bytes == 0 && rig->runtime->pool.held_bytes == 0;
+    return rig->runtime->addresses.pool.load_bytes == 0 &&
+           rig->runtime->addresses.pool.held_bytes == 0;
 }
 
 static void forks_share_the_pool(void **state)
@@ -512,7 +514,7 @@ static void forks_share_the_pool(void **state)
         else if (event->kind == EBB_EVENT_FREE)
             drop(rig, &stage.program.items[event->block]);
     }
-    assert_true(rig->runtime->pool.load_bytes > 0);
+    assert_true(rig->runtime->addresses.pool.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
     struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
@@ -608,7 +610,7 @@ static void threads_meet_in_the_pool(void **state)
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
     assert_true(atomic_load(&rig->counters->pool_blocks) > blocks);
-    assert_int_equal(rig->runtime->pool.load_bytes, 0);
+    assert_int_equal(rig->runtime->addresses.pool.load_bytes, 0);
     stage_close(&stage);
 }
 

@@ -46,7 +46,7 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
 {
     const struct memory *memory = &runtime->memory;
     uint64_t held = memory->depot_bytes + memory->frames.spare_bytes + memory->frames.shape_bytes +
-                    runtime->pool.held_bytes;
+                    runtime->addresses.pool.held_bytes;
     uint64_t pending = 0;
     uint32_t queued_out = 0, queued_in = 0;
     if (runtime->unchecked++ < runtime->table.count)

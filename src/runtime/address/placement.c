@@ -13,7 +13,7 @@
  * room than it was made for, nothing is put there. An address that is still taken, because the program
  * departs from the plan, is no error: the block gets units of its own as it would without a plan. So
  * does everything while no script is played. */
-#include "runtime/internal.h"
+#include "runtime/address/address.h"
 
 #include <sys/mman.h>
 
@@ -22,15 +22,15 @@
 
 #define PAGES_PER_UNIT (EBB_HUGE_BYTES / EBB_PAGE_BYTES)
 
-bool ebb__placed_init(struct ebb_runtime *runtime)
+bool ebb__placed_init(struct addresses *addresses)
 {
-    struct pool *pool = &runtime->pool;
-    pool->units_total = (uint32_t)(runtime->space.units_total / POOL_SHARE);
-    pool->base = ebb__space_cut(runtime, pool->units_total);
+    struct pool *pool = &addresses->pool;
+    pool->units_total = (uint32_t)(addresses->space.units_total / POOL_SHARE);
+    pool->base = ebb__space_cut(addresses, pool->units_total);
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
-    if (runtime->core.device.ops->fix)
-        runtime->core.device.ops->fix(runtime->core.device.state, pool->base,
-                                      pool->units_total * EBB_HUGE_BYTES);
+    if (addresses->core->device.ops->fix)
+        addresses->core->device.ops->fix(addresses->core->device.state, pool->base,
+                                         pool->units_total * EBB_HUGE_BYTES);
     pool->first_page = ebb__core_memory(pages * sizeof *pool->first_page);
     pool->taken = ebb__core_memory(pages / 8);
     pool->users = ebb__core_memory(pool->units_total * sizeof *pool->users);
@@ -38,9 +38,9 @@ bool ebb__placed_init(struct ebb_runtime *runtime)
     return pool->first_page && pool->taken && pool->users && pool->states;
 }
 
-void ebb__placed_fini(struct ebb_runtime *runtime)
+void ebb__placed_fini(struct addresses *addresses)
 {
-    struct pool *pool = &runtime->pool;
+    struct pool *pool = &addresses->pool;
     uint64_t pages = pool->units_total * PAGES_PER_UNIT;
     ebb__core_unmap(pool->first_page, pages * sizeof *pool->first_page);
     ebb__core_unmap(pool->taken, pages / 8);
@@ -48,30 +48,30 @@ void ebb__placed_fini(struct ebb_runtime *runtime)
     ebb__core_unmap(pool->states, pool->units_total);
 }
 
-bool ebb__placed_owns(const struct ebb_runtime *runtime, uintptr_t address)
+bool ebb__placed_owns(const struct addresses *addresses, uintptr_t address)
 {
-    return address - runtime->pool.base < runtime->pool.units_total * EBB_HUGE_BYTES;
+    return address - addresses->pool.base < addresses->pool.units_total * EBB_HUGE_BYTES;
 }
 
-struct block *ebb__placed_find(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placed_find(const struct addresses *addresses, uintptr_t address)
 {
-    uint32_t index = runtime->pool.first_page[(address - runtime->pool.base) / EBB_PAGE_BYTES];
-    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
+    uint32_t index = addresses->pool.first_page[(address - addresses->pool.base) / EBB_PAGE_BYTES];
+    return index == NO_BLOCK ? NULL : &addresses->table->blocks[index];
 }
 
-uintptr_t ebb__placed_unit_address(const struct ebb_runtime *runtime, uint32_t unit)
+uintptr_t ebb__placed_unit_address(const struct addresses *addresses, uint32_t unit)
 {
-    return runtime->pool.base + unit * EBB_HUGE_BYTES;
+    return addresses->pool.base + unit * EBB_HUGE_BYTES;
 }
 
-uint32_t ebb__placed_first_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placed_first_unit(const struct addresses *addresses, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->pool.base) / EBB_HUGE_BYTES);
+    return (uint32_t)((block->address - addresses->pool.base) / EBB_HUGE_BYTES);
 }
 
-uint32_t ebb__placed_last_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placed_last_unit(const struct addresses *addresses, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->pool.base + block->page_bytes - 1) /
+    return (uint32_t)((block->address - addresses->pool.base + block->page_bytes - 1) /
                       EBB_HUGE_BYTES);
 }
 
@@ -96,15 +96,15 @@ static bool is_free(const struct pool *pool, uint64_t place, uint64_t bytes)
     return true;
 }
 
-struct block *ebb__placed_covering(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placed_covering(const struct addresses *addresses, uintptr_t address)
 {
-    const struct pool *pool = &runtime->pool;
+    const struct pool *pool = &addresses->pool;
     uint64_t page = (address - pool->base) / EBB_PAGE_BYTES;
     if (is_free(pool, page * EBB_PAGE_BYTES, EBB_PAGE_BYTES))
         return NULL;
     while (page > 0 && pool->first_page[page] == NO_BLOCK)
         page--;
-    return ebb__placed_find(runtime, pool->base + page * EBB_PAGE_BYTES);
+    return ebb__placed_find(addresses, pool->base + page * EBB_PAGE_BYTES);
 }
 
 static void mark_taken(struct pool *pool, uint64_t place, uint64_t bytes, bool taken)
@@ -120,14 +120,14 @@ static void mark_taken(struct pool *pool, uint64_t place, uint64_t bytes, bool t
 
 /* --- blocks --- */
 
-struct block *ebb__placed_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
+struct block *ebb__placed_take(struct addresses *addresses, uint64_t place, size_t bytes,
                                size_t alignment)
 {
-    struct pool *pool = &runtime->pool;
+    struct pool *pool = &addresses->pool;
     uint64_t page_bytes = ebb__whole_pages(bytes);
     struct block *block = NULL;
     if ((place & (alignment - 1)) == 0 && is_free(pool, place, page_bytes))
-        block = ebb__space_record(runtime, &pool->records);
+        block = ebb__space_record(addresses, &pool->records);
     if (!block)
         return NULL;
     block->kind = BLOCK_PLACED;
@@ -135,33 +135,33 @@ struct block *ebb__placed_take(struct ebb_runtime *runtime, uint64_t place, size
     block->page_bytes = page_bytes;
     block->size_bytes = bytes;
     mark_taken(pool, place, page_bytes, true);
-    pool->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(&runtime->table, block);
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block);
-         unit <= ebb__placed_last_unit(runtime, block); unit++)
+    pool->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(addresses->table, block);
+    for (uint32_t unit = ebb__placed_first_unit(addresses, block);
+         unit <= ebb__placed_last_unit(addresses, block); unit++)
         if (pool->users[unit]++ == 0 && (pool->states[unit] & UNIT_BACKED))
             pool->spare_bytes -= EBB_HUGE_BYTES;
-    if (pool->units_used <= ebb__placed_last_unit(runtime, block))
-        pool->units_used = ebb__placed_last_unit(runtime, block) + 1;
+    if (pool->units_used <= ebb__placed_last_unit(addresses, block))
+        pool->units_used = ebb__placed_last_unit(addresses, block) + 1;
     pool->load_bytes += bytes;
-    atomic_fetch_add(&runtime->core.counters->pool_blocks, 1);
-    ebb__ledger_raise(&runtime->core.counters->pool_load_bytes, pool->load_bytes);
+    atomic_fetch_add(&addresses->core->counters->pool_blocks, 1);
+    ebb__ledger_raise(&addresses->core->counters->pool_load_bytes, pool->load_bytes);
     return block;
 }
 
-void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
+void ebb__placed_give(struct addresses *addresses, struct block *block)
 {
-    struct pool *pool = &runtime->pool;
+    struct pool *pool = &addresses->pool;
     uint64_t place = block->address - pool->base;
     mark_taken(pool, place, block->page_bytes, false);
     pool->first_page[place / EBB_PAGE_BYTES] = NO_BLOCK;
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block);
-         unit <= ebb__placed_last_unit(runtime, block); unit++) {
+    for (uint32_t unit = ebb__placed_first_unit(addresses, block);
+         unit <= ebb__placed_last_unit(addresses, block); unit++) {
         if (--pool->users[unit])
             continue;
         if (pool->states[unit] & UNIT_INHERITED) {
-            runtime->core.device.ops->release(runtime->core.device.state,
-                                              ebb__placed_unit_address(runtime, unit),
-                                              EBB_HUGE_BYTES);
+            addresses->core->device.ops->release(addresses->core->device.state,
+                                                 ebb__placed_unit_address(addresses, unit),
+                                                 EBB_HUGE_BYTES);
             pool->states[unit] = 0;
         } else if (pool->states[unit] & UNIT_BACKED) {
             pool->spare_bytes += EBB_HUGE_BYTES;
@@ -169,6 +169,6 @@ void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
     }
     pool->load_bytes -= block->size_bytes;
     ebb__block_become(block, BLOCK_EMPTY);
-    ebb__list_push_front(&runtime->table, &pool->records, ebb__block_index(&runtime->table, block),
-                         LINK_LIST);
+    ebb__list_push_front(addresses->table, &pool->records,
+                         ebb__block_index(addresses->table, block), LINK_LIST);
 }

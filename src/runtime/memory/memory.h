@@ -41,6 +41,9 @@ struct frames {
 
 /* pages.c */
 struct memory {
+    struct core *core;
+    struct table *table;
+    struct addresses *addresses;
     struct frames frames;
     uint64_t depot_bytes;
     uint8_t *pieced;     /* by unit of the arena */
@@ -81,61 +84,65 @@ uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool pie
 
 /* pages.c: pages without a block, and giving them to blocks */
 /* Pages for `bytes` at `target` (2 MiB aligned); false: none without evicting. */
-bool ebb__pages_take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes);
+bool ebb__pages_take(struct memory *memory, uintptr_t target, uint64_t bytes);
 /* As ebb__pages_take(), over the budget if need be; false only where memory is out. */
-bool ebb__pages_force(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes);
+bool ebb__pages_force(struct memory *memory, uintptr_t target, uint64_t bytes);
 /* Frames with pages for `bytes`; 0: none without evicting. */
-uintptr_t ebb__pages_take_frame(struct ebb_runtime *runtime, uint64_t bytes);
+uintptr_t ebb__pages_take_frame(struct memory *memory, uint64_t bytes);
 /* Likewise, over the budget if need be; 0 only where memory is out. */
-uintptr_t ebb__pages_force_frame(struct ebb_runtime *runtime, uint64_t bytes);
+uintptr_t ebb__pages_force_frame(struct memory *memory, uint64_t bytes);
 /* Pages at [source, + bytes) in the arena become spare. */
-void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes);
+void ebb__pages_give(struct memory *memory, uintptr_t source, uint64_t bytes);
 /* Likewise of a block in frames, which are the caller's no more. */
-void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes);
+void ebb__pages_leave(struct memory *memory, uintptr_t frame, uint64_t bytes);
 /* Is the unit at `address`, in the arena or in staging, pieced? A hint: pages may come to be small
  * otherwise, too. */
-uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address);
+uint8_t *ebb__pages_pieced(const struct memory *memory, uintptr_t address);
 /* The device's move; what a child of fork() still shares is made ours first. *moved: how far it got. */
-enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
-                                       uintptr_t source, uint64_t bytes, uint64_t *moved);
+enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
+                                       uint64_t bytes, uint64_t *moved);
 /* So many bytes of pages have gone back to the system. */
-void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes);
-EBB_NODISCARD bool ebb__pages_init(struct ebb_runtime *runtime);
-void ebb__pages_fini(struct ebb_runtime *runtime);
+void ebb__pages_gone(struct memory *memory, uint64_t bytes);
+/* False where memory is lacking; ebb__memory_fini() is due all the same. */
+EBB_NODISCARD bool ebb__memory_init(struct memory *memory, struct addresses *addresses);
+void ebb__memory_fini(struct memory *memory);
+/* In the child of a fork: depot and spare frames stayed with the parent, the arena came along. After
+ * ebb__block_forked(). */
+void ebb__memory_forked(struct memory *memory);
 
 /* Bytes that can be had without evicting. */
-uint64_t ebb__pages_available(const struct ebb_runtime *runtime);
+uint64_t ebb__pages_available(const struct memory *memory);
 /* Give spare pages back to the system until the ledger is within the budget. */
-void ebb__pages_trim(struct ebb_runtime *runtime);
+void ebb__pages_trim(struct memory *memory);
 
 /* cached.c: spare blocks */
 /* The one to take pages from; NO_BLOCK: there is none. */
-uint32_t ebb__pages_choose_spare(const struct ebb_runtime *runtime);
+uint32_t ebb__pages_choose_spare(const struct memory *memory);
 /* Its pages become spare frames and small pages; false: NO_BLOCK. */
-bool ebb__pages_strip_block(struct ebb_runtime *runtime, uint32_t index);
+bool ebb__pages_strip_block(struct memory *memory, uint32_t index);
 /* A spare block of exactly this size, off its lists, pages in place; NULL: none. */
-struct block *ebb__pages_spare(struct ebb_runtime *runtime, uint64_t page_bytes);
-void ebb__pages_keep_spare(struct ebb_runtime *runtime, struct block *block);
+struct block *ebb__pages_spare(struct memory *memory, uint64_t page_bytes);
+void ebb__pages_keep_spare(struct memory *memory, struct block *block);
 /* The oldest spare block, whose pages came with a fork, is emptied. */
-void ebb__pages_drop_spare(struct ebb_runtime *runtime);
+void ebb__pages_drop_spare(struct memory *memory);
 /* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
-bool ebb__pages_strip_spare(struct ebb_runtime *runtime);
+bool ebb__pages_strip_spare(struct memory *memory);
 
 /* backing.c: pages of the pool */
 /* Bytes of pages that its units lack. */
-uint64_t ebb__placed_lacking(const struct ebb_runtime *runtime, const struct block *block);
+uint64_t ebb__placed_lacking(const struct memory *memory, const struct block *block);
 /* Pages for what they lack; false: no room without evicting (force: memory is out). What could be
  * had stays. */
-bool ebb__placed_back(struct ebb_runtime *runtime, struct block *block, bool force);
+bool ebb__placed_back(struct memory *memory, struct block *block, bool force);
 /* A zero page at `address`, which the program has given back itself or has no business at. */
-void ebb__placed_fill(struct ebb_runtime *runtime, uintptr_t address);
+void ebb__placed_fill(struct memory *memory, uintptr_t address);
 /* Spare pages that are wanted latest, about `most_bytes` of them, and their way to the depot. */
-struct spare_run ebb__placed_spare(const struct ebb_runtime *runtime, uint64_t most_bytes);
-void ebb__placed_strip(struct ebb_runtime *runtime, struct spare_run run);
-void ebb__placed_after_fork_child(struct ebb_runtime *runtime);
+struct spare_run ebb__placed_spare(const struct memory *memory, uint64_t most_bytes);
+void ebb__placed_strip(struct memory *memory, struct spare_run run);
+void ebb__placed_forked(struct memory *memory);
 
 /* kept.c */
 /* keep.c: a kept block is freed: its mapping as at first, its pages gone. */
-void ebb__keep_end(struct ebb_runtime *runtime, struct block *block);
+void ebb__keep_end(struct memory *memory, struct block *block);
 
 #endif

@@ -14,7 +14,7 @@
  * millisecond. That is done for a small part of the time, where pages are pieced and where a pieced
  * unit is about to be filled: a few exchanges an iteration keep all units whole, while a program whose
  * iterations need more of them does not spend its time on it. */
-#include "runtime/internal.h"
+#include "runtime/memory/memory.h"
 
 #include <sys/mman.h>
 
@@ -26,327 +26,341 @@
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
-static void held_add(struct ebb_runtime *runtime, uint64_t bytes)
+static void held_add(struct memory *memory, uint64_t bytes)
 {
-    atomic_fetch_add(&runtime->core.counters->held_bytes, bytes);
+    atomic_fetch_add(&memory->core->counters->held_bytes, bytes);
 }
 
-static void held_release(struct ebb_runtime *runtime, uint64_t bytes)
+static void held_release(struct memory *memory, uint64_t bytes)
 {
-    atomic_fetch_sub(&runtime->core.counters->held_bytes, bytes);
-    ebb__ledger_release(runtime->core.ledger, runtime->core.slot, bytes);
+    atomic_fetch_sub(&memory->core->counters->held_bytes, bytes);
+    ebb__ledger_release(memory->core->ledger, memory->core->slot, bytes);
 }
 
-void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes)
+void ebb__pages_gone(struct memory *memory, uint64_t bytes)
 {
-    held_release(runtime, bytes);
+    held_release(memory, bytes);
 }
 
-static uintptr_t depot_top(const struct ebb_runtime *runtime)
+static uintptr_t depot_top(const struct memory *memory)
 {
-    return runtime->core.device.layout.depot.base + runtime->memory.depot_bytes;
+    return memory->core->device.layout.depot.base + memory->depot_bytes;
 }
 
-static bool has_hint(const struct ebb_runtime *runtime, uintptr_t address)
+static bool has_hint(const struct memory *memory, uintptr_t address)
 {
-    const struct ebb_device_layout *layout = &runtime->core.device.layout;
+    const struct ebb_device_layout *layout = &memory->core->device.layout;
     return address - layout->arena.base < layout->arena.bytes ||
            address - layout->staging.base < layout->staging.bytes;
 }
 
-uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address)
+uint8_t *ebb__pages_pieced(const struct memory *memory, uintptr_t address)
 {
-    const struct ebb_device_layout *layout = &runtime->core.device.layout;
+    const struct ebb_device_layout *layout = &memory->core->device.layout;
     if (address - layout->staging.base < layout->staging.bytes)
-        return &runtime->memory.frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
-    return &runtime->memory.pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
+        return &memory->frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
+    return &memory->pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
-enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
-                                       uintptr_t source, uint64_t bytes, uint64_t *moved)
+enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
+                                       uint64_t bytes, uint64_t *moved)
 {
-    const struct ebb_device_ops *ops = runtime->core.device.ops;
+    const struct ebb_device_ops *ops = memory->core->device.ops;
     uint64_t rest;
-    atomic_fetch_add(&runtime->core.counters->page_moves, 1);
-    if (has_hint(runtime, source) && has_hint(runtime, target))
+    atomic_fetch_add(&memory->core->counters->page_moves, 1);
+    if (has_hint(memory, source) && has_hint(memory, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
-            *ebb__pages_pieced(runtime, target + at) = *ebb__pages_pieced(runtime, source + at);
+            *ebb__pages_pieced(memory, target + at) = *ebb__pages_pieced(memory, source + at);
     enum ebb_device_result result =
-        ops->move(runtime->core.device.state, target, source, bytes, moved);
-    if (result != EBB_DEVICE_BUSY || !runtime->core.forked)
+        ops->move(memory->core->device.state, target, source, bytes, moved);
+    if (result != EBB_DEVICE_BUSY || !memory->core->forked)
         return result;
     /* Shared with a child: make the rest ours, then try once more. */
-    ops->unshare(runtime->core.device.state, source + *moved, bytes - *moved);
-    result = ops->move(runtime->core.device.state, target + *moved, source + *moved, bytes - *moved,
+    ops->unshare(memory->core->device.state, source + *moved, bytes - *moved);
+    result = ops->move(memory->core->device.state, target + *moved, source + *moved, bytes - *moved,
                        &rest);
     *moved += rest;
     return result;
 }
 
-bool ebb__pages_init(struct ebb_runtime *runtime)
+bool ebb__memory_init(struct memory *memory, struct addresses *addresses)
 {
-    const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    runtime->memory.pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
-    runtime->memory.exchange_since_ns = ebb__now_ns();
-    return runtime->memory.pieced && ebb__frames_init(&runtime->memory.frames, layout->staging);
+    const struct ebb_device_layout *layout = &addresses->core->device.layout;
+    memory->core = addresses->core;
+    memory->table = addresses->table;
+    memory->addresses = addresses;
+    memory->pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
+    memory->exchange_since_ns = ebb__now_ns();
+    return memory->pieced && ebb__frames_init(&memory->frames, layout->staging);
 }
 
-void ebb__pages_fini(struct ebb_runtime *runtime)
+void ebb__memory_fini(struct memory *memory)
 {
-    const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    ebb__core_unmap(runtime->memory.pieced, layout->arena.bytes / EBB_HUGE_BYTES);
-    ebb__frames_fini(&runtime->memory.frames);
+    if (!memory->core)
+        return;
+    ebb__core_unmap(memory->pieced, memory->core->device.layout.arena.bytes / EBB_HUGE_BYTES);
+    ebb__frames_fini(&memory->frames);
+}
+
+void ebb__memory_forked(struct memory *memory)
+{
+    memory->owed_bytes = 0;
+    memory->depot_bytes = 0;
+    ebb__frames_reset(&memory->frames);
+    while (memory->spare_ages.first != NO_BLOCK)
+        ebb__pages_drop_spare(memory);
+    ebb__placed_forked(memory);
 }
 
 /* Pages without value. */
-static enum ebb_device_result move(struct ebb_runtime *runtime, uintptr_t target, uintptr_t source,
+static enum ebb_device_result move(struct memory *memory, uintptr_t target, uintptr_t source,
                                    uint64_t bytes)
 {
-    if (runtime->core.device.ops->anew_is_cheaper) {
-        runtime->core.device.ops->release(runtime->core.device.state, source, bytes);
-        if (runtime->core.device.ops->fresh(runtime->core.device.state, target, bytes) ==
+    if (memory->core->device.ops->anew_is_cheaper) {
+        memory->core->device.ops->release(memory->core->device.state, source, bytes);
+        if (memory->core->device.ops->fresh(memory->core->device.state, target, bytes) ==
             EBB_DEVICE_OK)
             return EBB_DEVICE_OK;
     }
     uint64_t moved;
-    enum ebb_device_result result = ebb__pages_move(runtime, target, source, bytes, &moved);
+    enum ebb_device_result result = ebb__pages_move(memory, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
         /* Whatever is at the target (a freed block that the program touched) has no value. */
-        runtime->core.device.ops->release(runtime->core.device.state, target + moved,
+        memory->core->device.ops->release(memory->core->device.state, target + moved,
                                           bytes - moved);
         /* Nothing of value is in spare pages: what cannot be moved goes back to the system and is
          * made anew where it is wanted. */
-        runtime->core.device.ops->release(runtime->core.device.state, source + moved,
+        memory->core->device.ops->release(memory->core->device.state, source + moved,
                                           bytes - moved);
-        if (runtime->core.device.ops->fresh(runtime->core.device.state, target + moved,
+        if (memory->core->device.ops->fresh(memory->core->device.state, target + moved,
                                             bytes - moved) != EBB_DEVICE_OK)
             return EBB_DEVICE_FAILED;
     }
     return EBB_DEVICE_OK;
 }
 
-static void give_small(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
+static void give_small(struct memory *memory, uintptr_t source, uint64_t bytes)
 {
-    if (bytes && move(runtime, depot_top(runtime), source, bytes) == EBB_DEVICE_OK)
-        runtime->memory.depot_bytes += bytes;
+    if (bytes && move(memory, depot_top(memory), source, bytes) == EBB_DEVICE_OK)
+        memory->depot_bytes += bytes;
 }
 
-void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
+void ebb__pages_give(struct memory *memory, uintptr_t source, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = huge_bytes ? ebb__frames_take(&runtime->memory.frames, huge_bytes) : 0;
-    if (frame && move(runtime, frame, source, huge_bytes) == EBB_DEVICE_OK) {
-        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
+    uintptr_t frame = huge_bytes ? ebb__frames_take(&memory->frames, huge_bytes) : 0;
+    if (frame && move(memory, frame, source, huge_bytes) == EBB_DEVICE_OK) {
+        ebb__frames_keep(&memory->frames, frame, huge_bytes);
     } else if (huge_bytes) {
-        runtime->core.device.ops->release(runtime->core.device.state, source, huge_bytes);
-        held_release(runtime, huge_bytes);
+        memory->core->device.ops->release(memory->core->device.state, source, huge_bytes);
+        held_release(memory, huge_bytes);
         if (frame)
-            ebb__frames_give(&runtime->memory.frames, frame, huge_bytes);
+            ebb__frames_give(&memory->frames, frame, huge_bytes);
     }
-    give_small(runtime, source + huge_bytes, bytes & huge_mask);
+    give_small(memory, source + huge_bytes, bytes & huge_mask);
 }
 
 /* Whole units become spare frames, the rest goes to the depot. */
-static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
+static void take_apart(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
-    give_small(runtime, frame + huge_bytes, small_bytes);
+    give_small(memory, frame + huge_bytes, small_bytes);
     if (small_bytes)
-        ebb__frames_give(&runtime->memory.frames, frame + huge_bytes, small_bytes);
+        ebb__frames_give(&memory->frames, frame + huge_bytes, small_bytes);
     if (huge_bytes)
-        ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
+        ebb__frames_keep(&memory->frames, frame, huge_bytes);
 }
 
-void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
+void ebb__pages_leave(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
-        !ebb__frames_keep_shape(&runtime->memory.frames, frame, bytes))
-        take_apart(runtime, frame, bytes);
+        !ebb__frames_keep_shape(&memory->frames, frame, bytes))
+        take_apart(memory, frame, bytes);
 }
 
-static bool break_shape(struct ebb_runtime *runtime)
+static bool break_shape(struct memory *memory)
 {
-    struct frame_shape shape = ebb__frames_break_shape(&runtime->memory.frames);
+    struct frame_shape shape = ebb__frames_break_shape(&memory->frames);
     if (shape.bytes)
-        take_apart(runtime, shape.address, shape.bytes);
+        take_apart(memory, shape.address, shape.bytes);
     return shape.bytes != 0;
 }
 
-static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
+static bool make(struct memory *memory, uintptr_t target, uint64_t bytes, bool force)
 {
-    if (!ebb__ledger_reserve(runtime->core.ledger, runtime->core.slot, bytes)) {
+    if (!ebb__ledger_reserve(memory->core->ledger, memory->core->slot, bytes)) {
         if (!force)
             return false;
-        ebb__ledger_force(runtime->core.ledger, runtime->core.slot, bytes);
+        ebb__ledger_force(memory->core->ledger, memory->core->slot, bytes);
     }
-    held_add(runtime, bytes);
-    if (runtime->core.device.ops->fresh(runtime->core.device.state, target, bytes) == EBB_DEVICE_OK)
+    held_add(memory, bytes);
+    if (memory->core->device.ops->fresh(memory->core->device.state, target, bytes) == EBB_DEVICE_OK)
         return true;
-    held_release(runtime, bytes);
+    held_release(memory, bytes);
     return false;
 }
 
-static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
+static void release_small(struct memory *memory, uint64_t bytes)
 {
-    runtime->memory.depot_bytes -= bytes;
-    runtime->core.device.ops->release(runtime->core.device.state, depot_top(runtime), bytes);
-    held_release(runtime, bytes);
+    memory->depot_bytes -= bytes;
+    memory->core->device.ops->release(memory->core->device.state, depot_top(memory), bytes);
+    held_release(memory, bytes);
 }
 
 /* Spare frames, `most_bytes` or as many as lie together; returns how many. */
-static uint64_t release_frames(struct ebb_runtime *runtime, uint64_t most_bytes)
+static uint64_t release_frames(struct memory *memory, uint64_t most_bytes)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, most_bytes, true, &bytes);
-    runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
-    held_release(runtime, bytes);
+    uintptr_t frame = ebb__frames_spend(&memory->frames, most_bytes, true, &bytes);
+    memory->core->device.ops->release(memory->core->device.state, frame, bytes);
+    held_release(memory, bytes);
     return bytes;
 }
 
 /* Bytes of pages that may still be made within the budget. */
-static uint64_t unmade(const struct ebb_runtime *runtime)
+static uint64_t unmade(const struct memory *memory)
 {
-    uint64_t budget = atomic_load(&runtime->core.ledger->budget_bytes);
-    uint64_t held = atomic_load(&runtime->core.ledger->held_bytes);
+    uint64_t budget = atomic_load(&memory->core->ledger->budget_bytes);
+    uint64_t held = atomic_load(&memory->core->ledger->held_bytes);
     return budget > held ? budget - held : 0;
 }
 
 /* What is wanted latest, of spare blocks and of spare units of the pool, gives its pages away: about
  * `bytes`, at least one of either; false: there is none. */
-static bool strip(struct ebb_runtime *runtime, uint64_t bytes)
+static bool strip(struct memory *memory, uint64_t bytes)
 {
-    struct spare_run run = ebb__placed_spare(runtime, bytes);
-    uint32_t index = ebb__pages_choose_spare(runtime);
-    if (run.units && (index == NO_BLOCK || !runtime->core.policy->is_planned(runtime) ||
-                      run.distance >= runtime->core.policy->next_alloc(
-                                          runtime, runtime->table.blocks[index].size_bytes))) {
-        ebb__placed_strip(runtime, run);
+    struct spare_run run = ebb__placed_spare(memory, bytes);
+    uint32_t index = ebb__pages_choose_spare(memory);
+    if (run.units &&
+        (index == NO_BLOCK || !memory->core->policy->is_planned(memory->core->policy_context) ||
+         run.distance >=
+             memory->core->policy->next_alloc(memory->core->policy_context,
+                                              memory->table->blocks[index].size_bytes))) {
+        ebb__placed_strip(memory, run);
         return true;
     }
-    return ebb__pages_strip_block(runtime, index);
+    return ebb__pages_strip_block(memory, index);
 }
 
 /* Is there time to exchange pages with the system? */
-static bool may_exchange(struct ebb_runtime *runtime)
+static bool may_exchange(struct memory *memory)
 {
-    uint64_t share = runtime->core.config.exchange_share;
-    uint64_t part_ns = (ebb__now_ns() - runtime->memory.exchange_since_ns) / share;
-    runtime->memory.exchange_ns += (int64_t)part_ns;
-    runtime->memory.exchange_since_ns += part_ns * share;
-    if (runtime->memory.exchange_ns > MOST_EXCHANGE_NS)
-        runtime->memory.exchange_ns = MOST_EXCHANGE_NS;
-    return runtime->memory.exchange_ns > 0;
+    uint64_t share = memory->core->config.exchange_share;
+    uint64_t part_ns = (ebb__now_ns() - memory->exchange_since_ns) / share;
+    memory->exchange_ns += (int64_t)part_ns;
+    memory->exchange_since_ns += part_ns * share;
+    if (memory->exchange_ns > MOST_EXCHANGE_NS)
+        memory->exchange_ns = MOST_EXCHANGE_NS;
+    return memory->exchange_ns > 0;
 }
 
 /* The small pages at `source`, without value, for a huge one at `target`, where nothing is else. */
-static bool exchange(struct ebb_runtime *runtime, uintptr_t target, uintptr_t source)
+static bool exchange(struct memory *memory, uintptr_t target, uintptr_t source)
 {
     uint64_t began = ebb__now_ns();
-    runtime->core.device.ops->release(runtime->core.device.state, source, EBB_HUGE_BYTES);
-    bool made = runtime->core.device.ops->fresh(runtime->core.device.state, target,
+    memory->core->device.ops->release(memory->core->device.state, source, EBB_HUGE_BYTES);
+    bool made = memory->core->device.ops->fresh(memory->core->device.state, target,
                                                 EBB_HUGE_BYTES) == EBB_DEVICE_OK;
-    *ebb__pages_pieced(runtime, target) = 0;
-    runtime->memory.exchange_ns -= (int64_t)(ebb__now_ns() - began);
+    *ebb__pages_pieced(memory, target) = 0;
+    memory->exchange_ns -= (int64_t)(ebb__now_ns() - began);
     return made;
 }
 
 /* Pieced units of a frame that is about to be filled become whole, as long as there is time. */
-static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
+static bool mend(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        if (*ebb__pages_pieced(runtime, frame + at) && may_exchange(runtime) &&
-            !exchange(runtime, frame + at, frame + at))
+        if (*ebb__pages_pieced(memory, frame + at) && may_exchange(memory) &&
+            !exchange(memory, frame + at, frame + at))
             return false;
     return true;
 }
 
 /* 2 MiB of small pages of the depot become a spare frame. */
-static bool piece_unit(struct ebb_runtime *runtime)
+static bool piece_unit(struct memory *memory)
 {
-    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES);
+    uintptr_t frame = ebb__frames_take(&memory->frames, EBB_HUGE_BYTES);
     if (!frame)
         return false;
-    runtime->memory.depot_bytes -= EBB_HUGE_BYTES;
-    uintptr_t source = depot_top(runtime);
-    bool is_whole = runtime->core.device.ops->anew_is_cheaper || may_exchange(runtime);
-    if (is_whole ? !exchange(runtime, frame, source)
-                 : move(runtime, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
-        ebb__frames_give(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
+    memory->depot_bytes -= EBB_HUGE_BYTES;
+    uintptr_t source = depot_top(memory);
+    bool is_whole = memory->core->device.ops->anew_is_cheaper || may_exchange(memory);
+    if (is_whole ? !exchange(memory, frame, source)
+                 : move(memory, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
+        ebb__frames_give(&memory->frames, frame, EBB_HUGE_BYTES);
         return false;
     }
-    *ebb__pages_pieced(runtime, frame) = !is_whole;
-    ebb__frames_keep(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
+    *ebb__pages_pieced(memory, frame) = !is_whole;
+    ebb__frames_keep(&memory->frames, frame, EBB_HUGE_BYTES);
     return true;
 }
 
 /* A spare frame becomes small pages: a pieced one, where there is one. What has been split otherwise
  * is never whole again. */
-static bool split_unit(struct ebb_runtime *runtime)
+static bool split_unit(struct memory *memory)
 {
     uint64_t bytes;
-    uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, EBB_HUGE_BYTES, true, &bytes);
-    if (move(runtime, depot_top(runtime), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+    uintptr_t frame = ebb__frames_spend(&memory->frames, EBB_HUGE_BYTES, true, &bytes);
+    if (move(memory, depot_top(memory), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
-    runtime->memory.depot_bytes += EBB_HUGE_BYTES;
+    memory->depot_bytes += EBB_HUGE_BYTES;
     return true;
 }
 
 /* New spare frames. */
-static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
+static bool make_units(struct memory *memory, uint64_t bytes, bool force)
 {
-    uintptr_t frame = ebb__frames_take(&runtime->memory.frames, bytes);
+    uintptr_t frame = ebb__frames_take(&memory->frames, bytes);
     if (!frame)
         return false;
-    if (!make(runtime, frame, bytes, force)) {
-        ebb__frames_give(&runtime->memory.frames, frame, bytes);
+    if (!make(memory, frame, bytes, force)) {
+        ebb__frames_give(&memory->frames, frame, bytes);
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        *ebb__pages_pieced(runtime, frame + at) = 0;
-    ebb__frames_keep(&runtime->memory.frames, frame, bytes);
+        *ebb__pages_pieced(memory, frame + at) = 0;
+    ebb__frames_keep(&memory->frames, frame, bytes);
     return true;
 }
 
-static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t small_wanted,
-                        bool force)
+static bool gather_huge(struct memory *memory, uint64_t wanted, uint64_t small_wanted, bool force)
 {
-    while (runtime->memory.frames.spare_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->memory.frames.spare_bytes;
-        if (break_shape(runtime) || strip(runtime, lacking))
+    while (memory->frames.spare_bytes < wanted) {
+        uint64_t lacking = wanted - memory->frames.spare_bytes;
+        if (break_shape(memory) || strip(memory, lacking))
             continue;
-        if (make_units(runtime, lacking, false))
+        if (make_units(memory, lacking, false))
             break;
-        if (runtime->memory.depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
-            if (!piece_unit(runtime))
+        if (memory->depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
+            if (!piece_unit(memory))
                 return false;
-        } else if (runtime->memory.depot_bytes > small_wanted &&
-                   runtime->memory.depot_bytes - small_wanted + unmade(runtime) >= lacking) {
+        } else if (memory->depot_bytes > small_wanted &&
+                   memory->depot_bytes - small_wanted + unmade(memory) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t spare = runtime->memory.depot_bytes - small_wanted;
-            release_small(runtime, spare < lacking ? spare : lacking);
+            uint64_t spare = memory->depot_bytes - small_wanted;
+            release_small(memory, spare < lacking ? spare : lacking);
         } else {
-            return force && make_units(runtime, lacking, true);
+            return force && make_units(memory, lacking, true);
         }
     }
     return true;
 }
 
-static bool gather_small(struct ebb_runtime *runtime, uint64_t wanted, uint64_t huge_wanted,
-                         bool force)
+static bool gather_small(struct memory *memory, uint64_t wanted, uint64_t huge_wanted, bool force)
 {
-    while (runtime->memory.depot_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->memory.depot_bytes;
-        if (make(runtime, depot_top(runtime), lacking, false)) {
-            runtime->memory.depot_bytes += lacking;
-        } else if (break_shape(runtime) || ebb__pages_strip_spare(runtime)) {
+    while (memory->depot_bytes < wanted) {
+        uint64_t lacking = wanted - memory->depot_bytes;
+        if (make(memory, depot_top(memory), lacking, false)) {
+            memory->depot_bytes += lacking;
+        } else if (break_shape(memory) || ebb__pages_strip_spare(memory)) {
             continue;
-        } else if (runtime->memory.frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
-            if (!split_unit(runtime))
+        } else if (memory->frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+            if (!split_unit(memory))
                 return false;
-        } else if (strip(runtime, lacking)) {
+        } else if (strip(memory, lacking)) {
             continue;
-        } else if (force && make(runtime, depot_top(runtime), lacking, true)) {
-            runtime->memory.depot_bytes += lacking;
+        } else if (force && make(memory, depot_top(memory), lacking, true)) {
+            memory->depot_bytes += lacking;
         } else {
             return false;
         }
@@ -354,109 +368,108 @@ static bool gather_small(struct ebb_runtime *runtime, uint64_t wanted, uint64_t 
     return true;
 }
 
-static bool gather(struct ebb_runtime *runtime, uint64_t bytes, bool force)
+static bool gather(struct memory *memory, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
     /* Each may draw on what the other has gathered, so look twice. */
-    return gather_huge(runtime, huge_bytes, small_bytes, force) &&
-           gather_small(runtime, small_bytes, huge_bytes, force) &&
-           gather_huge(runtime, huge_bytes, small_bytes, force);
+    return gather_huge(memory, huge_bytes, small_bytes, force) &&
+           gather_small(memory, small_bytes, huge_bytes, force) &&
+           gather_huge(memory, huge_bytes, small_bytes, force);
 }
 
 /* What has been gathered, at `target`. */
-static bool put_units(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
+static bool put_units(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
     uint64_t got;
     for (uint64_t at = 0; at < bytes; at += got) {
-        uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, bytes - at, false, &got);
-        if (!mend(runtime, frame, got) || move(runtime, target + at, frame, got) != EBB_DEVICE_OK)
+        uintptr_t frame = ebb__frames_spend(&memory->frames, bytes - at, false, &got);
+        if (!mend(memory, frame, got) || move(memory, target + at, frame, got) != EBB_DEVICE_OK)
             return false;
     }
     return true;
 }
 
-static bool put_small(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
+static bool put_small(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
-    runtime->memory.depot_bytes -= bytes;
-    return bytes == 0 || move(runtime, target, depot_top(runtime), bytes) == EBB_DEVICE_OK;
+    memory->depot_bytes -= bytes;
+    return bytes == 0 || move(memory, target, depot_top(memory), bytes) == EBB_DEVICE_OK;
 }
 
-static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
+static bool take(struct memory *memory, uintptr_t target, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t shape = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
+    uintptr_t shape = ebb__frames_claim_shape(&memory->frames, bytes);
     if (shape) {
-        ebb__frames_give(&runtime->memory.frames, shape, bytes);
-        return move(runtime, target, shape, bytes) == EBB_DEVICE_OK;
+        ebb__frames_give(&memory->frames, shape, bytes);
+        return move(memory, target, shape, bytes) == EBB_DEVICE_OK;
     }
-    return gather(runtime, bytes, force) && put_units(runtime, target, huge_bytes) &&
-           put_small(runtime, target + huge_bytes, bytes & huge_mask);
+    return gather(memory, bytes, force) && put_units(memory, target, huge_bytes) &&
+           put_small(memory, target + huge_bytes, bytes & huge_mask);
 }
 
-static uintptr_t take_frame(struct ebb_runtime *runtime, uint64_t bytes, bool force)
+static uintptr_t take_frame(struct memory *memory, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
+    uintptr_t frame = ebb__frames_claim_shape(&memory->frames, bytes);
     if (frame)
         return frame;
-    if (!gather(runtime, bytes, force))
+    if (!gather(memory, bytes, force))
         return 0;
-    frame = ebb__frames_claim(&runtime->memory.frames, bytes);
+    frame = ebb__frames_claim(&memory->frames, bytes);
     bool is_filled = frame != 0;
     if (!frame)
-        frame = ebb__frames_take(&runtime->memory.frames, bytes);
+        frame = ebb__frames_take(&memory->frames, bytes);
     if (!frame)
         return 0;
-    if ((is_filled ? mend(runtime, frame, huge_bytes) : put_units(runtime, frame, huge_bytes)) &&
-        put_small(runtime, frame + huge_bytes, bytes & huge_mask))
+    if ((is_filled ? mend(memory, frame, huge_bytes) : put_units(memory, frame, huge_bytes)) &&
+        put_small(memory, frame + huge_bytes, bytes & huge_mask))
         return frame;
-    runtime->core.device.ops->release(runtime->core.device.state, frame, bytes);
-    ebb__frames_give(&runtime->memory.frames, frame, bytes);
+    memory->core->device.ops->release(memory->core->device.state, frame, bytes);
+    ebb__frames_give(&memory->frames, frame, bytes);
     return 0;
 }
 
-uint64_t ebb__pages_available(const struct ebb_runtime *runtime)
+uint64_t ebb__pages_available(const struct memory *memory)
 {
-    uint64_t spare = runtime->memory.frames.spare_bytes + runtime->memory.frames.shape_bytes +
-                     runtime->memory.depot_bytes + runtime->memory.spare_bytes +
-                     runtime->pool.spare_bytes;
-    uint64_t more = unmade(runtime);
+    uint64_t spare = memory->frames.spare_bytes + memory->frames.shape_bytes + memory->depot_bytes +
+                     memory->spare_bytes + memory->addresses->pool.spare_bytes;
+    uint64_t more = unmade(memory);
     return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
 }
 
-bool ebb__pages_take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
+bool ebb__pages_take(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
-    return ebb__pages_available(runtime) >= bytes && take(runtime, target, bytes, false);
+    return ebb__pages_available(memory) >= bytes && take(memory, target, bytes, false);
 }
 
-bool ebb__pages_force(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
+bool ebb__pages_force(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
-    return take(runtime, target, bytes, true);
+    return take(memory, target, bytes, true);
 }
 
-uintptr_t ebb__pages_take_frame(struct ebb_runtime *runtime, uint64_t bytes)
+uintptr_t ebb__pages_take_frame(struct memory *memory, uint64_t bytes)
 {
-    return ebb__pages_available(runtime) >= bytes ? take_frame(runtime, bytes, false) : 0;
+    return ebb__pages_available(memory) >= bytes ? take_frame(memory, bytes, false) : 0;
 }
 
-uintptr_t ebb__pages_force_frame(struct ebb_runtime *runtime, uint64_t bytes)
+uintptr_t ebb__pages_force_frame(struct memory *memory, uint64_t bytes)
 {
-    return take_frame(runtime, bytes, true);
+    return take_frame(memory, bytes, true);
 }
 
 /* Give spare pages back to the system, up to `bytes`; returns how many were. */
-static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
+static uint64_t give_back(struct memory *memory, uint64_t bytes)
 {
     uint64_t given = 0;
     while (given < bytes) {
         uint64_t rest = ebb__whole_pages(bytes - given);
-        if (runtime->memory.depot_bytes) {
-            if (rest > runtime->memory.depot_bytes)
-                rest = runtime->memory.depot_bytes;
-            release_small(runtime, rest);
-        } else if (runtime->memory.frames.spare_bytes) {
-            rest = release_frames(runtime, ebb__whole_units(rest));
-        } else if (break_shape(runtime) || strip(runtime, rest)) {
+        if (memory->depot_bytes) {
+            if (rest > memory->depot_bytes)
+                rest = memory->depot_bytes;
+            release_small(memory, rest);
+        } else if (memory->frames.spare_bytes) {
+            rest = release_frames(memory, ebb__whole_units(rest));
+        } else if (break_shape(memory) || strip(memory, rest)) {
             continue;
         } else {
             break;
@@ -466,15 +479,14 @@ static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
     return given;
 }
 
-void ebb__pages_trim(struct ebb_runtime *runtime)
+void ebb__pages_trim(struct memory *memory)
 {
-    if (runtime->memory.owed_bytes) {
-        uint64_t given = give_back(runtime, runtime->memory.owed_bytes);
-        runtime->memory.owed_bytes -=
-            given < runtime->memory.owed_bytes ? given : runtime->memory.owed_bytes;
+    if (memory->owed_bytes) {
+        uint64_t given = give_back(memory, memory->owed_bytes);
+        memory->owed_bytes -= given < memory->owed_bytes ? given : memory->owed_bytes;
     }
-    uint64_t budget = atomic_load(&runtime->core.ledger->budget_bytes);
-    uint64_t held = atomic_load(&runtime->core.ledger->held_bytes);
+    uint64_t budget = atomic_load(&memory->core->ledger->budget_bytes);
+    uint64_t held = atomic_load(&memory->core->ledger->held_bytes);
     if (held > budget)
-        give_back(runtime, held - budget);
+        give_back(memory, held - budget);
 }

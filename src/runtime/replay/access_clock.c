@@ -5,7 +5,7 @@
  * seen, at the price of a fault each; which of them is used says how far the program has come. Nothing has to
  * be found before: from any position the program runs into an armed guard, wrongly at worst, and
  * then the events that follow are not the ones that it comes to until it does. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 /* One that does not come is overtaken by those behind it. Arbitrary. */
 #define ARMED 3u
@@ -17,73 +17,73 @@ static uint32_t armed_count(const struct ebb_script *script)
     return script->clock_count < ARMED ? script->clock_count : ARMED;
 }
 
-static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, uint32_t steps)
+static const struct ebb_script_event *ahead(const struct replay *replay, uint32_t steps)
 {
-    const struct ebb_script *script = runtime->replay.playing->script;
-    return &ebb__script_events(script)[(runtime->replay.position + steps) % script->clock_count];
+    const struct ebb_script *script = replay->playing->script;
+    return &ebb__script_events(script)[(replay->position + steps) % script->clock_count];
 }
 
 /* `in_use`: a script block that is not to be parked. */
-static void arm(struct ebb_runtime *runtime, uint32_t in_use)
+static void arm(struct replay *replay, uint32_t in_use)
 {
-    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace)
+    if (!ebb__guards_play(replay) || replay->table->uses.trace)
         return;
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
-        uint32_t known = ahead(runtime, i)->block, index = runtime->replay.playing->live[known];
+    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++) {
+        uint32_t known = ahead(replay, i)->block, index = replay->playing->live[known];
         for (; known != in_use && index != NO_BLOCK &&
-               runtime->table.blocks[index].script_block == known;
-             index = ebb__part_next(runtime, index)) {
-            struct block *part = &runtime->table.blocks[index];
+               replay->table->blocks[index].script_block == known;
+             index = ebb__part_next(replay->table, index)) {
+            struct block *part = &replay->table->blocks[index];
             if (part->state == BLOCK_RESIDENT && part->transfer.queue != QUEUE_OUT &&
-                part->pinned_until <= runtime->uses.event_number)
-                ebb__move_park(runtime, part);
+                part->pinned_until <= replay->table->uses.event_number)
+                ebb__move_park(replay->transfer, part);
         }
     }
 }
 
-bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block)
+bool ebb__guards_await(const struct replay *replay, const struct block *block)
 {
-    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace ||
+    if (!ebb__guards_play(replay) || replay->table->uses.trace ||
         block->script_block == EBB_SCRIPT_NONE)
         return false;
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++)
-        if (ahead(runtime, i)->block == block->script_block)
+    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++)
+        if (ahead(replay, i)->block == block->script_block)
             return true;
     return false;
 }
 
-void ebb__guards_arm(struct ebb_runtime *runtime)
+void ebb__guards_arm(struct replay *replay)
 {
-    arm(runtime, EBB_SCRIPT_NONE);
+    arm(replay, EBB_SCRIPT_NONE);
 }
 
 /* A lap begins; false: the one before was far too short to be an iteration. */
-static bool begin_lap(struct ebb_runtime *runtime)
+static bool begin_lap(struct replay *replay)
 {
-    uint64_t now = ebb__now_ns(), took = now - runtime->replay.guards_began_ns;
-    runtime->replay.guards_began_ns = now;
-    return took >= runtime->replay.playing->script->iteration_ns / 8;
+    uint64_t now = ebb__now_ns(), took = now - replay->guards_began_ns;
+    replay->guards_began_ns = now;
+    return took >= replay->playing->script->iteration_ns / 8;
 }
 
-void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
+void ebb__guards_touched(struct replay *replay, const struct block *block, bool missed)
 {
-    if (!ebb__guards_play(&runtime->replay))
+    if (!ebb__guards_play(replay))
         return;
-    if (missed && ++runtime->replay.missed > MOST_MISSED) {
-        ebb__clock_stop(runtime);
+    if (missed && ++replay->missed > MOST_MISSED) {
+        ebb__clock_stop(replay);
         return;
     }
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
+    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++) {
         if (block->script_block == EBB_SCRIPT_NONE ||
-            ahead(runtime, i)->block != block->script_block)
+            ahead(replay, i)->block != block->script_block)
             continue;
-        runtime->replay.missed = 0;
-        uint32_t before = runtime->replay.position;
+        replay->missed = 0;
+        uint32_t before = replay->position;
         for (uint32_t passed = 0; passed <= i; passed++)
-            ebb__clock_pass(runtime);
-        if (runtime->replay.position <= before && !begin_lap(runtime))
-            ebb__clock_stop(runtime);
-        arm(runtime, block->script_block);
+            ebb__clock_pass(replay);
+        if (replay->position <= before && !begin_lap(replay))
+            ebb__clock_stop(replay);
+        arm(replay, block->script_block);
         return;
     }
 }

@@ -6,7 +6,7 @@
  * then reactive and looks for the last allocations anywhere in any script it knows, so that an
  * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more.
  * Where threads interleave no allocation is the expected one: replay/unordered.c. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
 {
@@ -23,34 +23,34 @@ uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_b
     return low;
 }
 
-void ebb__clock_pass(struct ebb_runtime *runtime)
+void ebb__clock_pass(struct replay *replay)
 {
-    ebb__clock_act(runtime, runtime->replay.playing, runtime->replay.position);
-    runtime->replay.position++;
-    if (runtime->replay.position == runtime->replay.playing->script->clock_count) {
-        runtime->replay.position = 0;
-        runtime->replay.laps++;
-        ebb__core_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
+    ebb__clock_act(replay, replay->playing, replay->position);
+    replay->position++;
+    if (replay->position == replay->playing->script->clock_count) {
+        replay->position = 0;
+        replay->laps++;
+        ebb__core_mark(replay->core, EBB_MARK_LAP, replay->laps);
     }
-    if (runtime->replay.awaited.script && runtime->replay.position == runtime->replay.awaited_at)
-        runtime->replay.awaited_due = true;
+    if (replay->awaited.script && replay->position == replay->awaited_at)
+        replay->awaited_due = true;
 }
 
-void ebb__clock_stop(struct ebb_runtime *runtime)
+void ebb__clock_stop(struct replay *replay)
 {
-    if (!runtime->replay.playing)
+    if (!replay->playing)
         return;
-    atomic_fetch_add(&runtime->core.counters->mismatches, 1);
-    ebb__core_mark(runtime, EBB_MARK_PLAN_OFF, runtime->replay.position);
-    runtime->replay.playing = NULL;
-    if (runtime->replay.awaited.script)
-        ebb__replay_take_over(runtime);
+    atomic_fetch_add(&replay->core->counters->mismatches, 1);
+    ebb__core_mark(replay->core, EBB_MARK_PLAN_OFF, replay->position);
+    replay->playing = NULL;
+    if (replay->awaited.script)
+        ebb__replay_take_over(replay);
 }
 
-uint32_t ebb__clock_foresee(const struct ebb_runtime *runtime, uint64_t size_bytes)
+uint32_t ebb__clock_foresee(const struct replay *replay, uint64_t size_bytes)
 {
-    const struct performance *playing = runtime->replay.playing;
-    uint32_t clocks = playing->script->clock_count, position = runtime->replay.position, passed = 0;
+    const struct performance *playing = replay->playing;
+    uint32_t clocks = playing->script->clock_count, position = replay->position, passed = 0;
     if (playing->woven.passed)
         position = ebb__woven_next_alloc(playing, size_bytes);
     if (position == EBB_SCRIPT_NONE)
@@ -63,108 +63,106 @@ uint32_t ebb__clock_foresee(const struct ebb_runtime *runtime, uint64_t size_byt
     return event->size_bytes == size_bytes ? event->block : EBB_SCRIPT_NONE;
 }
 
-uint64_t ebb__clock_page_bytes(const struct ebb_runtime *runtime, uint64_t bytes)
+uint64_t ebb__clock_page_bytes(const struct replay *replay, uint64_t bytes)
 {
     uint64_t page_bytes = ebb__whole_pages(bytes);
-    if (!runtime->replay.playing || runtime->uses.trace || page_bytes < bytes)
+    if (!replay->playing || replay->table->uses.trace || page_bytes < bytes)
         return page_bytes;
-    uint32_t known = ebb__clock_foresee(runtime, bytes);
-    if (known == EBB_SCRIPT_NONE ||
-        !ebb__script_blocks(runtime->replay.playing->script)[known].wide)
+    uint32_t known = ebb__clock_foresee(replay, bytes);
+    if (known == EBB_SCRIPT_NONE || !ebb__script_blocks(replay->playing->script)[known].wide)
         return page_bytes;
     return ebb__whole_units(bytes);
 }
 
-bool ebb__clock_expects_parts(const struct ebb_runtime *runtime, uint64_t size_bytes)
+bool ebb__clock_expects_parts(const struct replay *replay, uint64_t size_bytes)
 {
-    if (!runtime->replay.playing || !ebb__part_is_large(runtime, size_bytes))
+    if (!replay->playing || !ebb__part_is_large(replay->table, size_bytes))
         return false;
-    uint32_t known = ebb__clock_foresee(runtime, size_bytes);
+    uint32_t known = ebb__clock_foresee(replay, size_bytes);
     return known != EBB_SCRIPT_NONE &&
-           ebb__script_blocks(runtime->replay.playing->script)[known].part_count > 0;
+           ebb__script_blocks(replay->playing->script)[known].part_count > 0;
 }
 
 /* Match one event; false: the stream has left the template. Positions passed are
- * [*first, runtime->replay.position) on the cyclic template, *passed of them. */
-static bool match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct block *block,
+ * [*first, replay->position) on the cyclic template, *passed of them. */
+static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                   uint32_t *passed)
 {
-    struct performance *playing = runtime->replay.playing;
+    struct performance *playing = replay->playing;
     uint32_t clocks = playing->script->clock_count;
     *passed = 0;
-    if (ebb__guards_play(&runtime->replay)) {
+    if (ebb__guards_play(replay)) {
         uint32_t known = block->script_block;
         if (kind == EBB_EVENT_ALLOC || known == EBB_SCRIPT_NONE)
             return true;
         for (uint32_t i = 0; i < clocks; i++)
             if (ebb__replay_event(playing, i)->block == known)
                 return false; /* what the clock stands on must not go */
-        ebb__clock_unbind(runtime, playing, block);
+        ebb__clock_unbind(replay, playing, block);
         return true;
     }
     if (kind == EBB_EVENT_FREE) {
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
             return true;
-        const struct ebb_script_event *event = ebb__replay_event(playing, runtime->replay.position);
+        const struct ebb_script_event *event = ebb__replay_event(playing, replay->position);
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
-        ebb__clock_unbind(runtime, playing, block);
+        ebb__clock_unbind(replay, playing, block);
         if (expected) {
-            ebb__clock_pass(runtime);
+            ebb__clock_pass(replay);
             *passed = 1;
         }
         return true;
     }
-    while (ebb__replay_event(playing, runtime->replay.position)->kind == EBB_EVENT_FREE) {
+    while (ebb__replay_event(playing, replay->position)->kind == EBB_EVENT_FREE) {
         if (++*passed > clocks)
             return false;
-        ebb__clock_pass(runtime);
+        ebb__clock_pass(replay);
     }
-    const struct ebb_script_event *event = ebb__replay_event(playing, runtime->replay.position);
+    const struct ebb_script_event *event = ebb__replay_event(playing, replay->position);
     if (event->size_bytes != block->size_bytes)
         return false;
-    ebb__clock_bind(runtime, playing, block, event->block);
-    ebb__clock_pass(runtime);
+    ebb__clock_bind(replay, playing, block, event->block);
+    ebb__clock_pass(replay);
     ++*passed;
     return true;
 }
 
-struct due ebb__clock_step(struct ebb_runtime *runtime, enum ebb_event_kind kind,
-                           struct block *block)
+struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, struct block *block)
 {
-    struct performance *playing = runtime->replay.playing;
-    struct due due = {.playing = playing, .first = runtime->replay.position};
-    ebb__observe_begin(runtime, ebb__now_ns());
+    struct performance *playing = replay->playing;
+    struct due due = {.playing = playing, .first = replay->position};
+    ebb__observe_begin(replay->transfer, ebb__now_ns());
     if (kind == EBB_EVENT_ALLOC) {
-        runtime->replay.history[runtime->replay.allocations++ % HISTORY] = (struct history){
+        replay->history[replay->allocations++ % HISTORY] = (struct history){
             .size_bytes = block->size_bytes,
             .serial = block->serial,
-            .block = ebb__block_index(&runtime->table, block),
+            .block = ebb__block_index(replay->table, block),
         };
     }
     if (playing) {
         bool woven = playing->woven.passed != NULL;
-        if (woven ? !ebb__woven_match(runtime, kind, block, &due.first)
-                  : !match(runtime, kind, block, &due.count)) {
-            ebb__clock_stop(runtime);
+        if (woven ? !ebb__woven_match(replay, kind, block, &due.first)
+                  : !match(replay, kind, block, &due.count)) {
+            ebb__clock_stop(replay);
             due.count = 0;
         } else if (woven) {
             due.count = due.first != EBB_SCRIPT_NONE;
         }
     }
-    due.script_sets = runtime->replay.script_sets;
+    due.script_sets = replay->script_sets;
     return due;
 }
 
-void ebb__clock_end_step(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct due due)
+void ebb__clock_end_step(struct replay *replay, enum ebb_event_kind kind, struct due due)
 {
-    for (uint32_t i = 0; i < due.count && runtime->replay.playing == due.playing &&
-                         runtime->replay.script_sets == due.script_sets;
+    for (uint32_t i = 0;
+         i < due.count && replay->playing == due.playing && replay->script_sets == due.script_sets;
          i++)
-        ebb__replay_wait_for_due(runtime, due.playing,
+        ebb__replay_wait_for_due(replay, due.playing,
                                  (due.first + i) % due.playing->script->clock_count);
-    if (runtime->replay.awaited_due)
-        ebb__replay_take_over(runtime);
-    if (!runtime->replay.playing && kind == EBB_EVENT_ALLOC && runtime->replay.script_count)
-        ebb__replay_look_for_script(runtime);
+    if (replay->awaited_due)
+        ebb__replay_take_over(replay);
+    if (!replay->playing && kind == EBB_EVENT_ALLOC && replay->script_count)
+        ebb__replay_look_for_script(replay);
 }

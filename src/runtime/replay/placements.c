@@ -1,5 +1,5 @@
 /* Planned addresses: what a script says of where its blocks lie, and which allocation is which. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 static bool is_placed(const struct ebb_script_block *block)
 {
@@ -11,9 +11,10 @@ static uint32_t units_up_to(const struct ebb_script_block *block)
     return (uint32_t)((block->place + block->size_bytes - 1) / EBB_HUGE_BYTES) + 1;
 }
 
-size_t ebb__placed_table_words(const struct ebb_runtime *runtime, const struct ebb_script *script)
+size_t ebb__placed_table_words(const struct replay *replay, const struct ebb_script *script)
 {
-    if (script->pool_bytes == 0 || script->pool_bytes / EBB_HUGE_BYTES >= runtime->pool.units_total)
+    if (script->pool_bytes == 0 ||
+        script->pool_bytes / EBB_HUGE_BYTES >= replay->addresses->pool.units_total)
         return 0;
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
@@ -78,9 +79,9 @@ uint32_t ebb__placed_least(const struct ebb_script *script)
 }
 
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
-uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit)
+uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit)
 {
-    const struct performance *playing = runtime->replay.playing;
+    const struct performance *playing = replay->playing;
     if (!playing || unit >= playing->unit_count)
         return UINT32_MAX;
     const uint32_t *covers = playing->unit_covers;
@@ -90,40 +91,39 @@ uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit
         return UINT32_MAX;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (covers[middle] < runtime->replay.position)
+        if (covers[middle] < replay->position)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < behind
-               ? covers[low] - runtime->replay.position
-               : covers[earliest] + playing->script->clock_count - runtime->replay.position;
+    return low < behind ? covers[low] - replay->position
+                        : covers[earliest] + playing->script->clock_count - replay->position;
 }
 
 /* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
  * They may hold more than when it was made; then what lay in the pool could not make way. */
-static bool plan_fits(const struct ebb_runtime *runtime)
+static bool plan_fits(const struct replay *replay)
 {
-    const struct ebb_counters *counters = runtime->core.counters;
+    const struct ebb_counters *counters = replay->core->counters;
     uint64_t share =
-        ebb__ledger_share(runtime->core.ledger, atomic_load(&runtime->core.ledger->budget_bytes),
+        ebb__ledger_share(replay->core->ledger, atomic_load(&replay->core->ledger->budget_bytes),
                           atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
-    return runtime->replay.playing->script->peak_bytes <= share;
+    return replay->playing->script->peak_bytes <= share;
 }
 
-struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment)
+struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || runtime->uses.trace || playing->unit_count == 0)
+    const struct performance *playing = replay->playing;
+    if (!playing || replay->table->uses.trace || playing->unit_count == 0)
         return NULL;
-    uint32_t known = ebb__clock_foresee(runtime, bytes);
+    uint32_t known = ebb__clock_foresee(replay, bytes);
     if (known == EBB_SCRIPT_NONE)
         return NULL;
     const struct ebb_script_block *planned = &ebb__script_blocks(playing->script)[known];
-    if (!is_placed(planned) || !plan_fits(runtime))
+    if (!is_placed(planned) || !plan_fits(replay))
         return NULL;
-    struct block *block = ebb__placed_take(runtime, planned->place, bytes, alignment);
+    struct block *block = ebb__placed_take(replay->addresses, planned->place, bytes, alignment);
     if (!block)
-        atomic_fetch_add(&runtime->core.counters->pool_misses, 1);
+        atomic_fetch_add(&replay->core->counters->pool_misses, 1);
     return block;
 }

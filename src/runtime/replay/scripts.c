@@ -1,15 +1,15 @@
 /* The scripts that are known, which of them is in force, and what takes over from it. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-bool ebb__replay_prepare(const struct ebb_runtime *runtime, struct performance *performance,
+bool ebb__replay_prepare(const struct replay *replay, struct performance *performance,
                          const struct ebb_script *script)
 {
     size_t clocks = script->clock_count, absences = script->absence_count;
     size_t woven_words = ebb__woven_words(script);
-    size_t placed_words = ebb__placed_table_words(runtime, script);
+    size_t placed_words = ebb__placed_table_words(replay, script);
     size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words + placed_words;
     size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
                    absences * (2 * sizeof(uint64_t) + 2 * sizeof *performance->timers) +
@@ -62,6 +62,29 @@ bool ebb__replay_prepare(const struct ebb_runtime *runtime, struct performance *
     return true;
 }
 
+bool ebb__replay_init(struct replay *replay, struct transfer *transfer)
+{
+    replay->core = transfer->core;
+    replay->table = transfer->table;
+    replay->addresses = transfer->addresses;
+    replay->transfer = transfer;
+    replay->history = ebb__core_memory(HISTORY * sizeof *replay->history);
+    return replay->history != NULL;
+}
+
+void ebb__replay_fini(struct replay *replay)
+{
+    ebb__core_unmap(replay->history, HISTORY * sizeof *replay->history);
+}
+
+void ebb__replay_forked(struct replay *replay)
+{
+    replay->playing = NULL;
+    replay->awaited = (struct performance){0};
+    replay->awaited_due = false;
+    replay->script_count = 0;
+}
+
 /* Are these plans for the same iteration? */
 static bool same_template(const struct ebb_script *a, const struct ebb_script *b)
 {
@@ -76,98 +99,96 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
 
 /* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there are too
  * many; what plays stops. */
-static struct performance *install(struct ebb_runtime *runtime,
-                                   const struct performance *performance)
+static struct performance *install(struct replay *replay, const struct performance *performance)
 {
-    runtime->replay.playing = NULL;
-    runtime->replay.script_sets++;
+    replay->playing = NULL;
+    replay->script_sets++;
     uint32_t replaced = 0;
-    while (replaced < runtime->replay.script_count &&
-           !same_template(runtime->replay.scripts[replaced].script, performance->script))
+    while (replaced < replay->script_count &&
+           !same_template(replay->scripts[replaced].script, performance->script))
         replaced++;
-    if (replaced == runtime->replay.script_count && replaced == MAX_SCRIPTS)
+    if (replaced == replay->script_count && replaced == MAX_SCRIPTS)
         replaced = 0;
-    if (replaced < runtime->replay.script_count) {
-        munmap(runtime->replay.scripts[replaced].tables,
-               runtime->replay.scripts[replaced].table_bytes);
-        memmove(&runtime->replay.scripts[replaced], &runtime->replay.scripts[replaced + 1],
-                (runtime->replay.script_count - replaced - 1) * sizeof runtime->replay.scripts[0]);
-        runtime->replay.script_count--;
+    if (replaced < replay->script_count) {
+        munmap(replay->scripts[replaced].tables, replay->scripts[replaced].table_bytes);
+        memmove(&replay->scripts[replaced], &replay->scripts[replaced + 1],
+                (replay->script_count - replaced - 1) * sizeof replay->scripts[0]);
+        replay->script_count--;
     }
-    runtime->replay.scripts[runtime->replay.script_count++] = *performance;
-    runtime->pool.clocks = performance->script->clock_count;
-    return &runtime->replay.scripts[runtime->replay.script_count - 1];
+    replay->scripts[replay->script_count++] = *performance;
+    replay->planned_clocks = performance->script->clock_count;
+    return &replay->scripts[replay->script_count - 1];
 }
 
-static void forget_awaited(struct ebb_runtime *runtime)
+static void forget_awaited(struct replay *replay)
 {
-    if (runtime->replay.awaited.script)
-        munmap(runtime->replay.awaited.tables, runtime->replay.awaited.table_bytes);
-    runtime->replay.awaited.script = NULL;
-    runtime->replay.awaited_due = false;
+    if (replay->awaited.script)
+        munmap(replay->awaited.tables, replay->awaited.table_bytes);
+    replay->awaited.script = NULL;
+    replay->awaited_due = false;
 }
 
-void ebb__replay_take_over(struct ebb_runtime *runtime)
+void ebb__replay_take_over(struct replay *replay)
 {
-    struct performance awaited = runtime->replay.awaited;
-    bool plays = runtime->replay.playing != NULL;
+    struct performance awaited = replay->awaited;
+    bool plays = replay->playing != NULL;
     uint32_t clocks = awaited.script->clock_count;
-    runtime->replay.awaited.script = NULL;
-    runtime->replay.awaited_due = false;
-    struct performance *installed = install(runtime, &awaited);
+    replay->awaited.script = NULL;
+    replay->awaited_due = false;
+    struct performance *installed = install(replay, &awaited);
     if (plays)
-        ebb__clock_start(runtime, installed, (runtime->replay.position + clocks - 1) % clocks);
+        ebb__clock_start(replay, installed, (replay->position + clocks - 1) % clocks);
 }
 
 /* What lies at planned addresses cannot make way for what the next plan puts elsewhere: it takes over
  * from one of the same iteration where the least of that is there. */
-static bool defer(struct ebb_runtime *runtime, const struct performance *performance)
+static bool defer(struct replay *replay, const struct performance *performance)
 {
-    const struct performance *playing = runtime->replay.playing;
+    const struct performance *playing = replay->playing;
     if (!playing || playing->woven.passed || performance->script->alloc_count == 0 ||
         !same_template(playing->script, performance->script))
         return false;
-    runtime->replay.awaited = *performance;
-    runtime->replay.awaited_at = ebb__placed_least(playing->script);
-    if (runtime->pool.load_bytes == 0)
-        ebb__replay_take_over(runtime);
+    replay->awaited = *performance;
+    replay->awaited_at = ebb__placed_least(playing->script);
+    if (replay->addresses->pool.load_bytes == 0)
+        ebb__replay_take_over(replay);
     return true;
 }
 
-enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
-                                        const struct ebb_script *script, uint64_t bytes)
+enum ebb_status ebb__replay_set_script(struct replay *replay, const struct ebb_script *script,
+                                       uint64_t bytes)
 {
     struct performance performance = {0};
     if (!ebb__script_valid(script, bytes))
         return EBB_ERR_FORMAT;
-    if (!ebb__replay_prepare(runtime, &performance, script))
+    if (!ebb__replay_prepare(replay, &performance, script))
         return EBB_ERR_MEMORY;
-    pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->replay.awaited.script && !same_template(runtime->replay.awaited.script, script))
-        ebb__replay_take_over(runtime);
-    forget_awaited(runtime);
-    if (!defer(runtime, &performance)) {
-        struct performance *installed = install(runtime, &performance);
+    pthread_mutex_lock(&replay->core->lock);
+    if (replay->awaited.script && !same_template(replay->awaited.script, script))
+        ebb__replay_take_over(replay);
+    forget_awaited(replay);
+    if (!defer(replay, &performance)) {
+        struct performance *installed = install(replay, &performance);
         if (script->alloc_count == 0) {
-            ebb__clock_start(runtime, installed, script->clock_count - 1);
-            ebb__guards_arm(runtime);
+            ebb__clock_start(replay, installed, script->clock_count - 1);
+            ebb__guards_arm(replay);
         }
     }
-    pthread_mutex_unlock(&runtime->core.lock);
+    pthread_mutex_unlock(&replay->core->lock);
     return EBB_OK;
 }
 
-void ebb__runtime_forget_scripts(struct ebb_runtime *runtime)
+void ebb__replay_forget_scripts(struct replay *replay)
 {
-    pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->replay.playing)
-        ebb__core_mark(runtime, EBB_MARK_PLAN_OFF, runtime->replay.position);
-    runtime->replay.playing = NULL;
-    runtime->replay.script_sets++;
-    forget_awaited(runtime);
-    while (runtime->replay.script_count) {
-        struct performance *last = &runtime->replay.scripts[--runtime->replay.script_count];
+    pthread_mutex_lock(&replay->core->lock);
+    if (replay->playing)
+        ebb__core_mark(replay->core, EBB_MARK_PLAN_OFF, replay->position);
+    replay->playing = NULL;
+    replay->script_sets++;
+    forget_awaited(replay);
+    while (replay->script_count) {
+        struct performance *last = &replay->scripts[--replay->script_count];
         munmap(last->tables, last->table_bytes);
     }
-    pthread_mutex_unlock(&runtime->core.lock);
+    pthread_mutex_unlock(&replay->core->lock);
 }

@@ -8,7 +8,7 @@
  * What the template does not know is let pass as long as it is little.
  *
  * O(1) amortised an event, O(log allocations) for the size. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 #include <string.h>
 
@@ -92,23 +92,23 @@ uint32_t ebb__woven_next_alloc(const struct performance *playing, uint64_t size_
 }
 
 /* The event at `position` has been seen. Those that the others have left far behind are given up. */
-static void take(struct ebb_runtime *runtime, struct performance *playing, uint32_t position)
+static void take(struct replay *replay, struct performance *playing, uint32_t position)
 {
     struct woven *woven = &playing->woven;
     uint32_t clocks = playing->script->clock_count;
     mark_passed(playing, position);
-    ebb__clock_act(runtime, playing, position);
+    ebb__clock_act(replay, playing, position);
     while (woven->first_open < clocks &&
            woven->passed_count > woven->first_open + tolerance(clocks)) {
         uint32_t given_up = woven->first_open;
         mark_passed(playing, given_up);
-        ebb__clock_act(runtime, playing, given_up);
+        ebb__clock_act(replay, playing, given_up);
     }
-    runtime->replay.position = woven->first_open % clocks;
+    replay->position = woven->first_open % clocks;
 }
 
 /* The landmark has come: was it time, and what is still open? */
-static bool end_lap(struct ebb_runtime *runtime, struct performance *playing)
+static bool end_lap(struct replay *replay, struct performance *playing)
 {
     struct woven *woven = &playing->woven;
     uint32_t clocks = playing->script->clock_count;
@@ -116,18 +116,18 @@ static bool end_lap(struct ebb_runtime *runtime, struct performance *playing)
         return false;
     for (uint32_t position = woven->first_open; position < clocks; position++)
         if (!woven->passed[position])
-            ebb__clock_act(runtime, playing, position);
+            ebb__clock_act(replay, playing, position);
     clear(playing);
     woven->confirmed = true;
-    runtime->replay.laps++;
-    ebb__core_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
+    replay->laps++;
+    ebb__core_mark(replay->core, EBB_MARK_LAP, replay->laps);
     return true;
 }
 
-bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct block *block,
+bool ebb__woven_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                       uint32_t *position)
 {
-    struct performance *playing = runtime->replay.playing;
+    struct performance *playing = replay->playing;
     struct woven *woven = &playing->woven;
     const struct ebb_script *script = playing->script;
     *position = EBB_SCRIPT_NONE;
@@ -135,7 +135,7 @@ bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, str
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
             return true;
-        ebb__clock_unbind(runtime, playing, block);
+        ebb__clock_unbind(replay, playing, block);
         uint32_t at = woven->free_at[known];
         if (at == EBB_SCRIPT_NONE || woven->passed[at])
             return true;
@@ -145,44 +145,44 @@ bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, str
         *position = ebb__woven_next_alloc(playing, block->size_bytes);
         if (*position == EBB_SCRIPT_NONE && ++woven->strays <= tolerance(script->alloc_count))
             return true;
-        if (*position == EBB_SCRIPT_NONE || (is_landmark && !end_lap(runtime, playing))) {
+        if (*position == EBB_SCRIPT_NONE || (is_landmark && !end_lap(replay, playing))) {
             woven->confirmed = false;
             return false;
         }
-        ebb__clock_bind(runtime, playing, block, ebb__script_events(script)[*position].block);
+        ebb__clock_bind(replay, playing, block, ebb__script_events(script)[*position].block);
     }
-    take(runtime, playing, *position);
+    take(replay, playing, *position);
     return true;
 }
 
 /* Find the lap that ends with the newest allocation but one: how many allocations it has. 0: what is
  * remembered does not begin with the landmark. */
-static uint32_t last_lap(const struct ebb_runtime *runtime, const struct ebb_script *script)
+static uint32_t last_lap(const struct replay *replay, const struct ebb_script *script)
 {
     uint32_t most = script->alloc_count + tolerance(script->alloc_count);
-    for (uint32_t i = 1; i <= most && i < runtime->replay.allocations && i < HISTORY; i++)
-        if (runtime->replay.history[(runtime->replay.allocations - 1 - i) % HISTORY].size_bytes ==
+    for (uint32_t i = 1; i <= most && i < replay->allocations && i < HISTORY; i++)
+        if (replay->history[(replay->allocations - 1 - i) % HISTORY].size_bytes ==
             landmark_bytes(script))
             return i;
     return 0;
 }
 
-static const struct history *past(const struct ebb_runtime *runtime, uint32_t back)
+static const struct history *past(const struct replay *replay, uint32_t back)
 {
-    return &runtime->replay.history[(runtime->replay.allocations - 1 - back) % HISTORY];
+    return &replay->history[(replay->allocations - 1 - back) % HISTORY];
 }
 
-bool ebb__woven_begins(const struct ebb_runtime *runtime, struct performance *performance)
+bool ebb__woven_begins(const struct replay *replay, struct performance *performance)
 {
     const struct ebb_script *script = performance->script;
-    if (runtime->replay.allocations == 0 || past(runtime, 0)->size_bytes != landmark_bytes(script))
+    if (replay->allocations == 0 || past(replay, 0)->size_bytes != landmark_bytes(script))
         return false;
     if (performance->woven.confirmed)
         return true; /* it is known to be the landmark of this program: what follows will show */
-    uint32_t lap = last_lap(runtime, script), matched = 0;
+    uint32_t lap = last_lap(replay, script), matched = 0;
     clear(performance);
     for (uint32_t back = lap; back > 0; back--) {
-        uint32_t position = open_alloc(performance, past(runtime, back)->size_bytes);
+        uint32_t position = open_alloc(performance, past(replay, back)->size_bytes);
         if (position != EBB_SCRIPT_NONE)
             mark_passed(performance, position);
         matched += position != EBB_SCRIPT_NONE;
@@ -191,22 +191,22 @@ bool ebb__woven_begins(const struct ebb_runtime *runtime, struct performance *pe
            script->alloc_count - matched <= tolerance(script->alloc_count);
 }
 
-void ebb__woven_begin(struct ebb_runtime *runtime, struct performance *performance)
+void ebb__woven_begin(struct replay *replay, struct performance *performance)
 {
     const struct ebb_script_event *events = ebb__script_events(performance->script);
     clear(performance);
-    for (uint32_t back = last_lap(runtime, performance->script); back > 0; back--) {
-        const struct history *one = past(runtime, back);
-        struct block *block = &runtime->table.blocks[one->block];
+    for (uint32_t back = last_lap(replay, performance->script); back > 0; back--) {
+        const struct history *one = past(replay, back);
+        struct block *block = &replay->table->blocks[one->block];
         uint32_t position = open_alloc(performance, one->size_bytes);
         if (position == EBB_SCRIPT_NONE)
             continue;
         mark_passed(performance, position);
         if (ebb__block_is_live(block) && block->serial == one->serial)
-            ebb__clock_bind(runtime, performance, block, events[position].block);
+            ebb__clock_bind(replay, performance, block, events[position].block);
     }
     clear(performance);
-    struct block *newest = &runtime->table.blocks[past(runtime, 0)->block];
-    ebb__clock_bind(runtime, performance, newest, events[0].block);
+    struct block *newest = &replay->table->blocks[past(replay, 0)->block];
+    ebb__clock_bind(replay, performance, newest, events[0].block);
     mark_passed(performance, 0);
 }
