@@ -23,7 +23,7 @@
 /* Memory of small objects: the unit in which it is had, and leaves. Of what a framework has loaded and does
  * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/host-engine.md, "What is managed"). */
 #define EBB_SLAB_BYTES ((uint64_t)64 << 10)
-#define EBB_COLD_NS ((uint64_t)500000000)
+#define EBB_SLAB_RECLAIM_NS ((uint64_t)500000000)
 
 /* A store that could not be written is tried again after so long, and each time that it fails after twice
  * as long, up to so many times it: room on a disk comes and goes, and one block tells. Arbitrary. */
@@ -42,11 +42,11 @@ struct ebb_runtime_config {
     bool trace;                   /* observe accesses from the start */
     bool verify;                  /* check what comes back against what left, by a 128-bit hash */
     uint64_t part_from_bytes;     /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
-    uint64_t pause_ns;       /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
-    uint64_t cold_ns;        /* slabs are looked at so often at most; 0: EBB_COLD_NS */
-    uint64_t store_pause_ns; /* a store that failed is tried again after that, doubling; 0:
+    uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
+    uint64_t slab_reclaim_ns; /* slabs are looked at so often at most; 0: EBB_SLAB_RECLAIM_NS */
+    uint64_t store_pause_ns;  /* a store that failed is tried again after that, doubling; 0:
                                 EBB_STORE_PAUSE_NS */
-    uint32_t exchange_share; /* as a divisor; 0: EBB_EXCHANGE_SHARE */
+    uint32_t exchange_share;  /* as a divisor; 0: EBB_EXCHANGE_SHARE */
     uint32_t process_id;
     /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
      * Called without the runtime's lock. */
@@ -54,7 +54,7 @@ struct ebb_runtime_config {
     /* Tells the person who runs the program something that must not go unsaid. */
     void (*warn)(void *context, const char *message);
     /* The runtime has opened a descriptor that the program must not close, or gives it up. May be NULL. */
-    void (*guard)(void *context, int descriptor, bool on);
+    void (*protect)(void *context, int descriptor, bool on);
     /* The only copy of a block could not be read: does not return, or the block stays absent. */
     void (*lost)(void *context, const char *message);
     void *context;

@@ -4,13 +4,13 @@
 static bool is_planned(const void *context)
 {
     const struct ebb_runtime *runtime = context;
-    return runtime->replay.playing != NULL;
+    return runtime->replay.current != NULL;
 }
 
 static uint64_t iteration_ns(const void *context)
 {
     const struct ebb_runtime *runtime = context;
-    return runtime->replay.playing ? runtime->replay.playing->script->iteration_ns : 0;
+    return runtime->replay.current ? runtime->replay.current->script->iteration_ns : 0;
 }
 
 static bool knows(const void *context, const struct block *block)
@@ -39,7 +39,7 @@ static uint32_t next_cover(const void *context, uint32_t unit)
 static bool is_awaited(const void *context, const struct block *block)
 {
     const struct ebb_runtime *runtime = context;
-    return ebb__guards_await(&runtime->replay, block);
+    return ebb__access_clock_await(&runtime->replay, block);
 }
 
 static void evicting(void *context, struct block *block)

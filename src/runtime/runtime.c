@@ -50,7 +50,7 @@ void ebb__runtime_announce(struct ebb_runtime *runtime)
     struct ebb_counters *counters = runtime->core.counters;
     atomic_store(&counters->mechanism, (uint32_t)runtime->core.device.ops->kind);
     atomic_store(&counters->arena_first, layout->arena.base);
-    atomic_store(&counters->arena_last, layout->depot.base + layout->depot.bytes);
+    atomic_store(&counters->arena_last, layout->page_stack.base + layout->page_stack.bytes);
     atomic_store(&counters->managing, 1);
 }
 
@@ -102,8 +102,8 @@ void ebb__runtime_destroy(struct ebb_runtime *runtime)
 /* Pages for a new block. */
 static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes, bool force)
 {
-    if (block->kind == BLOCK_PLACED)
-        return ebb__placed_back(&runtime->memory, block, force);
+    if (block->kind == BLOCK_STATIC)
+        return ebb__placement_back(&runtime->memory, block, force);
     return force ? ebb__pages_force(&runtime->memory, block->address, bytes)
                  : ebb__pages_take(&runtime->memory, block->address, bytes);
 }
@@ -119,8 +119,8 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     struct ebb_wait *wait = ebb__waits_block(&runtime->table, block);
     runtime->transfer.room_waits++;
     while (!(got = try_attach(runtime, block, bytes, false))) {
-        if (block->kind == BLOCK_PLACED)
-            bytes = ebb__placed_lacking(&runtime->memory, block);
+        if (block->kind == BLOCK_STATIC)
+            bytes = ebb__placement_lacking(&runtime->memory, block);
         if (!ebb__room_make(&runtime->reclaim, bytes)) {
             if (ebb__room_ask_others(&runtime->reclaim, bytes, &asking))
                 continue;
@@ -153,7 +153,7 @@ static void make_new(struct ebb_runtime *runtime, struct block *block)
     block->unborn = true;
     block->use.last = runtime->table.uses.event_number + 1;
     block->use.touch = ++runtime->table.uses.touches;
-    block->use.left_at = block->use.evicted_at = block->use.needed_at = 0;
+    block->use.planned_evict_at = block->use.evicted_at = block->use.needed_at = 0;
     block->wait.fault_ns = 0;
     block->wait.asking.since_ns = 0;
     block->pinned_until = 0;
@@ -181,10 +181,10 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     bool got;
     if (runtime->table.uses.trace)
         ebb__part_split(&runtime->table, block);
-    if (block->kind != BLOCK_PLACED && (runtime->table.uses.trace || block->run.parts > 1))
+    if (block->kind != BLOCK_STATIC && (runtime->table.uses.trace || block->run.parts > 1))
         return true;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
-    if (block->kind != BLOCK_PLACED && ebb__part_is_large(&runtime->table, block->page_bytes) &&
+    if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(&runtime->memory, block->address, block->page_bytes);
         if (!got) {
@@ -231,14 +231,14 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     bool has_pages = false;
     if (!block && !runtime->table.uses.trace &&
         !ebb__clock_expects_parts(&runtime->replay, bytes)) {
-        block = ebb__pages_spare(&runtime->memory, page_bytes);
+        block = ebb__pages_take_cached(&runtime->memory, page_bytes);
         has_pages = block != NULL;
     }
     bool is_full = !block && device_is_full(runtime);
     if (!block && !is_full)
         block = ebb__space_take(&runtime->addresses, page_bytes);
     while (!block && !is_full &&
-           ebb__pages_strip_spare(&runtime->memory)) /* spare blocks hold address space too */
+           ebb__pages_strip_cached(&runtime->memory)) /* spare blocks hold address space too */
         block = ebb__space_take(&runtime->addresses, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);
@@ -370,7 +370,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
             if (on && ebb__block_is_live(block) && block->run.head == i)
                 ebb__part_split(&runtime->table, block);
             if (on && block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-                block->kind != BLOCK_PLACED)
+                block->kind != BLOCK_STATIC)
                 ebb__move_park(&runtime->transfer, block);
             else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
                 ebb__move_unpark(&runtime->transfer, block);
@@ -388,7 +388,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
         } else {
             ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }
-        ebb__guards_arm(&runtime->replay);
+        ebb__access_clock_arm(&runtime->replay);
     }
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

@@ -5,7 +5,7 @@
 bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer)
 {
     uintptr_t address = (uintptr_t)pointer;
-    if (ebb__placed_owns(&runtime->addresses, address))
+    if (ebb__placement_owns(&runtime->addresses, address))
         return true;
     const struct block *block = ebb__space_find(&runtime->addresses, address);
     return block && __atomic_load_n(&block->kept, __ATOMIC_ACQUIRE);

@@ -9,7 +9,7 @@
 
 static uint32_t bucket_of(uint32_t units)
 {
-    return units < SPARE_BUCKETS ? units : SPARE_BUCKETS - 1;
+    return units < SIZE_BUCKETS ? units : SIZE_BUCKETS - 1;
 }
 
 uintptr_t ebb__space_cut(struct addresses *addresses, uint64_t units)
@@ -26,17 +26,17 @@ bool ebb__address_init(struct addresses *addresses, struct table *table)
     addresses->table = table;
     space->units_total = table->core->device.layout.arena.bytes / EBB_HUGE_BYTES;
     /* They take their parts of it. */
-    if (!ebb__slab_init(addresses) || !ebb__placed_init(addresses))
+    if (!ebb__slab_init(addresses) || !ebb__placement_init(addresses))
         return false;
-    space->empty_by_units = ebb__core_memory(SPARE_BUCKETS * sizeof *space->empty_by_units);
+    space->empty_by_units = ebb__core_memory(SIZE_BUCKETS * sizeof *space->empty_by_units);
     return space->empty_by_units != NULL;
 }
 
 void ebb__address_fini(struct addresses *addresses)
 {
     struct space *space = &addresses->space;
-    ebb__core_unmap(space->empty_by_units, SPARE_BUCKETS * sizeof *space->empty_by_units);
-    ebb__placed_fini(addresses);
+    ebb__core_unmap(space->empty_by_units, SIZE_BUCKETS * sizeof *space->empty_by_units);
+    ebb__placement_fini(addresses);
     ebb__slab_fini(addresses);
 }
 
@@ -57,7 +57,7 @@ struct block *ebb__space_record(struct addresses *addresses, struct list *list)
 /* An empty block of at least `units` from bucket `bucket` or a larger one. */
 static struct block *reuse(struct addresses *addresses, uint32_t units, bool larger)
 {
-    uint32_t last = larger ? SPARE_BUCKETS - 1 : bucket_of(units);
+    uint32_t last = larger ? SIZE_BUCKETS - 1 : bucket_of(units);
     for (uint32_t bucket = bucket_of(units); bucket <= last; bucket++) {
         struct list *list = &addresses->space.empty_by_units[bucket];
         for (uint32_t i = list->first; i != NO_BLOCK; i = addresses->table->blocks[i].list.next) {
@@ -76,22 +76,23 @@ void ebb__space_fill(struct addresses *addresses, struct block *block, uintptr_t
     if (!addresses->core->device.ops->fill(addresses->core->device.state, address))
         return;
     if (!block && ebb__slab_owns(addresses, address))
-        addresses->slabs.strays_beyond = true;
+        addresses->slabs.orphans_beyond = true;
     else if (!block)
-        addresses->space.strays_beyond = true;
+        addresses->space.orphans_beyond = true;
     else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
-        block->strays = true;
+        block->has_orphans = true;
 }
 
 /* A new block must begin without pages: a stray one would take the program's writes without a
  * fault, and make way for the block's own pages later. */
-static struct block *clear_strays(struct addresses *addresses, struct block *block, bool strays)
+static struct block *clear_orphans(struct addresses *addresses, struct block *block,
+                                   bool has_orphans)
 {
-    if (block && strays)
+    if (block && has_orphans)
         addresses->core->device.ops->release(addresses->core->device.state, block->address,
                                              block->run.units * EBB_HUGE_BYTES);
     if (block)
-        block->strays = false;
+        block->has_orphans = false;
     return block;
 }
 
@@ -110,7 +111,7 @@ struct block *ebb__space_take(struct addresses *addresses, uint64_t page_bytes)
     if (block)
         block->run.parts = 1;
     if (block || full)
-        return clear_strays(addresses, block, block && block->strays);
+        return clear_orphans(addresses, block, block && block->has_orphans);
     uint32_t index = addresses->table->count + 1;
     addresses->table->count += entries;
     block = &addresses->table->blocks[index];
@@ -125,13 +126,13 @@ struct block *ebb__space_take(struct addresses *addresses, uint64_t page_bytes)
     for (uint32_t unit = 0; unit < units; unit++)
         addresses->table->unit_block[addresses->space.units_used + unit] = index;
     addresses->space.units_used += units;
-    return clear_strays(addresses, block, addresses->space.strays_beyond);
+    return clear_orphans(addresses, block, addresses->space.orphans_beyond);
 }
 
 void ebb__space_give(struct addresses *addresses, struct block *block)
 {
-    if (block->kind == BLOCK_PLACED) {
-        ebb__placed_give(addresses, block);
+    if (block->kind == BLOCK_STATIC) {
+        ebb__placement_give(addresses, block);
         return;
     }
     if (block->kind == BLOCK_SLAB) {
@@ -149,8 +150,8 @@ void ebb__space_give(struct addresses *addresses, struct block *block)
 
 struct block *ebb__space_find(const struct addresses *addresses, uintptr_t address)
 {
-    if (ebb__placed_owns(addresses, address))
-        return ebb__placed_find(addresses, address);
+    if (ebb__placement_owns(addresses, address))
+        return ebb__placement_find(addresses, address);
     if (ebb__slab_owns(addresses, address))
         return ebb__slab_find(addresses, address);
     uint64_t unit = (address - addresses->core->device.layout.arena.base) / EBB_HUGE_BYTES;

@@ -30,16 +30,16 @@
 #define LOOK_SHARE 100u
 #define LOOK_NS ((uint64_t)1000000)
 
-static void guard(struct table *table, int descriptor, bool on)
+static void protect(struct table *table, int descriptor, bool on)
 {
-    if (table->core->config.guard)
-        table->core->config.guard(table->core->config.context, descriptor, on);
+    if (table->core->config.protect)
+        table->core->config.protect(table->core->config.context, descriptor, on);
 }
 
 static void close_descriptor(struct table *table, int *descriptor)
 {
     if (*descriptor >= 0) {
-        guard(table, *descriptor, false);
+        protect(table, *descriptor, false);
         close(*descriptor);
     }
     *descriptor = -1;
@@ -50,7 +50,7 @@ static int keep_high(struct table *table, int descriptor)
 {
     int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
     if (high >= 0)
-        guard(table, high, true);
+        protect(table, high, true);
     return high;
 }
 
@@ -186,7 +186,7 @@ static void close_store(struct table *table, unsigned index)
     int descriptors[EBB_STORE_MOST_PLACES];
     size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
     for (size_t i = 0; i < count; i++)
-        guard(table, descriptors[i], false);
+        protect(table, descriptors[i], false);
     store->ops->close(store->state);
     close_descriptor(table, &table->copies.lines[index]);
 }

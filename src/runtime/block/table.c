@@ -57,8 +57,8 @@ static uint64_t fork_block(struct block *block)
     block->wait.fault_ns = 0;
     block->wait.told = NULL; /* in the parent's ring */
     block->pins = 0;         /* of threads that the child does not have */
-    block->inherited = block->kind != BLOCK_PLACED &&
-                       (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
+    block->inherited = block->kind != BLOCK_STATIC &&
+                       (block->state == BLOCK_RESIDENT || block->state == BLOCK_CACHED);
     return ebb__block_is_live(block) ? block->size_bytes : 0;
 }
 

@@ -24,7 +24,7 @@ void ebb__core_init(struct core *core, const struct ebb_runtime_config *config,
     *own = *config;
     own->part_from_bytes = or_usual(own->part_from_bytes, EBB_PART_FROM_BYTES);
     own->pause_ns = or_usual(own->pause_ns, EBB_PAUSE_NS);
-    own->cold_ns = or_usual(own->cold_ns, EBB_COLD_NS);
+    own->slab_reclaim_ns = or_usual(own->slab_reclaim_ns, EBB_SLAB_RECLAIM_NS);
     own->store_pause_ns = or_usual(own->store_pause_ns, EBB_STORE_PAUSE_NS);
     own->exchange_share = (uint32_t)or_usual(own->exchange_share, EBB_EXCHANGE_SHARE);
     core->device = config->device;

@@ -6,42 +6,42 @@ static uint32_t bucket_of(uint64_t page_bytes)
     return (uint32_t)((page_bytes / EBB_PAGE_BYTES * 0x9E3779B97F4A7C15ull) >> 54);
 }
 
-static void spare_remove(struct memory *memory, struct block *block)
+static void cached_remove(struct memory *memory, struct block *block)
 {
     uint32_t index = ebb__block_index(memory->table, block);
-    ebb__list_remove(memory->table, &memory->spare_buckets[bucket_of(block->page_bytes)], index,
+    ebb__list_remove(memory->table, &memory->cached_by_size[bucket_of(block->page_bytes)], index,
                      LINK_LIST);
-    ebb__list_remove(memory->table, &memory->spare_ages, index, LINK_AGE);
-    memory->spare_bytes -= block->page_bytes;
+    ebb__list_remove(memory->table, &memory->cached_by_age, index, LINK_AGE);
+    memory->cached_bytes -= block->page_bytes;
 }
 
-struct block *ebb__pages_spare(struct memory *memory, uint64_t page_bytes)
+struct block *ebb__pages_take_cached(struct memory *memory, uint64_t page_bytes)
 {
-    uint32_t index = memory->spare_buckets[bucket_of(page_bytes)].first;
+    uint32_t index = memory->cached_by_size[bucket_of(page_bytes)].first;
     while (index != NO_BLOCK && memory->table->blocks[index].page_bytes != page_bytes)
         index = memory->table->blocks[index].list.next;
     if (index == NO_BLOCK)
         return NULL;
-    spare_remove(memory, &memory->table->blocks[index]);
+    cached_remove(memory, &memory->table->blocks[index]);
     return &memory->table->blocks[index];
 }
 
-void ebb__pages_keep_spare(struct memory *memory, struct block *block)
+void ebb__pages_keep_cached(struct memory *memory, struct block *block)
 {
     uint32_t index = ebb__block_index(memory->table, block);
-    ebb__block_become(block, BLOCK_SPARE);
-    ebb__list_push_front(memory->table, &memory->spare_buckets[bucket_of(block->page_bytes)], index,
-                         LINK_LIST);
-    ebb__list_push_back(memory->table, &memory->spare_ages, index, LINK_AGE);
-    memory->spare_bytes += block->page_bytes;
+    ebb__block_become(block, BLOCK_CACHED);
+    ebb__list_push_front(memory->table, &memory->cached_by_size[bucket_of(block->page_bytes)],
+                         index, LINK_LIST);
+    ebb__list_push_back(memory->table, &memory->cached_by_age, index, LINK_AGE);
+    memory->cached_bytes += block->page_bytes;
 }
 
 /* The spare block to take pages from: where the template is known, the one whose size is asked for
  * last from now on, so that most requests find address and pages as they left them; else the oldest.
  * NO_BLOCK: there is none. O(spare blocks * log allocations). */
-uint32_t ebb__pages_choose_spare(const struct memory *memory)
+uint32_t ebb__pages_choose_cached(const struct memory *memory)
 {
-    uint32_t best = memory->spare_ages.first;
+    uint32_t best = memory->cached_by_age.first;
     if (!memory->core->policy->is_planned(memory->core->policy_context))
         return best;
     uint32_t farthest = 0;
@@ -61,21 +61,21 @@ bool ebb__pages_strip_block(struct memory *memory, uint32_t index)
     if (index == NO_BLOCK)
         return false;
     struct block *block = &memory->table->blocks[index];
-    spare_remove(memory, block);
+    cached_remove(memory, block);
     ebb__pages_give(memory, block->address, block->page_bytes);
     ebb__space_give(memory->addresses, block);
     return true;
 }
 
-bool ebb__pages_strip_spare(struct memory *memory)
+bool ebb__pages_strip_cached(struct memory *memory)
 {
-    return ebb__pages_strip_block(memory, ebb__pages_choose_spare(memory));
+    return ebb__pages_strip_block(memory, ebb__pages_choose_cached(memory));
 }
 
-void ebb__pages_drop_spare(struct memory *memory)
+void ebb__pages_drop_cached(struct memory *memory)
 {
-    struct block *block = &memory->table->blocks[memory->spare_ages.first];
-    spare_remove(memory, block);
+    struct block *block = &memory->table->blocks[memory->cached_by_age.first];
+    cached_remove(memory, block);
     memory->core->device.ops->release(memory->core->device.state, block->address,
                                       block->page_bytes);
     block->inherited = false;

@@ -8,12 +8,12 @@ void ebb__keep_end(struct memory *memory, struct block *block)
     block->kept = false;
     if (!ops->renew(device, block->address, block->page_bytes))
         ops->release(device, block->address, block->page_bytes);
-    if (block->kind == BLOCK_PLACED) { /* its units keep all their pages */
+    if (block->kind == BLOCK_STATIC) { /* its units keep all their pages */
         ops->fresh(device, block->address, block->page_bytes);
         uintptr_t last = block->address + block->page_bytes - 1;
         for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)
-            *ebb__pages_pieced(memory, at) = 1;
-        *ebb__pages_pieced(memory, last) = 1;
+            *ebb__pages_fragmented(memory, at) = 1;
+        *ebb__pages_fragmented(memory, last) = 1;
     } else if (!block->inherited) {
         ebb__pages_gone(memory, block->page_bytes);
     }

@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 
 /* So little is moved to the depot and back as fast. */
-#define LEAST_SHAPE_BYTES ((uint64_t)256 << 10)
+#define TAIL_CACHE_LEAST_BYTES ((uint64_t)256 << 10)
 
 /* So much time for exchanges is saved up at most: those of one iteration may come at once. Arbitrary. */
 #define MOST_EXCHANGE_NS ((int64_t)50000000)
@@ -42,9 +42,9 @@ void ebb__pages_gone(struct memory *memory, uint64_t bytes)
     held_release(memory, bytes);
 }
 
-static uintptr_t depot_top(const struct memory *memory)
+static uintptr_t page_stack_top(const struct memory *memory)
 {
-    return memory->core->device.layout.depot.base + memory->depot_bytes;
+    return memory->core->device.layout.page_stack.base + memory->page_stack_bytes;
 }
 
 static bool has_hint(const struct memory *memory, uintptr_t address)
@@ -54,12 +54,12 @@ static bool has_hint(const struct memory *memory, uintptr_t address)
            address - layout->staging.base < layout->staging.bytes;
 }
 
-uint8_t *ebb__pages_pieced(const struct memory *memory, uintptr_t address)
+uint8_t *ebb__pages_fragmented(const struct memory *memory, uintptr_t address)
 {
     const struct ebb_device_layout *layout = &memory->core->device.layout;
     if (address - layout->staging.base < layout->staging.bytes)
-        return &memory->frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
-    return &memory->pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
+        return &memory->frames.fragmented[(address - layout->staging.base) / EBB_HUGE_BYTES];
+    return &memory->fragmented[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
 enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
@@ -70,7 +70,8 @@ enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, 
     atomic_fetch_add(&memory->core->counters->page_moves, 1);
     if (has_hint(memory, source) && has_hint(memory, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
-            *ebb__pages_pieced(memory, target + at) = *ebb__pages_pieced(memory, source + at);
+            *ebb__pages_fragmented(memory, target + at) =
+                *ebb__pages_fragmented(memory, source + at);
     enum ebb_device_result result =
         ops->move(memory->core->device.state, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !memory->core->forked)
@@ -89,26 +90,26 @@ bool ebb__memory_init(struct memory *memory, struct addresses *addresses)
     memory->core = addresses->core;
     memory->table = addresses->table;
     memory->addresses = addresses;
-    memory->pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
+    memory->fragmented = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
     memory->exchange_since_ns = ebb__now_ns();
-    return memory->pieced && ebb__frames_init(&memory->frames, layout->staging);
+    return memory->fragmented && ebb__frames_init(&memory->frames, layout->staging);
 }
 
 void ebb__memory_fini(struct memory *memory)
 {
     if (!memory->core)
         return;
-    ebb__core_unmap(memory->pieced, memory->core->device.layout.arena.bytes / EBB_HUGE_BYTES);
+    ebb__core_unmap(memory->fragmented, memory->core->device.layout.arena.bytes / EBB_HUGE_BYTES);
     ebb__frames_fini(&memory->frames);
 }
 
 void ebb__memory_forked(struct memory *memory)
 {
     memory->owed_bytes = 0;
-    memory->depot_bytes = 0;
+    memory->page_stack_bytes = 0;
     ebb__frames_reset(&memory->frames);
-    while (memory->spare_ages.first != NO_BLOCK)
-        ebb__pages_drop_spare(memory);
+    while (memory->cached_by_age.first != NO_BLOCK)
+        ebb__pages_drop_cached(memory);
     ebb__placed_forked(memory);
 }
 
@@ -141,8 +142,8 @@ static enum ebb_device_result move(struct memory *memory, uintptr_t target, uint
 
 static void give_small(struct memory *memory, uintptr_t source, uint64_t bytes)
 {
-    if (bytes && move(memory, depot_top(memory), source, bytes) == EBB_DEVICE_OK)
-        memory->depot_bytes += bytes;
+    if (bytes && move(memory, page_stack_top(memory), source, bytes) == EBB_DEVICE_OK)
+        memory->page_stack_bytes += bytes;
 }
 
 void ebb__pages_give(struct memory *memory, uintptr_t source, uint64_t bytes)
@@ -171,19 +172,19 @@ static void take_apart(struct memory *memory, uintptr_t frame, uint64_t bytes)
         ebb__frames_keep(&memory->frames, frame, huge_bytes);
 }
 
-void ebb__pages_leave(struct memory *memory, uintptr_t frame, uint64_t bytes)
+void ebb__pages_give_frame(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
-    if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
-        !ebb__frames_keep_shape(&memory->frames, frame, bytes))
+    if ((bytes & huge_mask) == 0 || bytes < TAIL_CACHE_LEAST_BYTES ||
+        !ebb__tail_cache_keep(&memory->frames, frame, bytes))
         take_apart(memory, frame, bytes);
 }
 
-static bool break_shape(struct memory *memory)
+static bool strip_tail_cache(struct memory *memory)
 {
-    struct frame_shape shape = ebb__frames_break_shape(&memory->frames);
-    if (shape.bytes)
-        take_apart(memory, shape.address, shape.bytes);
-    return shape.bytes != 0;
+    struct tail_cache_entry entry = ebb__tail_cache_take_oldest(&memory->frames);
+    if (entry.bytes)
+        take_apart(memory, entry.address, entry.bytes);
+    return entry.bytes != 0;
 }
 
 static bool make(struct memory *memory, uintptr_t target, uint64_t bytes, bool force)
@@ -202,8 +203,8 @@ static bool make(struct memory *memory, uintptr_t target, uint64_t bytes, bool f
 
 static void release_small(struct memory *memory, uint64_t bytes)
 {
-    memory->depot_bytes -= bytes;
-    memory->core->device.ops->release(memory->core->device.state, depot_top(memory), bytes);
+    memory->page_stack_bytes -= bytes;
+    memory->core->device.ops->release(memory->core->device.state, page_stack_top(memory), bytes);
     held_release(memory, bytes);
 }
 
@@ -229,14 +230,14 @@ static uint64_t unmade(const struct memory *memory)
  * `bytes`, at least one of either; false: there is none. */
 static bool strip(struct memory *memory, uint64_t bytes)
 {
-    struct spare_run run = ebb__placed_spare(memory, bytes);
-    uint32_t index = ebb__pages_choose_spare(memory);
+    struct cached_run run = ebb__placement_cached(memory, bytes);
+    uint32_t index = ebb__pages_choose_cached(memory);
     if (run.units &&
         (index == NO_BLOCK || !memory->core->policy->is_planned(memory->core->policy_context) ||
          run.distance >=
              memory->core->policy->next_alloc(memory->core->policy_context,
                                               memory->table->blocks[index].size_bytes))) {
-        ebb__placed_strip(memory, run);
+        ebb__placement_strip(memory, run);
         return true;
     }
     return ebb__pages_strip_block(memory, index);
@@ -261,7 +262,7 @@ static bool exchange(struct memory *memory, uintptr_t target, uintptr_t source)
     memory->core->device.ops->release(memory->core->device.state, source, EBB_HUGE_BYTES);
     bool made = memory->core->device.ops->fresh(memory->core->device.state, target,
                                                 EBB_HUGE_BYTES) == EBB_DEVICE_OK;
-    *ebb__pages_pieced(memory, target) = 0;
+    *ebb__pages_fragmented(memory, target) = 0;
     memory->exchange_ns -= (int64_t)(ebb__now_ns() - began);
     return made;
 }
@@ -270,27 +271,27 @@ static bool exchange(struct memory *memory, uintptr_t target, uintptr_t source)
 static bool mend(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        if (*ebb__pages_pieced(memory, frame + at) && may_exchange(memory) &&
+        if (*ebb__pages_fragmented(memory, frame + at) && may_exchange(memory) &&
             !exchange(memory, frame + at, frame + at))
             return false;
     return true;
 }
 
 /* 2 MiB of small pages of the depot become a spare frame. */
-static bool piece_unit(struct memory *memory)
+static bool assemble_unit(struct memory *memory)
 {
     uintptr_t frame = ebb__frames_take(&memory->frames, EBB_HUGE_BYTES);
     if (!frame)
         return false;
-    memory->depot_bytes -= EBB_HUGE_BYTES;
-    uintptr_t source = depot_top(memory);
+    memory->page_stack_bytes -= EBB_HUGE_BYTES;
+    uintptr_t source = page_stack_top(memory);
     bool is_whole = memory->core->device.ops->anew_is_cheaper || may_exchange(memory);
     if (is_whole ? !exchange(memory, frame, source)
                  : move(memory, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
         ebb__frames_give(&memory->frames, frame, EBB_HUGE_BYTES);
         return false;
     }
-    *ebb__pages_pieced(memory, frame) = !is_whole;
+    *ebb__pages_fragmented(memory, frame) = !is_whole;
     ebb__frames_keep(&memory->frames, frame, EBB_HUGE_BYTES);
     return true;
 }
@@ -301,9 +302,9 @@ static bool split_unit(struct memory *memory)
 {
     uint64_t bytes;
     uintptr_t frame = ebb__frames_spend(&memory->frames, EBB_HUGE_BYTES, true, &bytes);
-    if (move(memory, depot_top(memory), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+    if (move(memory, page_stack_top(memory), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
-    memory->depot_bytes += EBB_HUGE_BYTES;
+    memory->page_stack_bytes += EBB_HUGE_BYTES;
     return true;
 }
 
@@ -318,27 +319,27 @@ static bool make_units(struct memory *memory, uint64_t bytes, bool force)
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        *ebb__pages_pieced(memory, frame + at) = 0;
+        *ebb__pages_fragmented(memory, frame + at) = 0;
     ebb__frames_keep(&memory->frames, frame, bytes);
     return true;
 }
 
 static bool gather_huge(struct memory *memory, uint64_t wanted, uint64_t small_wanted, bool force)
 {
-    while (memory->frames.spare_bytes < wanted) {
-        uint64_t lacking = wanted - memory->frames.spare_bytes;
-        if (break_shape(memory) || strip(memory, lacking))
+    while (memory->frames.cached_bytes < wanted) {
+        uint64_t lacking = wanted - memory->frames.cached_bytes;
+        if (strip_tail_cache(memory) || strip(memory, lacking))
             continue;
         if (make_units(memory, lacking, false))
             break;
-        if (memory->depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
-            if (!piece_unit(memory))
+        if (memory->page_stack_bytes >= small_wanted + EBB_HUGE_BYTES) {
+            if (!assemble_unit(memory))
                 return false;
-        } else if (memory->depot_bytes > small_wanted &&
-                   memory->depot_bytes - small_wanted + unmade(memory) >= lacking) {
+        } else if (memory->page_stack_bytes > small_wanted &&
+                   memory->page_stack_bytes - small_wanted + unmade(memory) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t spare = memory->depot_bytes - small_wanted;
-            release_small(memory, spare < lacking ? spare : lacking);
+            uint64_t cached = memory->page_stack_bytes - small_wanted;
+            release_small(memory, cached < lacking ? cached : lacking);
         } else {
             return force && make_units(memory, lacking, true);
         }
@@ -348,19 +349,19 @@ static bool gather_huge(struct memory *memory, uint64_t wanted, uint64_t small_w
 
 static bool gather_small(struct memory *memory, uint64_t wanted, uint64_t huge_wanted, bool force)
 {
-    while (memory->depot_bytes < wanted) {
-        uint64_t lacking = wanted - memory->depot_bytes;
-        if (make(memory, depot_top(memory), lacking, false)) {
-            memory->depot_bytes += lacking;
-        } else if (break_shape(memory) || ebb__pages_strip_spare(memory)) {
+    while (memory->page_stack_bytes < wanted) {
+        uint64_t lacking = wanted - memory->page_stack_bytes;
+        if (make(memory, page_stack_top(memory), lacking, false)) {
+            memory->page_stack_bytes += lacking;
+        } else if (strip_tail_cache(memory) || ebb__pages_strip_cached(memory)) {
             continue;
-        } else if (memory->frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+        } else if (memory->frames.cached_bytes >= huge_wanted + EBB_HUGE_BYTES) {
             if (!split_unit(memory))
                 return false;
         } else if (strip(memory, lacking)) {
             continue;
-        } else if (force && make(memory, depot_top(memory), lacking, true)) {
-            memory->depot_bytes += lacking;
+        } else if (force && make(memory, page_stack_top(memory), lacking, true)) {
+            memory->page_stack_bytes += lacking;
         } else {
             return false;
         }
@@ -391,17 +392,17 @@ static bool put_units(struct memory *memory, uintptr_t target, uint64_t bytes)
 
 static bool put_small(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
-    memory->depot_bytes -= bytes;
-    return bytes == 0 || move(memory, target, depot_top(memory), bytes) == EBB_DEVICE_OK;
+    memory->page_stack_bytes -= bytes;
+    return bytes == 0 || move(memory, target, page_stack_top(memory), bytes) == EBB_DEVICE_OK;
 }
 
 static bool take(struct memory *memory, uintptr_t target, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t shape = ebb__frames_claim_shape(&memory->frames, bytes);
-    if (shape) {
-        ebb__frames_give(&memory->frames, shape, bytes);
-        return move(memory, target, shape, bytes) == EBB_DEVICE_OK;
+    uintptr_t entry = ebb__tail_cache_claim(&memory->frames, bytes);
+    if (entry) {
+        ebb__frames_give(&memory->frames, entry, bytes);
+        return move(memory, target, entry, bytes) == EBB_DEVICE_OK;
     }
     return gather(memory, bytes, force) && put_units(memory, target, huge_bytes) &&
            put_small(memory, target + huge_bytes, bytes & huge_mask);
@@ -410,7 +411,7 @@ static bool take(struct memory *memory, uintptr_t target, uint64_t bytes, bool f
 static uintptr_t take_frame(struct memory *memory, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = ebb__frames_claim_shape(&memory->frames, bytes);
+    uintptr_t frame = ebb__tail_cache_claim(&memory->frames, bytes);
     if (frame)
         return frame;
     if (!gather(memory, bytes, force))
@@ -431,10 +432,11 @@ static uintptr_t take_frame(struct memory *memory, uint64_t bytes, bool force)
 
 uint64_t ebb__pages_available(const struct memory *memory)
 {
-    uint64_t spare = memory->frames.spare_bytes + memory->frames.shape_bytes + memory->depot_bytes +
-                     memory->spare_bytes + memory->addresses->pool.spare_bytes;
+    uint64_t cached = memory->frames.cached_bytes + memory->frames.tail_cache_bytes +
+                      memory->page_stack_bytes + memory->cached_bytes +
+                      memory->addresses->placement.cached_bytes;
     uint64_t more = unmade(memory);
-    return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
+    return more > UINT64_MAX - cached ? UINT64_MAX : more + cached;
 }
 
 bool ebb__pages_take(struct memory *memory, uintptr_t target, uint64_t bytes)
@@ -463,13 +465,13 @@ static uint64_t give_back(struct memory *memory, uint64_t bytes)
     uint64_t given = 0;
     while (given < bytes) {
         uint64_t rest = ebb__whole_pages(bytes - given);
-        if (memory->depot_bytes) {
-            if (rest > memory->depot_bytes)
-                rest = memory->depot_bytes;
+        if (memory->page_stack_bytes) {
+            if (rest > memory->page_stack_bytes)
+                rest = memory->page_stack_bytes;
             release_small(memory, rest);
-        } else if (memory->frames.spare_bytes) {
+        } else if (memory->frames.cached_bytes) {
             rest = release_frames(memory, ebb__whole_units(rest));
-        } else if (break_shape(memory) || strip(memory, rest)) {
+        } else if (strip_tail_cache(memory) || strip(memory, rest)) {
             continue;
         } else {
             break;

@@ -2,12 +2,12 @@
 #include "runtime/reclaim/reclaim.h"
 
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
-static struct block *early_comer(struct reclaim *reclaim)
+static struct block *early_fetch(struct reclaim *reclaim)
 {
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
-        if (block->state == BLOCK_COMING && !block->transfer.cancelled && !block->transfer.urgent &&
-            block->wait.fault_ns == 0)
+        if (block->state == BLOCK_FETCHING && !block->transfer.cancelled &&
+            !block->transfer.urgent && block->wait.fault_ns == 0)
             return block;
     }
     return NULL;
@@ -17,23 +17,23 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes)
 {
     /* What is on its way out counts; what is still lacking must be evicted. */
     uint64_t available = ebb__pages_available(reclaim->memory);
-    uint64_t coming_free = reclaim->transfer->out_pending_bytes;
+    uint64_t becoming_free = reclaim->transfer->out_pending_bytes;
     if (!ebb__store_may_write(&reclaim->transfer->store))
-        return coming_free > 0;
-    while (available + coming_free < bytes) {
+        return becoming_free > 0;
+    while (available + becoming_free < bytes) {
         struct block *victim = ebb__victim_choose(reclaim);
         if (!victim)
             break;
-        coming_free += victim->page_bytes;
+        becoming_free += victim->page_bytes;
         ebb__move_evict(reclaim->transfer, victim);
     }
-    struct block *comer;
-    while (available + coming_free < bytes && (comer = early_comer(reclaim))) {
-        coming_free += comer->page_bytes;
-        reclaim->core->policy->evicting(reclaim->core->policy_context, comer);
-        ebb__move_give_up(reclaim->transfer, comer);
+    struct block *fetch;
+    while (available + becoming_free < bytes && (fetch = early_fetch(reclaim))) {
+        becoming_free += fetch->page_bytes;
+        reclaim->core->policy->evicting(reclaim->core->policy_context, fetch);
+        ebb__move_give_up(reclaim->transfer, fetch);
     }
-    return coming_free > 0;
+    return becoming_free > 0;
 }
 
 /* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has

@@ -43,7 +43,7 @@ void ebb__slab_back(struct reclaim *reclaim, struct block *block)
     record->doublings += record->doublings < MOST_DOUBLINGS;
 }
 
-static bool slabs_may_leave(const struct reclaim *reclaim)
+static bool slabs_may_be_evicted(const struct reclaim *reclaim)
 {
     const struct ebb_device_ops *ops = reclaim->core->device.ops;
     return reclaim->core->config.open_store && ebb__store_may_write(&reclaim->transfer->store) &&
@@ -53,27 +53,28 @@ static bool slabs_may_leave(const struct reclaim *reclaim)
 /* Has it been used of late, as far as is known? */
 static bool is_kept(const struct reclaim *reclaim, const struct slab_record *record, uint64_t now)
 {
-    return now - record->since_ns < reclaim->core->config.cold_ns << record->doublings >> 1;
+    return now - record->since_ns < reclaim->core->config.slab_reclaim_ns << record->doublings >> 1;
 }
 
 void ebb__slab_look(struct reclaim *reclaim, uint32_t most)
 {
-    const struct slab_space *cold = &reclaim->addresses->slabs;
+    const struct slab_space *space = &reclaim->addresses->slabs;
     struct slab_hand *hand = &reclaim->hand;
-    if (!slabs_may_leave(reclaim) || cold->used == 0)
+    if (!slabs_may_be_evicted(reclaim) || space->used == 0)
         return;
     uint64_t now = ebb__now_ns();
     if (hand->next == hand->lap_slabs) {
-        if (now - hand->lap_ns < reclaim->core->config.cold_ns)
+        if (now - hand->lap_ns < reclaim->core->config.slab_reclaim_ns)
             return;
         hand->next = 0;
-        hand->lap_slabs = cold->used;
+        hand->lap_slabs = space->used;
         hand->lap_ns = now;
     }
     for (unsigned parked = 0; hand->next < hand->lap_slabs && parked < most; hand->next++) {
-        struct slab_record *record = &cold->slabs[hand->next];
+        struct slab_record *record = &space->slabs[hand->next];
         struct block *block = &reclaim->table->blocks[record->block];
-        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(&reclaim->table->uses, block) ||
+        if (block->state != BLOCK_RESIDENT ||
+            !ebb__block_may_be_evicted(&reclaim->table->uses, block) ||
             is_kept(reclaim, record, now))
             continue;
         parked++;
@@ -84,20 +85,21 @@ void ebb__slab_look(struct reclaim *reclaim, uint32_t most)
 
 struct block *ebb__slab_victim(struct reclaim *reclaim)
 {
-    const struct slab_space *cold = &reclaim->addresses->slabs;
-    if (!slabs_may_leave(reclaim))
+    const struct slab_space *space = &reclaim->addresses->slabs;
+    if (!slabs_may_be_evicted(reclaim))
         return NULL;
     ebb__slab_look(reclaim, BATCH);
-    uint64_t now = ebb__now_ns(), rest_ns = reclaim->core->config.cold_ns;
+    uint64_t now = ebb__now_ns(), rest_ns = reclaim->core->config.slab_reclaim_ns;
     uint64_t iteration_ns = reclaim->core->policy->iteration_ns(reclaim->core->policy_context);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
-    for (uint32_t looked = 0; looked < cold->used; looked++) {
+    for (uint32_t looked = 0; looked < space->used; looked++) {
         reclaim->hand.next_victim =
-            reclaim->hand.next_victim + 1 < cold->used ? reclaim->hand.next_victim + 1 : 0;
-        const struct slab_record *record = &cold->slabs[reclaim->hand.next_victim];
+            reclaim->hand.next_victim + 1 < space->used ? reclaim->hand.next_victim + 1 : 0;
+        const struct slab_record *record = &space->slabs[reclaim->hand.next_victim];
         struct block *block = &reclaim->table->blocks[record->block];
-        if (block->state == BLOCK_PARKED && ebb__block_may_leave(&reclaim->table->uses, block) &&
+        if (block->state == BLOCK_PARKED &&
+            ebb__block_may_be_evicted(&reclaim->table->uses, block) &&
             now - record->since_ns >= rest_ns)
             return block;
     }
@@ -106,14 +108,14 @@ struct block *ebb__slab_victim(struct reclaim *reclaim)
 
 struct block *ebb__slab_oldest(struct reclaim *reclaim)
 {
-    const struct slab_space *cold = &reclaim->addresses->slabs;
+    const struct slab_space *space = &reclaim->addresses->slabs;
     uint64_t oldest_ns = UINT64_MAX;
     struct block *oldest = NULL;
-    for (uint32_t i = 0; slabs_may_leave(reclaim) && i < cold->used; i++) {
-        const struct slab_record *record = &cold->slabs[i];
+    for (uint32_t i = 0; slabs_may_be_evicted(reclaim) && i < space->used; i++) {
+        const struct slab_record *record = &space->slabs[i];
         struct block *block = &reclaim->table->blocks[record->block];
-        if (ebb__block_may_leave(&reclaim->table->uses, block) && record->since_ns < oldest_ns &&
-            cold->arrivals - record->arrival >= IN_USE) {
+        if (ebb__block_may_be_evicted(&reclaim->table->uses, block) &&
+            record->since_ns < oldest_ns && space->arrivals - record->arrival >= IN_USE) {
             oldest_ns = record->since_ns;
             oldest = block;
         }
@@ -129,9 +131,9 @@ void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t add
         break;
     case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
         break;
-    case BLOCK_LEAVING:
-    case BLOCK_AWAY:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_EVICTED:
+    case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
             atomic_fetch_add(&reclaim->core->counters->demand_faults, 1);
             ebb__waits_fault(reclaim->table, block);
@@ -146,16 +148,16 @@ void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t add
 
 void ebb__reclaim_before_fork(struct reclaim *reclaim)
 {
-    const struct slab_space *cold = &reclaim->addresses->slabs;
+    const struct slab_space *space = &reclaim->addresses->slabs;
     reclaim->hand.all_here = true;
-    for (uint32_t i = 0; i < cold->used; i++) {
-        struct block *block = &reclaim->table->blocks[cold->slabs[i].block];
-        if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
-            block->state == BLOCK_COMING)
+    for (uint32_t i = 0; i < space->used; i++) {
+        struct block *block = &reclaim->table->blocks[space->slabs[i].block];
+        if (block->state == BLOCK_WRITING_BACK || block->state == BLOCK_EVICTED ||
+            block->state == BLOCK_FETCHING)
             ebb__slab_fault(reclaim, block, block->address);
     }
-    for (uint32_t i = 0; i < cold->used; i++)
-        while (reclaim->table->blocks[cold->slabs[i].block].wait.fault_ns)
+    for (uint32_t i = 0; i < space->used; i++)
+        while (reclaim->table->blocks[space->slabs[i].block].wait.fault_ns)
             pthread_cond_wait(&reclaim->core->changed, &reclaim->core->lock);
 }
 

@@ -15,14 +15,14 @@
  * no more than it must, rather than in a dance. */
 #include "runtime/reclaim/reclaim.h"
 
-static bool may_leave(const struct reclaim *reclaim, const struct block *block)
+static bool may_be_evicted(const struct reclaim *reclaim, const struct block *block)
 {
-    return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
-           ebb__block_may_leave(&reclaim->table->uses, block);
+    return block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB &&
+           ebb__block_may_be_evicted(&reclaim->table->uses, block);
 }
 
 /* What no plan moves as a whole leaves by the part. */
-static bool leaves_by_the_part(const struct reclaim *reclaim, const struct block *block)
+static bool is_evicted_by_the_part(const struct reclaim *reclaim, const struct block *block)
 {
     return !reclaim->core->policy->knows(reclaim->core->policy_context, block);
 }
@@ -30,7 +30,7 @@ static bool leaves_by_the_part(const struct reclaim *reclaim, const struct block
 /* As many parts as it leaves in. */
 static uint32_t parts_in(const struct reclaim *reclaim, const struct block *block)
 {
-    return leaves_by_the_part(reclaim, block) &&
+    return is_evicted_by_the_part(reclaim, block) &&
                    ebb__part_has_units(reclaim->table, &reclaim->table->blocks[block->run.head])
                ? block->run.units
                : 1;
@@ -42,7 +42,7 @@ static struct block *earliest_touched(struct reclaim *reclaim)
     uint32_t in_use_count = 0;
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
-        if (!may_leave(reclaim, block) ||
+        if (!may_be_evicted(reclaim, block) ||
             block->use.needed_at == reclaim->table->uses.event_number + 1)
             continue;
         bool touched_last = block->use.touch + IN_USE_TOUCHES > reclaim->table->uses.touches;
@@ -64,7 +64,7 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
         return best;
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
-        uint64_t key = may_leave(reclaim, block)
+        uint64_t key = may_be_evicted(reclaim, block)
                            ? reclaim->core->policy->next_use(reclaim->core->policy_context, block)
                            : 0;
         if (key == 0)
@@ -79,7 +79,7 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
         best = ebb__slab_oldest(reclaim);
     if (!best)
         best = earliest_touched(reclaim);
-    if (best && leaves_by_the_part(reclaim, best))
+    if (best && is_evicted_by_the_part(reclaim, best))
         ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
     return best;
 }

@@ -19,17 +19,17 @@ static uint32_t armed_count(const struct ebb_script *script)
 
 static const struct ebb_script_event *ahead(const struct replay *replay, uint32_t steps)
 {
-    const struct ebb_script *script = replay->playing->script;
+    const struct ebb_script *script = replay->current->script;
     return &ebb__script_events(script)[(replay->position + steps) % script->clock_count];
 }
 
 /* `in_use`: a script block that is not to be parked. */
 static void arm(struct replay *replay, uint32_t in_use)
 {
-    if (!ebb__guards_play(replay) || replay->table->uses.trace)
+    if (!ebb__access_clock_in_force(replay) || replay->table->uses.trace)
         return;
-    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++) {
-        uint32_t known = ahead(replay, i)->block, index = replay->playing->live[known];
+    for (uint32_t i = 0; i < armed_count(replay->current->script); i++) {
+        uint32_t known = ahead(replay, i)->block, index = replay->current->live[known];
         for (; known != in_use && index != NO_BLOCK &&
                replay->table->blocks[index].script_block == known;
              index = ebb__part_next(replay->table, index)) {
@@ -41,18 +41,18 @@ static void arm(struct replay *replay, uint32_t in_use)
     }
 }
 
-bool ebb__guards_await(const struct replay *replay, const struct block *block)
+bool ebb__access_clock_await(const struct replay *replay, const struct block *block)
 {
-    if (!ebb__guards_play(replay) || replay->table->uses.trace ||
+    if (!ebb__access_clock_in_force(replay) || replay->table->uses.trace ||
         block->script_block == EBB_SCRIPT_NONE)
         return false;
-    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++)
+    for (uint32_t i = 0; i < armed_count(replay->current->script); i++)
         if (ahead(replay, i)->block == block->script_block)
             return true;
     return false;
 }
 
-void ebb__guards_arm(struct replay *replay)
+void ebb__access_clock_arm(struct replay *replay)
 {
     arm(replay, EBB_SCRIPT_NONE);
 }
@@ -60,20 +60,20 @@ void ebb__guards_arm(struct replay *replay)
 /* A lap begins; false: the one before was far too short to be an iteration. */
 static bool begin_lap(struct replay *replay)
 {
-    uint64_t now = ebb__now_ns(), took = now - replay->guards_began_ns;
-    replay->guards_began_ns = now;
-    return took >= replay->playing->script->iteration_ns / 8;
+    uint64_t now = ebb__now_ns(), took = now - replay->access_clock_began_ns;
+    replay->access_clock_began_ns = now;
+    return took >= replay->current->script->iteration_ns / 8;
 }
 
-void ebb__guards_touched(struct replay *replay, const struct block *block, bool missed)
+void ebb__access_clock_touched(struct replay *replay, const struct block *block, bool missed)
 {
-    if (!ebb__guards_play(replay))
+    if (!ebb__access_clock_in_force(replay))
         return;
     if (missed && ++replay->missed > MOST_MISSED) {
         ebb__clock_stop(replay);
         return;
     }
-    for (uint32_t i = 0; i < armed_count(replay->playing->script); i++) {
+    for (uint32_t i = 0; i < armed_count(replay->current->script); i++) {
         if (block->script_block == EBB_SCRIPT_NONE ||
             ahead(replay, i)->block != block->script_block)
             continue;

@@ -6,23 +6,23 @@ void ebb__replay_return(struct replay *replay, struct block *block, bool keep_co
     block->copy.stays = keep_copy;
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(replay->transfer, block);
-    else if (block->state == BLOCK_LEAVING)
+    else if (block->state == BLOCK_WRITING_BACK)
         block->transfer.cancelled = true;
-    else if (block->state == BLOCK_AWAY)
+    else if (block->state == BLOCK_EVICTED)
         ebb__move_queue_in(replay->transfer, block, urgent);
 }
 
 void ebb__clock_changed(struct replay *replay, const struct block *block)
 {
-    if (replay->playing && block->script_block != EBB_SCRIPT_NONE)
-        replay->playing->changes[block->script_block] = true;
+    if (replay->current && block->script_block != EBB_SCRIPT_NONE)
+        replay->current->changes[block->script_block] = true;
 }
 
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
-static struct block *absent_block(struct replay *replay, const struct performance *playing,
+static struct block *absent_block(struct replay *replay, const struct prepared_script *current,
                                   uint32_t absence)
 {
-    uint32_t index = playing->live[ebb__script_absences(playing->script)[absence].block];
+    uint32_t index = current->live[ebb__script_absences(current->script)[absence].block];
     return index == NO_BLOCK ? NULL : &replay->table->blocks[index];
 }
 
@@ -36,84 +36,85 @@ static struct block *next_absent(struct replay *replay, const struct block *bloc
 }
 
 /* Has the end of the absence been seen before its beginning? */
-static bool is_over(const struct performance *playing, const struct ebb_script_absence *absence)
+static bool is_over(const struct prepared_script *current, const struct ebb_script_absence *absence)
 {
-    const uint32_t *passed = playing->woven.passed;
+    const uint32_t *passed = current->unordered.passed;
     return passed && absence->due_clock != EBB_SCRIPT_NONE &&
            absence->due_clock > absence->out_clock && passed[absence->due_clock];
 }
 
-static void leave(struct replay *replay, const struct performance *playing, uint32_t absence)
+static void leave(struct replay *replay, const struct prepared_script *current, uint32_t absence)
 {
-    if (is_over(playing, &ebb__script_absences(playing->script)[absence]))
+    if (is_over(current, &ebb__script_absences(current->script)[absence]))
         return;
-    for (struct block *block = absent_block(replay, playing, absence); block;
+    for (struct block *block = absent_block(replay, current, absence); block;
          block = next_absent(replay, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_PLACED &&
+            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_STATIC &&
             ebb__store_may_write(&replay->transfer->store)) {
-            block->use.left_at = replay->table->uses.event_number + 1;
+            block->use.planned_evict_at = replay->table->uses.event_number + 1;
             ebb__move_queue_out(replay->transfer, block, false);
         }
 }
 
-static void come_back(struct replay *replay, const struct performance *playing, uint32_t absence)
+static void come_back(struct replay *replay, const struct prepared_script *current,
+                      uint32_t absence)
 {
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    bool keep_copy = planned->keep_copy && !playing->changes[planned->block];
-    for (struct block *block = absent_block(replay, playing, absence); block;
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    bool keep_copy = planned->keep_copy && !current->changes[planned->block];
+    for (struct block *block = absent_block(replay, current, absence); block;
          block = next_absent(replay, block))
         ebb__replay_return(replay, block, keep_copy, false);
 }
 
 void ebb__clock_fire(struct replay *replay, uint32_t absence, bool in)
 {
-    const struct performance *playing = replay->playing;
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t in_clock = playing->in_clock[absence], now = ebb__clock_now(replay);
-    uint64_t in_ns = playing->in_delay_ns[absence], out_ns = playing->out_delay_ns[absence];
+    const struct prepared_script *current = replay->current;
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    uint32_t in_clock = current->in_clock[absence], now = ebb__clock_now(replay);
+    uint64_t in_ns = current->in_delay_ns[absence], out_ns = current->out_delay_ns[absence];
     bool is_past =
         in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
            : in_clock != EBB_SCRIPT_NONE &&
                  !ebb__script_is_during(now, planned->out_clock, out_ns, in_clock, in_ns);
-    if (is_past && !playing->woven.passed)
+    if (is_past && !current->unordered.passed)
         return;
     if (in)
-        come_back(replay, playing, absence);
+        come_back(replay, current, absence);
     else
-        leave(replay, playing, absence);
+        leave(replay, current, absence);
 }
 
-void ebb__clock_act(struct replay *replay, struct performance *playing, uint32_t position)
+void ebb__clock_act(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
-    ebb__timers_pace(replay, playing, position);
-    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
-        if (!ebb__timers_set(replay, playing, position, i, false))
-            leave(replay, playing, i);
-    for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i])
-        if (!ebb__timers_set(replay, playing, position, i, true))
-            come_back(replay, playing, i);
+    ebb__timers_pace(replay, current, position);
+    for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
+        if (!ebb__timers_set(replay, current, position, i, false))
+            leave(replay, current, i);
+    for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i])
+        if (!ebb__timers_set(replay, current, position, i, true))
+            come_back(replay, current, i);
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
  * the lock. False: the block is another, or the script is not followed any more. */
-static bool wait_for_block(struct replay *replay, const struct performance *playing,
+static bool wait_for_block(struct replay *replay, const struct prepared_script *current,
                            struct block *block, uint64_t *began)
 {
     uint64_t serial = block->serial, sets = replay->script_sets;
     struct ebb_wait *wait = NULL;
     bool there = false;
-    while (replay->script_sets == sets && replay->playing == playing && block->serial == serial) {
+    while (replay->script_sets == sets && replay->current == current && block->serial == serial) {
         if (block->transfer.queue == QUEUE_OUT)
             ebb__move_unqueue_out(replay->transfer, block);
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(replay->transfer, block);
-        if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
-            block->state != BLOCK_COMING) {
+        if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&
+            block->state != BLOCK_FETCHING) {
             there = true;
             break;
         }
-        if (block->state == BLOCK_AWAY && block->transfer.error) {
+        if (block->state == BLOCK_EVICTED && block->transfer.error) {
             there = true; /* its only copy is lost, and that has been said */
             break;
         }
@@ -129,19 +130,20 @@ static bool wait_for_block(struct replay *replay, const struct performance *play
 }
 
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
- * go meanwhile, and `playing` with them. */
-void ebb__replay_wait_for_due(struct replay *replay, struct performance *playing, uint32_t position)
+ * go meanwhile, and `current` with them. */
+void ebb__replay_wait_for_due(struct replay *replay, struct prepared_script *current,
+                              uint32_t position)
 {
     uint64_t sets = replay->script_sets, planned_ns = 0;
-    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i])
-        planned_ns += ebb__script_absences(playing->script)[i].stall_ns;
-    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
-         i = playing->due_next[i]) {
+    for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE; i = current->due_next[i])
+        planned_ns += ebb__script_absences(current->script)[i].stall_ns;
+    for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE;
+         i = current->due_next[i]) {
         uint64_t began = 0;
-        struct block *block = absent_block(replay, playing, i);
+        struct block *block = absent_block(replay, current, i);
         ebb__progress_hold(replay->core, true);
         bool lacked_room = false;
-        while (block && wait_for_block(replay, playing, block, &began)) {
+        while (block && wait_for_block(replay, current, block, &began)) {
             lacked_room |= block->transfer.lacked_room;
             block = next_absent(replay, block);
         }
@@ -151,7 +153,7 @@ void ebb__replay_wait_for_due(struct replay *replay, struct performance *playing
             return;
         uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
         planned_ns -= expected_ns;
-        if (replay->playing == playing)
-            ebb__feedback_learn(playing, i, lacked_room ? 0 : late_ns - expected_ns);
+        if (replay->current == current)
+            ebb__feedback_learn(current, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }

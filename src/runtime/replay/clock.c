@@ -25,9 +25,9 @@ uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_b
 
 void ebb__clock_pass(struct replay *replay)
 {
-    ebb__clock_act(replay, replay->playing, replay->position);
+    ebb__clock_act(replay, replay->current, replay->position);
     replay->position++;
-    if (replay->position == replay->playing->script->clock_count) {
+    if (replay->position == replay->current->script->clock_count) {
         replay->position = 0;
         replay->laps++;
         ebb__core_mark(replay->core, EBB_MARK_LAP, replay->laps);
@@ -38,49 +38,50 @@ void ebb__clock_pass(struct replay *replay)
 
 void ebb__clock_stop(struct replay *replay)
 {
-    if (!replay->playing)
+    if (!replay->current)
         return;
     atomic_fetch_add(&replay->core->counters->mismatches, 1);
     ebb__core_mark(replay->core, EBB_MARK_PLAN_OFF, replay->position);
-    replay->playing = NULL;
+    replay->current = NULL;
     if (replay->awaited.script)
         ebb__replay_take_over(replay);
 }
 
 uint32_t ebb__clock_foresee(const struct replay *replay, uint64_t size_bytes)
 {
-    const struct performance *playing = replay->playing;
-    uint32_t clocks = playing->script->clock_count, position = replay->position, passed = 0;
-    if (playing->woven.passed)
-        position = ebb__woven_next_alloc(playing, size_bytes);
+    const struct prepared_script *current = replay->current;
+    uint32_t clocks = current->script->clock_count, position = replay->position, passed = 0;
+    if (current->unordered.passed)
+        position = ebb__unordered_next_alloc(current, size_bytes);
     if (position == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
-    for (; ebb__replay_event(playing, position)->kind == EBB_EVENT_FREE;
+    for (; ebb__replay_event(current, position)->kind == EBB_EVENT_FREE;
          position = (position + 1) % clocks)
         if (++passed > clocks)
             return EBB_SCRIPT_NONE;
-    const struct ebb_script_event *event = ebb__replay_event(playing, position);
+    const struct ebb_script_event *event = ebb__replay_event(current, position);
     return event->size_bytes == size_bytes ? event->block : EBB_SCRIPT_NONE;
 }
 
 uint64_t ebb__clock_page_bytes(const struct replay *replay, uint64_t bytes)
 {
     uint64_t page_bytes = ebb__whole_pages(bytes);
-    if (!replay->playing || replay->table->uses.trace || page_bytes < bytes)
+    if (!replay->current || replay->table->uses.trace || page_bytes < bytes)
         return page_bytes;
     uint32_t known = ebb__clock_foresee(replay, bytes);
-    if (known == EBB_SCRIPT_NONE || !ebb__script_blocks(replay->playing->script)[known].wide)
+    if (known == EBB_SCRIPT_NONE ||
+        !ebb__script_blocks(replay->current->script)[known].huge_rounded)
         return page_bytes;
     return ebb__whole_units(bytes);
 }
 
 bool ebb__clock_expects_parts(const struct replay *replay, uint64_t size_bytes)
 {
-    if (!replay->playing || !ebb__part_is_large(replay->table, size_bytes))
+    if (!replay->current || !ebb__part_is_large(replay->table, size_bytes))
         return false;
     uint32_t known = ebb__clock_foresee(replay, size_bytes);
     return known != EBB_SCRIPT_NONE &&
-           ebb__script_blocks(replay->playing->script)[known].part_count > 0;
+           ebb__script_blocks(replay->current->script)[known].part_count > 0;
 }
 
 /* Match one event; false: the stream has left the template. Positions passed are
@@ -88,41 +89,41 @@ bool ebb__clock_expects_parts(const struct replay *replay, uint64_t size_bytes)
 static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                   uint32_t *passed)
 {
-    struct performance *playing = replay->playing;
-    uint32_t clocks = playing->script->clock_count;
+    struct prepared_script *current = replay->current;
+    uint32_t clocks = current->script->clock_count;
     *passed = 0;
-    if (ebb__guards_play(replay)) {
+    if (ebb__access_clock_in_force(replay)) {
         uint32_t known = block->script_block;
         if (kind == EBB_EVENT_ALLOC || known == EBB_SCRIPT_NONE)
             return true;
         for (uint32_t i = 0; i < clocks; i++)
-            if (ebb__replay_event(playing, i)->block == known)
+            if (ebb__replay_event(current, i)->block == known)
                 return false; /* what the clock stands on must not go */
-        ebb__clock_unbind(replay, playing, block);
+        ebb__clock_unbind(replay, current, block);
         return true;
     }
     if (kind == EBB_EVENT_FREE) {
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
             return true;
-        const struct ebb_script_event *event = ebb__replay_event(playing, replay->position);
+        const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
         bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
-        ebb__clock_unbind(replay, playing, block);
+        ebb__clock_unbind(replay, current, block);
         if (expected) {
             ebb__clock_pass(replay);
             *passed = 1;
         }
         return true;
     }
-    while (ebb__replay_event(playing, replay->position)->kind == EBB_EVENT_FREE) {
+    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
         if (++*passed > clocks)
             return false;
         ebb__clock_pass(replay);
     }
-    const struct ebb_script_event *event = ebb__replay_event(playing, replay->position);
+    const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
     if (event->size_bytes != block->size_bytes)
         return false;
-    ebb__clock_bind(replay, playing, block, event->block);
+    ebb__clock_bind(replay, current, block, event->block);
     ebb__clock_pass(replay);
     ++*passed;
     return true;
@@ -130,8 +131,8 @@ static bool match(struct replay *replay, enum ebb_event_kind kind, struct block 
 
 struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, struct block *block)
 {
-    struct performance *playing = replay->playing;
-    struct due due = {.playing = playing, .first = replay->position};
+    struct prepared_script *current = replay->current;
+    struct due due = {.current = current, .first = replay->position};
     ebb__observe_begin(replay->transfer, ebb__now_ns());
     if (kind == EBB_EVENT_ALLOC) {
         replay->history[replay->allocations++ % HISTORY] = (struct history){
@@ -140,13 +141,13 @@ struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, stru
             .block = ebb__block_index(replay->table, block),
         };
     }
-    if (playing) {
-        bool woven = playing->woven.passed != NULL;
-        if (woven ? !ebb__woven_match(replay, kind, block, &due.first)
-                  : !match(replay, kind, block, &due.count)) {
+    if (current) {
+        bool unordered = current->unordered.passed != NULL;
+        if (unordered ? !ebb__unordered_match(replay, kind, block, &due.first)
+                      : !match(replay, kind, block, &due.count)) {
             ebb__clock_stop(replay);
             due.count = 0;
-        } else if (woven) {
+        } else if (unordered) {
             due.count = due.first != EBB_SCRIPT_NONE;
         }
     }
@@ -157,12 +158,12 @@ struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, stru
 void ebb__clock_end_step(struct replay *replay, enum ebb_event_kind kind, struct due due)
 {
     for (uint32_t i = 0;
-         i < due.count && replay->playing == due.playing && replay->script_sets == due.script_sets;
+         i < due.count && replay->current == due.current && replay->script_sets == due.script_sets;
          i++)
-        ebb__replay_wait_for_due(replay, due.playing,
-                                 (due.first + i) % due.playing->script->clock_count);
+        ebb__replay_wait_for_due(replay, due.current,
+                                 (due.first + i) % due.current->script->clock_count);
     if (replay->awaited_due)
         ebb__replay_take_over(replay);
-    if (!replay->playing && kind == EBB_EVENT_ALLOC && replay->script_count)
+    if (!replay->current && kind == EBB_EVENT_ALLOC && replay->script_count)
         ebb__replay_look_for_script(replay);
 }

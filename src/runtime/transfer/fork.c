@@ -35,7 +35,7 @@ bool ebb__transfer_before_fork(struct transfer *transfer)
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(transfer, block);
         /* A copy of what is in memory is worth less than the space, which a child would share. */
-        if (block->state != BLOCK_AWAY)
+        if (block->state != BLOCK_EVICTED)
             ebb__copy_drop(transfer->table, block);
         is_read |= block->copy.is_there && ebb__relatives_wrote(&transfer->table->copies, block);
         block->copy.stays = block->copy.is_hashed = false;
@@ -49,7 +49,7 @@ void ebb__transfer_after_fork(struct transfer *transfer)
     for (uint32_t i = 1; transfer->table->uses.trace && i <= transfer->table->count; i++) {
         struct block *block = &transfer->table->blocks[i];
         if (block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-            block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB)
+            block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB)
             ebb__move_park(transfer, block);
     }
     wake_workers(transfer);

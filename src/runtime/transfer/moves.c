@@ -176,10 +176,10 @@ void ebb__move_queue_in(struct transfer *transfer, struct block *block, bool urg
 
 void ebb__move_call_back(struct transfer *transfer, struct block *block)
 {
-    if (block->state == BLOCK_LEAVING) {
+    if (block->state == BLOCK_WRITING_BACK) {
         block->transfer.cancelled = true;
         pthread_cond_broadcast(&transfer->out_work);
-    } else if (block->state == BLOCK_AWAY) {
+    } else if (block->state == BLOCK_EVICTED) {
         ebb__move_queue_in(transfer, block, true);
     }
 }
@@ -211,7 +211,7 @@ static void give_pages(struct transfer *transfer, struct block *block)
         transfer->core->device.ops->release(transfer->core->device.state, where, block->page_bytes);
         give_frames(transfer, block);
     } else if (block->frame) {
-        ebb__pages_leave(transfer->memory, block->frame, block->page_bytes);
+        ebb__pages_give_frame(transfer->memory, block->frame, block->page_bytes);
         block->frame = 0;
     } else {
         ebb__pages_give(transfer->memory, block->address, block->page_bytes);
@@ -226,12 +226,12 @@ static void hash_frames(const struct block *block, uint64_t hash[2])
     hash[1] = value.high64;
 }
 
-/* PARKED -> AWAY without a write: the store holds exactly these bytes. */
-static void leave_clean(struct transfer *transfer, struct block *block)
+/* PARKED -> EVICTED without a write: the store holds exactly these bytes. */
+static void evict_clean(struct transfer *transfer, struct block *block)
 {
     transfer->out_pending_bytes -= block->page_bytes;
     give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     atomic_fetch_add(&transfer->core->counters->dropped_bytes, block->page_bytes);
     pages_came_free(transfer);
 }
@@ -245,7 +245,7 @@ bool ebb__move_start_out(struct transfer *transfer, struct block *block)
         transfer->out_pending_bytes -= block->page_bytes;
         return false;
     }
-    ebb__block_become(block, BLOCK_LEAVING); /* from here an access cancels */
+    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -265,7 +265,7 @@ bool ebb__move_start_out(struct transfer *transfer, struct block *block)
             return false;
         }
         if (clean_candidate && hash[0] == block->copy.hash[0] && hash[1] == block->copy.hash[1]) {
-            leave_clean(transfer, block);
+            evict_clean(transfer, block);
             return false;
         }
         if (clean_candidate)
@@ -316,7 +316,7 @@ void ebb__move_finish_out(struct transfer *transfer, struct block *block)
     }
     atomic_fetch_add(&transfer->core->counters->moved_out_bytes, block->page_bytes);
     give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     block->copy.stays = false;
     ebb__store_worked(transfer);
     pages_came_free(transfer);
@@ -338,7 +338,7 @@ bool ebb__move_start_in(struct transfer *transfer, struct block *block)
         pthread_cond_broadcast(&transfer->core->changed);
         return false;
     }
-    ebb__block_become(block, BLOCK_COMING);
+    ebb__block_become(block, BLOCK_FETCHING);
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -361,7 +361,7 @@ static void read_failed(struct transfer *transfer, struct block *block)
     atomic_store(&transfer->core->counters->store_error, (uint32_t)block->transfer.error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     pthread_cond_broadcast(&transfer->core->changed);
     if (ebb__waits_fault_over(transfer->table, block) && transfer->core->config.lost)
         transfer->core->config.lost(transfer->core->config.context, message);
@@ -385,7 +385,7 @@ static void end_early(struct transfer *transfer, struct block *block)
         return;
     }
     give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     block->transfer.cancelled = false;
     ebb__move_queue_in(transfer, block, block->transfer.urgent || block->wait.fault_ns);
     pages_came_free(transfer);
@@ -453,11 +453,11 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
         if (block->kept) {
             ebb__keep_end(transfer->memory, block);
             ebb__space_give(transfer->addresses, block);
-        } else if (block->kind == BLOCK_PLACED) {
+        } else if (block->kind == BLOCK_STATIC) {
             ebb__space_give(transfer->addresses, block);
         } else if (!block->inherited && block->kind != BLOCK_SLAB &&
                    ebb__part_is_whole(transfer->table, block)) {
-            ebb__pages_keep_spare(transfer->memory, block);
+            ebb__pages_keep_cached(transfer->memory, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
             give_pages(transfer, block);
             ebb__space_give(transfer->addresses, block);
@@ -466,14 +466,14 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
     case BLOCK_PARKED:
         bury(transfer, block);
         break;
-    case BLOCK_LEAVING:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_FETCHING:
         ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
         block->transfer.cancelled = true;
         pthread_cond_broadcast(&transfer->out_work);
         pthread_cond_broadcast(&transfer->in_work);
         break;
-    default: /* AWAY, BARE */
+    default: /* EVICTED, BARE */
         ebb__copy_drop(transfer->table, block);
         ebb__space_give(transfer->addresses, block);
         break;

@@ -48,7 +48,7 @@ bool ebb__observe_pause(struct transfer *transfer)
 
 void ebb__observe_note(struct transfer *transfer)
 {
-    if (transfer->addresses->pool.load_bytes &&
+    if (transfer->addresses->placement.load_bytes &&
         transfer->table->uses.event_number < transfer->table->uses.blind_until)
         return;
     transfer->table->uses.blind_until = 0;
