@@ -186,10 +186,7 @@ static void wait_for_quiet(struct rig *rig)
     struct ebb_runtime *runtime = rig->runtime;
     for (bool quiet = false; !quiet; nap_us(100)) {
         pthread_mutex_lock(&runtime->core.lock);
-        quiet = runtime->transfer.transfers == 0 && runtime->transfer.out_current == NO_BLOCK &&
-                runtime->transfer.in_current == NO_BLOCK &&
-                runtime->transfer.out_queue.first == NO_BLOCK &&
-                runtime->transfer.in_queue.first == NO_BLOCK;
+        quiet = ebb__lanes_are_idle(&runtime->transfer);
         pthread_mutex_unlock(&runtime->core.lock);
     }
 }

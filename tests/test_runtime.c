@@ -369,7 +369,7 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
         ebb__move_queue_in(&rig->runtime->transfer, block, false);
     }
     if (block->state == BLOCK_WRITING_BACK)
-        block->transfer.cancelled = true;
+        ebb__block_cancel(block);
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
@@ -425,7 +425,7 @@ static void early_returns_are_used_or_freed(void **state)
         wait_for_state(rig, &evicted, BLOCK_FETCHING);
         pthread_mutex_lock(&rig->runtime->core.lock);
         bool room = ebb__room_make(&rig->runtime->reclaim, 8 << 20);
-        bool given_up = block_of(rig, &evicted)->transfer.given_up;
+        bool given_up = block_of(rig, &evicted)->transfer.end == TRANSFER_GIVEN_UP;
         pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);
         if (round % 2)

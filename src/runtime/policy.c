@@ -70,7 +70,7 @@ static uint64_t fire(void *context)
 static void resumed(void *context)
 {
     struct ebb_runtime *runtime = context;
-    pthread_cond_signal(&runtime->transfer.out_work);
+    pthread_cond_signal(&runtime->transfer.out.work);
 }
 
 static bool make_room(void *context, uint64_t bytes, struct asking *asking)

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOKS_AN_ALLOC 8u /* at slabs, while accesses are observed: a tenth of a ms. Arbitrary */
@@ -127,11 +126,7 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
             got = try_attach(runtime, block, bytes, true);
             break;
         }
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
-        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
-                               &until);
+        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + 1000000000);
     }
     runtime->transfer.room_waits--;
     ebb__wait_end(wait);
@@ -159,8 +154,8 @@ static void make_new(struct ebb_runtime *runtime, struct block *block)
     block->pinned_until = 0;
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
-    block->use.open = block->transfer.urgent = block->transfer.cancelled =
-        block->transfer.given_up = block->copy.stays = false;
+    block->use.open = block->transfer.urgent = block->copy.stays = false;
+    block->transfer.end = TRANSFER_GOES_ON;
     block->copy.is_there = block->copy.is_hashed = false;
     block->transfer.queue = QUEUE_NONE;
     block->inherited = block->kept = false;
@@ -414,17 +409,8 @@ void ebb__runtime_trim(struct ebb_runtime *runtime)
 void ebb__runtime_settle(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    while (runtime->transfer.out_queue.first != NO_BLOCK ||
-           runtime->transfer.out_current != NO_BLOCK || runtime->transfer.in_current != NO_BLOCK ||
-           runtime->transfer.transfers || runtime->transfer.in_queue.first != NO_BLOCK) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 5000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
-                               &until);
-    }
+    while (!ebb__lanes_are_idle(&runtime->transfer))
+        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + 5000000);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }

@@ -30,6 +30,13 @@ enum block_queue {
     QUEUE_IN,  /* away or bare */
 };
 
+/* Does a transfer that is under way end before all of the block has been transferred? */
+enum transfer_end {
+    TRANSFER_GOES_ON = 0,
+    TRANSFER_CANCELLED, /* written back, but wanted again; or freed */
+    TRANSFER_GIVEN_UP,  /* fetched, but what it has taken is needed first for something else */
+};
+
 struct link {
     uint32_t next, previous; /* block indices; NO_BLOCK at the ends */
 };
@@ -69,9 +76,8 @@ struct block_transfer {
     uint32_t chunks_in_flight;
     int error;
     enum block_queue queue;
+    enum transfer_end end;
     bool urgent;      /* somebody waits for it */
-    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
-    bool given_up;    /* coming, but what it has taken is needed first for something else */
     bool lacked_room; /* it came back later than it should for want of room */
     bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
 };
@@ -182,6 +188,12 @@ static inline uint32_t ebb__block_index(const struct table *table, const struct 
 static inline bool ebb__block_is_live(const struct block *block)
 {
     return block->state >= BLOCK_BARE && block->state <= BLOCK_FETCHING;
+}
+/* Its transfer is to end; what has been given up stays so. */
+static inline void ebb__block_cancel(struct block *block)
+{
+    if (block->transfer.end == TRANSFER_GOES_ON)
+        block->transfer.end = TRANSFER_CANCELLED;
 }
 /* In memory, and nothing speaks against sending it away now. */
 static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)

@@ -6,7 +6,7 @@ static struct block *early_fetch(struct reclaim *reclaim)
 {
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
-        if (block->state == BLOCK_FETCHING && !block->transfer.cancelled &&
+        if (block->state == BLOCK_FETCHING && block->transfer.end == TRANSFER_GOES_ON &&
             !block->transfer.urgent && block->wait.fault_ns == 0)
             return block;
     }

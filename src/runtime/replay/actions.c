@@ -7,7 +7,7 @@ void ebb__replay_return(struct replay *replay, struct block *block, bool keep_co
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(replay->transfer, block);
     else if (block->state == BLOCK_WRITING_BACK)
-        block->transfer.cancelled = true;
+        ebb__block_cancel(block);
     else if (block->state == BLOCK_EVICTED)
         ebb__move_queue_in(replay->transfer, block, urgent);
 }

@@ -106,7 +106,7 @@ bool ebb__timers_set(struct replay *replay, struct prepared_script *current, uin
     for (; at > 0 && heap[at].at_ns < heap[(at - 1) / 2].at_ns; at = (at - 1) / 2)
         exchange(&heap[at], &heap[(at - 1) / 2]);
     if (at == 0)
-        pthread_cond_signal(&replay->transfer->out_work);
+        pthread_cond_signal(&replay->transfer->out.work);
     return true;
 }
 
@@ -121,7 +121,7 @@ void ebb__timers_set_since(struct replay *replay, uint64_t ns)
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
         if (current->out_delay_ns[i] > ns && current->out_delay_ns[i] <= before_ns)
             (void)ebb__timers_set(replay, current, position, i, false);
-    pthread_cond_signal(&replay->transfer->out_work);
+    pthread_cond_signal(&replay->transfer->out.work);
 }
 
 static struct timer take_first(struct prepared_script *current)
@@ -144,7 +144,7 @@ static struct timer take_first(struct prepared_script *current)
 uint64_t ebb__timers_fire(struct replay *replay)
 {
     struct prepared_script *current = replay->current;
-    if (!current || replay->core->held || replay->transfer->frozen)
+    if (!current || replay->core->held || replay->transfer->phase == LANES_FROZEN)
         return 0;
     while (current->timer_count) {
         if (current->timers[0].at_ns > timer_now(replay))

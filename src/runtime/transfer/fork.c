@@ -1,33 +1,21 @@
 /* What a fork needs of transfers: none is under way, and nothing is parked, while the memory is copied. */
 #include "runtime/transfer/transfer.h"
 
-static void init_sync(struct transfer *transfer)
-{
-    pthread_cond_init(&transfer->out_work, NULL);
-    pthread_cond_init(&transfer->in_work, NULL);
-}
-
 void ebb__transfer_init(struct transfer *transfer, struct memory *memory)
 {
     transfer->core = memory->core;
     transfer->table = memory->table;
     transfer->addresses = memory->addresses;
     transfer->memory = memory;
-    init_sync(transfer);
-}
-
-static void wake_workers(struct transfer *transfer)
-{
-    pthread_cond_broadcast(&transfer->out_work);
-    pthread_cond_broadcast(&transfer->in_work);
+    ebb__lanes_init(transfer);
 }
 
 bool ebb__transfer_before_fork(struct transfer *transfer)
 {
     bool is_read = false;
-    transfer->frozen = true;
-    wake_workers(transfer);
-    while (transfer->out_current != NO_BLOCK || transfer->in_current != NO_BLOCK ||
+    transfer->phase = LANES_FROZEN;
+    ebb__lanes_wake(transfer);
+    while (transfer->out.current != NO_BLOCK || transfer->in.current != NO_BLOCK ||
            transfer->transfers || transfer->store.state == STORE_OPENING)
         pthread_cond_wait(&transfer->core->changed, &transfer->core->lock);
     for (uint32_t i = 1; i <= transfer->table->count; i++) {
@@ -45,22 +33,21 @@ bool ebb__transfer_before_fork(struct transfer *transfer)
 
 void ebb__transfer_after_fork(struct transfer *transfer)
 {
-    transfer->frozen = false;
+    transfer->phase = LANES_RUN;
     for (uint32_t i = 1; transfer->table->uses.trace && i <= transfer->table->count; i++) {
         struct block *block = &transfer->table->blocks[i];
         if (block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
             block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB)
             ebb__move_park(transfer, block);
     }
-    wake_workers(transfer);
+    ebb__lanes_wake(transfer);
 }
 
 void ebb__transfer_forked(struct transfer *transfer)
 {
-    init_sync(transfer);
-    transfer->frozen = false;
+    ebb__lanes_init(transfer);
+    transfer->phase = LANES_RUN;
     transfer->room_waits = 0;
-    transfer->out_queue = transfer->in_queue = (struct list){NO_BLOCK, NO_BLOCK};
     transfer->out_pending_bytes = 0;
     ebb__store_forked(transfer);
 }

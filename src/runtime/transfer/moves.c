@@ -5,14 +5,6 @@
  * nobody can write them, so nothing is ever torn; an access cancels. */
 #include "runtime/transfer/transfer.h"
 
-#define XXH_INLINE_ALL
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include <xxhash.h>
-#pragma GCC diagnostic pop
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,17 +132,17 @@ void ebb__move_queue_out(struct transfer *transfer, struct block *block, bool ur
     block->transfer.queue = QUEUE_OUT;
     transfer->out_pending_bytes += block->page_bytes;
     if (urgent)
-        ebb__list_push_front(transfer->table, &transfer->out_queue, index, LINK_QUEUE);
+        ebb__list_push_front(transfer->table, &transfer->out.queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(transfer->table, &transfer->out_queue, index, LINK_QUEUE);
-    pthread_cond_signal(&transfer->out_work);
+        ebb__list_push_back(transfer->table, &transfer->out.queue, index, LINK_QUEUE);
+    pthread_cond_signal(&transfer->out.work);
 }
 
 void ebb__move_unqueue_out(struct transfer *transfer, struct block *block)
 {
     block->transfer.queue = QUEUE_NONE;
     transfer->out_pending_bytes -= block->page_bytes;
-    ebb__list_remove(transfer->table, &transfer->out_queue,
+    ebb__list_remove(transfer->table, &transfer->out.queue,
                      ebb__block_index(transfer->table, block), LINK_QUEUE);
     pthread_cond_broadcast(&transfer->core->changed);
 }
@@ -161,24 +153,24 @@ void ebb__move_queue_in(struct transfer *transfer, struct block *block, bool urg
     if (block->transfer.queue == QUEUE_IN) {
         if (!urgent || block->transfer.urgent)
             return;
-        ebb__list_remove(transfer->table, &transfer->in_queue, index, LINK_QUEUE);
+        ebb__list_remove(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
     } else {
         block->transfer.queued_ns = ebb__now_ns();
     }
     block->transfer.queue = QUEUE_IN;
     block->transfer.urgent = urgent;
     if (urgent)
-        ebb__list_push_front(transfer->table, &transfer->in_queue, index, LINK_QUEUE);
+        ebb__list_push_front(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(transfer->table, &transfer->in_queue, index, LINK_QUEUE);
-    pthread_cond_broadcast(&transfer->in_work);
+        ebb__list_push_back(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
+    pthread_cond_broadcast(&transfer->in.work);
 }
 
 void ebb__move_call_back(struct transfer *transfer, struct block *block)
 {
     if (block->state == BLOCK_WRITING_BACK) {
-        block->transfer.cancelled = true;
-        pthread_cond_broadcast(&transfer->out_work);
+        ebb__block_cancel(block);
+        pthread_cond_broadcast(&transfer->out.work);
     } else if (block->state == BLOCK_EVICTED) {
         ebb__move_queue_in(transfer, block, true);
     }
@@ -188,23 +180,23 @@ void ebb__move_call_back(struct transfer *transfer, struct block *block)
  * free costs a system call then, and each one that follows until there is room. */
 static bool room_for_next(const struct transfer *transfer)
 {
-    if (transfer->in_queue.first == NO_BLOCK || transfer->in_current != NO_BLOCK)
+    if (transfer->in.queue.first == NO_BLOCK || transfer->in.current != NO_BLOCK)
         return false;
-    const struct block *next = &transfer->table->blocks[transfer->in_queue.first];
+    const struct block *next = &transfer->table->blocks[transfer->in.queue.first];
     return next->transfer.urgent || ebb__pages_available(transfer->memory) >= next->page_bytes;
 }
 
-static void pages_came_free(struct transfer *transfer)
+void ebb__move_pages_came_free(struct transfer *transfer)
 {
     ebb__pages_trim(transfer->memory);
     pthread_cond_broadcast(&transfer->core->changed);
     if (room_for_next(transfer))
-        pthread_cond_signal(&transfer->in_work);
+        pthread_cond_signal(&transfer->in.work);
 }
 
 /* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
  * came with a fork were never entered in the ledger: they just go. */
-static void give_pages(struct transfer *transfer, struct block *block)
+void ebb__move_give_pages(struct transfer *transfer, struct block *block)
 {
     if (block->inherited) {
         uintptr_t where = block->frame ? block->frame : block->address;
@@ -219,221 +211,12 @@ static void give_pages(struct transfer *transfer, struct block *block)
     block->inherited = false;
 }
 
-static void hash_frames(const struct block *block, uint64_t hash[2])
+void ebb__move_bury(struct transfer *transfer, struct block *block)
 {
-    XXH128_hash_t value = XXH3_128bits((const void *)block->frame, (size_t)block->page_bytes);
-    hash[0] = value.low64;
-    hash[1] = value.high64;
-}
-
-/* PARKED -> EVICTED without a write: the store holds exactly these bytes. */
-static void evict_clean(struct transfer *transfer, struct block *block)
-{
-    transfer->out_pending_bytes -= block->page_bytes;
-    give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    atomic_fetch_add(&transfer->core->counters->dropped_bytes, block->page_bytes);
-    pages_came_free(transfer);
-}
-
-bool ebb__move_start_out(struct transfer *transfer, struct block *block)
-{
-    ebb__list_remove(transfer->table, &transfer->out_queue,
-                     ebb__block_index(transfer->table, block), LINK_QUEUE);
-    block->transfer.queue = QUEUE_NONE;
-    if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
-        transfer->out_pending_bytes -= block->page_bytes;
-        return false;
-    }
-    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
-    block->transfer.cancelled = false;
-    block->transfer.error = 0;
-    block->transfer.chunk_bytes = 0;
-    block->transfer.chunks_in_flight = 0;
-    bool clean_candidate = block->copy.is_there && block->copy.is_hashed;
-    uint64_t hash[2] = {0, 0};
-    if (clean_candidate || transfer->core->config.verify) {
-        transfer->transfers++;
-        block->transfer.chunks_in_flight = 1;
-        pthread_mutex_unlock(&transfer->core->lock);
-        hash_frames(block, hash);
-        pthread_mutex_lock(&transfer->core->lock);
-        block->transfer.chunks_in_flight = 0;
-        transfer->transfers--;
-        if (block->state == BLOCK_DYING || block->transfer.cancelled) {
-            ebb__move_finish_out(transfer, block);
-            return false;
-        }
-        if (clean_candidate && hash[0] == block->copy.hash[0] && hash[1] == block->copy.hash[1]) {
-            evict_clean(transfer, block);
-            return false;
-        }
-        if (clean_candidate)
-            transfer->core->policy->changed(transfer->core->policy_context, block);
-    }
-    ebb__copy_drop(transfer->table, block);
-    ebb__relatives_look(transfer->table, block->page_bytes);
-    if (!ebb__extents_take(&transfer->table->copies.extents, block->page_bytes,
-                           &block->copy.offset)) {
-        block->transfer.error = ENOSPC;
-        ebb__move_finish_out(transfer, block);
-        return false;
-    }
-    block->copy.is_there = true;
-    block->copy.hash[0] = hash[0];
-    block->copy.hash[1] = hash[1];
-    block->copy.is_hashed = transfer->core->config.verify;
-    block->copy.store = (uint8_t)transfer->table->copies.current;
-    block->copy.generation = transfer->table->copies.relatives.newest;
-    atomic_store(&transfer->core->counters->store_bytes,
-                 transfer->table->copies.extents.used_bytes);
-    ebb__ledger_raise(&transfer->core->counters->store_peak_bytes,
-                      transfer->table->copies.extents.peak_bytes);
-    return true;
-}
-
-static void bury(struct transfer *transfer, struct block *block)
-{
-    give_pages(transfer, block);
+    ebb__move_give_pages(transfer, block);
     ebb__copy_drop(transfer->table, block);
     ebb__space_give(transfer->addresses, block);
-    pages_came_free(transfer);
-}
-
-void ebb__move_finish_out(struct transfer *transfer, struct block *block)
-{
-    transfer->out_pending_bytes -= block->page_bytes;
-    if (block->state == BLOCK_DYING) {
-        bury(transfer, block);
-        return;
-    }
-    if (block->transfer.error || block->transfer.cancelled) {
-        if (block->transfer.error)
-            ebb__store_fail(transfer, block->transfer.error);
-        ebb__copy_drop(transfer->table, block);
-        ebb__move_unpark(transfer, block);
-        return;
-    }
-    atomic_fetch_add(&transfer->core->counters->moved_out_bytes, block->page_bytes);
-    give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    block->copy.stays = false;
-    ebb__store_worked(transfer);
-    pages_came_free(transfer);
-}
-
-bool ebb__move_start_in(struct transfer *transfer, struct block *block)
-{
-    ebb__list_remove(transfer->table, &transfer->in_queue, ebb__block_index(transfer->table, block),
-                     LINK_QUEUE);
-    block->transfer.queue = QUEUE_NONE;
-    block->transfer.lacked_room =
-        block->transfer.gave_way || transfer->no_room_ns > block->transfer.queued_ns;
-    block->transfer.gave_way = false;
-    block->wait.asking.since_ns = 0;
-    if (block->state == BLOCK_BARE) {
-        ebb__block_become(block, BLOCK_RESIDENT);
-        block->transfer.urgent = false;
-        ebb__waits_fault_over(transfer->table, block);
-        pthread_cond_broadcast(&transfer->core->changed);
-        return false;
-    }
-    ebb__block_become(block, BLOCK_FETCHING);
-    block->transfer.cancelled = false;
-    block->transfer.error = 0;
-    block->transfer.chunk_bytes = 0;
-    block->transfer.chunks_in_flight = 0;
-    return true;
-}
-
-/* The only copy of a block cannot be had, or is not what was written. Where no access waits for it yet
- * that is not the end: it may be had later, or never be asked for. */
-static void read_failed(struct transfer *transfer, struct block *block)
-{
-    const char *why = block->transfer.error == EILSEQ ? "it is not what was written"
-                                                      : strerrordesc_np(block->transfer.error);
-    char message[200];
-    snprintf(message, sizeof message,
-             "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
-             "is lost",
-             (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
-             why ? why : "error", block->transfer.error);
-    atomic_store(&transfer->core->counters->store_error, (uint32_t)block->transfer.error);
-    /* The pages go, the block stays away: no byte of it is ever shown. */
-    give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    pthread_cond_broadcast(&transfer->core->changed);
-    if (ebb__waits_fault_over(transfer->table, block) && transfer->core->config.lost)
-        transfer->core->config.lost(transfer->core->config.context, message);
-}
-
-void ebb__move_give_up(struct transfer *transfer, struct block *block)
-{
-    block->transfer.given_up = block->transfer.cancelled = true;
-    transfer->out_pending_bytes += block->page_bytes;
-}
-
-/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
- * been sent for, and is sent for again. */
-static void end_early(struct transfer *transfer, struct block *block)
-{
-    if (block->transfer.given_up)
-        transfer->out_pending_bytes -= block->page_bytes;
-    block->transfer.given_up = false;
-    if (block->state == BLOCK_DYING) {
-        bury(transfer, block);
-        return;
-    }
-    give_pages(transfer, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    block->transfer.cancelled = false;
-    ebb__move_queue_in(transfer, block, block->transfer.urgent || block->wait.fault_ns);
-    pages_came_free(transfer);
-}
-
-void ebb__move_finish_in(struct transfer *transfer, struct block *block)
-{
-    if (block->state == BLOCK_DYING || block->transfer.given_up) {
-        end_early(transfer, block);
-        return;
-    }
-    if (block->transfer.error) {
-        read_failed(transfer, block);
-        return;
-    }
-    atomic_fetch_add(&transfer->core->counters->moved_in_bytes, block->page_bytes);
-    bool keeps = block->copy.stays && ebb__relatives_wrote(&transfer->table->copies, block);
-    if (transfer->core->config.verify || keeps) {
-        /* Now, while nobody can write it, and before the program sees it. */
-        transfer->transfers++;
-        pthread_mutex_unlock(&transfer->core->lock);
-        uint64_t hash[2];
-        hash_frames(block, hash);
-        pthread_mutex_lock(&transfer->core->lock);
-        transfer->transfers--;
-        if (block->state == BLOCK_DYING || block->transfer.given_up) {
-            end_early(transfer, block);
-            return;
-        }
-        if (transfer->core->config.verify && block->copy.is_hashed &&
-            (hash[0] != block->copy.hash[0] || hash[1] != block->copy.hash[1])) {
-            block->transfer.error = EILSEQ;
-            read_failed(transfer, block);
-            return;
-        }
-        block->copy.hash[0] = hash[0];
-        block->copy.hash[1] = hash[1];
-        block->copy.is_hashed = true;
-    }
-    if (!keeps)
-        ebb__copy_drop(transfer->table, block);
-    if (block->transfer.urgent || block->wait.fault_ns ||
-        !transfer->core->policy->is_awaited(transfer->core->policy_context, block)) {
-        ebb__move_unpark(transfer, block);
-        return;
-    }
-    ebb__block_become(block, BLOCK_PARKED); /* its next use is the clock */
-    pthread_cond_broadcast(&transfer->core->changed);
+    ebb__move_pages_came_free(transfer);
 }
 
 void ebb__move_discard(struct transfer *transfer, struct block *block)
@@ -443,7 +226,7 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(transfer, block);
     if (block->transfer.queue == QUEUE_IN) {
-        ebb__list_remove(transfer->table, &transfer->in_queue,
+        ebb__list_remove(transfer->table, &transfer->in.queue,
                          ebb__block_index(transfer->table, block), LINK_QUEUE);
         block->transfer.queue = QUEUE_NONE;
     }
@@ -459,24 +242,24 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
                    ebb__part_is_whole(transfer->table, block)) {
             ebb__pages_keep_cached(transfer->memory, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
-            give_pages(transfer, block);
+            ebb__move_give_pages(transfer, block);
             ebb__space_give(transfer->addresses, block);
         }
         break;
     case BLOCK_PARKED:
-        bury(transfer, block);
+        ebb__move_bury(transfer, block);
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_FETCHING:
         ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
-        block->transfer.cancelled = true;
-        pthread_cond_broadcast(&transfer->out_work);
-        pthread_cond_broadcast(&transfer->in_work);
+        ebb__block_cancel(block);
+        pthread_cond_broadcast(&transfer->out.work);
+        pthread_cond_broadcast(&transfer->in.work);
         break;
     default: /* EVICTED, BARE */
         ebb__copy_drop(transfer->table, block);
         ebb__space_give(transfer->addresses, block);
         break;
     }
-    pages_came_free(transfer);
+    ebb__move_pages_came_free(transfer);
 }

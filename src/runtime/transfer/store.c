@@ -88,8 +88,8 @@ void ebb__store_fail(struct transfer *transfer, int why)
     }
     store->retry_ns = ebb__now_ns() + store->pause_ns;
     atomic_store(&transfer->core->counters->store_error, (uint32_t)why);
-    while (transfer->out_queue.first != NO_BLOCK)
-        ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out_queue.first]);
+    while (transfer->out.queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out.queue.first]);
 }
 
 void ebb__store_retry(struct transfer *transfer, uint64_t now_ns)

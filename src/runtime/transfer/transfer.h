@@ -27,27 +27,38 @@ struct store_health {
     uint64_t pause_ns; /* from the last failure to then; 0: it has never failed */
 };
 
-/* transfer/moves.c, transfer/lanes.c */
+/* One of the two directions in which blocks are transferred, one block at a time; see lanes.c. */
+struct lane {
+    struct transfer *transfer;
+    const struct direction *direction;
+    pthread_cond_t work;
+    struct list queue;
+    uint32_t current;   /* block being transferred with chunks left */
+    unsigned transfers; /* chunks in flight */
+};
+
+enum lanes_phase {
+    LANES_RUN = 0,
+    LANES_FROZEN, /* around fork: workers take nothing new */
+    LANES_STOP,
+};
+
 struct transfer {
     struct core *core;
     struct table *table;
     struct addresses *addresses;
     struct memory *memory;
     struct store_health store;
-    pthread_cond_t out_work, in_work;
-    struct list out_queue, in_queue;
-    uint32_t out_current, in_current; /* block being transferred with chunks left */
-    uint64_t out_pending_bytes;       /* queued, leaving or given up: pages that will come free */
-    uint64_t no_room_ns;              /* when there was no room last for what comes back */
-    unsigned room_waits;              /* threads of the program that wait for room */
+    struct lane out, in;
+    uint64_t out_pending_bytes; /* queued, leaving or given up: pages that will come free */
+    uint64_t no_room_ns;        /* when there was no room last for what comes back */
+    unsigned room_waits;        /* threads of the program that wait for room */
     pthread_t workers[16];
     unsigned worker_count;
-    bool stopping;
-    bool frozen;                /* around fork: workers take nothing new */
-    unsigned transfers;         /* chunks in flight */
-    unsigned lane_transfers[2]; /* likewise, only in the lanes: in, out */
-    uint64_t lanes_since_ns;    /* when that changed last */
-    bool may_exceed;            /* the budget may be exceeded: nothing could leave */
+    enum lanes_phase phase;
+    unsigned transfers;      /* chunks in flight, and blocks being hashed */
+    uint64_t lanes_since_ns; /* when a lane's transfers changed last */
+    bool may_exceed;         /* the budget may be exceeded: nothing could leave */
 };
 
 /* May something leave, as far as is known? */
@@ -71,7 +82,7 @@ void ebb__transfer_after_fork(struct transfer *transfer);
 /* In the child, after ebb__block_forked(): nothing is queued, no worker runs, the store is closed. */
 void ebb__transfer_forked(struct transfer *transfer);
 
-/* moves.c: the transitions of a block */
+/* moves.c, write_back.c, fetch.c: the transitions of a block */
 bool ebb__move_park(struct transfer *transfer, struct block *block);   /* RESIDENT -> PARKED */
 void ebb__move_unpark(struct transfer *transfer, struct block *block); /* -> RESIDENT, wakes */
 /* A block leaves for want of room, not by plan. */
@@ -89,8 +100,20 @@ void ebb__move_finish_in(struct transfer *transfer, struct block *block);
 void ebb__move_give_up(struct transfer *transfer, struct block *block);
 void ebb__move_discard(struct transfer *transfer, struct block *block); /* freed by the program */
 void ebb__move_touch(struct transfer *transfer, struct block *block);   /* used now */
+/* Within this part: the pages of a block, in its frames or else at its address, are not its own any more;
+ * its pages are given and its end is recorded; pages have come free. */
+void ebb__move_give_pages(struct transfer *transfer, struct block *block);
+void ebb__move_bury(struct transfer *transfer, struct block *block);
+void ebb__move_pages_came_free(struct transfer *transfer);
+/* 128 bits of the bytes in its frames. No lock needed while it is in transfer. */
+void ebb__move_hash(const struct block *block, uint64_t hash[2]);
 
 /* lanes.c */
+/* Nothing is queued, no worker runs. No lock needed. */
+void ebb__lanes_init(struct transfer *transfer);
+/* Is nothing queued or in flight? */
+bool ebb__lanes_are_idle(const struct transfer *transfer);
+void ebb__lanes_wake(struct transfer *transfer);
 /* False, with errno, where threads cannot be started: none is left then. */
 EBB_NODISCARD bool ebb__mover_start(struct transfer *transfer);
 void ebb__mover_stop(struct transfer *transfer);
