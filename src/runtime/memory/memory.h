@@ -112,6 +112,23 @@ void ebb__memory_forked(struct memory *memory);
 
 /* Bytes that can be had without evicting. */
 uint64_t ebb__pages_available(const struct memory *memory);
+/* Within this part: the end of the stack of small pages; a move of pages without value, which may be made
+ * anew instead; the oldest of the tail cache is taken apart (false: there is none). */
+static inline uintptr_t ebb__pages_stack_top(const struct memory *memory)
+{
+    return memory->core->device.layout.page_stack.base + memory->page_stack_bytes;
+}
+enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t target,
+                                             uintptr_t source, uint64_t bytes);
+bool ebb__pages_strip_tail_cache(struct memory *memory);
+
+/* gather.c */
+/* Within this part: cached frames and small pages for `bytes`; force: over the budget if need be. */
+bool ebb__pages_gather(struct memory *memory, uint64_t bytes, bool force);
+/* Fragmented units of a frame that is about to be filled become whole, as long as there is time. */
+bool ebb__pages_mend(struct memory *memory, uintptr_t frame, uint64_t bytes);
+/* Bytes of pages that may still be made within the budget. */
+uint64_t ebb__pages_unmade(const struct memory *memory);
 /* Give spare pages back to the system until the ledger is within the budget. */
 void ebb__pages_trim(struct memory *memory);
 
