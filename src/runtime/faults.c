@@ -42,7 +42,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_PARKED: /* about to leave, or a guard, or observed */
         note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(&runtime->transfer, block);
-        ebb__access_clock_touched(&runtime->replay, block, false);
+        ebb__replay_touched(&runtime->replay, block, false);
         break;
     case BLOCK_BARE:
         /* The program does not know its address yet: a fault that was reported before the block that
@@ -65,7 +65,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         if (block->wait.fault_ns == 0) {
             note_access(runtime, block, write, true);
             ebb__waits_fault(&runtime->table, block);
-            ebb__access_clock_touched(&runtime->replay, block, true);
+            ebb__replay_touched(&runtime->replay, block, true);
         }
         ebb__move_call_back(&runtime->transfer, block);
         break;

@@ -39,7 +39,7 @@ static uint32_t next_cover(const void *context, uint32_t unit)
 static bool is_awaited(const void *context, const struct block *block)
 {
     const struct ebb_runtime *runtime = context;
-    return ebb__access_clock_await(&runtime->replay, block);
+    return ebb__replay_is_awaited(&runtime->replay, block);
 }
 
 static void evicting(void *context, struct block *block)

@@ -383,7 +383,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
         } else {
             ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }
-        ebb__access_clock_arm(&runtime->replay);
+        ebb__replay_watch(&runtime->replay);
     }
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

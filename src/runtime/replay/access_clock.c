@@ -5,7 +5,7 @@
  * seen, at the price of a fault each; which of them is used says how far the program has come. Nothing has to
  * be found before: from any position the program runs into an armed guard, wrongly at worst, and
  * then the events that follow are not the ones that it comes to until it does. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 /* One that does not come is overtaken by those behind it. Arbitrary. */
 #define ARMED 3u
@@ -26,7 +26,7 @@ static const struct ebb_script_event *ahead(const struct replay *replay, uint32_
 /* `in_use`: a script block that is not to be parked. */
 static void arm(struct replay *replay, uint32_t in_use)
 {
-    if (!ebb__access_clock_in_force(replay) || replay->table->uses.trace)
+    if (replay->table->uses.trace)
         return;
     for (uint32_t i = 0; i < armed_count(replay->current->script); i++) {
         uint32_t known = ahead(replay, i)->block, index = replay->current->live[known];
@@ -41,10 +41,9 @@ static void arm(struct replay *replay, uint32_t in_use)
     }
 }
 
-bool ebb__access_clock_await(const struct replay *replay, const struct block *block)
+static bool is_watching(const struct replay *replay, const struct block *block)
 {
-    if (!ebb__access_clock_in_force(replay) || replay->table->uses.trace ||
-        block->script_block == EBB_SCRIPT_NONE)
+    if (replay->table->uses.trace || block->script_block == EBB_SCRIPT_NONE)
         return false;
     for (uint32_t i = 0; i < armed_count(replay->current->script); i++)
         if (ahead(replay, i)->block == block->script_block)
@@ -52,7 +51,7 @@ bool ebb__access_clock_await(const struct replay *replay, const struct block *bl
     return false;
 }
 
-void ebb__access_clock_arm(struct replay *replay)
+static void watch(struct replay *replay)
 {
     arm(replay, EBB_SCRIPT_NONE);
 }
@@ -65,10 +64,8 @@ static bool begin_lap(struct replay *replay)
     return took >= replay->current->script->iteration_ns / 8;
 }
 
-void ebb__access_clock_touched(struct replay *replay, const struct block *block, bool missed)
+static void touched(struct replay *replay, const struct block *block, bool missed)
 {
-    if (!ebb__access_clock_in_force(replay))
-        return;
     if (missed && ++replay->missed > MOST_MISSED) {
         ebb__clock_stop(replay);
         return;
@@ -87,3 +84,37 @@ void ebb__access_clock_touched(struct replay *replay, const struct block *block,
         return;
     }
 }
+
+/* Allocations are none of its events, and may come and go; what the clock stands on must not. */
+static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                  struct due *due)
+{
+    struct prepared_script *current = replay->current;
+    uint32_t known = block->script_block;
+    due->count = 0;
+    if (kind == EBB_EVENT_ALLOC || known == EBB_SCRIPT_NONE)
+        return true;
+    for (uint32_t i = 0; i < current->script->clock_count; i++)
+        if (ebb__replay_event(current, i)->block == known)
+            return false;
+    ebb__clock_unbind(replay, current, block);
+    return true;
+}
+
+static uint32_t next_position(const struct replay *replay, uint64_t size_bytes)
+{
+    (void)replay;
+    (void)size_bytes;
+    return EBB_SCRIPT_NONE;
+}
+
+const struct matcher ebb__matcher_access_clock = {
+    .name = "access clock",
+    .is_ordered = true,
+    .starts_at_once = true,
+    .match = match,
+    .next_position = next_position,
+    .watch = watch,
+    .is_watching = is_watching,
+    .touched = touched,
+};

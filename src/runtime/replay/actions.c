@@ -1,5 +1,5 @@
 /* Actions: what leaves and what returns at a position of the script, and the wait for what is due. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 void ebb__replay_return(struct replay *replay, struct block *block, bool keep_copy, bool urgent)
 {
@@ -35,17 +35,10 @@ static struct block *next_absent(struct replay *replay, const struct block *bloc
                : NULL;
 }
 
-/* Has the end of the absence been seen before its beginning? */
-static bool is_over(const struct prepared_script *current, const struct ebb_script_absence *absence)
-{
-    const uint32_t *passed = current->unordered.passed;
-    return passed && absence->due_clock != EBB_SCRIPT_NONE &&
-           absence->due_clock > absence->out_clock && passed[absence->due_clock];
-}
-
 static void leave(struct replay *replay, const struct prepared_script *current, uint32_t absence)
 {
-    if (is_over(current, &ebb__script_absences(current->script)[absence]))
+    if (current->matcher->is_over &&
+        current->matcher->is_over(current, &ebb__script_absences(current->script)[absence]))
         return;
     for (struct block *block = absent_block(replay, current, absence); block;
          block = next_absent(replay, block))
@@ -77,7 +70,7 @@ void ebb__clock_fire(struct replay *replay, uint32_t absence, bool in)
         in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
            : in_clock != EBB_SCRIPT_NONE &&
                  !ebb__script_is_during(now, planned->out_clock, out_ns, in_clock, in_ns);
-    if (is_past && !current->unordered.passed)
+    if (is_past && current->matcher->is_ordered)
         return;
     if (in)
         come_back(replay, current, absence);

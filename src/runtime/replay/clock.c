@@ -1,12 +1,10 @@
-/* The clock: where in the template the program is, and what hangs on that position.
+/* The clock: where in the script in force the program is, and what hangs on that position.
  *
- * The live stream of managed ALLOC and FREE events is matched to the template of the script.
- * Allocation sizes identify the position. Frees are hints: one that comes early or late is taken
- * as it comes. An allocation that is not the expected one ends the match at once; the runtime is
- * then reactive and looks for the last allocations anywhere in any script it knows, so that an
- * evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no more.
- * Where threads interleave no allocation is the expected one: replay/unordered.c. */
-#include "runtime/replay/replay.h"
+ * The live stream of managed ALLOC and FREE events is matched to the script (matcher.h). If it leaves
+ * the script the runtime is reactive at once, and looks for the newest allocations in any script that it
+ * knows. So an evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no
+ * more. */
+#include "runtime/replay/matcher.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
 {
@@ -50,9 +48,8 @@ void ebb__clock_stop(struct replay *replay)
 uint32_t ebb__clock_foresee(const struct replay *replay, uint64_t size_bytes)
 {
     const struct prepared_script *current = replay->current;
-    uint32_t clocks = current->script->clock_count, position = replay->position, passed = 0;
-    if (current->unordered.passed)
-        position = ebb__unordered_next_alloc(current, size_bytes);
+    uint32_t clocks = current->script->clock_count, passed = 0;
+    uint32_t position = ebb__matcher_next_position(current->matcher, replay, size_bytes);
     if (position == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     for (; ebb__replay_event(current, position)->kind == EBB_EVENT_FREE;
@@ -84,51 +81,6 @@ bool ebb__clock_expects_parts(const struct replay *replay, uint64_t size_bytes)
            ebb__script_blocks(replay->current->script)[known].part_count > 0;
 }
 
-/* Match one event; false: the stream has left the template. Positions passed are
- * [*first, replay->position) on the cyclic template, *passed of them. */
-static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
-                  uint32_t *passed)
-{
-    struct prepared_script *current = replay->current;
-    uint32_t clocks = current->script->clock_count;
-    *passed = 0;
-    if (ebb__access_clock_in_force(replay)) {
-        uint32_t known = block->script_block;
-        if (kind == EBB_EVENT_ALLOC || known == EBB_SCRIPT_NONE)
-            return true;
-        for (uint32_t i = 0; i < clocks; i++)
-            if (ebb__replay_event(current, i)->block == known)
-                return false; /* what the clock stands on must not go */
-        ebb__clock_unbind(replay, current, block);
-        return true;
-    }
-    if (kind == EBB_EVENT_FREE) {
-        uint32_t known = block->script_block;
-        if (known == EBB_SCRIPT_NONE)
-            return true;
-        const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
-        bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
-        ebb__clock_unbind(replay, current, block);
-        if (expected) {
-            ebb__clock_pass(replay);
-            *passed = 1;
-        }
-        return true;
-    }
-    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
-        if (++*passed > clocks)
-            return false;
-        ebb__clock_pass(replay);
-    }
-    const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
-    if (event->size_bytes != block->size_bytes)
-        return false;
-    ebb__clock_bind(replay, current, block, event->block);
-    ebb__clock_pass(replay);
-    ++*passed;
-    return true;
-}
-
 struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, struct block *block)
 {
     struct prepared_script *current = replay->current;
@@ -141,15 +93,9 @@ struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, stru
             .block = ebb__block_index(replay->table, block),
         };
     }
-    if (current) {
-        bool unordered = current->unordered.passed != NULL;
-        if (unordered ? !ebb__unordered_match(replay, kind, block, &due.first)
-                      : !match(replay, kind, block, &due.count)) {
-            ebb__clock_stop(replay);
-            due.count = 0;
-        } else if (unordered) {
-            due.count = due.first != EBB_SCRIPT_NONE;
-        }
+    if (current && !ebb__matcher_match(current->matcher, replay, kind, block, &due)) {
+        ebb__clock_stop(replay);
+        due.count = 0;
     }
     due.script_sets = replay->script_sets;
     return due;
@@ -166,4 +112,22 @@ void ebb__clock_end_step(struct replay *replay, enum ebb_event_kind kind, struct
         ebb__replay_take_over(replay);
     if (!replay->current && kind == EBB_EVENT_ALLOC && replay->script_count)
         ebb__replay_look_for_script(replay);
+}
+
+void ebb__replay_watch(struct replay *replay)
+{
+    if (replay->current && replay->current->matcher->watch)
+        replay->current->matcher->watch(replay);
+}
+
+bool ebb__replay_is_awaited(const struct replay *replay, const struct block *block)
+{
+    return replay->current && replay->current->matcher->is_watching &&
+           replay->current->matcher->is_watching(replay, block);
+}
+
+void ebb__replay_touched(struct replay *replay, const struct block *block, bool missed)
+{
+    if (replay->current && replay->current->matcher->touched)
+        replay->current->matcher->touched(replay, block, missed);
 }

@@ -3,7 +3,7 @@
  * The script says when; the disk and the machine differ from what its plan was made for. What came too
  * late starts earlier in the next lap, what was in time goes back towards the script. Positions and
  * delays of the performance change, never the script. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 /* A return that was moved earlier goes back by one part in so many with each iteration in which it was
  * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
@@ -66,7 +66,7 @@ void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint
 static uint32_t absence_here(const struct replay *replay, const struct block *block, bool out)
 {
     const struct prepared_script *current = replay->current;
-    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
+    if (!current || !current->matcher->is_ordered || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(current->script);
     uint32_t here = ebb__clock_now(replay);

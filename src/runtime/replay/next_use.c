@@ -1,5 +1,5 @@
 /* When a block is used next, and when a size is allocated next, as the script in force says. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 /* Within a shorter stretch no time is worth correcting, within a longer one it is off by so much at
  * least. Arbitrary. */
@@ -50,7 +50,7 @@ uint64_t ebb__replay_distance(const struct replay *replay, const struct block *b
     uint32_t clocks = script->clock_count, now = ebb__clock_now(replay);
     uint64_t best = (uint64_t)clocks << 32;
     uint64_t drift_us = drift_ns(current, now) / 1000;
-    uint64_t since_us = current->unordered.passed ? 0 : ebb__timers_since_ns(replay) / 1000;
+    uint64_t since_us = current->matcher->is_ordered ? ebb__timers_since_ns(replay) / 1000 : 0;
     bool here = false, ahead = false;
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint64_t distance = (uint64_t)((uses[i].clock + clocks - now) % clocks) << 32;
@@ -74,7 +74,7 @@ uint64_t ebb__replay_distance(const struct replay *replay, const struct block *b
 void ebb__replay_seen(struct replay *replay, const struct block *block)
 {
     const struct prepared_script *current = replay->current;
-    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
+    if (!current || !current->matcher->is_ordered || block->script_block == EBB_SCRIPT_NONE)
         return;
     uint32_t now = ebb__clock_now(replay);
     if (ebb__timers_stretch_ns(current, now) < LONG_STRETCH_NS)

@@ -27,7 +27,8 @@ struct timer {
 /* A script with what the runtime knows about it. */
 struct prepared_script {
     const struct ebb_script *script;
-    void *tables; /* what the pointers below point into */
+    const struct matcher *matcher; /* how the program is found in it: matcher.h */
+    void *tables;                  /* what the pointers below point into */
     size_t table_bytes;
     uint32_t *live; /* block index for each script block, NO_BLOCK: none alive */
     /* Absences that begin to leave, begin to return, are due at each clock position: heads of
@@ -91,12 +92,6 @@ static inline uint32_t ebb__clock_now(const struct replay *replay)
     uint32_t clocks = replay->current->script->clock_count;
     return (replay->position + clocks - 1) % clocks;
 }
-/* Is a script in force whose events are accesses? */
-static inline bool ebb__access_clock_in_force(const struct replay *replay)
-{
-    return replay->current && replay->current->script->alloc_count == 0;
-}
-
 static inline const struct ebb_script_event *ebb__replay_event(
     const struct prepared_script *current, uint32_t position)
 {
@@ -127,6 +122,12 @@ struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, stru
 /* The step's end, once the pages of what was freed are free: wait for what is due. Releases the lock
  * while it waits. */
 void ebb__clock_end_step(struct replay *replay, enum ebb_event_kind kind, struct due due);
+/* Where accesses are the clock: see to it that those of the next events will be seen. */
+void ebb__replay_watch(struct replay *replay);
+/* Is the next use of `block` to be seen? */
+bool ebb__replay_is_awaited(const struct replay *replay, const struct block *block);
+/* `block` is used, and that was seen; missed: it was absent. */
+void ebb__replay_touched(struct replay *replay, const struct block *block, bool missed);
 /* The script in force is no longer followed. */
 void ebb__clock_stop(struct replay *replay);
 /* The next event of the script in force has happened: queue what hangs on it. */
@@ -183,9 +184,6 @@ void ebb__replay_wait_for_due(struct replay *replay, struct prepared_script *cur
 void ebb__replay_take_over(struct replay *replay);
 
 /* sync.c */
-/* How many of the newest allocations, walking back from template position `position`, agree. */
-uint32_t ebb__replay_agreement(const struct replay *replay, const struct prepared_script *current,
-                               uint32_t position, uint32_t most);
 /* The program may be somewhere in a script that is known: then that is in force. */
 void ebb__replay_look_for_script(struct replay *replay);
 
@@ -200,21 +198,6 @@ uint32_t ebb__placement_least(const struct ebb_script *script);
 struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment);
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit);
-
-/* unordered.c: templates whose events come in varying order */
-/* Words of memory that struct woven needs, and what is made of them. */
-size_t ebb__unordered_words(const struct ebb_script *script);
-void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory);
-/* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. False: the program
- * does something else. */
-bool ebb__unordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
-                          uint32_t *position);
-/* The template's position of an allocation of this size, should it come next; EBB_SCRIPT_NONE: none. */
-uint32_t ebb__unordered_next_alloc(const struct prepared_script *current, uint64_t size_bytes);
-/* Does a lap of the script begin with the newest allocation? Nothing is changed. */
-bool ebb__unordered_begins(const struct replay *replay, struct prepared_script *prepared);
-/* Name the blocks of the lap before it, and begin. */
-void ebb__unordered_begin(struct replay *replay, struct prepared_script *prepared);
 
 /* timers.c */
 /* The clock passes `position` now. */
@@ -249,13 +232,5 @@ void ebb__feedback_late(struct replay *replay, const struct block *block, uint64
  * it comes later in the next iteration, not later than the script says. How late it is now says nothing
  * then. */
 void ebb__feedback_early(struct replay *replay, struct block *block);
-
-/* access_clock.c: accesses as the clock */
-/* See to it that the accesses of the next events will be seen. */
-void ebb__access_clock_arm(struct replay *replay);
-/* Is the next use of `block` to be seen? */
-bool ebb__access_clock_await(const struct replay *replay, const struct block *block);
-/* `block` is used, and that was seen; missed: it was absent. */
-void ebb__access_clock_touched(struct replay *replay, const struct block *block, bool missed);
 
 #endif

@@ -1,17 +1,40 @@
 /* The scripts that are known, which of them is in force, and what takes over from it. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 #include <string.h>
 #include <sys/mman.h>
+
+/* Which absences hang on which position, as the script has them. */
+static void chain_absences(struct prepared_script *prepared)
+{
+    const struct ebb_script *script = prepared->script;
+    const struct ebb_script_absence *all = ebb__script_absences(script);
+    for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
+        prepared->out_next[i] = prepared->out_first[all[i].out_clock];
+        prepared->out_first[all[i].out_clock] = i;
+        prepared->in_clock[i] = all[i].in_clock;
+        prepared->in_delay_ns[i] = all[i].in_delay_ns;
+        prepared->out_delay_ns[i] = all[i].out_delay_ns;
+        if (all[i].in_clock == EBB_SCRIPT_NONE || all[i].due_clock == EBB_SCRIPT_NONE)
+            continue;
+        prepared->in_next[i] = prepared->in_first[all[i].in_clock];
+        prepared->in_first[all[i].in_clock] = i;
+        if (all[i].in_within)
+            continue;
+        prepared->due_next[i] = prepared->due_first[all[i].due_clock];
+        prepared->due_first[all[i].due_clock] = i;
+    }
+}
 
 bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *prepared,
                          const struct ebb_script *script)
 {
     size_t clocks = script->clock_count, absences = script->absence_count;
-    size_t unordered_words = ebb__unordered_words(script);
+    const struct matcher *matcher = ebb__matcher_of(script);
+    size_t matcher_words = matcher->words ? matcher->words(script) : 0;
     size_t placement_words = ebb__placement_table_words(replay, script);
     size_t words =
-        script->block_count + 3 * clocks + 4 * absences + unordered_words + placement_words;
+        script->block_count + 3 * clocks + 4 * absences + matcher_words + placement_words;
     size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
                    absences * (2 * sizeof(uint64_t) + 2 * sizeof *prepared->timers) +
                    script->block_count + 8;
@@ -19,6 +42,7 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     if (!memory)
         return false;
     prepared->script = script;
+    prepared->matcher = matcher;
     prepared->tables = memory;
     prepared->table_bytes = bytes;
     prepared->in_delay_ns = (uint64_t *)memory;
@@ -40,26 +64,12 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     prepared->due_next = memory + 2 * absences;
     prepared->in_clock = memory + 3 * absences;
     memory += 4 * absences;
-    ebb__unordered_prepare(prepared, unordered_words ? memory : NULL);
+    if (matcher->prepare)
+        matcher->prepare(prepared, memory);
     if (placement_words)
-        ebb__placement_prepare(prepared, memory + unordered_words);
-    prepared->changes = (uint8_t *)(memory + unordered_words + placement_words);
-    const struct ebb_script_absence *all = ebb__script_absences(script);
-    for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
-        prepared->out_next[i] = prepared->out_first[all[i].out_clock];
-        prepared->out_first[all[i].out_clock] = i;
-        prepared->in_clock[i] = all[i].in_clock;
-        prepared->in_delay_ns[i] = all[i].in_delay_ns;
-        prepared->out_delay_ns[i] = all[i].out_delay_ns;
-        if (all[i].in_clock == EBB_SCRIPT_NONE || all[i].due_clock == EBB_SCRIPT_NONE)
-            continue;
-        prepared->in_next[i] = prepared->in_first[all[i].in_clock];
-        prepared->in_first[all[i].in_clock] = i;
-        if (all[i].in_within)
-            continue;
-        prepared->due_next[i] = prepared->due_first[all[i].due_clock];
-        prepared->due_first[all[i].due_clock] = i;
-    }
+        ebb__placement_prepare(prepared, memory + matcher_words);
+    prepared->changes = (uint8_t *)(memory + matcher_words + placement_words);
+    chain_absences(prepared);
     return true;
 }
 
@@ -147,7 +157,7 @@ void ebb__replay_take_over(struct replay *replay)
 static bool defer(struct replay *replay, const struct prepared_script *prepared)
 {
     const struct prepared_script *current = replay->current;
-    if (!current || current->unordered.passed || prepared->script->alloc_count == 0 ||
+    if (!current || !current->matcher->is_ordered || prepared->matcher->starts_at_once ||
         !same_template(current->script, prepared->script))
         return false;
     replay->awaited = *prepared;
@@ -171,9 +181,9 @@ enum ebb_status ebb__replay_set_script(struct replay *replay, const struct ebb_s
     forget_awaited(replay);
     if (!defer(replay, &prepared)) {
         struct prepared_script *installed = install(replay, &prepared);
-        if (script->alloc_count == 0) {
+        if (installed->matcher->starts_at_once) {
             ebb__clock_start(replay, installed, script->clock_count - 1);
-            ebb__access_clock_arm(replay);
+            ebb__replay_watch(replay);
         }
     }
     pthread_mutex_unlock(&replay->core->lock);

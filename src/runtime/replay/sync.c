@@ -1,8 +1,5 @@
 /* Synchronisation: at which position of which script the program is, and which blocks it has there. */
-#include "runtime/replay/replay.h"
-
-/* So many allocations in a row must agree before a position counts as found. */
-#define SYNC_ALLOCATIONS 12u
+#include "runtime/replay/matcher.h"
 
 /* Give the parts of `block` that lie in `known` the script's number; the first of them. */
 static uint32_t bind_part(struct replay *replay, struct block *block, uint32_t script_block,
@@ -39,48 +36,6 @@ void ebb__clock_unbind(const struct replay *replay, struct prepared_script *curr
             current->live[known + i] = NO_BLOCK;
 }
 
-/* How many of the newest allocations, walking back from template position `position`, agree. */
-uint32_t ebb__replay_agreement(const struct replay *replay, const struct prepared_script *current,
-                               uint32_t position, uint32_t most)
-{
-    uint32_t clocks = current->script->clock_count, agreed = 0, steps = 0;
-    while (agreed < most && steps++ < 2 * clocks) {
-        const struct ebb_script_event *event = ebb__replay_event(current, position);
-        if (event->kind == EBB_EVENT_ALLOC) {
-            uint64_t at = replay->allocations - 1 - agreed;
-            if (replay->history[at % HISTORY].size_bytes != event->size_bytes)
-                return agreed;
-            agreed++;
-        }
-        position = (position + clocks - 1) % clocks;
-    }
-    return agreed;
-}
-
-/* The one position of `current` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
- * more than one. */
-static uint32_t find_position(const struct replay *replay, const struct prepared_script *current)
-{
-    const struct ebb_script *script = current->script;
-    const uint32_t *allocs = ebb__script_allocs(script);
-    uint64_t size = replay->history[(replay->allocations - 1) % HISTORY].size_bytes;
-    uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
-    if (replay->allocations < most ||
-        replay->table->newest_serial + 1 < script->first_serial + most)
-        return EBB_SCRIPT_NONE;
-    uint32_t low = ebb__clock_first_alloc(script, size);
-    uint32_t found = EBB_SCRIPT_NONE;
-    for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
-         low++) {
-        if (ebb__replay_agreement(replay, current, allocs[low], most) < most)
-            continue;
-        if (found != EBB_SCRIPT_NONE)
-            return EBB_SCRIPT_NONE;
-        found = allocs[low];
-    }
-    return found;
-}
-
 /* Serials and sizes: a script may come from an earlier run that allocated otherwise. */
 static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial,
                                 uint64_t size_bytes)
@@ -100,25 +55,6 @@ static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial
                : EBB_SCRIPT_NONE;
 }
 
-/* Name the blocks of the last iteration's allocations, newest first; the newest is at `position`. */
-static void name_blocks(struct replay *replay, struct prepared_script *current, uint32_t position)
-{
-    const struct ebb_script *script = current->script;
-    uint32_t agreed = ebb__replay_agreement(replay, current, position, script->alloc_count);
-    uint32_t at = position;
-    for (uint32_t i = 0; i < agreed && i < HISTORY;) {
-        const struct ebb_script_event *event = ebb__replay_event(current, at);
-        if (event->kind == EBB_EVENT_ALLOC) {
-            const struct history *past = &replay->history[(replay->allocations - 1 - i) % HISTORY];
-            struct block *block = &replay->table->blocks[past->block];
-            if (ebb__block_is_live(block) && block->serial == past->serial)
-                ebb__clock_bind(replay, current, block, event->block);
-            i++;
-        }
-        at = (at + script->clock_count - 1) % script->clock_count;
-    }
-}
-
 void ebb__clock_start(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     const struct ebb_script *script = current->script;
@@ -136,10 +72,8 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
         if (known != EBB_SCRIPT_NONE)
             ebb__clock_bind(replay, current, block, known);
     }
-    if (current->unordered.passed)
-        ebb__unordered_begin(replay, current);
-    else
-        name_blocks(replay, current, position);
+    if (current->matcher->begin)
+        current->matcher->begin(replay, current, position);
     replay->current = current;
     replay->position = (position + 1) % script->clock_count;
     replay->position_ns = ebb__progress_ns(replay->core);
@@ -151,15 +85,19 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
     ebb__core_mark(replay->core, EBB_MARK_PLAN_ON, position);
 }
 
+const struct matcher *ebb__matcher_of(const struct ebb_script *script)
+{
+    if (script->alloc_count == 0)
+        return &ebb__matcher_access_clock;
+    return script->flags & EBB_SCRIPT_UNORDERED ? &ebb__matcher_unordered : &ebb__matcher_ordered;
+}
+
 void ebb__replay_look_for_script(struct replay *replay)
 {
     for (uint32_t i = replay->script_count; i-- > 0;) { /* the newest first */
         struct prepared_script *known = &replay->scripts[i];
-        uint32_t position;
-        if (known->unordered.passed)
-            position = ebb__unordered_begins(replay, known) ? 0 : EBB_SCRIPT_NONE;
-        else
-            position = find_position(replay, known);
+        uint32_t position =
+            known->matcher->find ? known->matcher->find(replay, known) : EBB_SCRIPT_NONE;
         if (position != EBB_SCRIPT_NONE) {
             ebb__clock_start(replay, known, position);
             return;

@@ -7,7 +7,7 @@
  * machine: delays shrink and grow with the time that the stretch behind their clock event really
  * takes, as seen in the laps before, and within a long one with how far faults have shown the program
  * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 /* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
 #define PACE_RANGE 4
@@ -44,7 +44,7 @@ void ebb__timers_pace(struct replay *replay, struct prepared_script *current, ui
     for (uint32_t i = 0; i < current->timer_count; i++)
         current->timers[i].at_ns -= (uint64_t)replay->lead_ns;
     replay->lead_ns = 0;
-    if (current->unordered.passed)
+    if (!current->matcher->is_ordered)
         return; /* what comes next is another event each time */
     uint64_t *known = &current->stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;

@@ -8,7 +8,7 @@
  * What the template does not know is let pass as long as it is little.
  *
  * O(1) amortised an event, O(log allocations) for the size. */
-#include "runtime/replay/replay.h"
+#include "runtime/replay/matcher.h"
 
 #include <string.h>
 
@@ -23,19 +23,15 @@ static uint64_t landmark_bytes(const struct ebb_script *script)
     return ebb__script_events(script)[0].size_bytes;
 }
 
-size_t ebb__unordered_words(const struct ebb_script *script)
+static size_t table_words(const struct ebb_script *script)
 {
-    if (!(script->flags & EBB_SCRIPT_UNORDERED))
-        return 0;
     return (size_t)script->clock_count + script->block_count + script->alloc_count;
 }
 
-void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory)
+static void prepare(struct prepared_script *prepared, uint32_t *memory)
 {
     const struct ebb_script *script = prepared->script;
     struct unordered *unordered = &prepared->unordered;
-    if (!memory)
-        return;
     unordered->passed = memory;
     unordered->free_at = unordered->passed + script->clock_count;
     unordered->cursors = unordered->free_at + script->block_count;
@@ -86,7 +82,7 @@ static uint32_t open_alloc(const struct prepared_script *current, uint64_t size_
     return EBB_SCRIPT_NONE;
 }
 
-uint32_t ebb__unordered_next_alloc(const struct prepared_script *current, uint64_t size_bytes)
+static uint32_t next_alloc(const struct prepared_script *current, uint64_t size_bytes)
 {
     bool is_landmark = size_bytes == landmark_bytes(current->script);
     return is_landmark ? 0 : open_alloc(current, size_bytes);
@@ -125,8 +121,9 @@ static bool end_lap(struct replay *replay, struct prepared_script *current)
     return true;
 }
 
-bool ebb__unordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
-                          uint32_t *position)
+/* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. */
+static bool match_one(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                      uint32_t *position)
 {
     struct prepared_script *current = replay->current;
     struct unordered *unordered = &current->unordered;
@@ -143,7 +140,7 @@ bool ebb__unordered_match(struct replay *replay, enum ebb_event_kind kind, struc
         *position = at;
     } else {
         bool is_landmark = block->size_bytes == landmark_bytes(script);
-        *position = ebb__unordered_next_alloc(current, block->size_bytes);
+        *position = next_alloc(current, block->size_bytes);
         if (*position == EBB_SCRIPT_NONE &&
             ++unordered->unknown_allocs <= tolerance(script->alloc_count))
             return true;
@@ -174,7 +171,8 @@ static const struct history *past(const struct replay *replay, uint32_t back)
     return &replay->history[(replay->allocations - 1 - back) % HISTORY];
 }
 
-bool ebb__unordered_begins(const struct replay *replay, struct prepared_script *prepared)
+/* Does a lap of the script begin with the newest allocation? */
+static bool begins(const struct replay *replay, struct prepared_script *prepared)
 {
     const struct ebb_script *script = prepared->script;
     if (replay->allocations == 0 || past(replay, 0)->size_bytes != landmark_bytes(script))
@@ -193,8 +191,10 @@ bool ebb__unordered_begins(const struct replay *replay, struct prepared_script *
            script->alloc_count - matched <= tolerance(script->alloc_count);
 }
 
-void ebb__unordered_begin(struct replay *replay, struct prepared_script *prepared)
+/* Name the blocks of the lap before it, and begin. */
+static void begin(struct replay *replay, struct prepared_script *prepared, uint32_t position_found)
 {
+    (void)position_found; /* the landmark's */
     const struct ebb_script_event *events = ebb__script_events(prepared->script);
     clear(prepared);
     for (uint32_t back = last_lap(replay, prepared->script); back > 0; back--) {
@@ -212,3 +212,39 @@ void ebb__unordered_begin(struct replay *replay, struct prepared_script *prepare
     ebb__clock_bind(replay, prepared, newest, events[0].block);
     mark_passed(prepared, 0);
 }
+
+static uint32_t find(const struct replay *replay, struct prepared_script *prepared)
+{
+    return begins(replay, prepared) ? 0 : EBB_SCRIPT_NONE;
+}
+
+static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                  struct due *due)
+{
+    bool matches = match_one(replay, kind, block, &due->first);
+    due->count = due->first != EBB_SCRIPT_NONE;
+    return matches;
+}
+
+static uint32_t next_position(const struct replay *replay, uint64_t size_bytes)
+{
+    return next_alloc(replay->current, size_bytes);
+}
+
+static bool is_over(const struct prepared_script *prepared,
+                    const struct ebb_script_absence *absence)
+{
+    return absence->due_clock != EBB_SCRIPT_NONE && absence->due_clock > absence->out_clock &&
+           prepared->unordered.passed[absence->due_clock];
+}
+
+const struct matcher ebb__matcher_unordered = {
+    .name = "unordered",
+    .words = table_words,
+    .prepare = prepare,
+    .find = find,
+    .begin = begin,
+    .match = match,
+    .next_position = next_position,
+    .is_over = is_over,
+};
