@@ -325,6 +325,7 @@ static void around_a_fork_all_slabs_are_there(void **state)
     struct stage stage;
     start(&stage, true);
     struct block *block = slab(&stage);
+    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX); /* room for it to return */
     lanes_evict(&stage.lanes, block);
     ebb__reclaim_before_fork(&stage.reclaim);
     assert_int_equal(block->state, BLOCK_RESIDENT);
