@@ -128,7 +128,7 @@ static void frames_are_found_and_lost(void **state)
                 uint64_t kept = random >> 59 & 1 ? one.bytes & ~(EBB_HUGE_BYTES - 1) : 0;
                 if (kept) {
                     for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
-                        *ebb__pages_fragmented(runtime, one.address + at) =
+                        *ebb__pages_fragmented(&runtime->memory, one.address + at) =
                             (random >> 13 ^ at >> 21) % 3 == 0;
                     ebb__frames_keep(&runtime->memory.frames, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);
@@ -186,10 +186,7 @@ static void wait_for_quiet(struct rig *rig)
     struct ebb_runtime *runtime = rig->runtime;
     for (bool quiet = false; !quiet; nap_us(100)) {
         pthread_mutex_lock(&runtime->core.lock);
-        quiet = runtime->transfer.transfers == 0 && runtime->transfer.out_current == NO_BLOCK &&
-                runtime->transfer.in_current == NO_BLOCK &&
-                runtime->transfer.out_queue.first == NO_BLOCK &&
-                runtime->transfer.in_queue.first == NO_BLOCK;
+        quiet = ebb__lanes_are_idle(&runtime->transfer);
         pthread_mutex_unlock(&runtime->core.lock);
     }
 }

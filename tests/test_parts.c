@@ -63,18 +63,18 @@ static void drop_large(struct rig *rig, struct large *large)
 static uint32_t parts_of(struct rig *rig, const struct large *large)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
-    struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
+    struct block *head = ebb__space_find(&rig->runtime->addresses, (uintptr_t)large->bytes);
     uint32_t parts = head->run.parts, count = 0;
     uint64_t bytes = 0;
     for (uint32_t i = ebb__block_index(&rig->runtime->table, head); i != NO_BLOCK;
-         i = ebb__part_next(rig->runtime, i)) {
+         i = ebb__part_next(&rig->runtime->table, i)) {
         struct block *part = &rig->runtime->table.blocks[i];
         assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);
         assert_int_equal(part->serial, head->serial);
         bytes += part->page_bytes;
         count++;
         for (uint64_t at = 0; at < part->page_bytes; at += EBB_HUGE_BYTES)
-            assert_ptr_equal(ebb__space_find(rig->runtime, part->address + at), part);
+            assert_ptr_equal(ebb__space_find(&rig->runtime->addresses, part->address + at), part);
     }
     pthread_mutex_unlock(&rig->runtime->core.lock);
     assert_int_equal(count, parts);
@@ -240,8 +240,9 @@ static void what_was_one_part_need_not_fit(void **state)
         struct rig *rig = open_rig(10 * MIB, false, false);
         struct large large = make_large(rig, 31 * MIB);
         pthread_mutex_lock(&rig->runtime->core.lock);
-        struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large.slices[0].bytes);
-        assert_int_not_equal(ebb__part_shape(rig->runtime, head, 2, 13), NO_BLOCK);
+        struct block *head =
+            ebb__space_find(&rig->runtime->addresses, (uintptr_t)large.slices[0].bytes);
+        assert_int_not_equal(ebb__part_shape(&rig->runtime->table, head, 2, 13), NO_BLOCK);
         assert_true(head->run.parts <= 4);
         pthread_mutex_unlock(&rig->runtime->core.lock);
         for (size_t i = 0; i < large.slice_count; i++)

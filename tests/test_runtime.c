@@ -263,7 +263,7 @@ static void late_faults_give_no_pages(void **state)
     struct item other = make(rig, size, 1);
     struct item item = {(unsigned char *)rig, size, 3};
     uintptr_t address =
-        rig->device.layout.arena.base + rig->runtime->space.units_used * EBB_HUGE_BYTES;
+        rig->device.layout.arena.base + rig->runtime->addresses.space.units_used * EBB_HUGE_BYTES;
     rig->faulty.delay_us = 20000;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, allocate, &item), 0);
@@ -366,10 +366,10 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
     struct block *block = block_of(rig, item);
     if (block->state == BLOCK_EVICTED && block->transfer.queue != QUEUE_IN) {
         block->copy.stays = keep_copy;
-        ebb__move_queue_in(rig->runtime, block, false);
+        ebb__move_queue_in(&rig->runtime->transfer, block, false);
     }
     if (block->state == BLOCK_WRITING_BACK)
-        block->transfer.cancelled = true;
+        ebb__block_cancel(block);
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
@@ -424,8 +424,8 @@ static void early_prefetches_are_used_or_freed(void **state)
         call_in(rig, &evicted, false, false);
         wait_for_state(rig, &evicted, BLOCK_FETCHING);
         pthread_mutex_lock(&rig->runtime->core.lock);
-        bool room = ebb__room_make(rig->runtime, 8 << 20);
-        bool given_up = block_of(rig, &evicted)->transfer.given_up;
+        bool room = ebb__room_make(&rig->runtime->reclaim, 8 << 20);
+        bool given_up = block_of(rig, &evicted)->transfer.end == TRANSFER_GIVEN_UP;
         pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);
         if (round % 2)
@@ -544,7 +544,7 @@ static void store_that_recovers(void **state)
     struct item items[16];
     for (uint64_t i = 0; i < 16; i++)
         items[i] = make(rig, 1 << 20, i);
-    uint64_t pause_ns = rig->runtime->store.pause_ns;
+    uint64_t pause_ns = rig->runtime->transfer.store.pause_ns;
     assert_true(pause_ns > 1 && pause_ns <= EBB_STORE_MOST_PAUSES);
     assert_true(held(rig) > budget);
     assert_int_equal(atomic_load(&rig->warned), 1);
@@ -637,7 +637,7 @@ static void early_reads_that_fail(void **state)
     ebb__runtime_settle(rig->runtime);
     rig->faulty.read_errno = EIO;
     pthread_mutex_lock(&rig->runtime->core.lock);
-    ebb__move_queue_in(rig->runtime, block_of(rig, &item), false);
+    ebb__move_queue_in(&rig->runtime->transfer, block_of(rig, &item), false);
     pthread_mutex_unlock(&rig->runtime->core.lock);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
@@ -662,7 +662,7 @@ static void pinned_for_a_call(void **state)
     for (unsigned pins = 2; pins > 0; pins--) {
         pthread_mutex_lock(&rig->runtime->core.lock);
         assert_int_equal(block_of(rig, &item)->pins, pins);
-        assert_false(ebb__move_park(rig->runtime, block_of(rig, &item)));
+        assert_false(ebb__move_park(&rig->runtime->transfer, block_of(rig, &item)));
         pthread_mutex_unlock(&rig->runtime->core.lock);
         check(rig, &item);
         if (pins == 2)

@@ -106,8 +106,8 @@ static void what_is_used_stays(void **state)
         const struct block *block = block_of(stage.rig, &stage.slabs[i]);
         assert_false(block->copy.is_there);
         assert_in_range(
-            stage.rig->runtime->slabs
-                .slabs[(block->address - stage.rig->runtime->slabs.base) / EBB_SLAB_BYTES]
+            stage.rig->runtime->addresses.slabs
+                .slabs[(block->address - stage.rig->runtime->addresses.slabs.base) / EBB_SLAB_BYTES]
                 .doublings,
             1, 8);
     }
@@ -217,10 +217,10 @@ static void what_has_just_arrived_stays(void **state)
     struct block *block;
     uint32_t left = 0;
     pthread_mutex_lock(&runtime->core.lock);
-    while ((block = ebb__slab_oldest(runtime))) {
+    while ((block = ebb__slab_oldest(&runtime->reclaim))) {
         assert_ptr_equal(block,
                          block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
-        ebb__move_queue_out(runtime, block, false);
+        ebb__move_queue_out(&runtime->transfer, block, false);
         left++;
     }
     pthread_mutex_unlock(&runtime->core.lock);

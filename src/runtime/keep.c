@@ -12,9 +12,9 @@
 
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
 {
-    struct block *block = ebb__placement_owns(runtime, address)
-                              ? ebb__placement_covering(runtime, address)
-                              : ebb__space_find(runtime, address);
+    struct block *block = ebb__placement_owns(&runtime->addresses, address)
+                              ? ebb__placement_covering(&runtime->addresses, address)
+                              : ebb__space_find(&runtime->addresses, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
     bool is_slab = block->kind == BLOCK_SLAB && block->state != BLOCK_EMPTY;
@@ -68,13 +68,13 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
         pthread_mutex_lock(&runtime->core.lock);
         struct block *block = ebb__keep_live_at(runtime, at);
         if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_STATIC) {
-            ebb__part_split(runtime, &runtime->table.blocks[block->run.head]);
+            ebb__part_split(&runtime->table, &runtime->table.blocks[block->run.head]);
             block = ebb__keep_live_at(runtime, at);
         }
         if (block) {
             found = block->kept = true;
             if (block->transfer.queue == QUEUE_OUT)
-                ebb__move_unqueue_out(runtime, block);
+                ebb__move_unqueue_out(&runtime->transfer, block);
         }
         uintptr_t next = next_of(block, at);
         bool is_here = !block || block->state == BLOCK_RESIDENT;

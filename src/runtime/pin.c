@@ -15,7 +15,7 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
     uintptr_t last = bytes < UINTPTR_MAX - address ? address + bytes : UINTPTR_MAX;
     uint32_t head = NO_BLOCK;
     while (address < last) {
-        struct block *block = ebb__space_find(runtime, address);
+        struct block *block = ebb__space_find(&runtime->addresses, address);
         if (!block || !ebb__block_is_live(block) || address - block->address >= block->page_bytes ||
             (head && block->run.head != head))
             break;
