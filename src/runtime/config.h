@@ -21,7 +21,7 @@
 #define EBB_PAUSE_NS ((uint64_t)20000000)
 
 /* Memory of small objects: the unit in which it is had, and leaves. Of what a framework has loaded and does
- * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/host-engine.md, "What is managed"). */
+ * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/performance.md, "What is managed"). */
 #define EBB_SLAB_BYTES ((uint64_t)64 << 10)
 #define EBB_SLAB_RECLAIM_NS ((uint64_t)500000000)
 

@@ -25,7 +25,7 @@ static void evict_clean(struct transfer *transfer, struct block *block)
     transfer->out_pending_bytes -= block->page_bytes;
     ebb__move_give_pages(transfer, block);
     ebb__block_become(block, BLOCK_EVICTED);
-    atomic_fetch_add(&transfer->core->counters->dropped_bytes, block->page_bytes);
+    atomic_fetch_add(&transfer->core->counters->evicted_clean_bytes, block->page_bytes);
     ebb__move_pages_came_free(transfer);
 }
 
