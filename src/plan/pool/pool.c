@@ -23,14 +23,6 @@ const struct ebb_pool *ebb__pools(size_t *count)
     return pools;
 }
 
-void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height)
-{
-    if (height >= job->height)
-        return;
-    job->height = height;
-    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
-}
-
 static enum ebb_status problem_check(const struct ebb_pool_problem *problem,
                                      struct ebb_error *error)
 {
