@@ -174,8 +174,9 @@ static void find_free(struct builder *b, size_t k)
         place_before_alloc(b, k);
 }
 
-/* Does an earlier instance end when it should, where the template block lives for `wraps` iterations
- * and a bit? Weights allocated just before the first iteration may have the right sizes, too. */
+/* Does an earlier instance end when it should, where the template block lives for `wraps`
+ * iterations and a bit? Weights allocated just before the first iteration may have the right sizes,
+ * too. */
 static bool ends_in_time(const struct builder *b, const struct instance *instance, size_t wraps)
 {
     size_t rank = b->allocs.count;

@@ -1,5 +1,6 @@
-/* The iterations that a watch has seen, oldest first: recorded when they end, dropped when they turn
- * out to be loops within an iteration, forgotten but for their counts when there are very many. */
+/* The iterations that a watch has seen, oldest first: recorded when they end, dropped when they
+ * turn out to be loops within an iteration, forgotten but for their counts when there are very
+ * many. */
 #include "watch_state.h"
 
 #include <string.h>
@@ -18,8 +19,8 @@ size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbo
     return next;
 }
 
-/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what was
- * taken for iterations since then is none, nor is anything else that repeated within one. */
+/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what
+ * was taken for iterations since then is none, nor is anything else that repeated within one. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin)
 {

@@ -5,9 +5,9 @@
  * cannot last that long. Iterations recorded before the new one began are kept, but for those of
  * repetitions that turn out to be loops within it: these were none, wherever they were seen.
  *
- * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over the
- * weights while they are initialised looks like iterations, too, and training, which allocates, comes
- * after it. Which of the two tells iterations depends on how often the program allocates.
+ * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over
+ * the weights while they are initialised looks like iterations, too, and training, which allocates,
+ * comes after it. Which of the two tells iterations depends on how often the program allocates.
  *
  * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
  * repetition is in force, so that a strictly periodic program does not pay for it. */
@@ -72,8 +72,8 @@ void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes)
     watch->alloc_count++;
 }
 
-/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that the
- * program still does? */
+/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that
+ * the program still does? */
 static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_t covered)
 {
     for (size_t i = 0; i < known_count(watch); i++) {
@@ -122,8 +122,8 @@ static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t w
     return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
 }
 
-/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in which
- * `allocs` are made? Then it is that iteration, known exactly. */
+/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in
+ * which `allocs` are made? Then it is that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
     return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&

@@ -38,8 +38,8 @@ struct ebb_watch {
  * `otherwise`. */
 size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
                                    uint64_t otherwise);
-/* Drop what was taken for iterations since the event `begin`, since when the repetition `pattern` goes
- * on, of `window_events` an iteration. */
+/* Drop what was taken for iterations since the event `begin`, since when the repetition `pattern`
+ * goes on, of `window_events` an iteration. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin);
 /* Record the iterations that have ended. EBB_ERR_MEMORY. */

@@ -1,8 +1,8 @@
 /* The search of ebb.c while it runs: the best choice so far, and the steps that make a better one.
  *
- * Order of use: choice.c (judging, remembering), stall_free.c (choices without a stall), stretched.c
- * (with less and less of one), refine.c (gap by gap). Functions that return a status: EBB_ERR_MEMORY,
- * and errors of the simulator. */
+ * Order of use: choice.c (judging, remembering), stall_free.c (choices without a stall),
+ * stretched.c (with less and less of one), refine.c (gap by gap). Functions that return a status:
+ * EBB_ERR_MEMORY, and errors of the simulator. */
 #ifndef EBB_PLAN_SWAP_CHOICE_H
 #define EBB_PLAN_SWAP_CHOICE_H
 
@@ -11,8 +11,9 @@
 
 #define SMALL_GAPS 64 /* so few that trying more costs nothing */
 
-/* Lanes that share their bandwidth are slower where both are busy; how often is not known beforehand:
- * so much of their speed is counted on. Arbitrary, from all of it to what is always there. */
+/* Lanes that share their bandwidth are slower where both are busy; how often is not known
+ * beforehand: so much of their speed is counted on. Arbitrary, from all of it to what is always
+ * there. */
 enum { EBB_LANE_SCALES = 5 };
 extern const double ebb__lane_scales[EBB_LANE_SCALES];
 

@@ -28,7 +28,8 @@ static int use_compare(const void *left, const void *right)
     return (a->gap > b->gap) - (a->gap < b->gap);
 }
 
-/* Every gap by what turning it over promises: dear absences to do without, then long gaps to take. */
+/* Every gap by what turning it over promises: dear absences to do without, then long gaps to
+ * take. */
 static void flips_order(const struct ebb_swap *swap, struct use *uses)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++) {
@@ -76,8 +77,8 @@ enum ebb_status ebb__choice_refine(struct search *search)
     return status;
 }
 
-/* Without the absences uses[0, count) of the best; they stay out where that is better, as long as the
- * peak stays within the target. */
+/* Without the absences uses[0, count) of the best; they stay out where that is better, as long as
+ * the peak stays within the target. */
 static enum ebb_status try_without(struct search *search, const struct use *uses, uint32_t count)
 {
     struct ebb_swap *swap = &search->swap;

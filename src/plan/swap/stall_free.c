@@ -6,8 +6,9 @@
 #define MARGIN_MAX_NS 50000000u               /* arbitrary: jitter of an operation, not more */
 #define SWEEPS 16                             /* budgets to begin a search at; arbitrary */
 
-/* Choices to begin with: every gap that its copies leave something of, which is the right one where the
- * lanes have time for all, and sweeps over the load at budgets down to the least that is possible. */
+/* Choices to begin with: every gap that its copies leave something of, which is the right one where
+ * the lanes have time for all, and sweeps over the load at budgets down to the least that is
+ * possible. */
 static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,

@@ -24,8 +24,8 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
     return EBB_OK;
 }
 
-/* The model's timeline with `share` of the best plan's stalls, and as much of `even`, the rest, spread
- * over all of it. Returns how much longer it is. */
+/* The model's timeline with `share` of the best plan's stalls, and as much of `even`, the rest,
+ * spread over all of it. Returns how much longer it is. */
 static uint64_t stretch(struct search *search, double share, double even)
 {
     const struct ebb_swap *swap = &search->swap;
