@@ -188,8 +188,8 @@ static void set_alarm(struct ebb_parent_options *serving)
     serving->transfer_limit_ns = transfer_ms * 1000000;
 }
 
-/* Read the options into *run. Returns 0, or the exit code to end with; *ended: with 0, too. */
-static int parse(int argc, char **argv, struct run_options *run, bool *ended)
+/* Returns -1 to go on, else the exit code. */
+static int parse(int argc, char **argv, struct run_options *run)
 {
     static const struct option options[] = {
         {"budget", required_argument, NULL, 'b'},
@@ -216,7 +216,6 @@ static int parse(int argc, char **argv, struct run_options *run, bool *ended)
             fputs(help_head, stdout);
             ebb__option_names(ebb__policy_name, POLICY_COLUMN);
             fputs(help_tail, stdout);
-            *ended = true;
             return 0;
         }
         if (option == '?' || option == ':') {
@@ -231,7 +230,7 @@ static int parse(int argc, char **argv, struct run_options *run, bool *ended)
         ebb__command_usage("run", "no command given");
         return EBB_EXIT_OWN_FAILURE;
     }
-    return 0;
+    return -1;
 }
 
 static void tell(const struct run_options *run, const struct ebb_summary *summary, FILE *json)
@@ -287,10 +286,9 @@ int ebb__cmd_run(int argc, char **argv)
                     .warn = ebb__launch_warn},
         .summary = EBB_SUMMARY_AUTO,
     };
-    bool ended = false;
-    int failed = parse(argc, argv, &run, &ended);
-    if (failed || ended)
-        return failed;
+    int code = parse(argc, argv, &run);
+    if (code >= 0)
+        return code;
     struct ebb_error error = {0};
     char store[PATH_MAX];
     if (ebb__store_places_find(run.stores, run.store_count, store, sizeof store, &error) !=
@@ -307,6 +305,7 @@ int ebb__cmd_run(int argc, char **argv)
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
         run.serving.budget_bytes = ebb__free_memory_budget();
+    int failed = 0;
     FILE *json = open_summary(&run, &failed);
     if (failed)
         return EBB_EXIT_OWN_FAILURE;

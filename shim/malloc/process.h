@@ -7,6 +7,13 @@
 
 #include "device/device.h"
 
+/* How far the runtime's start has come. */
+enum start_state {
+    START_NOT_YET,
+    START_UNDER_WAY, /* in another thread, or in this one further up */
+    START_OVER,      /* it has been started, or could not be */
+};
+
 struct ebb_shim {
     int channel; /* to the parent; -1: none */
     struct ebb_ring *ring;
@@ -19,7 +26,7 @@ struct ebb_shim {
     struct ebb_device device;
     _Atomic(struct ebb_runtime *) runtime;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
-    _Atomic int state;                 /* 0: not started, 1: starting, 2: started or failed */
+    _Atomic enum start_state state;
 };
 extern struct ebb_shim ebb__shim;
 

@@ -132,16 +132,16 @@ static void start_runtime(void)
 struct ebb_runtime *ebb__shim_runtime(void)
 {
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    if (runtime || atomic_load(&ebb__shim.state) == 2)
+    if (runtime || atomic_load(&ebb__shim.state) == START_OVER)
         return runtime;
-    int expected = 0;
-    if (!atomic_compare_exchange_strong(&ebb__shim.state, &expected, 1))
-        return NULL; /* another thread, or this one further up, is at it */
+    enum start_state expected = START_NOT_YET;
+    if (!atomic_compare_exchange_strong(&ebb__shim.state, &expected, START_UNDER_WAY))
+        return NULL;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
     start_runtime();
     ebb__guard_leave(&guard);
-    atomic_store(&ebb__shim.state, 2);
+    atomic_store(&ebb__shim.state, START_OVER);
     return ebb__shim_runtime_now();
 }
 

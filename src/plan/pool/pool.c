@@ -64,8 +64,9 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
     solution->height_bytes = job->height;
     solution->load_bytes = job->sections.load_bound_bytes;
     solution->lower_bound_bytes = job->bound;
-    solution->feasible = job->height <= problem->capacity_bytes;
-    solution->infeasible = job->bound > problem->capacity_bytes;
+    solution->capacity = job->height <= problem->capacity_bytes ? EBB_POOL_CAPACITY_MET
+                         : job->bound > problem->capacity_bytes ? EBB_POOL_CAPACITY_IMPOSSIBLE
+                                                                : EBB_POOL_CAPACITY_OPEN;
     solution->optimal = job->height == job->bound;
     solution->solve_ns = ebb__now_ns() - begin_ns;
     return EBB_OK;
