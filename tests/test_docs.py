@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
+
+from planting import is_same, planted
 
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
@@ -88,7 +89,7 @@ def unnamed_folders(root, text):
 
 
 def self_test():
-    planted = {
+    files = {
         "README.md": "x\n" * (README_LINES + 1),
         "ARCHITECTURE.md": "`src/base/gone.c` `src/base/{size,map}.c` `size.c` `a/b` src/base/\n",
         "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
@@ -103,16 +104,8 @@ def self_test():
         "docs/a.md: link to #no-such: no such heading",
         "docs/a.md: link to b.md leads nowhere",
     ]
-    with tempfile.TemporaryDirectory() as root:
-        for path, text in planted.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        found = sorted(problems(root))
-    if found != expected:
-        print("self-test: expected", *expected, "found", *found, sep="\n  ")
-    return found == expected
+    with planted(files) as root:
+        return is_same(problems(root), expected)
 
 
 def scripts_parse():

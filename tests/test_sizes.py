@@ -7,7 +7,8 @@ consist of parts that have no names of their own. Violations are planted first a
 import os
 import re
 import sys
-import tempfile
+
+from planting import is_same, planted
 
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
@@ -140,19 +141,9 @@ PLANTED_EXCEPTIONS = {("src/base/excepted.h", "excepted"): "",
 
 
 def self_test():
-    with tempfile.TemporaryDirectory() as root:
-        for path, (text, _) in PLANTED.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        found = set(violations(root, PLANTED_EXCEPTIONS))
-    wanted = {f"{path}: {said}" for path, (_, said) in PLANTED.items() if said}
-    for line in sorted(wanted - found):
-        print(f"self-test: not found: {line}")
-    for line in sorted(found - wanted):
-        print(f"self-test: found and not planted: {line}")
-    return found == wanted
+    with planted({path: text for path, (text, _) in PLANTED.items()}) as root:
+        found = violations(root, PLANTED_EXCEPTIONS)
+    return is_same(found, [f"{path}: {said}" for path, (_, said) in PLANTED.items() if said])
 
 
 def main():
