@@ -33,8 +33,8 @@ struct trial {
     size_t looked_at;                  /* iterations then */
     uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
     unsigned replans;
-    unsigned cramped; /* iterations in a row for which the plan needed more than its share */
-    unsigned roomy;   /* likewise, in which the share was much more than the plan was made for */
+    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
+    unsigned room_iterations; /* in a row in which it was so */
     unsigned room_replans;
 };
 

@@ -101,12 +101,13 @@ static enum replan_reason judge_room(struct trial *trial, const struct sent *sen
 {
     bool is_roomy = sent->peak_bytes && budget != UINT64_MAX &&
                     share > sent->share_bytes + budget / MUCH_ROOM_SHARE;
-    trial->cramped = sent->peak_bytes > share ? trial->cramped + 1 : 0;
-    trial->roomy = is_roomy ? trial->roomy + 1 : 0;
-    if ((trial->cramped < CRAMPED_ITERATIONS && trial->roomy < CRAMPED_ITERATIONS) ||
-        trial->room_replans == MOST_ROOM_REPLANS)
+    bool is_cramped = sent->peak_bytes > share;
+    enum replan_reason room = is_roomy ? REPLAN_ROOMY : is_cramped ? REPLAN_CRAMPED : REPLAN_NONE;
+    trial->room_iterations = room == trial->room ? trial->room_iterations + 1 : 1;
+    trial->room = room;
+    if (trial->room_iterations < CRAMPED_ITERATIONS || trial->room_replans == MOST_ROOM_REPLANS)
         return REPLAN_NONE;
-    return is_roomy ? REPLAN_ROOMY : REPLAN_CRAMPED;
+    return room;
 }
 
 /* Plan for the room that there is: where it is less, what is lacking, and each time twice the margin. */
@@ -123,7 +124,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
         uint64_t lacking = sent->peak_bytes - share;
         sent->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
     }
-    trial->cramped = trial->roomy = 0;
+    trial->room = REPLAN_NONE;
     trial->room_replans++;
     if (!replan(parent, process, &parent->lanes.machine)) {
         sent->margin_bytes = before;
