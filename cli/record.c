@@ -27,37 +27,31 @@ static void join(char *const *argv, char *out, size_t bytes)
     }
 }
 
-int ebb__cmd_record(int argc, char **argv)
+/* Returns -1 to go on, else the exit code. */
+static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet)
 {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"threshold", required_argument, NULL, 't'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct ebb_parent_options serving = {
-        .record = true,
-        .policy = ebb__plan_policy("none"),
-        .budget_bytes = UINT64_MAX,
-        .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
-        .warn = ebb__launch_warn,
-    };
-    bool quiet = false;
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+o:qh", options, NULL)) != -1) {
         switch (option) {
         case 'o':
-            serving.record_path = optarg;
+            serving->record_path = optarg;
             break;
         case 't':
-            if (!ebb_size_parse(optarg, &serving.threshold_bytes) || serving.threshold_bytes == 0) {
+            if (!ebb_size_parse(optarg, &serving->threshold_bytes) ||
+                serving->threshold_bytes == 0) {
                 ebb__command_usage("record", "--threshold: '%s' is not a size", optarg);
                 return EBB_EXIT_OWN_FAILURE;
             }
             break;
         case 'q':
-            quiet = true;
-            serving.warn = NULL;
+            *quiet = true;
+            serving->warn = NULL;
             break;
         case 'h':
             fputs(help, stdout);
@@ -67,10 +61,27 @@ int ebb__cmd_record(int argc, char **argv)
             return EBB_EXIT_OWN_FAILURE;
         }
     }
-    if (!serving.record_path || optind == argc) {
-        ebb__command_usage("record", "%s", serving.record_path ? "no command given" : "no -o FILE");
+    if (!serving->record_path || optind == argc) {
+        ebb__command_usage("record", "%s",
+                           serving->record_path ? "no command given" : "no -o FILE");
         return EBB_EXIT_OWN_FAILURE;
     }
+    return -1;
+}
+
+int ebb__cmd_record(int argc, char **argv)
+{
+    struct ebb_parent_options serving = {
+        .record = true,
+        .policy = ebb__plan_policy("none"),
+        .budget_bytes = UINT64_MAX,
+        .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+        .warn = ebb__launch_warn,
+    };
+    bool quiet = false;
+    int code = parse(argc, argv, &serving, &quiet);
+    if (code >= 0)
+        return code;
     char command[256];
     join(argv + optind, command, sizeof command);
     serving.command = command;

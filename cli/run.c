@@ -71,6 +71,43 @@ struct run_options {
     bool strict, quiet, no_env, no_cache;
 };
 
+static int set_budget(struct ebb_parent_options *serving, const char *value)
+{
+    if (ebb_percent_parse(value, &serving->budget_fraction))
+        return 0;
+    serving->budget_fraction = 0;
+    if (ebb_size_parse(value, &serving->budget_bytes) && serving->budget_bytes > 0)
+        return 0;
+    ebb__command_usage("run", "--budget: '%s' is neither a size (4G, 512MiB) nor a percentage",
+                       value);
+    return EBB_EXIT_OWN_FAILURE;
+}
+
+/* What takes no value. */
+static int set_flag(struct run_options *run, int option)
+{
+    switch (option) {
+    case OPTION_STRICT:
+        run->strict = true;
+        return 0;
+    case OPTION_VERIFY:
+        run->serving.verify = true;
+        return 0;
+    case OPTION_NO_ENV:
+        run->no_env = true;
+        return 0;
+    case OPTION_NO_CACHE:
+        run->no_cache = true;
+        return 0;
+    case 'q':
+        run->quiet = true;
+        run->serving.warn = NULL;
+        return 0;
+    default:
+        return EBB_EXIT_OWN_FAILURE;
+    }
+}
+
 /* Returns 0, or the exit code to end with. */
 static int set_option(struct run_options *run, int option, const char *value)
 {
@@ -79,14 +116,7 @@ static int set_option(struct run_options *run, int option, const char *value)
     int word;
     switch (option) {
     case 'b':
-        if (ebb_percent_parse(value, &serving->budget_fraction))
-            return 0;
-        serving->budget_fraction = 0;
-        if (ebb_size_parse(value, &serving->budget_bytes) && serving->budget_bytes > 0)
-            return 0;
-        ebb__command_usage("run", "--budget: '%s' is neither a size (4G, 512MiB) nor a percentage",
-                           value);
-        return EBB_EXIT_OWN_FAILURE;
+        return set_budget(serving, value);
     case OPTION_STORE:
         if (run->store_count == EBB_STORE_MOST_PLACES) {
             ebb__command_usage("run", "--store: at most %d of them", EBB_STORE_MOST_PLACES);
@@ -126,24 +156,8 @@ static int set_option(struct run_options *run, int option, const char *value)
     case OPTION_JSON:
         run->summary_json = value;
         return 0;
-    case OPTION_STRICT:
-        run->strict = true;
-        return 0;
-    case OPTION_VERIFY:
-        serving->verify = true;
-        return 0;
-    case OPTION_NO_ENV:
-        run->no_env = true;
-        return 0;
-    case OPTION_NO_CACHE:
-        run->no_cache = true;
-        return 0;
-    case 'q':
-        run->quiet = true;
-        serving->warn = NULL;
-        return 0;
     default:
-        return EBB_EXIT_OWN_FAILURE;
+        return set_flag(run, option);
     }
 }
 
@@ -174,7 +188,8 @@ static void set_alarm(struct ebb_parent_options *serving)
     serving->transfer_limit_ns = transfer_ms * 1000000;
 }
 
-int ebb__cmd_run(int argc, char **argv)
+/* Returns -1 to go on, else the exit code. */
+static int parse(int argc, char **argv, struct run_options *run)
 {
     static const struct option options[] = {
         {"budget", required_argument, NULL, 'b'},
@@ -194,14 +209,6 @@ int ebb__cmd_run(int argc, char **argv)
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct run_options run = {
-        .serving = {.policy = ebb__policy_at(0),
-                    .budget_bytes = 0,
-                    .store_limit_bytes = UINT64_MAX,
-                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
-                    .warn = ebb__launch_warn},
-        .summary = EBB_SUMMARY_AUTO,
-    };
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+b:qh", options, NULL)) != -1) {
@@ -215,7 +222,7 @@ int ebb__cmd_run(int argc, char **argv)
             ebb__command_usage("run", "unknown option or missing value: %s", argv[optind - 1]);
             return EBB_EXIT_OWN_FAILURE;
         }
-        int failed = set_option(&run, option, optarg);
+        int failed = set_option(run, option, optarg);
         if (failed)
             return failed;
     }
@@ -223,6 +230,65 @@ int ebb__cmd_run(int argc, char **argv)
         ebb__command_usage("run", "no command given");
         return EBB_EXIT_OWN_FAILURE;
     }
+    return -1;
+}
+
+static void tell(const struct run_options *run, const struct ebb_summary *summary, FILE *json)
+{
+    if (json)
+        ebb__summary_json(summary, json);
+    if (!run->quiet && (run->summary == EBB_SUMMARY_ALWAYS ||
+                        (run->summary == EBB_SUMMARY_AUTO && isatty(STDERR_FILENO))))
+        ebb__summary_text(summary, stderr);
+}
+
+/* Run the program under the parent. Returns what became of it. */
+static struct ebb_launch_result serve(const struct run_options *run, char **argv,
+                                      struct ebb_parent *parent, bool default_budget, FILE *json)
+{
+    struct ebb_error error = {0};
+    struct ebb_setting settings[EBB_MOST_SETTINGS];
+    struct ebb_launch launch = {.command_name = "run",
+                                .argv = argv,
+                                .strict = run->strict,
+                                .quiet = run->quiet,
+                                .settings = settings,
+                                .setting_count = run->no_env ? 0 : ebb__settings_choose(settings)};
+    struct ebb_launch_result launched = ebb__launch(&launch, parent);
+    struct ebb_summary summary = {
+        .launch = &launched,
+        .policy = run->serving.policy->name,
+        .default_budget = default_budget,
+        .settings = settings,
+        .setting_count = launch.setting_count,
+    };
+    if (ebb__parent_finish(parent, &summary.figures, &error) != EBB_OK) {
+        ebb__command_fail("run", &error);
+        if (launched.exit_code < 0)
+            launched.exit_code = EBB_EXIT_OWN_FAILURE;
+    }
+    ebb__parent_destroy(parent);
+    if (run->strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
+        fprintf(stderr, "ebb: run: the budget could not be kept\n");
+        launched.exit_code = EBB_EXIT_OWN_FAILURE;
+    }
+    tell(run, &summary, json);
+    return launched;
+}
+
+int ebb__cmd_run(int argc, char **argv)
+{
+    struct run_options run = {
+        .serving = {.policy = ebb__policy_at(0),
+                    .budget_bytes = 0,
+                    .store_limit_bytes = UINT64_MAX,
+                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+                    .warn = ebb__launch_warn},
+        .summary = EBB_SUMMARY_AUTO,
+    };
+    int code = parse(argc, argv, &run);
+    if (code >= 0)
+        return code;
     struct ebb_error error = {0};
     char store[PATH_MAX];
     if (ebb__store_places_find(run.stores, run.store_count, store, sizeof store, &error) !=
@@ -248,35 +314,6 @@ int ebb__cmd_run(int argc, char **argv)
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
     }
-    struct ebb_setting settings[EBB_MOST_SETTINGS];
-    struct ebb_launch launch = {.command_name = "run",
-                                .argv = argv + optind,
-                                .strict = run.strict,
-                                .quiet = run.quiet,
-                                .settings = settings,
-                                .setting_count = run.no_env ? 0 : ebb__settings_choose(settings)};
-    struct ebb_launch_result launched = ebb__launch(&launch, parent);
-    struct ebb_summary summary = {
-        .launch = &launched,
-        .policy = run.serving.policy->name,
-        .default_budget = !chosen,
-        .settings = settings,
-        .setting_count = launch.setting_count,
-    };
-    if (ebb__parent_finish(parent, &summary.figures, &error) != EBB_OK) {
-        ebb__command_fail("run", &error);
-        if (launched.exit_code < 0)
-            launched.exit_code = EBB_EXIT_OWN_FAILURE;
-    }
-    ebb__parent_destroy(parent);
-    if (run.strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
-        fprintf(stderr, "ebb: run: the budget could not be kept\n");
-        launched.exit_code = EBB_EXIT_OWN_FAILURE;
-    }
-    if (json)
-        ebb__summary_json(&summary, json);
-    if (!run.quiet && (run.summary == EBB_SUMMARY_ALWAYS ||
-                       (run.summary == EBB_SUMMARY_AUTO && isatty(STDERR_FILENO))))
-        ebb__summary_text(&summary, stderr);
+    struct ebb_launch_result launched = serve(&run, argv + optind, parent, !chosen, json);
     ebb__launch_exit(&launched);
 }

@@ -22,7 +22,7 @@ bool ebb__summary_when(const char *text, enum ebb_summary_when *when)
 
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary)
 {
-    return summary->figures.over_budget_bytes > 0;
+    return summary->figures.budget.over_bytes > 0;
 }
 
 static int exit_status(const struct ebb_launch_result *launch)
@@ -34,57 +34,85 @@ static int exit_status(const struct ebb_launch_result *launch)
     return WEXITSTATUS(launch->wait_status);
 }
 
-void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
+/* Zeros that were left out were not written. */
+static uint64_t written_bytes(const struct ebb_parent_result *figures)
+{
+    const struct ebb_transfer_figures *transfers = &figures->transfers;
+    return transfers->out_bytes > transfers->saved_bytes
+               ? transfers->out_bytes - transfers->saved_bytes
+               : 0;
+}
+
+static void text_budget(const struct ebb_summary *summary, FILE *out)
+{
+    const struct ebb_parent_result *figures = &summary->figures;
+    char a[32], b[32], c[32];
+    if (figures->budget.bytes == UINT64_MAX)
+        fprintf(out, "ebb: no budget in force; peak of the program %s\n",
+                ebb_size_format(figures->peak.unmanaged_bytes, a, sizeof a));
+    else
+        fprintf(out, "ebb: budget %s%s%s, most resident %s, without Ebb %s\n",
+                ebb_size_format(figures->budget.bytes, a, sizeof a),
+                summary->default_budget ? " (90 % of the free memory)" : "",
+                ebb__summary_budget_exceeded(summary) ? " (EXCEEDED)" : "",
+                ebb_size_format(figures->peak.resident_bytes, b, sizeof b),
+                ebb_size_format(figures->peak.unmanaged_bytes, c, sizeof c));
+    if (ebb__summary_budget_exceeded(summary) && figures->budget.smallest_feasible_bytes)
+        fprintf(out, "ebb: smallest feasible budget: %s\n",
+                ebb_size_format(figures->budget.smallest_feasible_bytes, a, sizeof a));
+    if (figures->budget.from_iteration > 0)
+        fprintf(out, "ebb: the budget is in force from iteration %lld; before: %s\n",
+                (long long)figures->budget.from_iteration,
+                ebb_size_format(figures->peak.learning_bytes, a, sizeof a));
+}
+
+static void text_iterations(const struct ebb_summary *summary, FILE *out)
+{
+    const struct ebb_parent_result *figures = &summary->figures;
+    char a[32];
+    if (figures->iterations.planned)
+        fprintf(out, "ebb: %llu iterations, planned from %lld%s, median %s; policy %s\n",
+                (unsigned long long)figures->iterations.count,
+                (long long)figures->iterations.planned_from,
+                figures->cache == EBB_CACHE_USED ? " (from the plan cache)" : "",
+                ebb_duration_format(figures->iterations.median_ns, a, sizeof a), summary->policy);
+    else if (figures->iterations.median_ns)
+        fprintf(out, "ebb: %llu iterations, median %s; policy %s, which plans nothing\n",
+                (unsigned long long)figures->iterations.count,
+                ebb_duration_format(figures->iterations.median_ns, a, sizeof a), summary->policy);
+    else
+        fprintf(out, "ebb: no repeating iteration was planned: reactive\n");
+}
+
+static void text_transfers(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     char a[32], b[32], c[32], d[32];
-    if (!figures->managing) {
+    fprintf(out, "ebb: moved %s out, %s in; waited %s; %llu demand faults, %llu mismatches\n",
+            ebb_size_format(figures->transfers.out_bytes, a, sizeof a),
+            ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
+            ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
+            (unsigned long long)figures->faults.demand,
+            (unsigned long long)figures->faults.mismatches);
+    fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
+            ebb_size_format(figures->store.peak_bytes, a, sizeof a),
+            ebb_size_format(written_bytes(figures), b, sizeof b),
+            ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d),
+            ebb__device_name((enum ebb_device_kind)figures->processes.device_kind));
+}
+
+void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
+{
+    const struct ebb_parent_result *figures = &summary->figures;
+    char a[32];
+    if (!figures->processes.managing) {
         fprintf(out, "ebb: no block was large enough to manage; peak RSS %s\n",
                 ebb_size_format(summary->launch->peak_rss_bytes, a, sizeof a));
         return;
     }
-    if (figures->budget_bytes == UINT64_MAX)
-        fprintf(out, "ebb: no budget in force; peak of the program %s\n",
-                ebb_size_format(figures->unmanaged_peak_bytes, a, sizeof a));
-    else
-        fprintf(out, "ebb: budget %s%s%s, most resident %s, without Ebb %s\n",
-                ebb_size_format(figures->budget_bytes, a, sizeof a),
-                summary->default_budget ? " (90 % of the free memory)" : "",
-                ebb__summary_budget_exceeded(summary) ? " (EXCEEDED)" : "",
-                ebb_size_format(figures->peak_resident_bytes, b, sizeof b),
-                ebb_size_format(figures->unmanaged_peak_bytes, c, sizeof c));
-    if (ebb__summary_budget_exceeded(summary) && figures->smallest_feasible_bytes)
-        fprintf(out, "ebb: smallest feasible budget: %s\n",
-                ebb_size_format(figures->smallest_feasible_bytes, a, sizeof a));
-    if (figures->budget_from_iteration > 0)
-        fprintf(out, "ebb: the budget is in force from iteration %lld; before: %s\n",
-                (long long)figures->budget_from_iteration,
-                ebb_size_format(figures->learning_peak_bytes, a, sizeof a));
-    if (figures->planned_iterations)
-        fprintf(out, "ebb: %llu iterations, planned from %lld%s, median %s; policy %s\n",
-                (unsigned long long)figures->iterations, (long long)figures->planned_from_iteration,
-                figures->cache == EBB_CACHE_USED ? " (from the plan cache)" : "",
-                ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
-    else if (figures->iteration_median_ns)
-        fprintf(out, "ebb: %llu iterations, median %s; policy %s, which plans nothing\n",
-                (unsigned long long)figures->iterations,
-                ebb_duration_format(figures->iteration_median_ns, a, sizeof a), summary->policy);
-    else
-        fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
-    fprintf(out,
-            "ebb: wrote back %s, fetched %s; stalled %s; %llu demand faults, %llu mismatches\n",
-            ebb_size_format(figures->moved_out_bytes, a, sizeof a),
-            ebb_size_format(figures->moved_in_bytes, b, sizeof b),
-            ebb_duration_format(figures->stall_ns, c, sizeof c),
-            (unsigned long long)figures->demand_faults, (unsigned long long)figures->mismatches);
-    uint64_t written_bytes = figures->moved_out_bytes > figures->saved_bytes
-                                 ? figures->moved_out_bytes - figures->saved_bytes
-                                 : 0;
-    fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
-            ebb_size_format(figures->store_peak_bytes, a, sizeof a),
-            ebb_size_format(written_bytes, b, sizeof b),
-            ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d),
-            ebb__device_name((enum ebb_device_kind)figures->device_kind));
+    text_budget(summary, out);
+    text_iterations(summary, out);
+    text_transfers(summary, out);
     if (summary->setting_count) {
         fprintf(out, "ebb: set for its framework:");
         for (size_t i = 0; i < summary->setting_count; i++)
@@ -92,7 +120,7 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
         fprintf(out, " (--no-env sets nothing)\n");
     }
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
-    double a_day = seconds > 0 ? (double)written_bytes / seconds * 86400 : 0;
+    double a_day = seconds > 0 ? (double)written_bytes(figures) / seconds * 86400 : 0;
     if (a_day > WEAR_BYTES_A_DAY)
         fprintf(out, "ebb: at this rate %s a day are written: an SSD may wear out\n",
                 ebb_size_format((uint64_t)a_day, a, sizeof a));
@@ -103,6 +131,90 @@ static void put(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
+static void put_iteration(json_t *object, const char *key, int64_t number)
+{
+    json_object_set_new(object, key, number < 0 ? json_null() : json_integer(number));
+}
+
+/* What the program took, and what was planned for it. */
+static void put_plan(json_t *object, const struct ebb_summary *summary)
+{
+    const struct ebb_parent_result *figures = &summary->figures;
+    if (figures->budget.bytes == UINT64_MAX)
+        json_object_set_new(object, "budget_bytes", json_null());
+    else
+        put(object, "budget_bytes", figures->budget.bytes);
+    put(object, "peak_resident_bytes", figures->peak.resident_bytes);
+    put(object, "unmanaged_peak_bytes", figures->peak.unmanaged_bytes);
+    put(object, "managed_peak_bytes", figures->peak.managed_bytes);
+    put(object, "iterations", figures->iterations.count);
+    put(object, "period_events", figures->iterations.period_events);
+    put_iteration(object, "planned_from_iteration", figures->iterations.planned_from);
+    json_object_set_new(object, "policy", json_string(summary->policy));
+    put(object, "predicted_peak_bytes", figures->plan.peak_bytes);
+    put(object, "predicted_stall_ns_per_iteration", figures->plan.stall_ns);
+    put(object, "predicted_iteration_ns", figures->plan.iteration_ns);
+}
+
+static void put_transfers(json_t *object, const struct ebb_parent_result *figures)
+{
+    put(object, "moved_out_bytes", figures->transfers.out_bytes);
+    put(object, "compressed_saved_bytes", figures->transfers.saved_bytes);
+    put(object, "moved_in_bytes", figures->transfers.in_bytes);
+    put(object, "dropped_clean_bytes", figures->transfers.dropped_bytes);
+    put(object, "stall_ns", figures->transfers.stall_ns);
+    put(object, "demand_faults", figures->faults.demand);
+    put(object, "demand_faults_planned_median", figures->iterations.demand_faults_median);
+    put(object, "planned_iterations", figures->iterations.planned);
+}
+
+static void put_budget(json_t *object, const struct ebb_summary *summary)
+{
+    const struct ebb_parent_result *figures = &summary->figures;
+    put_iteration(object, "budget_from_iteration", figures->budget.from_iteration);
+    put(object, "learning_peak_bytes", figures->peak.learning_bytes);
+    json_object_set_new(object, "budget_exceeded",
+                        json_boolean(ebb__summary_budget_exceeded(summary)));
+    put(object, "over_budget_bytes", figures->budget.over_bytes);
+    put(object, "smallest_feasible_bytes", figures->budget.smallest_feasible_bytes);
+    put(object, "unmanaged_bytes", figures->small.unmanaged_bytes);
+    put(object, "slab_peak_bytes", figures->small.slab_peak_bytes);
+    put(object, "slab_used_bytes", figures->small.slab_used_bytes);
+    put(object, "store_peak_bytes", figures->store.peak_bytes);
+    put(object, "store_error", (uint64_t)figures->store.error);
+}
+
+/* What the runtimes did, and how often the parent planned. */
+static void put_counts(json_t *object, const struct ebb_parent_result *figures)
+{
+    put(object, "mismatches", figures->faults.mismatches);
+    put(object, "reactive_evictions", figures->transfers.reactive_evictions);
+    put(object, "busy_blocks", figures->transfers.busy_blocks);
+    put(object, "placement_load_bytes", figures->placement.load_bytes);
+    put(object, "placement_peak_bytes", figures->placement.peak_bytes);
+    put(object, "placement_blocks", figures->placement.blocks);
+    put(object, "placement_misses", figures->placement.misses);
+    put(object, "page_moves", figures->transfers.page_moves);
+    put(object, "plans", figures->plan.count);
+    put(object, "replans", figures->plan.replans);
+    json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));
+    put(object, "events", figures->events.taken);
+    put(object, "lost_events", figures->events.lost);
+}
+
+static void put_rates(json_t *object, const struct ebb_parent_result *figures)
+{
+    json_object_set_new(object, "out_bps", json_integer((json_int_t)figures->lanes.out_bps));
+    json_object_set_new(object, "in_bps", json_integer((json_int_t)figures->lanes.in_bps));
+    put(object, "measured_out_bps", (uint64_t)figures->lanes.measured_out_bps);
+    put(object, "measured_in_bps", (uint64_t)figures->lanes.measured_in_bps);
+    json_t *iteration = json_object();
+    put(iteration, "median", figures->iterations.median_ns);
+    put(iteration, "min", figures->iterations.min_ns);
+    put(iteration, "max", figures->iterations.max_ns);
+    json_object_set_new(object, "iteration_ns", iteration);
+}
+
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -110,71 +222,16 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     json_object_set_new(object, "schema", json_string("ebb.run/2"));
     put(object, "exit_status", (uint64_t)exit_status(summary->launch));
     put(object, "elapsed_ns", summary->launch->elapsed_ns);
-    if (figures->budget_bytes == UINT64_MAX)
-        json_object_set_new(object, "budget_bytes", json_null());
-    else
-        put(object, "budget_bytes", figures->budget_bytes);
-    put(object, "peak_resident_bytes", figures->peak_resident_bytes);
-    put(object, "unmanaged_peak_bytes", figures->unmanaged_peak_bytes);
-    put(object, "managed_peak_bytes", figures->managed_peak_bytes);
-    put(object, "iterations", figures->iterations);
-    put(object, "period_events", figures->period_events);
-    json_object_set_new(object, "planned_from_iteration",
-                        figures->planned_from_iteration < 0
-                            ? json_null()
-                            : json_integer(figures->planned_from_iteration));
-    json_object_set_new(object, "policy", json_string(summary->policy));
-    put(object, "predicted_peak_bytes", figures->predicted_peak_bytes);
-    put(object, "predicted_stall_ns_per_iteration", figures->predicted_stall_ns);
-    put(object, "predicted_iteration_ns", figures->predicted_iteration_ns);
-    put(object, "moved_out_bytes", figures->moved_out_bytes);
-    put(object, "compressed_saved_bytes", figures->saved_bytes);
-    put(object, "moved_in_bytes", figures->moved_in_bytes);
-    put(object, "evicted_clean_bytes", figures->evicted_clean_bytes);
-    put(object, "stall_ns", figures->stall_ns);
-    put(object, "demand_faults", figures->demand_faults);
-    put(object, "demand_faults_planned_median", figures->demand_faults_planned_median);
-    put(object, "planned_iterations", figures->planned_iterations);
-    json_object_set_new(object, "budget_from_iteration",
-                        figures->budget_from_iteration < 0
-                            ? json_null()
-                            : json_integer(figures->budget_from_iteration));
-    put(object, "learning_peak_bytes", figures->learning_peak_bytes);
-    json_object_set_new(object, "budget_exceeded",
-                        json_boolean(ebb__summary_budget_exceeded(summary)));
-    put(object, "over_budget_bytes", figures->over_budget_bytes);
-    put(object, "smallest_feasible_bytes", figures->smallest_feasible_bytes);
-    put(object, "unmanaged_bytes", figures->unmanaged_bytes);
-    put(object, "slab_peak_bytes", figures->slab_peak_bytes);
-    put(object, "slab_used_bytes", figures->slab_used_bytes);
-    put(object, "store_peak_bytes", figures->store_peak_bytes);
-    put(object, "store_error", (uint64_t)figures->store_error);
-    put(object, "mismatches", figures->mismatches);
-    put(object, "reactive_evictions", figures->reactive_evictions);
-    put(object, "busy_blocks", figures->busy_blocks);
-    put(object, "placement_load_bytes", figures->placement_load_bytes);
-    put(object, "placement_peak_bytes", figures->placement_peak_bytes);
-    put(object, "placement_blocks", figures->placement_blocks);
-    put(object, "placement_misses", figures->placement_misses);
-    put(object, "page_moves", figures->page_moves);
-    put(object, "plans", figures->plans);
-    put(object, "replans", figures->replans);
-    json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));
-    put(object, "events", figures->events);
-    put(object, "lost_events", figures->lost_events);
+    put_plan(object, summary);
+    put_transfers(object, figures);
+    put_budget(object, summary);
+    put_counts(object, figures);
     put(object, "peak_rss_bytes", summary->launch->peak_rss_bytes);
-    json_object_set_new(object, "out_bps", json_integer((json_int_t)figures->out_bps));
-    json_object_set_new(object, "in_bps", json_integer((json_int_t)figures->in_bps));
-    put(object, "measured_out_bps", (uint64_t)figures->measured_out_bps);
-    put(object, "measured_in_bps", (uint64_t)figures->measured_in_bps);
-    json_t *iteration = json_object();
-    put(iteration, "median", figures->iteration_median_ns);
-    put(iteration, "min", figures->iteration_min_ns);
-    put(iteration, "max", figures->iteration_max_ns);
-    json_object_set_new(object, "iteration_ns", iteration);
-    put(object, "processes", figures->processes);
-    json_object_set_new(object, "device",
-                        json_string(ebb__device_name((enum ebb_device_kind)figures->device_kind)));
+    put_rates(object, figures);
+    put(object, "processes", figures->processes.count);
+    json_object_set_new(
+        object, "device",
+        json_string(ebb__device_name((enum ebb_device_kind)figures->processes.device_kind)));
     json_t *environment = json_object();
     for (size_t i = 0; i < summary->setting_count; i++)
         json_object_set_new(environment, summary->settings[i].name,

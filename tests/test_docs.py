@@ -13,7 +13,8 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
+
+from planting import is_same, planted
 
 sys.dont_write_bytecode = True
 
@@ -297,18 +298,23 @@ EXPECTED = [
 
 
 def self_test():
-    with tempfile.TemporaryDirectory() as root:
-        for path, text in PLANTED.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        found = sorted(problems(root))
-    for line in sorted(set(EXPECTED) - set(found)):
-        print(f"self-test: not found: {line}")
-    for line in sorted(set(found) - set(EXPECTED)):
-        print(f"self-test: not expected: {line}")
-    return found == sorted(EXPECTED)
+    files = {
+        "README.md": "x\n" * (README_LINES + 1),
+        "ARCHITECTURE.md": "`src/base/gone.c` `src/base/{size,map}.c` `size.c` `a/b` src/base/\n",
+        "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
+                     "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
+        "src/base/size.c": "", "src/new/thing.c": "",
+    }
+    expected = [
+        "ARCHITECTURE.md: does not name the folder src/new",
+        "ARCHITECTURE.md: src/base/gone.c does not exist",
+        "ARCHITECTURE.md: src/base/{size,map}.c does not exist",
+        f"README.md: {README_LINES + 1} lines, {README_LINES} are allowed",
+        "docs/a.md: link to #no-such: no such heading",
+        "docs/a.md: link to b.md leads nowhere",
+    ]
+    with planted(files) as root:
+        return is_same(problems(root), expected)
 
 
 def scripts_parse():

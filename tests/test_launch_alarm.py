@@ -17,10 +17,7 @@ WRITES = rf"ebb: process \d+: {BLOCK} has been written to the store for \d\.\d s
 class Alarm(Launch):
     def setUp(self):
         super().setUp()
-        disk = os.path.join(launching.work, "faulty_disk.so")
-        if not os.path.exists(disk):
-            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
-        self.env["LD_PRELOAD"] = disk
+        self.env["LD_PRELOAD"] = launching.faulty_disk()
         self.expected = self.plain(cycle(), *CYCLE_ARGS).stdout
 
     def expect(self, fault, pattern):

@@ -19,10 +19,7 @@ BUDGET = 26 * MIB
 class Faults(Launch):
     def setUp(self):
         super().setUp()
-        disk = os.path.join(launching.work, "faulty_disk.so")
-        if not os.path.exists(disk):
-            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
-        self.env["LD_PRELOAD"] = disk
+        self.env["LD_PRELOAD"] = launching.faulty_disk()
         self.expected = self.plain(cycle(), *CYCLE_ARGS).stdout
         self.assertTrue(self.expected.startswith(b"checksum "))
 

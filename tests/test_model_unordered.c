@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "model/iteration.h"
 #include "model/landmark.h"
-#include "model/stream.h"
 #include "model/unordered.h"
 #include "model/watch.h"
 

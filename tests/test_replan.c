@@ -133,7 +133,7 @@ static struct stage *open_stage(void)
     step(stage);
     assert_int_equal(stage->process.phase, PHASE_PLANNED);
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.figures.plans, 1);
+    assert_int_equal(stage->parent.figures.plan.count, 1);
     push_mark(stage, EBB_MARK_TRACE_OFF);
     push_mark(stage, EBB_MARK_PLAN_ON);
     return stage;
@@ -167,7 +167,7 @@ static void what_was_assumed_stays(void **state)
     laps(stage, 60, 0.5, 1);
     laps(stage, 60, 0.55, 1); /* within the tolerance */
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.figures.replans, 0);
+    assert_int_equal(stage->parent.figures.plan.replans, 0);
     close_stage(stage);
 }
 
@@ -175,12 +175,12 @@ static void slower_lanes_are_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    uint64_t predicted = stage->parent.figures.predicted_iteration_ns;
+    uint64_t predicted = stage->parent.figures.plan.iteration_ns;
     laps(stage, 3, 1.5, 1);
     assert_int_equal(stage->scripts, 1); /* not upon the first impression */
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_int_equal(stage->parent.figures.replans, 1);
+    assert_int_equal(stage->parent.figures.plan.replans, 1);
     assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
     assert_true(fabs(stage->parent.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
     assert_int_equal(stage->parent.lanes.machine.out.fixed_ns, 20000);
@@ -188,7 +188,7 @@ static void slower_lanes_are_planned_for(void **state)
     const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
     assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
-    assert_true(stage->parent.figures.predicted_iteration_ns > untraced_ns - STEP_NS);
+    assert_true(stage->parent.figures.plan.iteration_ns > untraced_ns - STEP_NS);
     assert_true(predicted > untraced_ns);
     assert_true(stage->process.learnt_anew);
     /* Once is enough. */
@@ -251,7 +251,7 @@ static void waiting_lowers_the_bar(void **state)
             lap(stage, false, 1);
             move(stage, 40 * MIB, 0.55, 0.55); /* a tenth slower than assumed */
             atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
-                             waits * (stage->parent.figures.predicted_stall_ns * 2 + 20 * STEP_NS));
+                             waits * (stage->parent.figures.plan.stall_ns * 2 + 20 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
@@ -265,16 +265,16 @@ static void a_faster_pace_is_planned_for(void **state)
     (void)state;
     for (unsigned waits = 0; waits < 2; waits++) {
         struct stage *stage = open_stage();
-        uint64_t predicted = stage->parent.figures.predicted_iteration_ns;
+        uint64_t predicted = stage->parent.figures.plan.iteration_ns;
         for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* it shows soon */
             lap(stage, false, 0.5);
             move(stage, 40 * MIB, 0.5, 0.5);
             atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
-                             waits * (stage->parent.figures.predicted_stall_ns * 2 + 5 * STEP_NS));
+                             waits * (stage->parent.figures.plan.stall_ns * 2 + 5 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
-        assert_int_equal(waits, stage->parent.figures.predicted_iteration_ns < predicted * 2 / 3);
+        assert_int_equal(waits, stage->parent.figures.plan.iteration_ns < predicted * 2 / 3);
         close_stage(stage);
     }
 }
@@ -337,7 +337,7 @@ static void off_the_plan_nothing_is_judged(void **state)
     lap(stage, false, 1);
     push_mark(stage, EBB_MARK_PLAN_OFF);
     laps(stage, 1, 3, 1);
-    assert_int_equal(stage->parent.figures.replans, 0);
+    assert_int_equal(stage->parent.figures.plan.replans, 0);
     close_stage(stage);
 }
 

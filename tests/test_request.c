@@ -265,9 +265,9 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
 
     print_message("%s %u %%: %u absences, %u huge-rounded\n", policy, percent, plan->absence_count,
                   offline.planned.huge_rounded.count);
-    assert_int_equal(stage->parent.figures.predicted_stall_ns, plan->stall_ns);
-    assert_int_equal(stage->parent.figures.predicted_iteration_ns, plan->iteration_ns);
-    assert_int_equal(stage->parent.figures.predicted_peak_bytes,
+    assert_int_equal(stage->parent.figures.plan.stall_ns, plan->stall_ns);
+    assert_int_equal(stage->parent.figures.plan.iteration_ns, plan->iteration_ns);
+    assert_int_equal(stage->parent.figures.plan.peak_bytes,
                      offline.planned.places.peak_bytes + small_bytes);
     assert_int_equal(sent->bytes, offline.script->bytes);
     assert_memory_equal(sent, offline.script, sent->bytes);

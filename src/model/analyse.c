@@ -7,9 +7,9 @@
 #include "analyse.h"
 
 #include "base/clock.h"
+#include "iteration.h"
 #include "landmark.h"
 #include "properties.h"
-#include "stream.h"
 
 #include <string.h>
 

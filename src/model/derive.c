@@ -273,3 +273,11 @@ void ebb__model_fini(struct ebb_model *model)
     free(model->gaps);
     memset(model, 0, sizeof *model);
 }
+
+uint32_t ebb__model_count_allocs(const struct ebb_model *model)
+{
+    uint32_t count = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        count += model->events[tick].kind == EBB_EVENT_ALLOC && model->events[tick].clock;
+    return count;
+}

@@ -14,6 +14,8 @@
  * within a period at every scale. */
 #include "detect.h"
 
+#include "seen.h"
+
 #include "base/vec.h"
 
 #include <string.h>
@@ -25,20 +27,6 @@ enum {
     LONG_GRAM_SHARE = 8,      /* grams of 64 and more are met at one in so many symbols */
     SAMPLE_LIMIT = 32,        /* phases at which the load is compared */
     COMPARED_ONE_BY_ONE = 32, /* symbols of a run; behind them hashes are faster */
-    SMALLEST_TABLE = 256,     /* slots */
-};
-
-/* Where a hash was met last: open addressing, an entry is found by 32 bits of the hash, so what is
- * found has to be verified. Half of the slots are free. */
-struct slot {
-    uint32_t tag;
-    uint32_t place; /* 1 + index of a symbol; 0: free */
-};
-
-struct table {
-    struct slot *slots;
-    size_t capacity; /* a power of two, or 0 */
-    size_t count;
 };
 
 struct candidate {
@@ -60,9 +48,9 @@ struct ebb_detector {
      * SMALL_PERIODS are permanent. */
     size_t periods[CANDIDATE_LIMIT], begins[CANDIDATE_LIMIT];
     size_t candidate_count;
-    struct table grams[LEVEL_COUNT];   /* hash of a gram -> its last symbol */
-    struct table loads;                /* load_key() -> newest symbol with it */
-    EBB_VEC(struct stretch) stretches; /* of which grams are missing in the tables */
+    struct ebb_seen grams[LEVEL_COUNT]; /* hash of a gram -> its last symbol */
+    struct ebb_seen loads;              /* load_key() -> newest symbol with it */
+    EBB_VEC(struct stretch) stretches;  /* of which grams are missing in the tables */
     struct ebb_detection current;
     size_t current_first; /* the repetition in force holds from here on */
     size_t same_phase;    /* of the newest symbol, in the period in which it was announced */
@@ -99,41 +87,6 @@ void ebb__detector_destroy(struct ebb_detector *detector)
         free(detector->grams[i].slots);
     free(detector->loads.slots);
     free(detector);
-}
-
-static struct slot *slot_of(const struct table *table, uint32_t tag)
-{
-    size_t mask = table->capacity - 1, at = tag & mask;
-    while (table->slots[at].place && table->slots[at].tag != tag)
-        at = (at + 1) & mask;
-    return &table->slots[at];
-}
-
-static bool grow(struct table *table)
-{
-    struct table bigger = {.capacity = table->capacity ? table->capacity * 4 : SMALLEST_TABLE,
-                           .count = table->count};
-    bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
-    if (!bigger.slots)
-        return false;
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->slots[i].place)
-            *slot_of(&bigger, table->slots[i].tag) = table->slots[i];
-    free(table->slots);
-    *table = bigger;
-    return true;
-}
-
-/* Note that `hash` was met at `index`; *before is where it was last, SIZE_MAX: nowhere. */
-static bool meet(struct table *table, uint64_t hash, size_t index, size_t *before)
-{
-    if (table->count * 2 >= table->capacity && !grow(table))
-        return false;
-    struct slot *slot = slot_of(table, (uint32_t)hash);
-    *before = slot->place ? (size_t)slot->place - 1 : SIZE_MAX;
-    table->count += slot->place == 0;
-    *slot = (struct slot){(uint32_t)hash, (uint32_t)index + 1};
-    return true;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -323,7 +276,7 @@ static bool meet_grams(struct ebb_detector *d)
         if (in_force >= symbols) { /* it stood a period earlier */
             d->skipped = true;
         } else {
-            if (!meet(&d->grams[level], hash, count - 1, &before))
+            if (!ebb__seen_meet(&d->grams[level], hash, count - 1, &before))
                 return false;
             if (before != SIZE_MAX)
                 add_candidate(d, count - 1 - newest_place(d, before, symbols), symbols);
@@ -384,7 +337,7 @@ static bool consider_load(struct ebb_detector *d, const struct candidate *shorte
                           struct candidate *best)
 {
     size_t newest = d->symbols.count - 1, before;
-    if (!meet(&d->loads, load_key(d), newest, &before))
+    if (!ebb__seen_meet(&d->loads, load_key(d), newest, &before))
         return false;
     if (before == SIZE_MAX || d->live.items[before] != d->live.items[newest])
         return true;

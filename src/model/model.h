@@ -109,6 +109,8 @@ static inline uint64_t ebb__model_iteration_ns(const struct ebb_model *model)
 /* The first clock event at a tick > `tick` on the cyclic timeline (a clock event at `tick` itself
  * only after a whole turn); EBB_TICK_NONE where the model has no clock event. O(distance). */
 uint32_t ebb__model_clock_after(const struct ebb_model *model, uint32_t tick);
+/* Allocations that are clock events. O(ticks). */
+uint32_t ebb__model_count_allocs(const struct ebb_model *model);
 /* The last clock event at a tick < `tick`, cyclic likewise. */
 uint32_t ebb__model_clock_before(const struct ebb_model *model, uint32_t tick);
 

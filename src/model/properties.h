@@ -2,7 +2,7 @@
 #ifndef EBB_MODEL_PROPERTIES_H
 #define EBB_MODEL_PROPERTIES_H
 
-#include "model/stream.h"
+#include "model/windows.h"
 
 /* Compare the iterations `windows` (at least one, in order) with each other, on what each of them
  * can tell: events of an untraced one are its ALLOCs and FREEs. Of three or more the first one is

@@ -1,6 +1,6 @@
 /* A stream of events with what is needed to find iterations in it: symbols, lifetimes, the stretches
  * in which accesses were traced or a plan was in force. The common ground of analyse.h (a whole
- * file) and watch.h (a running program).
+ * file) and watch.h (a running program); windows.h cuts iterations out of it.
  *
  * Symbols are of three kinds: sizes of allocations, blocks and kinds of accesses (for programs
  * that allocate once), and explicit iteration marks. A repetition is named by the hash of one
@@ -29,23 +29,6 @@ struct ebb_repetition {
     size_t last_symbol;
     size_t period_symbols;
     size_t found_at_symbol;
-};
-
-/* What identifies an iteration: `period_symbols` symbols of the kind, with this hash. For marks
- * each stretch from one to the next is an iteration, and the hash is not used; nor is it where
- * threads interleave: there an iteration goes from one allocation of landmark_bytes to the next and
- * has about so many symbols (landmark.h). */
-struct ebb_template {
-    enum ebb_symbol_kind kind;
-    size_t period_symbols;
-    uint64_t hash;
-    uint64_t landmark_bytes; /* 0: none */
-};
-
-/* One whole iteration: symbols from first_symbol on, events [first, last). */
-struct ebb_window {
-    size_t first_symbol;
-    size_t first, last;
 };
 
 struct ebb_symbols {
@@ -119,44 +102,16 @@ EBB_NODISCARD enum ebb_status ebb__stream_take_accesses(struct ebb_stream *strea
 EBB_NODISCARD enum ebb_status ebb__stream_push(struct ebb_stream *stream,
                                                const struct ebb_event *event);
 
+/* The event of a symbol; the number of events for the one behind the last. */
+size_t ebb__stream_event_of(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
+                            size_t symbol);
 /* Events that a repetition covers. */
 size_t ebb__stream_coverage(const struct ebb_stream *stream,
                             const struct ebb_repetition *repetition);
 
-/* The template of a repetition, rotated to where least is live (just before its first symbol).
- * whole_iterations: only to places from which so many whole iterations follow in the stream; a
- * place that costs no iteration is preferred where its load is within 1 % of the peak of the
- * least. */
-struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
-                                         const struct ebb_repetition *repetition,
-                                         size_t whole_iterations);
-
-/* The first whole iteration at or after *symbol; *symbol becomes where to look on. */
-bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_template *template,
-                             size_t *symbol, struct ebb_window *window);
-
-/* Were accesses traced in all of it, with nothing lost? */
-bool ebb__stream_is_traced(const struct ebb_stream *stream, const struct ebb_window *window);
-/* In a part of it? */
-bool ebb__stream_touches_trace(const struct ebb_stream *stream, const struct ebb_window *window);
-/* Was a plan in force in all of it? In a part of it? */
-bool ebb__stream_is_planned(const struct ebb_stream *stream, const struct ebb_window *window);
-bool ebb__stream_touches_plan(const struct ebb_stream *stream, const struct ebb_window *window);
-bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_window *window);
-
-/* Time from the window's first event to the event behind it. */
-uint64_t ebb__stream_window_ns(const struct ebb_stream *stream, const struct ebb_window *window);
 /* The index into allocs of the block `serial`; false where it was not allocated in the stream. */
 bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc);
 /* Number of ALLOCs before `event`. */
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
-
-/* Model the window, with the median times of the last untraced iterations of the same template
- * (those without a plan, if there are any), else its own. Of a template with a landmark: the window
- * with what neighbouring traced iterations did (unordered.h). As ebb__model_build() for errors. */
-EBB_NODISCARD enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
-                                                const struct ebb_template *template,
-                                                const struct ebb_window *window,
-                                                struct ebb_model *model, struct ebb_error *error);
 
 #endif

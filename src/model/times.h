@@ -2,7 +2,7 @@
 #ifndef EBB_MODEL_TIMES_H
 #define EBB_MODEL_TIMES_H
 
-#include "stream.h"
+#include "windows.h"
 
 /* Give the model, made of the window `own`, the median times of the untraced iterations, if there are
  * any; else of the planned ones, else of those that were traced alike, else of all that were traced.

@@ -9,61 +9,13 @@
  * gaps become shorter than they are, never longer. */
 #include "unordered.h"
 
+#include "slots.h"
+
 #include <string.h>
 
 enum {
     NEAR = 7, /* knots; a longer span is not filled but dotted; arbitrary */
 };
-
-#define NONE SIZE_MAX
-#define LEFT_OUT UINT64_MAX /* in `names`: a block of a window that matches no slot */
-
-struct slot {
-    uint64_t size_bytes;
-    uint64_t serial; /* of the pattern's own instance */
-    size_t event;
-};
-
-/* An ALLOC or FREE of the pattern, by its name, and its event. */
-struct knot {
-    uint64_t name;
-    size_t event;
-};
-
-/* Something to be put into the pattern, or into a window that is written in its order. */
-struct placed {
-    size_t knot; /* in front of this one */
-    size_t order;
-    struct ebb_event event;
-};
-
-struct merger {
-    const struct ebb_stream *stream;
-    const struct ebb_window *windows;
-    size_t window_count, own;
-    EBB_VEC(struct slot) slots;
-    struct ebb_map names;      /* serial -> window << 32 | slot */
-    EBB_VEC(uint64_t) serials; /* [window * slots + slot]: 0: missing there */
-    EBB_VEC(struct knot) knots;
-    struct ebb_map knot_of; /* name -> index */
-    EBB_VEC(struct placed) placed;
-    EBB_VEC(size_t) positions; /* of the window at hand: of each knot, NONE: not in it */
-    uint64_t made_up; /* serials of allocations that are missing in a window, counting down */
-};
-
-/* A size and where it stands, for matching. */
-struct sized {
-    uint64_t size_bytes;
-    size_t at;
-};
-
-static int by_size(const void *a, const void *b)
-{
-    const struct sized *left = a, *right = b;
-    if (left->size_bytes != right->size_bytes)
-        return left->size_bytes < right->size_bytes ? -1 : 1;
-    return left->at < right->at ? -1 : left->at > right->at;
-}
 
 /* Like accesses come to stand together. */
 static int by_access(const void *a, const void *b)
@@ -92,136 +44,6 @@ static int by_knot(const void *a, const void *b)
     return left->order < right->order ? -1 : left->order > right->order;
 }
 
-static const struct ebb_event *event_at(const struct merger *w, size_t event)
-{
-    return &w->stream->events.items[event];
-}
-
-/* Number the pattern's allocations. */
-static bool collect_slots(struct merger *w)
-{
-    const struct ebb_window *own = &w->windows[w->own];
-    for (size_t i = own->first; i < own->last; i++) {
-        const struct ebb_event *event = event_at(w, i);
-        if (event->kind == EBB_EVENT_ALLOC &&
-            !ebb_vec_push(&w->slots, ((struct slot){event->size_bytes, event->block, i})))
-            return false;
-    }
-    size_t cells = w->slots.count * w->window_count;
-    if (!ebb_vec_reserve(&w->serials, cells + 1))
-        return false;
-    memset(w->serials.items, 0, (cells + 1) * sizeof *w->serials.items);
-    w->serials.count = cells;
-    return true;
-}
-
-/* Match the allocations of a window to slots: by size, then by order. */
-static bool match_window(struct merger *w, size_t window)
-{
-    const struct ebb_window *here = &w->windows[window];
-    EBB_VEC(struct sized) theirs = {0};
-    struct sized *ours = calloc(w->slots.count + 1, sizeof *ours);
-    bool ok = ours != NULL;
-    for (size_t k = 0; ok && k < w->slots.count; k++)
-        ours[k] = (struct sized){w->slots.items[k].size_bytes, k};
-    for (size_t i = here->first; ok && i < here->last; i++)
-        if (event_at(w, i)->kind == EBB_EVENT_ALLOC)
-            ok = ebb_vec_push(&theirs, ((struct sized){event_at(w, i)->size_bytes, i}));
-    if (ok) {
-        qsort(ours, w->slots.count, sizeof *ours, by_size);
-        if (theirs.count)
-            qsort(theirs.items, theirs.count, sizeof *theirs.items, by_size);
-    }
-    for (size_t i = 0, k = 0; ok && i < theirs.count; i++) {
-        while (k < w->slots.count && ours[k].size_bytes < theirs.items[i].size_bytes)
-            k++;
-        uint64_t serial = event_at(w, theirs.items[i].at)->block, name = LEFT_OUT;
-        if (k < w->slots.count && ours[k].size_bytes == theirs.items[i].size_bytes) {
-            name = (uint64_t)window << 32 | ours[k].at;
-            w->serials.items[window * w->slots.count + ours[k].at] = serial;
-            k++;
-        }
-        ok = ebb__map_put(&w->names, serial, name);
-    }
-    free(ours);
-    ebb_vec_free(&theirs);
-    return ok;
-}
-
-/* The name of an ALLOC or FREE that happens in `window`, the same in all of them; false: it belongs
- * to no slot. */
-static bool name_of(const struct merger *w, const struct ebb_event *event, size_t window,
-                    uint64_t *name)
-{
-    uint64_t found;
-    if ((event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE) ||
-        !ebb__map_get(&w->names, event->block, &found) || found == LEFT_OUT)
-        return false;
-    uint64_t age = window - (found >> 32);
-    *name = age << 33 | (found & UINT32_MAX) << 1 | (event->kind == EBB_EVENT_FREE);
-    return true;
-}
-
-static bool collect_knots(struct merger *w)
-{
-    const struct ebb_window *own = &w->windows[w->own];
-    for (size_t i = own->first; i < own->last; i++) {
-        uint64_t name;
-        if (!name_of(w, event_at(w, i), w->own, &name))
-            continue;
-        if (!ebb__map_put(&w->knot_of, name, w->knots.count) ||
-            !ebb_vec_push(&w->knots, ((struct knot){name, i})))
-            return false;
-    }
-    return ebb_vec_reserve(&w->positions, w->knots.count + 1);
-}
-
-/* Where the knots stand in the order of `window`: after how many others. */
-static void place_knots(struct merger *w, size_t window)
-{
-    const struct ebb_window *here = &w->windows[window];
-    size_t position = 0;
-    for (size_t k = 0; k < w->knots.count; k++)
-        w->positions.items[k] = NONE;
-    for (size_t i = here->first; i < here->last; i++) {
-        uint64_t name, knot;
-        if (name_of(w, event_at(w, i), window, &name) && ebb__map_get(&w->knot_of, name, &knot))
-            w->positions.items[knot] = position++;
-    }
-}
-
-/* The pattern's counterpart of a block that is accessed in `window`; 0: none. */
-static uint64_t counterpart(const struct merger *w, uint64_t serial, size_t window)
-{
-    uint64_t found;
-    if (!ebb__map_get(&w->names, serial, &found))
-        return serial; /* older than all windows, or of none */
-    size_t age = window - (size_t)(found >> 32);
-    if (found == LEFT_OUT || age > w->own)
-        return 0;
-    return w->serials.items[(w->own - age) * w->slots.count + (found & UINT32_MAX)];
-}
-
-/* The knots of the pattern between which `serial` is alive: [*first, *last]. */
-static bool lifetime(const struct merger *w, uint64_t serial, size_t *first, size_t *last)
-{
-    const struct ebb_window *own = &w->windows[w->own];
-    size_t alloc, begin = 0, end = SIZE_MAX;
-    if (ebb__stream_find(w->stream, serial, &alloc)) {
-        begin = w->stream->allocs.items[alloc].event;
-        end = w->stream->allocs.items[alloc].free_event;
-    }
-    if (begin >= own->last || end < own->first)
-        return false;
-    *first = 0;
-    *last = w->knots.count;
-    while (*first < w->knots.count && w->knots.items[*first].event <= begin)
-        ++*first;
-    while (*last > *first && w->knots.items[*last - 1].event >= end)
-        --*last;
-    return end >= own->last || (*last < w->knots.count && w->knots.items[*last].event == end);
-}
-
 /* Put an access of `event`'s kind to `serial` in front of a knot. */
 static bool put_access(struct merger *w, const struct ebb_event *event, uint64_t serial,
                        size_t knot)
@@ -240,11 +62,11 @@ static bool put_accesses(struct merger *w, const struct ebb_event *event, uint64
 {
     const size_t *positions = w->positions.items;
     size_t first, last, count = w->knots.count, low = passed, high = passed;
-    if (!lifetime(w, serial, &first, &last))
+    if (!ebb__knots_lifetime(w, serial, &first, &last))
         return true;
-    while (high < count && (positions[high] == NONE || positions[high] < passed))
+    while (high < count && (positions[high] == EBB_SLOT_NONE || positions[high] < passed))
         high++;
-    while (low > 0 && (positions[low - 1] == NONE || positions[low - 1] >= passed))
+    while (low > 0 && (positions[low - 1] == EBB_SLOT_NONE || positions[low - 1] >= passed))
         low--;
     size_t from = low < first ? first : low > last ? last : low;
     size_t to = high < first ? first : high > last ? last : high;
@@ -258,7 +80,7 @@ static bool put_accesses(struct merger *w, const struct ebb_event *event, uint64
         if (positions[knot] < passed && knot >= first && !put_access(w, event, serial, knot + 1))
             return false;
     for (size_t knot = low; knot-- > first && knot + NEAR >= low;)
-        if (positions[knot] != NONE && positions[knot] >= passed && knot <= last &&
+        if (positions[knot] != EBB_SLOT_NONE && positions[knot] >= passed && knot <= last &&
             !put_access(w, event, serial, knot))
             return false;
     return true;
@@ -269,15 +91,15 @@ static bool lay_over(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     size_t passed = 0;
-    place_knots(w, window);
+    ebb__knots_place(w, window);
     for (size_t i = here->first; i < here->last; i++) {
-        const struct ebb_event *event = event_at(w, i);
+        const struct ebb_event *event = ebb__weaver_event(w, i);
         uint64_t name, knot;
-        if (name_of(w, event, window, &name))
+        if (ebb__slots_name(w, event, window, &name))
             passed += ebb__map_get(&w->knot_of, name, &knot);
         if (event->kind != EBB_EVENT_ACCESS || (event->flags & EBB_EVENT_DEMAND))
             continue;
-        uint64_t serial = counterpart(w, event->block, window);
+        uint64_t serial = ebb__slots_counterpart(w, event->block, window);
         if (serial != 0 && !put_accesses(w, event, serial, passed))
             return false;
     }
@@ -296,10 +118,10 @@ static bool measure_slack(struct merger *w, uint64_t *slack_bytes)
     for (size_t pass = 0; pass < 2; pass++) {
         own = other = 0;
         for (size_t k = 0; k < count; k++) {
-            const struct ebb_event *event = event_at(w, w->knots.items[k].event);
+            const struct ebb_event *event = ebb__weaver_event(w, w->knots.items[k].event);
             int64_t bytes = (int64_t)event->size_bytes;
             bytes = event->kind == EBB_EVENT_ALLOC ? bytes : -bytes;
-            if (pass == 0 && w->positions.items[k] != NONE)
+            if (pass == 0 && w->positions.items[k] != EBB_SLOT_NONE)
                 theirs[w->positions.items[k]] = bytes;
             own += bytes;
             other += pass ? theirs[k] : 0;
@@ -323,7 +145,7 @@ static bool is_left_out(const struct merger *w, const struct ebb_event *event)
 {
     uint64_t found;
     return event->kind != EBB_EVENT_MARK && ebb__map_get(&w->names, event->block, &found) &&
-           found == LEFT_OUT;
+           found == EBB_SLOT_LEFT_OUT;
 }
 
 /* What lies outside of the windows: lifetimes only. */
@@ -331,7 +153,7 @@ static bool emit_outside(const struct merger *w, size_t first, size_t last,
                          struct ebb_unordered *unordered)
 {
     for (size_t i = first; i < last; i++) {
-        const struct ebb_event *event = event_at(w, i);
+        const struct ebb_event *event = ebb__weaver_event(w, i);
         if ((event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) &&
             !is_left_out(w, event) && !emit(unordered, event))
             return false;
@@ -355,12 +177,13 @@ static bool emit_pattern(struct merger *w, struct ebb_unordered *unordered)
             struct ebb_event made = w->placed.items[next].event;
             if (next > 0 && is_repeated(&w->placed.items[next - 1], &w->placed.items[next]))
                 continue;
-            made.time_ns = event_at(w, all ? i - 1 : i)->time_ns;
+            made.time_ns = ebb__weaver_event(w, all ? i - 1 : i)->time_ns;
             if (!emit(unordered, &made))
                 return false;
         }
         knot += is_knot;
-        if (!all && !is_left_out(w, event_at(w, i)) && !emit(unordered, event_at(w, i)))
+        if (!all && !is_left_out(w, ebb__weaver_event(w, i)) &&
+            !emit(unordered, ebb__weaver_event(w, i)))
             return false;
     }
     unordered->period = unordered->events.count - unordered->first;
@@ -373,7 +196,7 @@ static bool emit_reordered(struct merger *w, size_t window, struct ebb_unordered
 {
     const struct ebb_window *here = &w->windows[window];
     const uint64_t *serials = w->serials.items + window * w->slots.count;
-    uint64_t time_ns = event_at(w, here->first)->time_ns;
+    uint64_t time_ns = ebb__weaver_event(w, here->first)->time_ns;
     w->placed.count = 0;
     for (size_t k = 0; k < w->slots.count; k++) {
         const struct slot *slot = &w->slots.items[k];
@@ -394,12 +217,12 @@ static bool emit_reordered(struct merger *w, size_t window, struct ebb_unordered
             return false;
     }
     for (size_t i = here->first; i < here->last; i++) {
-        const struct ebb_event *event = event_at(w, i);
+        const struct ebb_event *event = ebb__weaver_event(w, i);
         uint64_t name, knot;
         if (event->kind != EBB_EVENT_FREE || is_left_out(w, event))
             continue;
         struct placed made = {w->knots.count, 2, *event};
-        if (name_of(w, event, window, &name)) {
+        if (ebb__slots_name(w, event, window, &name)) {
             if (ebb__map_get(&w->knot_of, name, &knot))
                 made.knot = (size_t)knot;
         }
@@ -416,12 +239,12 @@ static bool emit_reordered(struct merger *w, size_t window, struct ebb_unordered
 
 static bool merge_all(struct merger *w, size_t observed, struct ebb_unordered *unordered)
 {
-    if (!collect_slots(w))
+    if (!ebb__slots_collect(w))
         return false;
     for (size_t i = 0; i < w->window_count; i++)
-        if (!match_window(w, i))
+        if (!ebb__slots_match(w, i))
             return false;
-    if (!collect_knots(w))
+    if (!ebb__knots_collect(w))
         return false;
     for (size_t i = w->window_count; i-- > 0 && observed > 0;) {
         if (i != w->own && ebb__stream_is_traced(w->stream, &w->windows[i])) {

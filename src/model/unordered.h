@@ -8,7 +8,7 @@
 #ifndef EBB_MODEL_UNORDERED_H
 #define EBB_MODEL_UNORDERED_H
 
-#include "model/stream.h"
+#include "model/windows.h"
 
 /* A trace in which every iteration has the pattern's order. */
 struct ebb_unordered {

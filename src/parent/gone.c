@@ -14,25 +14,25 @@
 void ebb__gone_add(const struct process *process, struct ebb_parent_result *result)
 {
     const struct ebb_counters *counters = &process->stream.ring->counters;
-    result->moved_out_bytes += atomic_load(&counters->moved_out_bytes);
-    result->moved_in_bytes += atomic_load(&counters->moved_in_bytes);
-    result->saved_bytes += atomic_load(&counters->saved_bytes);
-    result->evicted_clean_bytes += atomic_load(&counters->evicted_clean_bytes);
-    result->stall_ns += atomic_load(&counters->stall_ns);
-    result->demand_faults += atomic_load(&counters->demand_faults);
-    result->mismatches += atomic_load(&counters->mismatches);
-    result->reactive_evictions += atomic_load(&counters->reactive_evictions);
-    result->busy_blocks += atomic_load(&counters->busy_blocks);
-    result->placement_load_bytes += atomic_load(&counters->placement_load_bytes);
-    result->placement_peak_bytes += atomic_load(&counters->placement_peak_bytes);
-    result->placement_blocks += atomic_load(&counters->placement_blocks);
-    result->placement_misses += atomic_load(&counters->placement_misses);
-    result->page_moves += atomic_load(&counters->page_moves);
-    result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
-    result->lost_events += atomic_load(&process->stream.ring->lost);
-    result->managing |= atomic_load(&counters->managing) != 0;
+    result->transfers.out_bytes += atomic_load(&counters->moved_out_bytes);
+    result->transfers.in_bytes += atomic_load(&counters->moved_in_bytes);
+    result->transfers.saved_bytes += atomic_load(&counters->saved_bytes);
+    result->transfers.dropped_bytes += atomic_load(&counters->dropped_bytes);
+    result->transfers.stall_ns += atomic_load(&counters->stall_ns);
+    result->faults.demand += atomic_load(&counters->demand_faults);
+    result->faults.mismatches += atomic_load(&counters->mismatches);
+    result->transfers.reactive_evictions += atomic_load(&counters->reactive_evictions);
+    result->transfers.busy_blocks += atomic_load(&counters->busy_blocks);
+    result->placement.load_bytes += atomic_load(&counters->placement_load_bytes);
+    result->placement.peak_bytes += atomic_load(&counters->placement_peak_bytes);
+    result->placement.blocks += atomic_load(&counters->placement_blocks);
+    result->placement.misses += atomic_load(&counters->placement_misses);
+    result->transfers.page_moves += atomic_load(&counters->page_moves);
+    result->store.peak_bytes += atomic_load(&counters->store_peak_bytes);
+    result->events.lost += atomic_load(&process->stream.ring->lost);
+    result->processes.managing |= atomic_load(&counters->managing) != 0;
     if (atomic_load(&counters->store_error))
-        result->store_error = (int)atomic_load(&counters->store_error);
+        result->store.error = (int)atomic_load(&counters->store_error);
 }
 
 void ebb__gone_release(struct process *process)

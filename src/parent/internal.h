@@ -33,8 +33,8 @@ struct trial {
     size_t looked_at;                  /* iterations then */
     uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
     unsigned replans;
-    unsigned cramped; /* iterations in a row for which the plan needed more than its share */
-    unsigned roomy;   /* likewise, in which the share was much more than the plan was made for */
+    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
+    unsigned room_iterations; /* in a row in which it was so */
     unsigned room_replans;
 };
 
@@ -74,6 +74,8 @@ struct stream {
     uint64_t allocs_lost;              /* allocations since the stream left the template */
     bool replaying;                    /* a plan is being followed */
 };
+
+#define RETRY_NS ((uint64_t)100000000) /* from one attempt to plan to the next */
 
 /* When to plan: learn.c. */
 struct learning {
@@ -166,8 +168,8 @@ struct budget {
 
 /* Of all processes, and of the newest plan. */
 struct figures {
-    uint64_t events, plans, replans;
-    uint64_t predicted_peak_bytes, predicted_stall_ns, predicted_iteration_ns;
+    uint64_t events;
+    struct ebb_plan_figures plan;
     uint64_t smallest_feasible_bytes;
     uint64_t period_events;
 };
@@ -191,6 +193,7 @@ struct ebb_parent {
     struct figures figures;
 };
 
+/* tell.c: a message to whoever started the run, and messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);
 bool ebb__parent_send(struct process *process, const struct ebb_message *message, int descriptor);
 /* A message of a number only; that the process has gone is seen elsewhere. */
@@ -246,6 +249,8 @@ bool ebb__parent_send_script(struct process *process, const struct ebb_script *s
 
 /* learn.c: look at what the process has done and plan, or learn anew. */
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process);
+
+/* observe.c: take note of an event of the process. */
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event);
 /* Observe accesses from now on. */
 void ebb__parent_trace(struct process *process);
@@ -258,9 +263,11 @@ struct seen {
 /* Of the repetition now taken for the iteration. */
 struct seen ebb__parent_seen(const struct process *process);
 
-/* replan.c: a plan has been sent, its trial begins. */
-void ebb__replan_begin(struct ebb_parent *parent, struct process *process);
-/* Has it shown that another is due? Then plan and send it. Cheap where nothing has happened. */
+/* trial.c: a plan has been sent, its trial begins. */
+void ebb__trial_begin(struct ebb_parent *parent, struct process *process);
+
+/* replan.c: has the trial shown that another plan is due? Then plan and send it. Cheap where nothing
+ * has happened. */
 void ebb__replan_consider(struct ebb_parent *parent, struct process *process);
 /* measured.c: the lane counters of the process as they are. */
 struct lane_counts ebb__measured_counts(const struct process *process);
@@ -284,7 +291,6 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process);
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
 /* Keep what was learnt of this process for the next run. */
 void ebb__recall_save(struct ebb_parent *parent, struct process *process);
-uint32_t ebb__parent_count_allocs(const struct ebb_model *model);
 
 /* alarm.c: tell what the process has waited for too long. Cheap where it waits for nothing. */
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns);

@@ -8,22 +8,6 @@
 #define PATIENCE_ITERATIONS 64 /* arbitrary */
 /* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
 #define EVIDENT_ALLOCATIONS 32u
-#define RETRY_NS ((uint64_t)100000000)
-
-struct seen ebb__parent_seen(const struct process *process)
-{
-    const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
-    size_t newest = ebb__watch_pattern(process->stream.watch);
-    struct seen seen = {0};
-    bool in_a_row = true;
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
-        seen.traced += iterations[i].traced;
-        seen.in_a_row += in_a_row;
-        in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
-    }
-    return seen;
-}
 
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
  * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on, with
@@ -41,12 +25,6 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
     bool evident = allocs == 0 || in_a_row * allocs >= EVIDENT_ALLOCATIONS;
     return (touched * 2 >= all && evident) || in_a_row >= PATIENCE_ITERATIONS;
-}
-
-void ebb__parent_settle(struct process *process)
-{
-    process->learning.settled_pattern = ebb__watch_patterns(process->stream.watch);
-    process->learning.settled_period = ebb__watch_period_clock_events(process->stream.watch);
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
@@ -82,29 +60,6 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         process->learning.next_attempt_ns = ebb__now_ns() + RETRY_NS;
     }
     ebb__model_fini(&model);
-}
-
-void ebb__parent_note_event(struct process *process, const struct ebb_event *event)
-{
-    if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {
-        process->stream.replaying = true;
-    } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF) {
-        process->stream.replaying = false;
-        process->stream.allocs_lost = process->sent.has_access_clock ? UINT32_MAX : 0;
-    } else if (event->kind == EBB_EVENT_ALLOC) {
-        process->stream.allocs++;
-        process->stream.allocs_lost =
-            process->stream.replaying ? 0 : process->stream.allocs_lost + 1;
-    }
-}
-
-void ebb__parent_trace(struct process *process)
-{
-    ebb__parent_tell(process, EBB_MESSAGE_TRACE, 1);
-    ebb__phase_set(&process->phase, PHASE_RELEARNING);
-    process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
-    process->stream.allocs_lost = 0;
-    process->learning.next_attempt_ns = ebb__now_ns() + RETRY_NS;
 }
 
 /* Has a repetition been found that is longer than the one last looked at? */

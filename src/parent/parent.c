@@ -5,13 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,17 +20,6 @@
 #define REAP_NS ((uint64_t)100000000)
 /* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
 #define PROBE_FROM_BYTES ((uint64_t)16 << 20)
-
-void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...)
-{
-    char message[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    if (parent->options.warn)
-        parent->options.warn(parent->options.context, message);
-}
 
 static enum ebb_status make_ledger(struct ebb_parent *parent, struct ebb_error *error)
 {
@@ -108,23 +95,6 @@ void ebb__parent_set_main(struct ebb_parent *parent, int process_id)
 bool ebb__parent_main_said_hello(const struct ebb_parent *parent)
 {
     return parent->main_said_hello;
-}
-
-bool ebb__parent_send(struct process *process, const struct ebb_message *message, int descriptor)
-{
-    return ebb__message_send(process->channel, message, &descriptor, descriptor >= 0, MSG_DONTWAIT);
-}
-
-void ebb__parent_tell(struct process *process, enum ebb_message_kind kind, uint64_t value)
-{
-    ebb__parent_send(process, &(struct ebb_message){.kind = kind, .value = value}, -1);
-}
-
-void ebb__parent_tell_all(struct ebb_parent *parent, enum ebb_message_kind kind, uint64_t value)
-{
-    for (size_t i = 0; i < parent->processes.count; i++)
-        if (parent->processes.items[i]->channel >= 0)
-            ebb__parent_tell(parent->processes.items[i], kind, value);
 }
 
 /* The trace is that of the first process with managed blocks. */

@@ -58,48 +58,105 @@ enum ebb_cache_use {
 /* "off", "none", "unconfirmed", "used", "dropped". */
 const char *ebb__cache_use_name(enum ebb_cache_use use);
 
-struct ebb_parent_result {
-    uint64_t budget_bytes; /* UINT64_MAX if none was in force */
-    uint64_t peak_resident_bytes;
-    uint64_t learning_peak_bytes;
-    uint64_t over_budget_bytes;
-    uint64_t unmanaged_peak_bytes; /* of the heap as the program asked for it, managed or not */
-    uint64_t managed_peak_bytes;
+/* The figures of a run, by subject. Sums are over all processes, unless they say otherwise. */
+
+struct ebb_budget_figures {
+    uint64_t bytes; /* UINT64_MAX if none came into force */
+    uint64_t over_bytes;
+    int64_t from_iteration;           /* counted from 0; -1: never; 0: from the first allocation */
+    uint64_t smallest_feasible_bytes; /* 0: unknown */
+};
+
+struct ebb_peak_figures {
+    uint64_t resident_bytes;
+    uint64_t learning_bytes;  /* before the budget came into force */
+    uint64_t unmanaged_bytes; /* of the heap as the busiest process asked for it, managed or not */
+    uint64_t managed_bytes;   /* of the busiest process */
+};
+
+/* What is in no block of its own; of the busiest process. */
+struct ebb_small_figures {
     uint64_t unmanaged_bytes;
     uint64_t slab_peak_bytes; /* small blocks, in slabs */
     uint64_t slab_used_bytes; /* what of it was in use when the newest plan was made */
-    uint64_t iterations;
-    uint64_t period_events;         /* clock events of an iteration */
-    int64_t planned_from_iteration; /* counted from 0; -1: never planned */
-    int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
-    uint64_t predicted_peak_bytes, predicted_stall_ns;
-    uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
-    uint64_t moved_out_bytes, moved_in_bytes, evicted_clean_bytes;
-    uint64_t saved_bytes; /* of those moved out: zeros that were not written */
-    uint64_t stall_ns, demand_faults, mismatches, reactive_evictions, busy_blocks;
-    uint64_t demand_faults_planned_median;
-    /* Blocks at planned addresses: most of their bytes as asked for, most pages held for them;
-     * allocations so served, and such as were planned but found the address taken. Peaks of several
-     * processes are added. */
-    uint64_t placement_load_bytes, placement_peak_bytes, placement_blocks, placement_misses;
-    uint64_t page_moves; /* runs of pages that changed their address */
-    uint64_t planned_iterations;
+};
+
+/* Of the busiest process. */
+struct ebb_iteration_figures {
+    uint64_t count;
+    uint64_t planned;
+    uint64_t period_events; /* clock events of one */
+    int64_t planned_from;   /* counted from 0; -1: never planned */
     /* Of planned iterations; under a policy without a script, of those after it was learnt. */
-    uint64_t iteration_median_ns, iteration_min_ns, iteration_max_ns;
-    uint64_t store_peak_bytes;
-    int store_error;
-    uint64_t lost_events;
-    uint64_t plans;
-    uint64_t replans;       /* of these, because lanes or waits were not as assumed */
-    uint64_t events;        /* taken from the rings */
-    double out_bps, in_bps; /* lanes as the last plan assumed them; 0: not probed */
-    double measured_out_bps, measured_in_bps; /* as they were while blocks moved; 0: too few did */
-    uint64_t smallest_feasible_bytes;         /* 0: unknown */
-    size_t processes;                         /* that said hello */
-    enum ebb_cache_use cache;
+    uint64_t median_ns, min_ns, max_ns;
+    uint64_t demand_faults_median; /* of planned iterations */
+};
+
+/* The figures that the newest plan predicts. */
+struct ebb_plan_figures {
+    uint64_t count;   /* plans that were made */
+    uint64_t replans; /* of these, because lanes or waits were not as assumed */
+    uint64_t peak_bytes, stall_ns;
+    uint64_t iteration_ns; /* with stalls; 0: none was made */
+};
+
+struct ebb_transfer_figures {
+    uint64_t out_bytes, in_bytes, dropped_bytes;
+    uint64_t saved_bytes; /* of those moved out: zeros that were not written */
+    uint64_t stall_ns;
+    uint64_t reactive_evictions, busy_blocks;
+    uint64_t page_moves; /* runs of pages that changed their address */
+};
+
+/* What no plan foresaw. */
+struct ebb_fault_figures {
+    uint64_t demand;
+    uint64_t mismatches;
+};
+
+/* Blocks at planned addresses: most of their bytes as asked for, most pages held for them; allocations
+ * so served, and such as were planned but found the address taken. Peaks of several processes are
+ * added. */
+struct ebb_placement_figures {
+    uint64_t load_bytes, peak_bytes, blocks, misses;
+};
+
+struct ebb_store_figures {
+    uint64_t peak_bytes;
+    int error; /* errno; 0: none */
+};
+
+struct ebb_lane_figures {
+    double out_bps, in_bps;                   /* as the last plan assumed them; 0: not probed */
+    double measured_out_bps, measured_in_bps; /* while blocks moved; 0: too few did */
+};
+
+struct ebb_event_figures {
+    uint64_t taken; /* from the rings */
+    uint64_t lost;
+};
+
+struct ebb_process_figures {
+    size_t count; /* that said hello */
     bool main_said_hello;
     bool managing;        /* some process had managed blocks */
     unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
+};
+
+struct ebb_parent_result {
+    struct ebb_budget_figures budget;
+    struct ebb_peak_figures peak;
+    struct ebb_small_figures small;
+    struct ebb_iteration_figures iterations;
+    struct ebb_plan_figures plan;
+    struct ebb_transfer_figures transfers;
+    struct ebb_fault_figures faults;
+    struct ebb_placement_figures placement;
+    struct ebb_store_figures store;
+    struct ebb_lane_figures lanes;
+    struct ebb_event_figures events;
+    struct ebb_process_figures processes;
+    enum ebb_cache_use cache;
 };
 
 struct ebb_parent;

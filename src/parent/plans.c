@@ -106,10 +106,10 @@ static void note_figures(struct figures *figures, const struct ebb_planned *plan
 {
     const struct ebb_plan *plan = &planned->plan;
     uint64_t peak_bytes = plan->reactive ? plan->peak_bytes : planned->places.peak_bytes;
-    figures->plans += !plan->reactive;
-    figures->predicted_peak_bytes = peak_bytes + planned->beside_bytes;
-    figures->predicted_stall_ns = plan->stall_ns;
-    figures->predicted_iteration_ns = plan->iteration_ns;
+    figures->plan.count += !plan->reactive;
+    figures->plan.peak_bytes = peak_bytes + planned->beside_bytes;
+    figures->plan.stall_ns = plan->stall_ns;
+    figures->plan.iteration_ns = plan->iteration_ns;
     figures->period_events = planned->model->tick_count;
 }
 
@@ -141,7 +141,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
         if (plan->reactive)
             process->learning.reactive_from = (int64_t)ebb__watch_iterations(process->stream.watch);
         else
-            ebb__replan_begin(parent, process);
+            ebb__trial_begin(parent, process);
     }
 out:
     ebb__planned_fini(&planned);

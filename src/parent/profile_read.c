@@ -153,23 +153,8 @@ static const char *check_model(const struct ebb_model *model)
 }
 
 /* NULL, or what is wrong; *model may be filled in part. */
-static const char *take_model(struct cursor *cursor, struct ebb_model *model)
+static const char *take_events(struct cursor *cursor, struct ebb_model *model)
 {
-    model->tick_count = take32(cursor);
-    model->block_count = take32(cursor);
-    uint8_t has_accesses = take8(cursor);
-    uint64_t left = (uint64_t)(cursor->end - cursor->at);
-    if (cursor->short_of || has_accesses > 1 || model->tick_count == 0 ||
-        model->tick_count == EBB_TICK_NONE ||
-        model->tick_count > left / (EBB_PROFILE_EVENT_BYTES + 8) ||
-        model->block_count > left / EBB_PROFILE_BLOCK_BYTES)
-        return "an impossible number of events";
-    model->has_accesses = has_accesses;
-    model->events = calloc(model->tick_count, sizeof *model->events);
-    model->time_ns = calloc((size_t)model->tick_count + 1, sizeof *model->time_ns);
-    model->blocks = calloc((size_t)model->block_count + 1, sizeof *model->blocks);
-    if (!model->events || !model->time_ns || !model->blocks)
-        return "no memory for it";
     for (uint32_t i = 0; i < model->tick_count; i++) {
         struct ebb_model_event *event = &model->events[i];
         event->block = take32(cursor);
@@ -183,6 +168,11 @@ static const char *take_model(struct cursor *cursor, struct ebb_model *model)
     }
     for (uint32_t i = 0; i <= model->tick_count; i++)
         model->time_ns[i] = take64(cursor);
+    return NULL;
+}
+
+static const char *take_blocks(struct cursor *cursor, struct ebb_model *model)
+{
     uint64_t accesses = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
         struct ebb_model_block *block = &model->blocks[i];
@@ -201,18 +191,48 @@ static const char *take_model(struct cursor *cursor, struct ebb_model *model)
             return "an impossible number of uses";
     }
     model->access_count = (uint32_t)accesses;
-    model->accesses = calloc((size_t)accesses + 1, sizeof *model->accesses);
+    return NULL;
+}
+
+static const char *take_accesses(struct cursor *cursor, struct ebb_model *model)
+{
+    model->accesses = calloc((size_t)model->access_count + 1, sizeof *model->accesses);
     if (!model->accesses)
         return "no memory for it";
-    for (uint64_t i = 0; i < accesses; i++) {
+    for (uint32_t i = 0; i < model->access_count; i++) {
         model->accesses[i].tick = take32(cursor);
         model->accesses[i].access = take8(cursor);
         if (model->accesses[i].access > EBB_ACCESS_WRITE)
             return "a use of no known kind";
     }
-    if (cursor->short_of)
-        return "it ends within an iteration";
-    return check_model(model);
+    return NULL;
+}
+
+static const char *take_model(struct cursor *cursor, struct ebb_model *model)
+{
+    model->tick_count = take32(cursor);
+    model->block_count = take32(cursor);
+    uint8_t has_accesses = take8(cursor);
+    uint64_t left = (uint64_t)(cursor->end - cursor->at);
+    if (cursor->short_of || has_accesses > 1 || model->tick_count == 0 ||
+        model->tick_count == EBB_TICK_NONE ||
+        model->tick_count > left / (EBB_PROFILE_EVENT_BYTES + 8) ||
+        model->block_count > left / EBB_PROFILE_BLOCK_BYTES)
+        return "an impossible number of events";
+    model->has_accesses = has_accesses;
+    model->events = calloc(model->tick_count, sizeof *model->events);
+    model->time_ns = calloc((size_t)model->tick_count + 1, sizeof *model->time_ns);
+    model->blocks = calloc((size_t)model->block_count + 1, sizeof *model->blocks);
+    if (!model->events || !model->time_ns || !model->blocks)
+        return "no memory for it";
+    const char *why = take_events(cursor, model);
+    if (!why)
+        why = take_blocks(cursor, model);
+    if (!why)
+        why = take_accesses(cursor, model);
+    if (why)
+        return why;
+    return cursor->short_of ? "it ends within an iteration" : check_model(model);
 }
 
 enum ebb_status ebb__profile_decode_body(const uint8_t *bytes, size_t size, const char *name,

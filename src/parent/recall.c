@@ -112,21 +112,13 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
         drop(parent, process);
 }
 
-uint32_t ebb__parent_count_allocs(const struct ebb_model *model)
-{
-    uint32_t count = 0;
-    for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        count += model->events[tick].kind == EBB_EVENT_ALLOC && model->events[tick].clock;
-    return count;
-}
-
 /* The iteration of the profile that allocates as often as this one; NULL: none. (Frees vary: what
  * outlives iterations is not freed in the first ones.) */
 static const struct ebb_model *matching_model(const struct process *process,
                                               const struct ebb_watch_iteration *iteration)
 {
     for (uint32_t i = process->recall.profile.iteration_count; i-- > 0;)
-        if (ebb__parent_count_allocs(&process->recall.profile.iterations[i].model) ==
+        if (ebb__model_count_allocs(&process->recall.profile.iterations[i].model) ==
             iteration->alloc_count)
             return &process->recall.profile.iterations[i].model;
     return NULL;
@@ -185,7 +177,7 @@ static bool has_diverged(const struct process *process, const struct ebb_watch_i
         const struct ebb_profile_iteration *known = &profile->iterations[i];
         if (!iteration->planned && iteration->first_serial > known->first_serial &&
             iteration->first_serial > process->recall.at_allocs &&
-            iteration->alloc_count * 2 > ebb__parent_count_allocs(&known->model))
+            iteration->alloc_count * 2 > ebb__model_count_allocs(&known->model))
             return true;
     }
     return false;

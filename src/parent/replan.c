@@ -34,20 +34,6 @@
 #define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more memory is worth a plan */
 #define MOST_ROOM_REPLANS 6u
 
-void ebb__replan_begin(struct ebb_parent *parent, struct process *process)
-{
-    struct trial *trial = &process->trial;
-    trial->counts = ebb__measured_counts(process);
-    trial->machine = parent->lanes.machine;
-    trial->predicted_stall_ns = parent->figures.predicted_stall_ns;
-    trial->predicted_work_ns =
-        parent->figures.predicted_iteration_ns - parent->figures.predicted_stall_ns;
-    trial->first_iteration = trial->looked_at =
-        process->stream.watch ? ebb__watch_iterations(process->stream.watch) : 0;
-    if (trial->state != TRIAL_SETTLED)
-        ebb__trial_set(&trial->state, TRIAL_BEGUN);
-}
-
 /* The planned iterations of this trial: how many, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
@@ -75,7 +61,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
     struct ebb_profile_iteration *newest =
         learnt->iteration_count ? &learnt->iterations[learnt->iteration_count - 1] : NULL;
     if (!newest || !count || !iterations[count - 1].planned ||
-        ebb__parent_count_allocs(&newest->model) != iterations[count - 1].alloc_count)
+        ebb__model_count_allocs(&newest->model) != iterations[count - 1].alloc_count)
         return NULL;
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
@@ -102,7 +88,7 @@ static bool replan(struct ebb_parent *parent, struct process *process,
         parent->lanes.machine = assumed;
         return false;
     }
-    parent->figures.replans++;
+    parent->figures.plan.replans++;
     process->learnt_anew = true;
     return true;
 }
@@ -115,12 +101,13 @@ static enum replan_reason judge_room(struct trial *trial, const struct sent *sen
 {
     bool is_roomy = sent->peak_bytes && budget != UINT64_MAX &&
                     share > sent->share_bytes + budget / MUCH_ROOM_SHARE;
-    trial->cramped = sent->peak_bytes > share ? trial->cramped + 1 : 0;
-    trial->roomy = is_roomy ? trial->roomy + 1 : 0;
-    if ((trial->cramped < CRAMPED_ITERATIONS && trial->roomy < CRAMPED_ITERATIONS) ||
-        trial->room_replans == MOST_ROOM_REPLANS)
+    bool is_cramped = sent->peak_bytes > share;
+    enum replan_reason room = is_roomy ? REPLAN_ROOMY : is_cramped ? REPLAN_CRAMPED : REPLAN_NONE;
+    trial->room_iterations = room == trial->room ? trial->room_iterations + 1 : 1;
+    trial->room = room;
+    if (trial->room_iterations < CRAMPED_ITERATIONS || trial->room_replans == MOST_ROOM_REPLANS)
         return REPLAN_NONE;
-    return is_roomy ? REPLAN_ROOMY : REPLAN_CRAMPED;
+    return room;
 }
 
 /* Plan for the memory that there is: if it is less, less what is lacking, and each time twice the
@@ -138,7 +125,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
         uint64_t lacking = sent->peak_bytes - share;
         sent->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
     }
-    trial->cramped = trial->roomy = 0;
+    trial->room = REPLAN_NONE;
     trial->room_replans++;
     if (!replan(parent, process, &parent->lanes.machine)) {
         sent->margin_bytes = before;
@@ -201,7 +188,7 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
     case REPLAN_BACK:
         ebb__trial_set(&trial->state, TRIAL_SETTLED);
         ebb__parent_send_script(process, process->sent.script_before);
-        parent->figures.replans++;
+        parent->figures.plan.replans++;
         parent->lanes.machine = trial->machine_before;
         break;
     case REPLAN_ENOUGH:
@@ -230,7 +217,7 @@ static void wait_for_first(struct ebb_parent *parent, struct process *process, s
     struct trial *trial = &process->trial;
     if (count <= trial->first_iteration + 1)
         return;
-    ebb__replan_begin(parent, process);
+    ebb__trial_begin(parent, process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
 }
 
@@ -246,7 +233,7 @@ static void judge_trial(struct ebb_parent *parent, struct process *process, size
     if (early && !(found.waits && found.faster && found.enough))
         return;
     uint64_t before_ns = trial->before_ns;
-    ebb__replan_begin(parent, process);
+    ebb__trial_begin(parent, process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
     if (!found.enough)
         return;
@@ -259,7 +246,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
     struct trial *trial = &process->trial;
     size_t count = ebb__watch_iterations(process->stream.watch);
     if (count < trial->first_iteration) /* a longer repetition has taken their place */
-        ebb__replan_begin(parent, process);
+        ebb__trial_begin(parent, process);
     if (!process->stream.replaying || count == trial->looked_at)
         return;
     trial->looked_at = count;

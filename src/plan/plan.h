@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* Where no clock event says so, a use is taken to be over when EBB_WITHIN_TICKS events have followed
  * and the greater of EBB_WITHIN_NS and an EBB_WITHIN_DRIFT-th of the time from the last clock event
@@ -137,6 +138,11 @@ EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(ebb_planner make,
                                                           struct ebb_plan *plan,
                                                           struct ebb_error *error);
 
-void ebb__plan_fini(struct ebb_plan *plan);
+static inline void ebb__plan_fini(struct ebb_plan *plan)
+{
+    free(plan->absences);
+    plan->absences = NULL;
+    plan->absence_count = 0;
+}
 
 #endif

@@ -7,159 +7,19 @@
  * length allows (a cell that contains stalls is longer by them), each transfer's fixed cost spread
  * over its block's bytes. A real plan, its copies spread evenly over the time that they take, is a
  * solution of this program, so its optimum is a bound; fewer instants leave constraints out and so
- * only weaken it. Without stalls two things more are true of whole blocks: nothing is absent before
- * a whole copy out fits behind ready_ns, nor after a whole copy in must have begun. The value given
- * is not the solver's but computed from its prices by weak duality, which holds for any prices: no
- * tolerance of the solver can lift it over the truth. Source: the relaxation is ours; CLP solves it
- * (docs/papers.md). Size: three columns and a row for each group of gaps and instant in it. */
-#include "lab/bound/internal.h"
+ * only weaken it. Without stalls two things more are true of whole blocks: nothing is away before a
+ * whole copy out fits behind ready_ns, nor after a whole copy in must have begun.
+ * The value given is not the solver's but computed from its prices by weak duality, which holds for
+ * any prices: no tolerance of the solver can lift it over the truth.
+ * Source: the relaxation is ours; CLP solves it (docs/papers.md). Size: three columns and a row
+ * for each group of gaps and instant in it. */
+#include "lab/bound/groups.h"
 
 #include <coin/Clp_C_Interface.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_UNIT 1048576.0 /* the solver sees MiB and ms: figures near 1 */
-#define NS_UNIT 1e6
-#define NONE UINT32_MAX
 #define LARGE_WORK 2e7 /* gaps times ticks: about a tenth of a second */
-
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-/* Gaps that look the same from the instants, as one: their bytes together, the least of their costs
- * and the widest of their times, which only weakens the bound. Instants are counted from `first`, and
- * those from instant_count on are a lap later. */
-struct group {
-    uint32_t first, count;
-    /* Instants, from `first`, at which whole blocks may be absent. */
-    uint32_t absent_first, absent_end;
-    bool drops;
-    double bytes, out_cost, in_cost; /* in the units of the solver */
-    uint64_t ready_ns, need_ns;
-    uint32_t state; /* its first column: one for each instant */
-};
-
-struct builder {
-    const struct ebb_bound_program *program;
-    const struct ebb_bound *bound;
-    uint32_t instants;
-    double *cell_ns; /* by instant: length of the cell that ends there */
-    struct group *groups;
-    uint32_t group_count;
-    uint32_t *group_of; /* by gap; NONE: no instant lies in it */
-    uint32_t *edges;    /* by cell: chain of rows of the groups that begin or end within it */
-    uint32_t *edge_row, *edge_next;
-    uint32_t edge_count;
-    /* The program, by columns. */
-    int *column_start, *row;
-    double *value;
-    double *lower, *upper, *cost;
-    double *row_lower, *row_upper;
-    int rows, columns, entries;
-};
-
-/* Index of the first instant at or after `tick`, instants of them where there is none. */
-static uint32_t instant_at(const struct ebb_bound_program *program, uint32_t tick)
-{
-    uint32_t low = 0, high = program->instant_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (program->instants[middle] < tick)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Time of a group's instant, unrolled like its gaps' own times. */
-static uint64_t instant_ns(const struct builder *builder, const struct group *group, uint32_t k)
-{
-    uint32_t place = group->first + k, instants = builder->instants;
-    uint32_t tick = builder->program->instants[place % instants];
-    return builder->bound->model->time_ns[tick] + place / instants * builder->bound->lap_ns;
-}
-
-static struct group group_of_gap(const struct builder *builder, const struct ebb_bound_gap *gap)
-{
-    uint32_t ticks = builder->bound->model->tick_count, end = gap->first + gap->count;
-    double bytes = (double)gap->bytes / BYTES_UNIT;
-    struct group group = {.first = instant_at(builder->program, gap->first),
-                          .drops = gap->drops,
-                          .bytes = bytes,
-                          .out_cost = (double)gap->out_ns / NS_UNIT / bytes,
-                          .in_cost = (double)gap->in_ns / NS_UNIT / bytes,
-                          .ready_ns = gap->ready_ns,
-                          .need_ns = gap->need_ns};
-    group.count = (end <= ticks ? instant_at(builder->program, end)
-                                : builder->instants + instant_at(builder->program, end - ticks)) -
-                  group.first;
-    group.absent_end = group.count;
-    if (builder->program->stalls)
-        return group;
-    while (group.absent_first < group.count &&
-           instant_ns(builder, &group, group.absent_first) < gap->ready_ns + gap->out_ns)
-        group.absent_first++;
-    while (group.absent_end > group.absent_first &&
-           instant_ns(builder, &group, group.absent_end - 1) + gap->in_ns > gap->need_ns)
-        group.absent_end--;
-    return group;
-}
-
-struct group_key {
-    uint64_t key[2];
-    uint32_t gap;
-};
-
-static int group_key_compare(const void *left, const void *right)
-{
-    const struct group_key *a = left, *b = right;
-    for (int i = 0; i < 2; i++)
-        if (a->key[i] != b->key[i])
-            return a->key[i] < b->key[i] ? -1 : 1;
-    return (a->gap > b->gap) - (a->gap < b->gap);
-}
-
-static bool groups_make(struct builder *builder)
-{
-    const struct ebb_bound *bound = builder->bound;
-    struct group_key *keys = malloc((bound->gap_count + 1u) * sizeof *keys);
-    struct group *all = malloc((bound->gap_count + 1u) * sizeof *all);
-    bool made = keys && all;
-    for (uint32_t g = 0; made && g < bound->gap_count; g++) {
-        all[g] = group_of_gap(builder, &bound->gaps[g]);
-        keys[g] = (struct group_key){
-            {(uint64_t)all[g].first << 32 | all[g].count,
-             (uint64_t)all[g].absent_first << 32 | all[g].absent_end << 1 | all[g].drops},
-            g};
-    }
-    if (made)
-        qsort(keys, bound->gap_count, sizeof *keys, group_key_compare);
-    for (uint32_t i = 0; made && i < bound->gap_count; i++) {
-        const struct group *own = &all[keys[i].gap];
-        builder->group_of[keys[i].gap] = NONE;
-        if (own->count == 0 || own->absent_first >= own->absent_end)
-            continue;
-        struct group *last = &builder->groups[builder->group_count - 1];
-        bool same = i > 0 && builder->group_of[keys[i - 1].gap] != NONE &&
-                    memcmp(keys[i].key, keys[i - 1].key, sizeof keys[i].key) == 0;
-        if (!same) {
-            builder->groups[builder->group_count++] = *own;
-        } else {
-            last->bytes += own->bytes;
-            last->out_cost = least(last->out_cost, own->out_cost);
-            last->in_cost = least(last->in_cost, own->in_cost);
-            last->ready_ns = own->ready_ns < last->ready_ns ? own->ready_ns : last->ready_ns;
-            last->need_ns = own->need_ns > last->need_ns ? own->need_ns : last->need_ns;
-        }
-        builder->group_of[keys[i].gap] = builder->group_count - 1;
-    }
-    free(keys);
-    free(all);
-    return made;
-}
 
 static int column_open(struct builder *builder, double upper, double cost)
 {
@@ -193,7 +53,7 @@ static uint32_t row_lane(const struct builder *builder, bool in, uint32_t cell)
 /* What a lane moves of `bytes` in `ns`. */
 static double flow_limit(double bytes, double cost, double ns)
 {
-    return cost > 0 ? least(bytes, ns / NS_UNIT / cost) : bytes;
+    return cost > 0 ? ebb__bound_least(bytes, ns / NS_UNIT / cost) : bytes;
 }
 
 static void row_open(struct builder *builder, double lower, double upper)
@@ -212,12 +72,33 @@ static void edge_open(struct builder *builder, uint32_t cell, uint64_t part_ns)
     row_open(builder, -1e30, (double)part_ns / NS_UNIT);
 }
 
+/* The columns of what flows between a group's instants. */
+static void flows_put(struct builder *builder, const struct group *group, uint32_t balance)
+{
+    uint32_t count = group->count, instants = builder->instants;
+    bool stalls = builder->program->stalls;
+    for (uint32_t k = 1; k < count; k++) {
+        uint32_t cell = (group->first + k) % instants;
+        double ns = builder->cell_ns[cell];
+        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->out_cost, ns),
+                    0);
+        entry_put(builder, balance + k - 1, 1);
+        entry_put(builder, row_lane(builder, false, cell), group->out_cost);
+        if (group->drops)
+            continue;
+        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->in_cost, ns),
+                    0);
+        entry_put(builder, balance + k - 1, -1);
+        entry_put(builder, row_lane(builder, true, cell), group->in_cost);
+    }
+}
+
 static void group_put(struct builder *builder, struct group *group)
 {
     uint32_t count = group->count, instants = builder->instants;
     bool stalls = builder->program->stalls;
-    uint64_t first_ns = instant_ns(builder, group, 0);
-    uint64_t last_ns = instant_ns(builder, group, count - 1);
+    uint64_t first_ns = ebb__bound_instant_ns(builder, group, 0);
+    uint64_t last_ns = ebb__bound_instant_ns(builder, group, count - 1);
     uint32_t balance = (uint32_t)builder->rows; /* of the second state; the first is an out flow */
     group->state = (uint32_t)builder->columns;
     for (uint32_t k = 0; k < count; k++) {
@@ -250,20 +131,7 @@ static void group_put(struct builder *builder, struct group *group)
         if (stalls && comes)
             entry_put(builder, balance + count, group->in_cost);
     }
-    for (uint32_t k = 1; k < count; k++) {
-        uint32_t cell = (group->first + k) % instants;
-        double ns = builder->cell_ns[cell];
-        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->out_cost, ns),
-                    0);
-        entry_put(builder, balance + k - 1, 1);
-        entry_put(builder, row_lane(builder, false, cell), group->out_cost);
-        if (group->drops)
-            continue;
-        column_open(builder, stalls ? group->bytes : flow_limit(group->bytes, group->in_cost, ns),
-                    0);
-        entry_put(builder, balance + k - 1, -1);
-        entry_put(builder, row_lane(builder, true, cell), group->in_cost);
-    }
+    flows_put(builder, group, balance);
     for (uint32_t k = 1; k < count; k++)
         row_open(builder, 0, 0);
     if (!stalls)
@@ -299,7 +167,7 @@ static void goal_put(struct builder *builder)
         entry_put(builder, row_lane(builder, false, c), -1);
         if (duplex)
             entry_put(builder, row_lane(builder, true, c), -1);
-        for (uint32_t e = builder->edges[c]; e != NONE; e = builder->edge_next[e])
+        for (uint32_t e = builder->edges[c]; e != EBB_BOUND_NONE; e = builder->edge_next[e])
             entry_put(builder, builder->edge_row[e], -1);
     }
 }
@@ -400,7 +268,7 @@ static void absent_read(const struct builder *builder, const double *solution, d
     memset(absent, 0, ticks * sizeof *absent);
     for (uint32_t g = 0; g < bound->gap_count; g++) {
         const struct ebb_bound_gap *gap = &bound->gaps[g];
-        if (builder->group_of[g] == NONE)
+        if (builder->group_of[g] == EBB_BOUND_NONE)
             continue;
         const struct group *group = &builder->groups[builder->group_of[g]];
         const double *state = &solution[group->state];
@@ -410,7 +278,8 @@ static void absent_read(const struct builder *builder, const double *solution, d
             double at_ns = (double)(model->time_ns[tick] + (tick < gap->first ? bound->lap_ns : 0));
             bool inside = next < group->count;
             double to = inside ? state[next] : group->drops ? from : 0;
-            double to_ns = inside ? (double)instant_ns(builder, group, next) : (double)gap->need_ns;
+            double to_ns =
+                inside ? (double)ebb__bound_instant_ns(builder, group, next) : (double)gap->need_ns;
             double share = to_ns > from_ns ? (at_ns - from_ns) / (to_ns - from_ns) : 1;
             bool is_absent =
                 builder->program->stalls || (at_ns >= (double)(gap->ready_ns + gap->out_ns) &&
@@ -450,7 +319,7 @@ static void absent_read_together(const struct builder *builder, const double *so
         double into_ns = (double)model->time_ns[t] - from_ns;
         into_ns += from_ns > (double)model->time_ns[t] ? (double)builder->bound->lap_ns : 0;
         double share = builder->cell_ns[to] > 0 ? into_ns / builder->cell_ns[to] : 1;
-        absent[t] = total[from] + (total[to] - total[from]) * least(share, 1);
+        absent[t] = total[from] + (total[to] - total[from]) * ebb__bound_least(share, 1);
         if (next < instants && program->instants[next] == t)
             next++;
     }
@@ -498,7 +367,7 @@ enum ebb_status ebb__bound_solve(struct ebb_bound_program *program, struct ebb_e
         builder.cell_ns[k] =
             (double)(time_ns[program->instants[k]] + (k ? 0 : bound->lap_ns) - from_ns);
     }
-    if (!groups_make(&builder) || !builder_allocate(&builder))
+    if (!ebb__bound_groups_make(&builder) || !builder_allocate(&builder))
         goto out;
     rows_put(&builder);
     for (uint32_t g = 0; g < builder.group_count; g++)

@@ -3,57 +3,10 @@
  * at most one container, which bounds the memory by the size of the file. */
 #include "lab/import/pickle.h"
 
+#include "lab/import/opcodes.h"
+
 #include <inttypes.h>
 #include <string.h>
-
-enum opcode {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_POP = '0',
-    OP_POP_MARK = '1',
-    OP_DUP = '2',
-    OP_NONE = 'N',
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_BINFLOAT = 'G',
-    OP_BINUNICODE = 'X',
-    OP_BINBYTES = 'B',
-    OP_SHORT_BINBYTES = 'C',
-    OP_BINSTRING = 'T',
-    OP_SHORT_BINSTRING = 'U',
-    OP_EMPTY_DICT = '}',
-    OP_EMPTY_LIST = ']',
-    OP_EMPTY_TUPLE = ')',
-    OP_DICT = 'd',
-    OP_LIST = 'l',
-    OP_TUPLE = 't',
-    OP_APPEND = 'a',
-    OP_APPENDS = 'e',
-    OP_SETITEM = 's',
-    OP_SETITEMS = 'u',
-    OP_BINGET = 'h',
-    OP_LONG_BINGET = 'j',
-    OP_BINPUT = 'q',
-    OP_LONG_BINPUT = 'r',
-    OP_PROTO = 0x80,
-    OP_TUPLE1 = 0x85,
-    OP_TUPLE2 = 0x86,
-    OP_TUPLE3 = 0x87,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_LONG1 = 0x8a,
-    OP_LONG4 = 0x8b,
-    OP_SHORT_BINUNICODE = 0x8c,
-    OP_BINUNICODE8 = 0x8d,
-    OP_BINBYTES8 = 0x8e,
-    OP_EMPTY_SET = 0x8f,
-    OP_ADDITEMS = 0x90,
-    OP_FROZENSET = 0x91,
-    OP_MEMOIZE = 0x94,
-    OP_FRAME = 0x95,
-    OP_BYTEARRAY8 = 0x96,
-};
 
 struct machine {
     const uint8_t *bytes;
@@ -305,56 +258,20 @@ static enum ebb_status skip(struct machine *m, size_t bytes)
     return take(m, bytes, &value) ? EBB_OK : fail(m, "ends within a number");
 }
 
-static enum ebb_status step(struct machine *m, uint8_t opcode)
+/* Four bytes with a sign. */
+static enum ebb_status push_signed(struct machine *m)
+{
+    uint64_t value;
+    if (!take(m, 4, &value))
+        return fail(m, "ends within a number");
+    return value >> 31 ? push_number(m, EBB_PICKLE_ODD_INT, 1)
+                       : push_number(m, EBB_PICKLE_INT, value);
+}
+
+/* What makes a container, or puts something into one. */
+static enum ebb_status step_container(struct machine *m, uint8_t opcode)
 {
     switch (opcode) {
-    case OP_PROTO:
-        return skip(m, 1);
-    case OP_FRAME:
-        return skip(m, 8);
-    case OP_MARK:
-        return push_number(m, EBB_PICKLE_MARK, 0);
-    case OP_POP:
-        return pop(m, 1);
-    case OP_POP_MARK:
-        return above_mark(m) == SIZE_MAX ? fail(m, "there is no mark") : pop(m, above_mark(m) + 1);
-    case OP_DUP:
-        return duplicate(m);
-    case OP_NONE:
-        return push_number(m, EBB_PICKLE_NONE, 0);
-    case OP_NEWTRUE:
-        return push_number(m, EBB_PICKLE_BOOL, 1);
-    case OP_NEWFALSE:
-        return push_number(m, EBB_PICKLE_BOOL, 0);
-    case OP_BININT1:
-        return push_int(m, 1);
-    case OP_BININT2:
-        return push_int(m, 2);
-    case OP_BININT: {
-        uint64_t value;
-        if (!take(m, 4, &value))
-            return fail(m, "ends within a number");
-        return value >> 31 ? push_number(m, EBB_PICKLE_ODD_INT, 1)
-                           : push_number(m, EBB_PICKLE_INT, value);
-    }
-    case OP_LONG1:
-        return push_long(m, 1);
-    case OP_LONG4:
-        return push_long(m, 4);
-    case OP_BINFLOAT:
-        return push_float(m);
-    case OP_SHORT_BINUNICODE:
-    case OP_SHORT_BINBYTES:
-    case OP_SHORT_BINSTRING:
-        return push_text(m, 1);
-    case OP_BINUNICODE:
-    case OP_BINBYTES:
-    case OP_BINSTRING:
-        return push_text(m, 4);
-    case OP_BINUNICODE8:
-    case OP_BINBYTES8:
-    case OP_BYTEARRAY8:
-        return push_text(m, 8);
     case OP_EMPTY_DICT:
         return push_container(m, EBB_PICKLE_DICT, 0);
     case OP_EMPTY_LIST:
@@ -382,6 +299,56 @@ static enum ebb_status step(struct machine *m, uint8_t opcode)
         return extend(m, EBB_PICKLE_DICT, 2, false);
     case OP_SETITEMS:
         return extend(m, EBB_PICKLE_DICT, above_mark(m), true);
+    default:
+        return fail(m, forbidden(opcode));
+    }
+}
+
+static enum ebb_status step(struct machine *m, uint8_t opcode)
+{
+    switch (opcode) {
+    case OP_PROTO:
+        return skip(m, 1);
+    case OP_FRAME:
+        return skip(m, 8);
+    case OP_MARK:
+        return push_number(m, EBB_PICKLE_MARK, 0);
+    case OP_POP:
+        return pop(m, 1);
+    case OP_POP_MARK:
+        return above_mark(m) == SIZE_MAX ? fail(m, "there is no mark") : pop(m, above_mark(m) + 1);
+    case OP_DUP:
+        return duplicate(m);
+    case OP_NONE:
+        return push_number(m, EBB_PICKLE_NONE, 0);
+    case OP_NEWTRUE:
+        return push_number(m, EBB_PICKLE_BOOL, 1);
+    case OP_NEWFALSE:
+        return push_number(m, EBB_PICKLE_BOOL, 0);
+    case OP_BININT1:
+        return push_int(m, 1);
+    case OP_BININT2:
+        return push_int(m, 2);
+    case OP_BININT:
+        return push_signed(m);
+    case OP_LONG1:
+        return push_long(m, 1);
+    case OP_LONG4:
+        return push_long(m, 4);
+    case OP_BINFLOAT:
+        return push_float(m);
+    case OP_SHORT_BINUNICODE:
+    case OP_SHORT_BINBYTES:
+    case OP_SHORT_BINSTRING:
+        return push_text(m, 1);
+    case OP_BINUNICODE:
+    case OP_BINBYTES:
+    case OP_BINSTRING:
+        return push_text(m, 4);
+    case OP_BINUNICODE8:
+    case OP_BINBYTES8:
+    case OP_BYTEARRAY8:
+        return push_text(m, 8);
     case OP_BINGET:
         return get(m, 1);
     case OP_LONG_BINGET:
@@ -393,7 +360,7 @@ static enum ebb_status step(struct machine *m, uint8_t opcode)
     case OP_MEMOIZE:
         return put(m, m->memo.count);
     default:
-        return fail(m, forbidden(opcode));
+        return step_container(m, opcode);
     }
 }
 

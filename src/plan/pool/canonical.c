@@ -135,11 +135,9 @@ static bool floors_hold(struct search *search, uint32_t *list, uint32_t count)
     memset(search->base.above, 0, search->base.sections * sizeof *search->base.above);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        const struct ebb_pool_cut *cut = &search->base.cuts[b];
         ebb_height room = search->base.limit - search->raised[b];
-        if (!ebb__search_stack(search->base.above, cut->first, cut->last, search->base.size[b],
-                               room) ||
-            !ebb__search_stack(search->base.above, 0, cut->more, search->base.size[b], room))
+        if (!ebb__search_stack_cut(search->base.above, &search->base.cuts[b], search->base.size[b],
+                                   room))
             return false;
     }
     return true;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct ebb_pool_job {
     const struct ebb_pool_problem *problem;
@@ -32,7 +33,14 @@ static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
 }
 
 /* Keep this packing if it is lower than the best. */
-void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height);
+static inline void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets,
+                                   uint64_t height)
+{
+    if (height >= job->height)
+        return;
+    job->height = height;
+    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
+}
 
 /* The pools: each offers packings, and raises the bound where it proves one. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__pool_bestfit(struct ebb_pool_job *job);

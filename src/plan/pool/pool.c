@@ -23,14 +23,6 @@ const struct ebb_pool *ebb__pools(size_t *count)
     return pools;
 }
 
-void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height)
-{
-    if (height >= job->height)
-        return;
-    job->height = height;
-    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
-}
-
 static enum ebb_status problem_check(const struct ebb_pool_problem *problem,
                                      struct ebb_error *error)
 {
@@ -72,8 +64,9 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
     solution->height_bytes = job->height;
     solution->load_bytes = job->sections.load_bound_bytes;
     solution->lower_bound_bytes = job->bound;
-    solution->feasible = job->height <= problem->capacity_bytes;
-    solution->infeasible = job->bound > problem->capacity_bytes;
+    solution->capacity = job->height <= problem->capacity_bytes ? EBB_POOL_CAPACITY_MET
+                         : job->bound > problem->capacity_bytes ? EBB_POOL_CAPACITY_IMPOSSIBLE
+                                                                : EBB_POOL_CAPACITY_OPEN;
     solution->optimal = job->height == job->bound;
     solution->solve_ns = ebb__now_ns() - begin_ns;
     return EBB_OK;

@@ -38,6 +38,13 @@ struct ebb_pool_problem {
     uint64_t time_limit_ns;  /* soft; heuristics may need longer for their first packing */
 };
 
+/* What is known of the capacity. */
+enum ebb_pool_capacity {
+    EBB_POOL_CAPACITY_MET,        /* the packing is within it */
+    EBB_POOL_CAPACITY_OPEN,       /* it is not, and whether one can be is open */
+    EBB_POOL_CAPACITY_IMPOSSIBLE, /* proved: no packing is within it */
+};
+
 struct ebb_pool_solution {
     char pool[32];
     uint64_t *offsets; /* bytes; of the best packing found, one a buffer; NULL without buffers */
@@ -45,9 +52,8 @@ struct ebb_pool_solution {
     uint64_t height_bytes;      /* what the packing needs; no offset + size is above it */
     uint64_t load_bytes;        /* most that live at one instant */
     uint64_t lower_bound_bytes; /* no packing is lower: the load, or more where that was proved */
-    bool feasible;              /* height_bytes <= capacity_bytes */
-    bool infeasible;            /* proved: no packing is within the capacity */
-    bool optimal;               /* proved: no packing is lower than height_bytes */
+    enum ebb_pool_capacity capacity;
+    bool optimal; /* proved: no packing is lower than height_bytes */
     uint64_t solve_ns;
 };
 

@@ -129,6 +129,14 @@ static inline bool ebb__search_stack(ebb_height *above, uint32_t first, uint32_t
     return !over;
 }
 
+/* The same over all sections of a buffer. */
+static inline bool ebb__search_stack_cut(ebb_height *above, const struct ebb_pool_cut *cut,
+                                         ebb_height size, ebb_height room)
+{
+    return ebb__search_stack(above, cut->first, cut->last, size, room) &&
+           ebb__search_stack(above, 0, cut->more, size, room);
+}
+
 /* A buffer is unplaced (1) or placed (UINT32_MAX, which takes one away). */
 static inline void ebb__search_crossing_change(struct ebb_search *search, uint32_t buffer,
                                                uint32_t by)

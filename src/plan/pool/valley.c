@@ -254,10 +254,8 @@ static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32
             continue;
         }
         for (uint32_t k = i; k < next; k++) {
-            const struct ebb_pool_cut *cut = &search->base.cuts[list[k]];
             ebb_height size = search->base.size[list[k]];
-            if (!ebb__search_stack(search->base.above, cut->first, cut->last, size, room) ||
-                !ebb__search_stack(search->base.above, 0, cut->more, size, room))
+            if (!ebb__search_stack_cut(search->base.above, &search->base.cuts[list[k]], size, room))
                 return false;
         }
     }

@@ -206,16 +206,11 @@ static uint64_t round_up(uint64_t offset)
     return (offset + 7) & ~(uint64_t)7;
 }
 
-static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan *plan,
-                                const struct ebb_places *places, use_vec *uses,
-                                struct ebb_script **result)
+/* What the script will hold, and where; the uses, whose number is not known yet, come last. */
+static struct ebb_script layout(const struct compiler *compiler, const struct ebb_plan *plan,
+                                const struct ebb_places *places)
 {
     const struct ebb_model *model = compiler->model;
-    uint32_t allocs = 0;
-    for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        allocs += model->events[tick].clock && model->events[tick].kind == EBB_EVENT_ALLOC;
-    if (compiler->clock_count == 0)
-        return EBB_ERR_ARGUMENT;
     uint64_t peak_bytes = places ? places->peak_bytes : plan->peak_bytes;
     struct ebb_script head = {
         .magic = EBB_SCRIPT_MAGIC,
@@ -226,7 +221,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         .block_count = model->block_count,
         .absence_count = plan->absence_count,
         .persistent_count = compiler->persistent_count,
-        .alloc_count = allocs,
+        .alloc_count = ebb__model_count_allocs(model),
     };
     head.events_offset = round_up(sizeof head);
     head.blocks_offset =
@@ -236,15 +231,14 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     head.allocs_offset =
         round_up(head.absences_offset + head.absence_count * sizeof(struct ebb_script_absence));
     head.uses_offset = round_up(head.allocs_offset + head.alloc_count * sizeof(uint32_t));
-    uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof *uses->items;
-    char *memory = calloc(1, most);
-    struct order_key *order = calloc(allocs + 1, sizeof *order);
-    if (!memory || !order) {
-        free(memory);
-        free(order);
-        return EBB_ERR_MEMORY;
-    }
-    struct ebb_script_event *events = (struct ebb_script_event *)(memory + head.events_offset);
+    return head;
+}
+
+/* Write the clock events, and list the allocations among them by size. */
+static void write_events(const struct compiler *compiler, struct ebb_script_event *events,
+                         uint32_t *by_size, struct order_key *order)
+{
+    const struct ebb_model *model = compiler->model;
     uint32_t position = 0, alloc = 0;
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
         const struct ebb_model_event *event = &model->events[tick];
@@ -260,14 +254,15 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
             order[alloc++] = (struct order_key){events[position].size_bytes, position};
         position++;
     }
-    if (model->unordered && events[0].kind == EBB_EVENT_ALLOC)
-        head.flags = EBB_SCRIPT_UNORDERED;
-    qsort(order, allocs, sizeof *order, by_key);
-    uint32_t *by_size = (uint32_t *)(memory + head.allocs_offset);
-    for (uint32_t i = 0; i < allocs; i++)
+    qsort(order, alloc, sizeof *order, by_key);
+    for (uint32_t i = 0; i < alloc; i++)
         by_size[i] = order[i].item;
-    free(order);
-    struct ebb_script_block *blocks = (struct ebb_script_block *)(memory + head.blocks_offset);
+}
+
+static bool write_blocks(const struct compiler *compiler, const struct ebb_places *places,
+                         struct ebb_script_block *blocks, use_vec *uses)
+{
+    const struct ebb_model *model = compiler->model;
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         struct ebb_script_block *compiled = &blocks[compiler->block_place[i]];
@@ -278,10 +273,37 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         compiled->part_first = block->part_first;
         compiled->part_count = block->part_count;
         compiled->parts = parts_from(model, i);
-        if (!collect_uses(compiler, block, uses, compiled)) {
-            free(memory);
-            return EBB_ERR_MEMORY;
-        }
+        if (!collect_uses(compiler, block, uses, compiled))
+            return false;
+    }
+    return true;
+}
+
+static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan *plan,
+                                const struct ebb_places *places, use_vec *uses,
+                                struct ebb_script **result)
+{
+    const struct ebb_model *model = compiler->model;
+    if (compiler->clock_count == 0)
+        return EBB_ERR_ARGUMENT;
+    struct ebb_script head = layout(compiler, plan, places);
+    uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof *uses->items;
+    char *memory = calloc(1, most);
+    struct order_key *order = calloc(head.alloc_count + 1, sizeof *order);
+    if (!memory || !order) {
+        free(memory);
+        free(order);
+        return EBB_ERR_MEMORY;
+    }
+    struct ebb_script_event *events = (struct ebb_script_event *)(memory + head.events_offset);
+    write_events(compiler, events, (uint32_t *)(memory + head.allocs_offset), order);
+    free(order);
+    if (model->unordered && events[0].kind == EBB_EVENT_ALLOC)
+        head.flags = EBB_SCRIPT_UNORDERED;
+    if (!write_blocks(compiler, places, (struct ebb_script_block *)(memory + head.blocks_offset),
+                      uses)) {
+        free(memory);
+        return EBB_ERR_MEMORY;
     }
     head.use_count = (uint32_t)uses->count;
     if (uses->count)

@@ -3,6 +3,16 @@
 
 #include <string.h>
 
+void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
+                         uint64_t bytes)
+{
+    for (uint32_t i = 0, cell = first; i < count; i++) {
+        curve[cell] += bytes;
+        if (++cell == cell_count)
+            cell = 0;
+    }
+}
+
 /* The first tick at or after `ns`, 0 <= ns <= lap_ns; cell_count where there is none. */
 static uint32_t tick_at(const struct ebb_swap *swap, uint64_t ns)
 {

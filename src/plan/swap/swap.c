@@ -5,16 +5,6 @@
 
 #define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
 
-void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
-                         uint64_t bytes)
-{
-    for (uint32_t i = 0, cell = first; i < count; i++) {
-        curve[cell] += bytes;
-        if (++cell == cell_count)
-            cell = 0;
-    }
-}
-
 /* Differences first, then their sums: O(blocks + cells). */
 static void load_compute(struct ebb_swap *swap)
 {
@@ -42,11 +32,6 @@ static void load_compute(struct ebb_swap *swap)
         live += swap->load[t];
         swap->load[t] = live;
     }
-}
-
-uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to)
-{
-    return to > from ? to - from : to + swap->cell_count - from;
 }
 
 static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const uint32_t *after,

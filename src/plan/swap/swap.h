@@ -88,7 +88,11 @@ EBB_NODISCARD enum ebb_status ebb__swap_init_within(struct ebb_swap *swap,
 void ebb__swap_fini(struct ebb_swap *swap);
 
 /* Ticks from `from` to `to` on the cyclic timeline, 1 ... tick_count. */
-uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to);
+static inline uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from,
+                                               uint32_t to)
+{
+    return to > from ? to - from : to + swap->cell_count - from;
+}
 /* Add `bytes` (two's complement: also negative) to the cells [first, first + count), cyclic. */
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes);

@@ -1,0 +1,48 @@
+/* A model while its large blocks are divided into parts: what units.c finds and parts.c writes. */
+#ifndef EBB_MODEL_DIVISION_H
+#define EBB_MODEL_DIVISION_H
+
+#include "model.h"
+
+#include "base/vec.h"
+
+/* A use of a unit, in the `operation`-th stretch between clock events since its allocation. */
+struct use {
+    uint32_t block;
+    uint32_t unit;
+    uint64_t operation;
+    uint64_t position; /* ticks since tick 0 of the iteration of its allocation */
+    uint8_t access;
+};
+
+/* Units [first, first + count) of an old block, and where it stands among the new ones. */
+struct part {
+    uint32_t block;
+    uint32_t first, count;
+    uint32_t made;
+    uint64_t first_position; /* of its first use */
+};
+
+struct division {
+    const struct ebb_model *old;
+    const uint32_t *unit_at_tick;
+    EBB_VEC(struct use) uses;
+    EBB_VEC(struct part) parts;
+    uint32_t *first_part; /* old block -> its first part; EBB_TICK_NONE: none */
+    uint32_t *last_part;  /* old block -> one behind its last part */
+    uint32_t *made_block; /* old block -> new block */
+    uint32_t *clocks;     /* old tick -> clock events before it; [tick_count]: all */
+    uint32_t *part_at;    /* old tick -> part that it uses; EBB_TICK_NONE: it is not to a part */
+    bool *dropped;        /* old tick: a later use in the same operation */
+    uint32_t *made_tick;  /* old tick -> new tick */
+    uint32_t *alloc_tick, *free_tick; /* part -> new ticks, of parts that are not the first */
+    struct ebb_model made;
+};
+
+/* List the uses of the units of all blocks that are to be divided, unit by unit. False: no
+ * memory. */
+bool ebb__division_collect_uses(struct division *division);
+/* Join neighbouring units of one history to parts. False: no memory. */
+bool ebb__division_find_parts(struct division *division);
+
+#endif

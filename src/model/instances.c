@@ -1,0 +1,271 @@
+/* Method: allocations are numbered through the trace, and the window holds n of them; the k-th one
+ * of the window and the one n, 2n ... before it are instances of one template block (where the
+ * sizes agree). A FREE in the window of an earlier instance is thus the template's FREE, w
+ * iterations after its ALLOC. Where no earlier instance is known (first iteration) the FREE comes
+ * from later events, moved back by whole iterations.
+ * A block allocated in the window and never freed as far as is known counts as persistent, without
+ * its ALLOC; but where the iterations beside it allocate it, too (a queue that fills, a leak), as
+ * many instances as are live stay live. */
+#include "instances.h"
+
+static enum ebb_status bad_event(struct builder *b, size_t event, const char *why)
+{
+    return ebb__fail(b->error, EBB_ERR_FORMAT, "trace", "event %zu: block %llu %s", event,
+                     (unsigned long long)b->trace.events[event].block, why);
+}
+
+enum ebb_status ebb__instances_collect(struct builder *b)
+{
+    for (size_t i = 0; i < b->trace.count; i++) {
+        const struct ebb_event *event = &b->trace.events[i];
+        if (event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE &&
+            event->kind != EBB_EVENT_ACCESS)
+            continue;
+        uint64_t index;
+        bool known = ebb__map_get(&b->serials, event->block, &index);
+        if (!known) {
+            struct instance made = {
+                .serial = event->block,
+                .size_bytes = event->size_bytes,
+                .alloc_event = NO_INDEX,
+                .free_event = NO_INDEX,
+                .alloc_rank = NO_INDEX,
+                .block = EBB_TICK_NONE,
+            };
+            index = b->instances.count;
+            if (!ebb_vec_push(&b->instances, made) ||
+                !ebb__map_put(&b->serials, event->block, index))
+                return EBB_ERR_MEMORY;
+        }
+        struct instance *instance = &b->instances.items[index];
+        if (event->kind == EBB_EVENT_ALLOC) {
+            if (known)
+                return bad_event(b, i, "is allocated after it has been seen");
+            instance->alloc_event = i;
+            instance->alloc_rank = b->allocs.count;
+            if (!ebb_vec_push(&b->allocs, (size_t)index))
+                return EBB_ERR_MEMORY;
+        } else if (event->kind == EBB_EVENT_FREE) {
+            if (instance->free_event != NO_INDEX)
+                return bad_event(b, i, "is freed twice");
+            instance->free_event = i;
+            if (instance->alloc_event == NO_INDEX && event->size_bytes > instance->size_bytes)
+                instance->size_bytes = event->size_bytes;
+        } else {
+            if (instance->free_event != NO_INDEX)
+                return bad_event(b, i, "is accessed after its end");
+            if (instance->alloc_event == NO_INDEX && event->size_bytes > instance->size_bytes)
+                instance->size_bytes = event->size_bytes;
+        }
+    }
+    return EBB_OK;
+}
+
+static bool in_window(const struct builder *b, size_t event)
+{
+    return event != NO_INDEX && event >= b->first && event < b->last;
+}
+
+/* The instance `wraps` iterations before the template block of window rank `k`; NULL where none
+ * is known or the sizes differ. */
+static struct instance *earlier_instance(const struct builder *b, size_t k, size_t wraps)
+{
+    size_t n = b->periodics.count, rank = b->first_rank + k;
+    if (wraps > rank / n)
+        return NULL;
+    struct instance *own = &b->instances.items[b->allocs.items[rank]];
+    struct instance *before = &b->instances.items[b->allocs.items[rank - wraps * n]];
+    return before->size_bytes == own->size_bytes ? before : NULL;
+}
+
+/* Number of ALLOCs of the trace before `event`. */
+static size_t allocs_before(const struct builder *b, size_t event)
+{
+    size_t low = 0, high = b->allocs.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (b->instances.items[b->allocs.items[middle]].alloc_event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The window holds no FREE of template block `p`, but its instance is freed later, at `event`:
+ * put one where that event lies in its own iteration, by the ALLOC before it. */
+static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
+{
+    size_t n = b->periodics.count, rank = allocs_before(b, event); /* > first_rank */
+    size_t ahead = rank - 1 - b->first_rank;                       /* the ALLOC before it */
+    const struct instance *alloc = &b->instances.items[b->allocs.items[rank - 1]];
+    const struct instance *twin = &b->instances.items[b->allocs.items[b->first_rank + ahead % n]];
+    size_t offset = event - alloc->alloc_event - 1;
+    size_t place = twin->alloc_event + offset;
+    size_t next =
+        ahead % n + 1 < n
+            ? b->instances.items[b->allocs.items[b->first_rank + ahead % n + 1]].alloc_event
+            : b->last;
+    p->place = place < next ? place : next - 1;
+    p->wraps = (uint32_t)(ahead / n);
+    p->synthetic = true;
+    p->free_event = event;
+    if (p->wraps == 0) /* just behind the window: it belongs to its very end */
+        p->place = b->last - 1;
+}
+
+/* Is the block allocated in a neighbouring iteration, too? */
+static bool is_repeated(const struct builder *b, size_t k)
+{
+    size_t n = b->periodics.count, later = b->first_rank + k + n;
+    return earlier_instance(b, k, 1) ||
+           (later < b->allocs.count &&
+            b->instances.items[b->allocs.items[later]].size_bytes ==
+                b->instances.items[b->periodics.items[k].instance].size_bytes);
+}
+
+/* No FREE is known of a block that each iteration allocates: a queue that fills, or a leak. So many
+ * instances as are live now are taken to be live in the iterations to come: the oldest one ends
+ * where the next one begins. */
+static void place_before_alloc(struct builder *b, size_t k)
+{
+    struct periodic *p = &b->periodics.items[k];
+    size_t alloc_event = b->instances.items[p->instance].alloc_event;
+    uint32_t live = 0;
+    const struct instance *before;
+    while ((before = earlier_instance(b, k, live + 1)) && before->free_event == NO_INDEX)
+        live++;
+    bool first = alloc_event == b->first;
+    p->place = first ? b->last - 1 : alloc_event - 1;
+    p->wraps = first ? live : live + 1;
+    p->synthetic = true;
+    p->free_event = b->trace.count; /* after all others */
+}
+
+/* Find where template block of window rank `k` is freed. */
+static void find_free(struct builder *b, size_t k)
+{
+    struct periodic *p = &b->periodics.items[k];
+    const struct instance *own = &b->instances.items[p->instance];
+    size_t n = b->periodics.count;
+    p->free_event = NO_INDEX;
+    if (in_window(b, own->free_event)) {
+        p->free_event = own->free_event;
+        return;
+    }
+    size_t most = 64; /* iterations; arbitrary where the own FREE is unknown */
+    if (own->free_event != NO_INDEX)
+        most = (allocs_before(b, own->free_event) - b->first_rank) / n + 1;
+    for (size_t wraps = 1; wraps <= most; wraps++) {
+        const struct instance *before = earlier_instance(b, k, wraps);
+        if (!before)
+            break;
+        /* A counterpart that is freed elsewhere tells nothing if it is just jitter; one that
+         * outlives the window is older still. */
+        if (in_window(b, before->free_event)) {
+            p->free_event = before->free_event;
+            p->wraps = (uint32_t)wraps;
+            return;
+        }
+    }
+    if (own->free_event != NO_INDEX)
+        place_synthetic(b, p, own->free_event);
+    else if (is_repeated(b, k))
+        place_before_alloc(b, k);
+}
+
+/* Does an earlier instance end when it should, where the template block lives for `wraps`
+ * iterations and a bit? Weights allocated just before the first iteration may have the right sizes,
+ * too. */
+static bool ends_in_time(const struct builder *b, const struct instance *instance, size_t wraps)
+{
+    size_t rank = b->allocs.count;
+    if (instance->free_event != NO_INDEX)
+        rank = allocs_before(b, instance->free_event);
+    return rank <= instance->alloc_rank + (wraps + 2) * b->periodics.count;
+}
+
+static bool add_block(struct builder *b, const struct instance *instance, uint32_t *index)
+{
+    struct ebb_model_block block = {
+        .serial = instance->serial,
+        .size_bytes = instance->size_bytes,
+        .alloc_tick = EBB_TICK_NONE,
+        .free_tick = EBB_TICK_NONE,
+    };
+    *index = (uint32_t)b->blocks.count;
+    return ebb_vec_push(&b->blocks, block);
+}
+
+/* The allocations of the window are the template's. */
+static bool list_periodics(struct builder *b)
+{
+    size_t first_rank = 0;
+    while (first_rank < b->allocs.count &&
+           b->instances.items[b->allocs.items[first_rank]].alloc_event < b->first)
+        first_rank++;
+    b->first_rank = first_rank;
+    for (size_t rank = first_rank; rank < b->allocs.count; rank++) {
+        size_t instance = b->allocs.items[rank];
+        if (b->instances.items[instance].alloc_event >= b->last)
+            break;
+        struct periodic made = {.instance = instance};
+        if (!ebb_vec_push(&b->periodics, made))
+            return false;
+    }
+    return true;
+}
+
+/* Tie the earlier instances of template block `k` that are live in the window to it. */
+static void tie_earlier(struct builder *b, size_t k)
+{
+    const struct periodic *p = &b->periodics.items[k];
+    const struct instance *own = &b->instances.items[p->instance];
+    for (uint32_t wraps = 1; wraps <= p->wraps; wraps++) {
+        struct instance *before = earlier_instance(b, k, wraps);
+        if (!before || before->block != EBB_TICK_NONE)
+            break;
+        bool ends = wraps == p->wraps && !p->synthetic;
+        if (ends != in_window(b, before->free_event) || !ends_in_time(b, before, p->wraps) ||
+            (before->free_event != NO_INDEX && before->free_event < b->first))
+            continue;
+        before->block = own->block;
+        before->wraps = wraps;
+    }
+}
+
+/* What is tied to no template block is live throughout, and persistent, or left out. */
+static bool keep_persistent(struct builder *b)
+{
+    for (size_t i = 0; i < b->instances.count; i++) {
+        struct instance *instance = &b->instances.items[i];
+        if (instance->block != EBB_TICK_NONE)
+            continue;
+        bool ended = instance->free_event != NO_INDEX && instance->free_event < b->first;
+        bool begun = instance->alloc_event == NO_INDEX || instance->alloc_event < b->first;
+        if (ended || !begun || in_window(b, instance->free_event)) {
+            instance->is_outlier = true;
+            continue;
+        }
+        if (!add_block(b, instance, &instance->block))
+            return false;
+    }
+    return true;
+}
+
+enum ebb_status ebb__instances_match(struct builder *b)
+{
+    if (!list_periodics(b))
+        return EBB_ERR_MEMORY;
+    for (size_t k = 0; k < b->periodics.count; k++) {
+        struct periodic *p = &b->periodics.items[k];
+        struct instance *own = &b->instances.items[p->instance];
+        find_free(b, k);
+        if (!add_block(b, own, &own->block))
+            return EBB_ERR_MEMORY;
+        if (p->free_event == NO_INDEX)
+            continue; /* never freed: persistent */
+        tie_earlier(b, k);
+    }
+    return keep_persistent(b) ? EBB_OK : EBB_ERR_MEMORY;
+}

@@ -1,0 +1,137 @@
+/* Problem: a program that keeps many tensors in one block uses runs of neighbouring units together.
+ * Method: the history of a unit is the list of operations in which it is used; neighbours of one
+ * history are one part. Two tensors that happen to share a history are as good as one, and a tensor
+ * that does not begin at a unit's border makes a part of its own of the unit that it shares. Units
+ * that are never used have no pages and are in no part; those before the first used one belong to
+ * its part, so that a block's first part is at its start. O(ticks + accesses log accesses). */
+#include "division.h"
+
+static int by_unit(const void *left, const void *right)
+{
+    const struct use *a = left, *b = right;
+    if (a->block != b->block)
+        return a->block < b->block ? -1 : 1;
+    if (a->unit != b->unit)
+        return a->unit < b->unit ? -1 : 1;
+    return a->position < b->position ? -1 : a->position > b->position;
+}
+
+/* Ticks since tick 0 of the iteration of its allocation at which `block` is used, one by one. */
+static uint64_t next_position(const struct ebb_model *model, const struct ebb_model_block *block,
+                              uint32_t access, uint64_t position)
+{
+    uint32_t count = model->tick_count, tick = model->accesses[block->first_access + access].tick;
+    return position + (tick + count - position % count) % count;
+}
+
+static uint64_t origin(const struct ebb_model_block *block)
+{
+    return block->alloc_tick == EBB_TICK_NONE ? 0 : block->alloc_tick;
+}
+
+static bool is_divided(const struct division *division, const struct ebb_model_block *block)
+{
+    const struct ebb_model *model = division->old;
+    for (uint32_t i = 0; i < block->access_count; i++)
+        if (division->unit_at_tick[model->accesses[block->first_access + i].tick] != EBB_TICK_NONE)
+            return true;
+    return false;
+}
+
+bool ebb__division_collect_uses(struct division *division)
+{
+    const struct ebb_model *model = division->old;
+    uint32_t count = model->tick_count;
+    for (uint32_t tick = 0; tick < count; tick++)
+        division->clocks[tick + 1] = division->clocks[tick] + model->events[tick].clock;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        const struct ebb_model_block *block = &model->blocks[i];
+        if (!is_divided(division, block))
+            continue;
+        uint64_t position = origin(block);
+        for (uint32_t k = 0; k < block->access_count; k++) {
+            const struct ebb_model_access *access = &model->accesses[block->first_access + k];
+            position = next_position(model, block, k, position);
+            uint32_t unit = division->unit_at_tick[access->tick];
+            struct use use = {
+                .block = i,
+                .unit = unit == EBB_TICK_NONE ? 0 : unit,
+                .operation =
+                    position / count * division->clocks[count] + division->clocks[access->tick],
+                .position = position,
+                .access = access->access,
+            };
+            if (!ebb_vec_push(&division->uses, use))
+                return false;
+        }
+    }
+    if (division->uses.count)
+        qsort(division->uses.items, division->uses.count, sizeof(struct use), by_unit);
+    return true;
+}
+
+/* The next operation after uses[*at] in which the same unit is used; false: none. */
+static bool next_operation(const struct use *uses, size_t end, size_t *at)
+{
+    uint64_t operation = uses[*at].operation;
+    while (*at < end && uses[*at].operation == operation)
+        ++*at;
+    return *at < end;
+}
+
+/* Is the history of the unit whose uses are [a, a_end) that of [b, b_end)? */
+static bool is_same(const struct use *uses, size_t a, size_t a_end, size_t b, size_t b_end)
+{
+    for (;;) {
+        if (uses[a].operation != uses[b].operation)
+            return false;
+        bool more = next_operation(uses, a_end, &a);
+        if (more != next_operation(uses, b_end, &b))
+            return false;
+        if (!more)
+            return true;
+    }
+}
+
+static size_t unit_end(const struct division *division, size_t begin)
+{
+    const struct use *uses = division->uses.items;
+    size_t end = begin;
+    while (end < division->uses.count && uses[end].block == uses[begin].block &&
+           uses[end].unit == uses[begin].unit)
+        end++;
+    return end;
+}
+
+bool ebb__division_find_parts(struct division *division)
+{
+    const struct use *uses = division->uses.items;
+    size_t last = 0, last_end = 0; /* uses of the last unit of the newest part */
+    for (size_t begin = 0, end; begin < division->uses.count; begin = end) {
+        end = unit_end(division, begin);
+        uint32_t block = uses[begin].block, unit = uses[begin].unit;
+        struct part *newest =
+            division->parts.count ? &division->parts.items[division->parts.count - 1] : NULL;
+        bool first = !newest || newest->block != block;
+        if (!first && newest->first + newest->count == unit &&
+            is_same(uses, last, last_end, begin, end)) {
+            newest->count++;
+            if (uses[begin].position < newest->first_position)
+                newest->first_position = uses[begin].position;
+        } else {
+            uint32_t from = first ? 0 : unit;
+            struct part part = {.block = block,
+                                .first = from,
+                                .count = unit - from + 1,
+                                .first_position = uses[begin].position};
+            if (first)
+                division->first_part[block] = (uint32_t)division->parts.count;
+            if (!ebb_vec_push(&division->parts, part))
+                return false;
+            division->last_part[block] = (uint32_t)division->parts.count;
+        }
+        last = begin;
+        last_end = end;
+    }
+    return true;
+}

@@ -1,0 +1,259 @@
+/* Which repetition is the program's iteration.
+ *
+ * A repetition becomes the program's when it has covered a few symbols and nothing else was known,
+ * or when it covers more than two iterations of the one before: what repeats within an iteration
+ * cannot last that long. Iterations recorded before the new one began are kept, but for those of
+ * repetitions that turn out to be loops within it: these were none, wherever they were seen.
+ *
+ * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over
+ * the weights while they are initialised looks like iterations, too, and training, which allocates,
+ * comes after it. Which of the two tells iterations depends on how often the program allocates.
+ *
+ * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
+ * repetition is in force, so that a strictly periodic program does not pay for it. */
+#include "landmark.h"
+#include "recurrence.h"
+#include "watch_state.h"
+
+enum {
+    SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
+    LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
+    MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
+    CLOCK_ALLOCS = 64,       /* in an iteration: enough to tell when what is due; arbitrary */
+};
+
+static bool is_about(size_t symbols, size_t period)
+{
+    size_t tolerance = ebb__landmark_tolerance(period);
+    return symbols <= period + tolerance && symbols + tolerance >= period;
+}
+
+/* Is the repetition that of `template`, possibly at another phase? Then the template occurs in its
+ * first two periods. */
+static bool is_known(const struct ebb_watch *watch, const struct ebb_template *template,
+                     const struct ebb_repetition *repetition)
+{
+    if (template->kind != repetition->kind)
+        return false;
+    if (template->landmark_bytes) /* by chance the order was the same for a while */
+        return is_about(repetition->period_symbols, template->period_symbols);
+    if (template->period_symbols != repetition->period_symbols)
+        return false;
+    if (template->kind == EBB_SYMBOL_MARK)
+        return true;
+    const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
+    size_t period = template->period_symbols;
+    for (size_t at = repetition->first_symbol; at < repetition->first_symbol + period; at++)
+        if (ebb__rolling_range(rolling, at, at + period) == template->hash)
+            return true;
+    return false;
+}
+
+static size_t known_count(const struct ebb_watch *watch)
+{
+    return watch->pattern_count < KNOWN_PATTERNS ? watch->pattern_count : KNOWN_PATTERNS;
+}
+
+/* The known template than which `age` others are newer; *pattern: its number. */
+static const struct ebb_template *known_of_age(const struct ebb_watch *watch, size_t age,
+                                               uint32_t *pattern)
+{
+    *pattern = (uint32_t)(watch->pattern_count - 1 - age);
+    return &watch->known[*pattern % KNOWN_PATTERNS];
+}
+
+void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes)
+{
+    for (size_t i = 0; i < known_count(watch); i++)
+        if (watch->known[i].landmark_bytes == size_bytes) {
+            watch->landmarks[i].apart = watch->alloc_count - watch->landmarks[i].at;
+            watch->landmarks[i].at = watch->alloc_count;
+        }
+    watch->alloc_count++;
+}
+
+/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that
+ * the program still does? */
+static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_t covered)
+{
+    for (size_t i = 0; i < known_count(watch); i++) {
+        size_t whole = watch->known[i].period_symbols, tolerance = ebb__landmark_tolerance(whole);
+        const struct landmark_seen *seen = &watch->landmarks[i];
+        bool goes_on =
+            seen->apart + tolerance >= whole && watch->alloc_count - seen->at <= whole + tolerance;
+        if (watch->known[i].landmark_bytes && goes_on && period + tolerance < whole &&
+            covered <= 2 * whole + whole / 2)
+            return true;
+    }
+    return false;
+}
+
+/* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
+ * one that the program comes back to: then the template is what it was. */
+static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
+                  size_t first_symbol, size_t window_events)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
+    uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
+    ebb__watch_drop(watch, pattern, window_events, begin);
+    watch->template = *template;
+    watch->next_symbol = ebb__watch_first_unrecorded(watch, template->kind, watch->event_base);
+    watch->window_events = window_events;
+    watch->period_clock_events = 0;
+    watch->pattern = pattern;
+    watch->known[pattern % KNOWN_PATTERNS] = *template;
+    if (pattern == watch->pattern_count)
+        watch->pattern_count++;
+    watch->found = true;
+}
+
+static bool marks_by_accesses(const struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
+    return marks->events.count &&
+           stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes ==
+               EBB_ITERATION_BY_ACCESSES;
+}
+
+/* Do marks tell iterations, rather than allocations of which there are so many in one? */
+static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
+{
+    return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
+}
+
+/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in
+ * which `allocs` are made? Then it is that iteration, known exactly. */
+static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
+{
+    return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&
+           period_allocs * 4 >= allocs * 3;
+}
+
+/* How many allocations are made from one mark of the repetition to the next? */
+static size_t allocs_of_marks(const struct ebb_watch *watch, const struct ebb_repetition *marks)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_MARK];
+    size_t count = (marks->last_symbol - marks->first_symbol) / marks->period_symbols;
+    size_t first = symbols->events.items[marks->first_symbol];
+    size_t last = marks->last_symbol < symbols->events.count
+                      ? symbols->events.items[marks->last_symbol]
+                      : watch->stream.events.count;
+    return (ebb__stream_allocs_before(&watch->stream, last) -
+            ebb__stream_allocs_before(&watch->stream, first)) /
+           count;
+}
+
+static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    return ebb__stream_coverage(&watch->stream, repetition) /
+           (symbols / repetition->period_symbols);
+}
+
+/* Judge the repetition that is in force, if it is new. */
+void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
+{
+    const struct ebb_repetition *repetition = &watch->stream.current[kind];
+    if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol)
+        return;
+    bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
+    bool whole =
+        marked && kind == EBB_SYMBOL_ALLOC &&
+        covers_marks(watch, repetition->period_symbols, ebb__watch_allocs_of_newest(watch));
+    if (marked && kind != EBB_SYMBOL_MARK && !whole &&
+        (kind != EBB_SYMBOL_ALLOC ||
+         marks_prevail(watch, repetition->period_symbols, watch->window_events)))
+        return;
+    if (kind == EBB_SYMBOL_MARK && watch->found && watch->template.kind == EBB_SYMBOL_ALLOC) {
+        size_t period = watch->template.period_symbols;
+        bool exact = watch->template.landmark_bytes == 0;
+        if (!marks_prevail(watch, period, window_of(watch, repetition)) ||
+            (exact && covers_marks(watch, period, allocs_of_marks(watch, repetition))))
+            return;
+    }
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    if (kind != EBB_SYMBOL_MARK) {
+        if (symbols < SMALLEST_REPETITION)
+            return;
+        size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
+        if (watch->found && !whole && coverage <= 2 * watch->window_events)
+            return;
+        if (kind == EBB_SYMBOL_ALLOC &&
+            is_part_of_known(watch, repetition->period_symbols, symbols))
+            return;
+        /* Accesses are the clock only where no allocation is: see the first two periods. */
+        if (kind == EBB_SYMBOL_ACCESS) {
+            size_t first = watch->stream.symbols[kind].events.items[repetition->first_symbol];
+            if (ebb__stream_allocs_before(&watch->stream, first) < watch->stream.allocs.count)
+                return;
+        }
+    }
+    watch->considered[kind] = repetition->found_at_symbol;
+    if (watch->found && is_known(watch, &watch->template, repetition))
+        return;
+    struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
+    uint32_t pattern = (uint32_t)watch->pattern_count;
+    for (size_t age = 0; age < known_count(watch); age++) {
+        uint32_t number;
+        const struct ebb_template *known = known_of_age(watch, age, &number);
+        if (is_known(watch, known, repetition)) {
+            pattern = number;
+            template = *known;
+            break;
+        }
+    }
+    adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
+}
+
+/* Nothing repeats exactly: does it otherwise? Not where exact iterations have been seen within what
+ * a landmark would cover, unless they are only a part of it. */
+enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
+    size_t count = symbols->events.count, pause = count / 8;
+    bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
+    if (count < watch->next_look || stream->current[EBB_SYMBOL_ALLOC].period_symbols ||
+        (marked && !marks_by_accesses(watch)))
+        return EBB_OK;
+    pause = pause < LEAST_PAUSE ? LEAST_PAUSE : pause > MOST_PAUSE ? MOST_PAUSE : pause;
+    watch->next_look = count + pause;
+    struct ebb_landmark landmark;
+    bool found;
+    enum ebb_status status = ebb__landmark_find(symbols->detector, &landmark, &found);
+    if (status || !found ||
+        (marked && marks_prevail(watch, landmark.period_symbols, watch->window_events)))
+        return status;
+    const struct ebb_template made = {.kind = EBB_SYMBOL_ALLOC,
+                                      .period_symbols = landmark.period_symbols,
+                                      .landmark_bytes = landmark.size_bytes};
+    if (watch->found && watch->template.landmark_bytes &&
+        is_about(made.period_symbols, watch->template.period_symbols))
+        return EBB_OK;
+    if (is_part_of_known(watch, made.period_symbols, landmark.last_symbol - landmark.first_symbol))
+        return EBB_OK;
+    size_t first = symbols->events.items[landmark.first_symbol];
+    size_t covered = symbols->events.items[landmark.last_symbol] - first;
+    if (watch->found && watch->iterations.count &&
+        watch->iterations.items[watch->iterations.count - 1].last_event >
+            watch->event_base + first &&
+        covered <= 5 * watch->window_events)
+        return EBB_OK;
+    uint32_t pattern = (uint32_t)watch->pattern_count;
+    for (size_t age = 0; age < known_count(watch); age++) {
+        uint32_t number;
+        const struct ebb_template *known = known_of_age(watch, age, &number);
+        if (known->landmark_bytes == made.landmark_bytes &&
+            is_about(made.period_symbols, known->period_symbols)) {
+            pattern = number;
+            break;
+        }
+    }
+    adopt(watch, &made, pattern, landmark.first_symbol, covered / 2);
+    watch->landmarks[pattern % KNOWN_PATTERNS] = (struct landmark_seen){
+        .at = watch->alloc_count - (count - landmark.last_symbol),
+        .apart = landmark.period_symbols,
+    };
+    return EBB_OK;
+}

@@ -1,0 +1,47 @@
+/* What the events of a process have shown so far, and the return to observing its accesses. */
+#include "base/clock.h"
+#include "parent/internal.h"
+
+struct seen ebb__parent_seen(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
+    size_t newest = ebb__watch_pattern(process->stream.watch);
+    struct seen seen = {0};
+    bool in_a_row = true;
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
+        seen.traced += iterations[i].traced;
+        seen.in_a_row += in_a_row;
+        in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
+    }
+    return seen;
+}
+
+void ebb__parent_settle(struct process *process)
+{
+    process->learning.settled_pattern = ebb__watch_patterns(process->stream.watch);
+    process->learning.settled_period = ebb__watch_period_clock_events(process->stream.watch);
+}
+
+void ebb__parent_note_event(struct process *process, const struct ebb_event *event)
+{
+    if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {
+        process->stream.replaying = true;
+    } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF) {
+        process->stream.replaying = false;
+        process->stream.allocs_lost = process->sent.has_access_clock ? UINT32_MAX : 0;
+    } else if (event->kind == EBB_EVENT_ALLOC) {
+        process->stream.allocs++;
+        process->stream.allocs_lost =
+            process->stream.replaying ? 0 : process->stream.allocs_lost + 1;
+    }
+}
+
+void ebb__parent_trace(struct process *process)
+{
+    ebb__parent_tell(process, EBB_MESSAGE_TRACE, 1);
+    ebb__phase_set(&process->phase, PHASE_RELEARNING);
+    process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
+    process->stream.allocs_lost = 0;
+    process->learning.next_attempt_ns = ebb__now_ns() + RETRY_NS;
+}

@@ -1,0 +1,16 @@
+/* The trial of a plan begins when it is sent: what was assumed is noted, so that replan.c can
+ * compare it with what comes. */
+#include "parent/internal.h"
+
+void ebb__trial_begin(struct ebb_parent *parent, struct process *process)
+{
+    struct trial *trial = &process->trial;
+    trial->counts = ebb__measured_counts(process);
+    trial->machine = parent->lanes.machine;
+    trial->predicted_stall_ns = parent->figures.plan.stall_ns;
+    trial->predicted_work_ns = parent->figures.plan.iteration_ns - parent->figures.plan.stall_ns;
+    trial->first_iteration = trial->looked_at =
+        process->stream.watch ? ebb__watch_iterations(process->stream.watch) : 0;
+    if (trial->state != TRIAL_SETTLED)
+        ebb__trial_set(&trial->state, TRIAL_BEGUN);
+}
