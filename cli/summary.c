@@ -81,19 +81,19 @@ static void text_iterations(const struct ebb_summary *summary, FILE *out)
                 (unsigned long long)figures->iterations.count,
                 ebb_duration_format(figures->iterations.median_ns, a, sizeof a), summary->policy);
     else
-        fprintf(out, "ebb: no repeating iteration was planned: reactive\n");
+        fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
 }
 
 static void text_transfers(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     char a[32], b[32], c[32], d[32];
-    fprintf(out, "ebb: moved %s out, %s in; waited %s; %llu demand faults, %llu mismatches\n",
-            ebb_size_format(figures->transfers.out_bytes, a, sizeof a),
-            ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
-            ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
-            (unsigned long long)figures->faults.demand,
-            (unsigned long long)figures->faults.mismatches);
+    fprintf(
+        out, "ebb: wrote back %s, fetched %s; stalled %s; %llu demand faults, %llu mismatches\n",
+        ebb_size_format(figures->transfers.out_bytes, a, sizeof a),
+        ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
+        ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
+        (unsigned long long)figures->faults.demand, (unsigned long long)figures->faults.mismatches);
     fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
             ebb_size_format(figures->store.peak_bytes, a, sizeof a),
             ebb_size_format(written_bytes(figures), b, sizeof b),
@@ -161,7 +161,7 @@ static void put_transfers(json_t *object, const struct ebb_parent_result *figure
     put(object, "moved_out_bytes", figures->transfers.out_bytes);
     put(object, "compressed_saved_bytes", figures->transfers.saved_bytes);
     put(object, "moved_in_bytes", figures->transfers.in_bytes);
-    put(object, "dropped_clean_bytes", figures->transfers.dropped_bytes);
+    put(object, "evicted_clean_bytes", figures->transfers.evicted_clean_bytes);
     put(object, "stall_ns", figures->transfers.stall_ns);
     put(object, "demand_faults", figures->faults.demand);
     put(object, "demand_faults_planned_median", figures->iterations.demand_faults_median);

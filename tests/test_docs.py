@@ -298,23 +298,8 @@ EXPECTED = [
 
 
 def self_test():
-    files = {
-        "README.md": "x\n" * (README_LINES + 1),
-        "ARCHITECTURE.md": "`src/base/gone.c` `src/base/{size,map}.c` `size.c` `a/b` src/base/\n",
-        "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
-                     "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
-        "src/base/size.c": "", "src/new/thing.c": "",
-    }
-    expected = [
-        "ARCHITECTURE.md: does not name the folder src/new",
-        "ARCHITECTURE.md: src/base/gone.c does not exist",
-        "ARCHITECTURE.md: src/base/{size,map}.c does not exist",
-        f"README.md: {README_LINES + 1} lines, {README_LINES} are allowed",
-        "docs/a.md: link to #no-such: no such heading",
-        "docs/a.md: link to b.md leads nowhere",
-    ]
-    with planted(files) as root:
-        return is_same(problems(root), expected)
+    with planted(PLANTED) as root:
+        return is_same(problems(root), EXPECTED)
 
 
 def scripts_parse():

@@ -101,7 +101,7 @@ struct ebb_plan_figures {
 };
 
 struct ebb_transfer_figures {
-    uint64_t out_bytes, in_bytes, dropped_bytes;
+    uint64_t out_bytes, in_bytes, evicted_clean_bytes;
     uint64_t saved_bytes; /* of those moved out: zeros that were not written */
     uint64_t stall_ns;
     uint64_t reactive_evictions, busy_blocks;
