@@ -13,7 +13,7 @@ that holds:
   pages     of what is left, as much as the main thread was longer in the kernel than without
             Ebb: clearing huge pages, faults, moves of pages
   observe   of what is left, if accesses were observed in the step: all of it
-  unknown   the rest, and steps that were faster than without Ebb
+  unknown   the rest; before all other rules, a step that was faster than without Ebb
 
 The sum of the causes is the sum of the losses. Ebb adds the waits of several threads, so `evict`
 and `wait` are upper bounds, as is `observe`. Where bench_watch has seen nothing, all is unknown.
@@ -129,7 +129,7 @@ def planned_step(facts):
 def causes_of(number, planned, lost_s, step, system_s):
     """{cause: seconds} of one step. planned: planned_step(); system_s: of the step without Ebb."""
     had = planned is not None and number >= planned
-    if not step["seen"]:
+    if not step["seen"] or lost_s < 0:
         return {"unknown": lost_s}
     if step["began"]:
         return {"fork": lost_s}
@@ -138,14 +138,12 @@ def causes_of(number, planned, lost_s, step, system_s):
     if had and step["planned_s"] < WHOLE * step["seconds"]:
         return {"change": lost_s}
     found = {}
-    left = max(0, lost_s)
+    left = lost_s
     for cause, most in (("wait" if had else "evict", step["stall_ns"] / 1e9),
                         ("pages", step["system_s"] - system_s)):
         found[cause] = min(left, max(0, most))
         left -= found[cause]
     found["observe" if step["observed_s"] > 0 else "unknown"] = left
-    if lost_s < 0:
-        found["unknown"] = lost_s
     return found
 
 

@@ -265,9 +265,11 @@ class Causes(unittest.TestCase):
                              (number, first, changes))
 
     def test_what_was_faster_is_unknown(self):
-        step = self.step(planned_s=3.0, stall_ns=S, system_s=5)
-        found = lost.causes_of(5, 2, -0.5, step, 0.1)
-        self.assertEqual({"unknown": -0.5}, {k: v for k, v in found.items() if v})
+        for number, planned, changes in ((5, 2, {"planned_s": 3.0}), (5, None, {}), (5, 2, {}),
+                                         (1, None, {"observed_s": 3}), (5, 2, {"began": 1})):
+            step = self.step(stall_ns=S, system_s=5, **changes)
+            found = lost.causes_of(number, planned, -0.5, step, 0.1)
+            self.assertEqual({"unknown": -0.5}, found, (number, planned, changes))
 
     def test_a_run(self):
         """Observed in the first two steps, planned for a moment of the second and from the fourth

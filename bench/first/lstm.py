@@ -5,11 +5,11 @@ import torch
 
 import life
 
-TOKENS, LENGTHS = 4000, (48, 64, 96, 128)
+TOKENS, LENGTHS = 1500, (24, 32, 48, 64)
 
 
 class Model(torch.nn.Module):
-    def __init__(self, width=256):
+    def __init__(self, width=384):
         super().__init__()
         self.embedding = torch.nn.Embedding(TOKENS, width)
         self.body = torch.nn.LSTM(width, width, 2, batch_first=True)
@@ -20,7 +20,7 @@ class Model(torch.nn.Module):
 
 
 def main():
-    args = life.arguments(batch=28)
+    args = life.arguments(batch=96)
     torch.manual_seed(args.seed)
     # Each bucket once in four steps, in an order by chance: the longest is among the first four.
     shuffle, buckets = random.Random(args.seed), []
