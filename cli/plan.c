@@ -1,6 +1,7 @@
 /* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
 #include "plan/plan.h"
 #include "base/size.h"
+#include "base/tuning.h"
 #include "choices.h"
 #include "command.h"
 #include "lab.h"
@@ -23,10 +24,11 @@ static const char help[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    *options = (struct ebb_offline){.policy = "ebb",
-                                    .machine = "host",
-                                    .store = ".",
-                                    .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+    *options =
+        (struct ebb_offline){.policy = "ebb",
+                             .machine = "host",
+                             .store = ".",
+                             .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes};
     int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
@@ -189,7 +191,8 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
     terms.page_bytes = page_bytes;
     terms.smallest_block_bytes = options->smallest_block_bytes;
     if (options->time_limit_ns || options->zero_stall)
-        terms.time_limit_ns = options->time_limit_ns;
+        terms.effort_steps = 0;
+    terms.time_limit_ns = options->time_limit_ns;
     struct ebb_planned planned;
     struct ebb_bounds bounds;
     uint64_t unmanaged_bytes;

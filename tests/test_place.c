@@ -27,7 +27,7 @@ static struct ebb_plan_request request_for(const struct ebb_model *model, uint64
                                      .budget_bytes = budget_bytes,
                                      .page_bytes = PAGE,
                                      .smallest_block_bytes = PAGE,
-                                     .time_limit_ns = 20000000,
+                                     .effort_steps = 6000000,
                                      .newest_only = true};
 }
 

@@ -331,6 +331,7 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.page_bytes, plain.page_bytes);
     assert_int_equal(found.smallest_block_bytes, plain.smallest_block_bytes);
     assert_int_equal(found.time_limit_ns, plain.time_limit_ns);
+    assert_int_equal(found.effort_steps, plain.effort_steps);
     assert_int_equal(found.beside_bytes, 3 * EBB_MIB);
     assert_int_equal(found.margin_bytes, 4096);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);

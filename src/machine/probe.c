@@ -29,7 +29,7 @@
 #define WORKERS 2 /* for each place */
 #define MOST_PLACES 8
 #define SMALL_REQUESTS 9
-#define PHASE_LIMIT_NS 120000000ull /* arbitrary: short beside any program's start */
+#define PHASE_LIMIT_NS 120000000ull /* short beside any program's start */
 /* Shares of the rates alone that both directions have together, added up: 2 where they do not share
  * bandwidth, 1 where they share all of it. The model knows only these two. */
 #define DUPLEX_SHARES 1.5

@@ -1,16 +1,10 @@
 #include "guards.h"
 
 #include "base/map.h"
+#include "base/tuning.h"
 #include "base/vec.h"
 
-/* A guard costs a fault, 15 to 55 us: a hundredth of the time at most. */
-#define SPACING_NS ((uint64_t)5000000)
 #define MOST_GUARDS 512u
-/* Fewer do not tell one place from another. Arbitrary. */
-#define FEWEST_GUARDS 8u
-/* A guard is armed while this many before it are awaited; it must not be in use meanwhile. As in
- * src/runtime/guards.c, and one more. */
-#define ARMED 4u
 
 struct guard {
     uint64_t position;      /* tick, of the second of two turns */
@@ -33,8 +27,8 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick, 
     struct ebb_map used = {0};
     uint32_t ticks = model->tick_count;
     uint64_t spacing = ebb__model_iteration_ns(model) / MOST_GUARDS, last_ns = 0;
-    if (spacing < SPACING_NS)
-        spacing = SPACING_NS;
+    if (spacing < ebb__tuning()->access_clock_spacing_ns)
+        spacing = ebb__tuning()->access_clock_spacing_ns;
     bool ok = true;
     for (uint64_t position = 0; ok && position < 2 * (uint64_t)ticks; position++) {
         uint32_t tick = (uint32_t)(position % ticks);
@@ -49,9 +43,10 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick, 
         if (position < ticks || before == 0)
             continue;
         bool apart = guards->count == 0 || model->time_ns[tick] >= last_ns + spacing;
-        bool rested = guards->count < ARMED
-                          ? before <= ticks
-                          : before <= guards->items[guards->count - ARMED].position;
+        bool rested =
+            guards->count < ebb__tuning_access_clock_rest()
+                ? before <= ticks
+                : before <= guards->items[guards->count - ebb__tuning_access_clock_rest()].position;
         if (!apart || !rested)
             continue;
         ok = ok && ebb_vec_push(guards, ((struct guard){position, before}));
@@ -60,13 +55,14 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick, 
     ebb__map_fini(&used);
     /* The first ones must have rested since the last ones of the turn before. */
     size_t bad = 0;
-    while (ok && bad < guards->count && bad < ARMED &&
-           guards->items[bad].used_position > position_before(guards, bad, ARMED, ticks))
+    while (ok && bad < guards->count && bad < ebb__tuning_access_clock_rest() &&
+           guards->items[bad].used_position >
+               position_before(guards, bad, ebb__tuning_access_clock_rest(), ticks))
         bad++;
     for (size_t i = bad; i < guards->count; i++)
         guards->items[i - bad] = guards->items[i];
     guards->count -= bad;
-    if (guards->count < FEWEST_GUARDS)
+    if (guards->count < ebb__tuning()->access_clock_fewest)
         guards->count = 0;
     return ok;
 }

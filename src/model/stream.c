@@ -309,7 +309,7 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
     return follow(stream, kept);
 }
 
-enum { ROOM_LIMIT = 1 << 16 }; /* allocations; arbitrary */
+enum { ROOM_LIMIT = 1 << 16 }; /* allocations, a limit: more are looked at in pieces */
 
 /* Which serials occurred: a bit each for those that are not far above the number of events, a map
  * for the others. */
@@ -602,7 +602,7 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
 }
 
 enum {
-    WOVEN_BEFORE = 6, /* iterations before the pattern: lifetimes across them; arbitrary */
+    WOVEN_BEFORE = 6, /* iterations before the pattern, a limit: lifetimes across them */
     WOVEN_BEHIND = 2,
     WOVEN_OBSERVED = 2, /* whose accesses are laid over the pattern's */
 };

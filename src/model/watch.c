@@ -13,6 +13,8 @@
  * repetition is in force, so that a strictly periodic program does not pay for it. */
 #include "watch.h"
 
+#include "base/tuning.h"
+
 #include "landmark.h"
 #include "recurrence.h"
 #include "stream.h"
@@ -20,18 +22,13 @@
 #include <string.h>
 
 enum {
-    EVENT_LIMIT = 1 << 22, /* then the older half goes; 128 MiB of events */
-    /* Of a program that does nothing but its iteration fewer are kept: what could a longer look
-     * back find? Arbitrary. */
-    STEADY_ITERATIONS = 64,
-    STEADY_LIMIT = 1 << 15,    /* at least */
+    EVENT_LIMIT = 1 << 22,     /* then the older half goes; 128 MiB of events */
+    STEADY_LIMIT = 1 << 15,    /* kept at least of a program that does nothing but its iteration */
     LOOK_EVERY = 1 << 12,      /* events between two looks at whether it is steady */
-    SMALLEST_REPETITION = 8,   /* symbols: two equal allocations are no training loop; arbitrary */
-    KNOWN_PATTERNS = 8,        /* training, evaluation, a last batch ...; arbitrary */
+    KNOWN_PATTERNS = 8,        /* a limit: training, evaluation, a last batch */
     LEAST_PAUSE = 64,          /* symbols from one look for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096,         /* those seen, within these limits; arbitrary */
-    CLOCK_ALLOCS = 64,         /* in an iteration: enough to tell when what is due; arbitrary */
-    KEPT_ITERATIONS = 1 << 10, /* for medians: enough; arbitrary */
+    MOST_PAUSE = 4096,         /* those seen, within these limits */
+    KEPT_ITERATIONS = 1 << 10, /* a limit; enough for medians */
 };
 
 struct ebb_watch {
@@ -211,14 +208,14 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
 /* Do marks tell iterations, rather than allocations of which there are so many in one? */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
-    return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
+    return !marks_by_accesses(watch) || allocs * ebb__tuning()->uses_an_allocation <= window_events;
 }
 
 /* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in which
  * `allocs` are made? Then it is that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
-    return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&
+    return marks_by_accesses(watch) && period_allocs >= ebb__tuning()->clock_allocations &&
            period_allocs * 4 >= allocs * 3;
 }
 
@@ -271,7 +268,7 @@ static void consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     }
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     if (kind != EBB_SYMBOL_MARK) {
-        if (symbols < SMALLEST_REPETITION)
+        if (symbols < ebb__tuning()->smallest_repetition)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && !whole && coverage <= 2 * watch->window_events)
@@ -456,10 +453,10 @@ static bool is_steady(const struct ebb_watch *watch)
     const struct ebb_watch_iteration *all = watch->iterations.items;
     size_t count = watch->iterations.count;
     uint64_t now = watch->event_base + watch->stream.events.count;
-    if (!watch->found || count < STEADY_ITERATIONS ||
+    if (!watch->found || count < (size_t)ebb__tuning()->steady_iterations ||
         now - all[count - 1].last_event > 2 * watch->window_events)
         return false;
-    for (size_t i = count - STEADY_ITERATIONS + 1; i < count; i++)
+    for (size_t i = count - (size_t)ebb__tuning()->steady_iterations + 1; i < count; i++)
         if (all[i].pattern != watch->pattern || all[i].first_event != all[i - 1].last_event)
             return false;
     return true;
@@ -468,7 +465,7 @@ static bool is_steady(const struct ebb_watch *watch)
 static bool is_full(const struct ebb_watch *watch)
 {
     size_t count = watch->stream.events.count;
-    size_t enough = STEADY_ITERATIONS * watch->window_events;
+    size_t enough = (size_t)ebb__tuning()->steady_iterations * watch->window_events;
     if (count < STEADY_LIMIT || count % LOOK_EVERY)
         return count >= EVENT_LIMIT;
     return count >= EVENT_LIMIT || (count >= enough && is_steady(watch));

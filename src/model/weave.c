@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    NEAR = 7, /* knots; a longer span is not filled but dotted; arbitrary */
+    NEAR = 7, /* knots; a longer span is not filled but dotted: a limit */
 };
 
 #define NONE SIZE_MAX

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/tuning.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often rings are looked at while processes allocate. A ring of 65,536 events then holds what a
- * program does at 6 million events a second. */
-#define DRAIN_MS 10
 #define BATCH_EVENTS 4096
-#define REAP_NS ((uint64_t)100000000)
-/* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
-#define PROBE_FROM_BYTES ((uint64_t)16 << 20)
 
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...)
 {
@@ -252,7 +247,7 @@ static void reap(struct ebb_parent *parent)
         return;
     unsigned reaped = ebb__ledger_reap(parent->ledger, parent->ledger_descriptor);
     parent->departed -= reaped < parent->departed ? reaped : parent->departed;
-    parent->reap_ns = now + REAP_NS;
+    parent->reap_ns = now + ebb__tuning()->reap_ns;
 }
 
 int ebb__parent_step(struct ebb_parent *parent)
@@ -267,7 +262,8 @@ int ebb__parent_step(struct ebb_parent *parent)
             continue;
         drain(parent, process);
         if (process->stream.watch && atomic_load(&process->stream.ring->counters.managing)) {
-            if (atomic_load(&process->stream.ring->counters.live_bytes) >= PROBE_FROM_BYTES)
+            if (atomic_load(&process->stream.ring->counters.live_bytes) >=
+                ebb__tuning()->probe_from_bytes)
                 ebb__lanes_begin(parent);
             ebb__parent_learn(parent, process);
             busy = true;
@@ -278,7 +274,7 @@ int ebb__parent_step(struct ebb_parent *parent)
     ebb__copies_look(parent);
     reap(parent);
     feed_starving(parent);
-    return busy ? DRAIN_MS : 100;
+    return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 
 void ebb__parent_destroy(struct ebb_parent *parent)

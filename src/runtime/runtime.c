@@ -1,5 +1,7 @@
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +10,6 @@
 #include <unistd.h>
 
 #define MOST_OPEN ((uint32_t)1 << 20)
-#define LOOKS_AN_ALLOC 8u /* at slabs, while accesses are observed: a tenth of a ms. Arbitrary */
 #define MOST_EXTENTS ((size_t)1 << 16)
 
 static uint32_t thread_id(void)
@@ -120,15 +121,15 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
     runtime->core.config = *config;
     runtime->core.device = config->device;
     if (runtime->core.config.part_from_bytes == 0)
-        runtime->core.config.part_from_bytes = EBB_PART_FROM_BYTES;
+        runtime->core.config.part_from_bytes = ebb__tuning()->part_from_bytes;
     if (runtime->core.config.pause_ns == 0)
-        runtime->core.config.pause_ns = EBB_PAUSE_NS;
+        runtime->core.config.pause_ns = ebb__tuning()->pause_ns;
     if (runtime->core.config.cold_ns == 0)
-        runtime->core.config.cold_ns = EBB_COLD_NS;
+        runtime->core.config.cold_ns = ebb__tuning()->slab_look_ns;
     if (runtime->core.config.store_pause_ns == 0)
-        runtime->core.config.store_pause_ns = EBB_STORE_PAUSE_NS;
+        runtime->core.config.store_pause_ns = ebb__tuning()->store_pause_ns;
     if (runtime->core.config.exchange_share == 0)
-        runtime->core.config.exchange_share = EBB_EXCHANGE_SHARE;
+        runtime->core.config.exchange_share = (uint32_t)ebb__tuning()->exchange_divisor;
     runtime->core.policy = &policy;
     runtime->core.ledger = config->ledger;
     runtime->core.slot = config->slot ? config->slot : config->ledger->slots;
@@ -295,7 +296,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     pthread_mutex_lock(&runtime->core.lock);
     if (runtime->uses.trace) {
         ebb__observe_close(runtime);
-        ebb__slab_look(runtime, LOOKS_AN_ALLOC);
+        ebb__slab_look(runtime, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
     }
     ebb__room_approach_budget(runtime);
     struct block *block = ebb__replay_place(runtime, bytes, alignment);

@@ -128,7 +128,7 @@ static inline bool ebb__script_is_during(uint32_t position, uint32_t from, uint6
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
 
-/* Larger ones are refused: two million times as many events as a large training has. Arbitrary. */
+/* Larger ones are refused: two million times as many events as a large training has: a limit of the format. */
 #define EBB_SCRIPT_MOST_BYTES ((uint64_t)1 << 30)
 /* A private, read-only copy of the `bytes` in a file, to be valid or not: what its sender still can
  * write, or cut short, is never looked at twice. NULL: the size is none of a script's, the file has

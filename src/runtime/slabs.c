@@ -1,12 +1,13 @@
 #include "runtime/slabs.h"
 
+#include "base/tuning.h"
+
 #include "runtime/internal.h"
 
 #include <sys/mman.h>
 
 #define SLAB_BYTES ((size_t)EBB_SLAB_BYTES)
-#define KEPT_SLABS 4u /* empty ones, for the next request; arbitrary */
-#define NO_SLAB 0u    /* slabs are counted from 1 */
+#define NO_SLAB 0u /* slabs are counted from 1 */
 
 /* 256 to 1024 in steps of 64, then eight to a doubling. */
 #define EVEN_STEP ((size_t)64)
@@ -160,7 +161,7 @@ static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
     slabs->slabs[index].class = CLASS_FREE;
     pthread_mutex_lock(&slabs->lock);
-    bool keep = slabs->kept_count < KEPT_SLABS;
+    bool keep = slabs->kept_count < ebb__tuning()->slabs_kept;
     if (keep) {
         link_slab(slabs, &slabs->kept, index);
         slabs->kept_count++;

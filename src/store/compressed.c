@@ -15,7 +15,7 @@
 
 #define FRAME_BYTES ((uint64_t)2 << 20)
 #define PAGE_BYTES ((uint64_t)4096)
-/* A frame is compressed where it becomes smaller by an eighth. Arbitrary. */
+/* A frame is compressed where it becomes smaller by an eighth: less is not worth the copy. */
 #define WORTHWHILE_BYTES(bytes) ((bytes) - (bytes) / 8)
 /* Of store; frames beyond are not compressed. The table takes a 2,048th of it, as address space. */
 #define MOST_TABLE_BYTES ((uint64_t)4 << 40)

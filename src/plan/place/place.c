@@ -9,6 +9,8 @@
  * pages of their own, until all fits. */
 #include "plan/place/place.h"
 
+#include "base/tuning.h"
+
 #include "plan/place/resident.h"
 #include "plan/pool/pool.h"
 
@@ -16,10 +18,7 @@
 #include <string.h>
 
 #define UNIT_BYTES EBB_RESIDENT_UNIT_BYTES
-#define PACK_TIME_NS ((uint64_t)50000000) /* arbitrary; recorded trainings pack in 1 ms */
-#define BRIEF_TICKS 16                    /* arbitrary: an operation or two */
-#define PACK_ROUNDS 4                     /* arbitrary */
-#define FIT_ROUNDS 40                     /* arbitrary; most need less than 10 */
+#define FIT_ROUNDS 40 /* a limit; most need less than 10 */
 
 struct waste {
     uint64_t bytes;
@@ -120,7 +119,8 @@ static void fit(struct placing *placing)
 static void choose(struct placing *placing)
 {
     const struct ebb_model *model = placing->request->model;
-    uint32_t most_ticks = placing->plan->feasible ? model->tick_count : BRIEF_TICKS;
+    uint32_t most_ticks =
+        placing->plan->feasible ? model->tick_count : (uint32_t)ebb__tuning()->place_brief_ticks;
     for (uint32_t b = 0; b < model->block_count; b++) {
         const struct ebb_model_block *block = &model->blocks[b];
         placing->wanted[b] =
@@ -141,7 +141,7 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
     struct ebb_pool_problem problem = {.buffers = buffers,
                                        .period = model->tick_count,
                                        .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                       .time_limit_ns = PACK_TIME_NS};
+                                       .effort_steps = ebb__tuning()->place_pack_steps};
     struct ebb_pool_solution solution;
     if (!buffers)
         return EBB_ERR_MEMORY;
@@ -168,7 +168,7 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
 /* Pack and fit; pack again what is left, since it now stands with holes. */
 static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *error)
 {
-    for (int round = 1;; round++) {
+    for (uint64_t round = 1;; round++) {
         enum ebb_status status = pack(placing, error);
         if (status != EBB_OK)
             return status;
@@ -183,7 +183,8 @@ static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *e
             fit(placing);
         ebb__resident_fini(&placing->resident);
         free(placing->wastes);
-        if (status != EBB_OK || placing->places->count == packed || round == PACK_ROUNDS)
+        if (status != EBB_OK || placing->places->count == packed ||
+            round == ebb__tuning()->place_pack_rounds)
             return status;
     }
 }

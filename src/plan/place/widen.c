@@ -1,12 +1,12 @@
 #include "plan/place/widen.h"
 
+#include "base/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define UNIT_BYTES EBB_PART_BYTES
 #define LEAST_TAIL_BYTES (UNIT_BYTES / 2)
-#define MOST_WASTE_SHARE 4   /* of what it takes, as a divisor */
-#define LEAST_MOVED_SHARE 64 /* of all bytes moved, as a divisor; arbitrary */
 
 static uint64_t in_units(uint64_t bytes)
 {
@@ -17,7 +17,8 @@ static bool may_be_wide(const struct ebb_model_block *block)
 {
     uint64_t tail = block->size_bytes % UNIT_BYTES, wide = in_units(block->size_bytes);
     return block->alloc_tick != EBB_TICK_NONE && block->part_count == 0 &&
-           tail >= LEAST_TAIL_BYTES && wide - block->size_bytes <= wide / MOST_WASTE_SHARE;
+           tail >= LEAST_TAIL_BYTES &&
+           wide - block->size_bytes <= wide / ebb__tuning()->huge_waste_divisor;
 }
 
 enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *wide)
@@ -58,7 +59,7 @@ enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan 
         if (ebb__wide_add(wide, index) || wide->blocks[index])
             tails += bytes % UNIT_BYTES;
     }
-    if (tails < moved / LEAST_MOVED_SHARE)
+    if (tails < moved / ebb__tuning()->huge_moved_divisor)
         wide->count = 0;
     return EBB_OK;
 }

@@ -21,10 +21,9 @@
  * among them, the inference at every height and the memory are ours. */
 #include "plan/pool/valley.h"
 
-#include <string.h>
+#include "base/tuning.h"
 
-#define ROOM_SHARE 50    /* below a 50th of the limit, room to waste counts alike; arbitrary */
-#define CLOCK_NODES 0x3f /* look at the clock every so many nodes */
+#include <string.h>
 
 #define NO_VALLEY UINT32_MAX
 
@@ -178,7 +177,8 @@ static double urgency(const struct ebb_valley_search *search, uint32_t ways, ebb
     case EBB_VALLEY_FEWEST:
         return ways;
     default:
-        return (double)ways * ((double)room + (double)search->base.limit / ROOM_SHARE);
+        return (double)ways * ((double)room + (double)search->base.limit /
+                                                  (double)ebb__tuning()->pack_room_divisor);
     }
 }
 
@@ -367,7 +367,7 @@ static bool solve(struct ebb_valley_search *search, uint32_t *list, uint32_t cou
     for (;;) {
         struct choice choice = {0};
         search->base.nodes++;
-        if (ebb__search_is_over(&search->base, CLOCK_NODES) ||
+        if (ebb__search_is_over(&search->base, count) ||
             ebb__search_failed_before(&search->base, state))
             break;
         if (!ground_find(search, part, list, count) || !section_choose(search, part, &choice) ||

@@ -8,7 +8,7 @@
  * where that cannot be had. (2) Where that is not found: sweeps over the load, judged by the
  * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of
  * the best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks
- * for a choice that still fits; what it finds stalls less, and so on. (4) What time is left turns
+ * for a choice that still fits; what it finds stalls less, and so on. (4) What effort is left turns
  * over one gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays;
  * every copy costs the program something, if only the processor's time. All of this first for
  * absences that begin and end with clock events, and where they do not keep the budget, or stall,
@@ -18,23 +18,17 @@
  * Fails: nothing is proved; how far from the best a plan may be, src/lab/bound says.
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"
+
+#include "base/tuning.h"
 #include "plan/swap/greedy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RESERVE_MAX_BYTES ((uint64_t)8 << 20)      /* arbitrary: a few blocks' worth of jitter */
-#define SMALL_GAPS 64                              /* so few that trying more costs nothing */
-#define SMALL_WORK 10000000                        /* gaps times cells up to which each is tried */
-#define MARGIN_MAX_NS 50000000u                    /* arbitrary: jitter of an operation, not more */
-#define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
-#define LARGE_TIME_NS ((uint64_t)1000000000u)      /* likewise, where there is very much to plan */
 #define STRETCHES_MAX 64
 /* Lanes that share their bandwidth are slower where both are busy; how often is not known beforehand:
- * so much of their speed is counted on. Arbitrary, from all of it to what is always there. */
+ * so much of their speed is counted on, from all of it to what is always there. */
 static const double lane_scales[] = {1, 0.85, 0.7, 0.6, 0.5};
-#define SWEEPS 16       /* budgets to begin a search at; arbitrary */
-#define WITHIN_GAIN 100 /* arbitrary: so much less time is worth depending on the program's pace */
 
 struct best {
     bool *taken; /* gap_count */
@@ -61,9 +55,9 @@ struct search {
     struct ebb_error *error;
 };
 
-static bool time_is_up(const struct search *search)
+static bool is_over(const struct search *search)
 {
-    return ebb__now_ns() > search->swap.deadline_ns;
+    return ebb__effort_is_over(&search->swap.effort, search->swap.limit_steps);
 }
 
 static void best_restore(struct search *search)
@@ -106,7 +100,7 @@ static enum ebb_status judge(struct search *search, bool *better)
 /* Too large to try each gap before a choice. */
 static bool is_large(const struct ebb_swap *swap)
 {
-    return (uint64_t)swap->gap_count * swap->cell_count > SMALL_WORK;
+    return (uint64_t)swap->gap_count * swap->cell_count > ebb__tuning()->plan_small_work;
 }
 
 static void take_none(struct ebb_swap *swap)
@@ -135,8 +129,8 @@ static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
     for (uint32_t u = 0; u < anneal->measure.useful_count; u++)
         swap->gaps[anneal->measure.useful[u]].taken = true;
     ebb__anneal_start(anneal);
-    for (uint32_t step = 0; step < SWEEPS && most > least; step++) {
-        uint64_t budget = least + (most - least) / SWEEPS * step;
+    for (uint32_t step = 0; step < (uint32_t)ebb__tuning()->plan_sweeps && most > least; step++) {
+        uint64_t budget = least + (most - least) / (uint32_t)ebb__tuning()->plan_sweeps * step;
         for (uint32_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
             ebb__swap_select(swap, budget, orders[i]);
             ebb__anneal_start(anneal);
@@ -151,9 +145,9 @@ enum anneal_way {
 };
 
 /* To a choice that has a peak of `target_bytes` on the timeline, if it can be found until
- * `deadline_ns`: then it is taken. *peak_bytes is what was reached. */
+ * `limit_steps`: then it is taken. *peak_bytes is what was reached. */
 static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, uint64_t target_bytes,
-                              uint64_t deadline_ns, enum anneal_way way, uint64_t *peak_bytes)
+                              uint64_t limit_steps, enum anneal_way way, uint64_t *peak_bytes)
 {
     struct ebb_swap *swap = &search->swap;
     struct ebb_anneal anneal;
@@ -161,12 +155,11 @@ static enum ebb_status anneal(struct search *search, const uint64_t *time_ns, ui
     if (status)
         return status;
     ebb__anneal_start(&anneal);
-    uint64_t now_ns = ebb__now_ns();
-    if (!is_large(swap) && now_ns < deadline_ns)
-        ebb__anneal_greedy(&anneal, target_bytes, now_ns + (deadline_ns - now_ns) / 3);
+    if (!is_large(swap))
+        ebb__anneal_greedy(&anneal, target_bytes, ebb__effort_slice(&swap->effort, limit_steps, 3));
     if (way != ANNEAL_GO_ON)
         anneal_starts(search, &anneal);
-    ebb__anneal_run(&anneal, target_bytes, deadline_ns);
+    ebb__anneal_run(&anneal, target_bytes, limit_steps);
     if (way == ANNEAL_LOWEST || anneal.best_peak_bytes <= target_bytes)
         ebb__anneal_take(&anneal, swap);
     *peak_bytes = anneal.best_peak_bytes;
@@ -179,20 +172,17 @@ static uint32_t scales_of(const struct ebb_swap *swap)
     return swap->request->machine->duplex ? 1 : sizeof lane_scales / sizeof lane_scales[0];
 }
 
-/* The end of the first of `count` equal parts of the time from now to the deadline. */
-static uint64_t slice_end(uint64_t deadline_ns, uint32_t count)
-{
-    uint64_t now_ns = ebb__now_ns();
-    return now_ns < deadline_ns ? now_ns + (deadline_ns - now_ns) / count : deadline_ns;
-}
-
 /* Plans without a stall, the most careful first. */
 static enum ebb_status search_without_stall(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     uint64_t budget = swap->request->budget_bytes;
-    uint64_t reserve = budget / 100 < RESERVE_MAX_BYTES ? budget / 100 : RESERVE_MAX_BYTES;
-    uint64_t margin = swap->lap_ns / 50 < MARGIN_MAX_NS ? swap->lap_ns / 50 : MARGIN_MAX_NS;
+    uint64_t reserve = budget / ebb__tuning()->reserve_divisor < ebb__tuning()->reserve_most_bytes
+                           ? budget / ebb__tuning()->reserve_divisor
+                           : ebb__tuning()->reserve_most_bytes;
+    uint64_t margin = swap->lap_ns / ebb__tuning()->margin_divisor < ebb__tuning()->margin_most_ns
+                          ? swap->lap_ns / ebb__tuning()->margin_divisor
+                          : ebb__tuning()->margin_most_ns;
     uint32_t scale_count = scales_of(swap);
     const struct {
         uint64_t target, margin;
@@ -214,15 +204,17 @@ static enum ebb_status search_without_stall(struct search *search)
             if (met)
                 ebb__swap_trigger_late(swap);
             if (!met && i == last) {
-                status = anneal(search, swap->model->time_ns, target,
-                                slice_end(swap->deadline_ns, scale_count - s), ANNEAL_ANEW, &peak);
+                status =
+                    anneal(search, swap->model->time_ns, target,
+                           ebb__effort_slice(&swap->effort, swap->limit_steps, scale_count - s),
+                           ANNEAL_ANEW, &peak);
                 met = !status && peak <= target;
             }
             if (!met)
                 break;
             status = judge(search, NULL);
             search->target_bytes = target;
-            if (time_is_up(search) && search->best.any)
+            if (is_over(search) && search->best.any)
                 break;
         }
     }
@@ -242,7 +234,7 @@ static enum ebb_status search_sweeps(struct search *search)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
                                                  EBB_SWAP_CHEAPEST};
-    for (uint32_t i = 0; i < 3 && (i == 0 || !time_is_up(search)); i++) {
+    for (uint32_t i = 0; i < 3 && (i == 0 || !is_over(search)); i++) {
         ebb__swap_select(&search->swap, search->swap.request->budget_bytes, orders[i]);
         enum ebb_status status = judge_early(search);
         if (status)
@@ -289,22 +281,24 @@ static enum ebb_status judge_all(struct search *search, bool *better)
 }
 
 /* Less and less of the best plan's stalls, as long as a choice fits. */
-static enum ebb_status search_stretched(struct search *search, uint64_t deadline_ns)
+static enum ebb_status search_stretched(struct search *search, uint64_t limit_steps)
 {
     struct ebb_swap *swap = &search->swap;
-    uint64_t budget = swap->request->budget_bytes, began_ns = ebb__now_ns();
-    uint64_t slice_ns = deadline_ns > began_ns ? (deadline_ns - began_ns) / 12 : 0;
+    struct ebb_effort *effort = &swap->effort;
+    uint64_t budget = swap->request->budget_bytes;
+    uint64_t slice = limit_steps > effort->spent ? (limit_steps - effort->spent) / 12 : 0;
     double low = 0, high = 1; /* shares of the stalls */
     for (int i = 0; i < STRETCHES_MAX && high - low > 0.002; i++) {
-        uint64_t now_ns = ebb__now_ns(), peak;
-        if (now_ns >= deadline_ns || is_free_of_stalls(search) || !search->best.outcome.feasible)
+        uint64_t peak;
+        if (ebb__effort_is_over(effort, limit_steps) || is_free_of_stalls(search) ||
+            !search->best.outcome.feasible)
             break;
         double share = i < 2 ? 0.9 : (low + high) / 2, even = i % 3 == 2 ? share : 0;
         best_restore(search);
         stretch(search, share - even, even);
-        uint64_t end_ns = now_ns + slice_ns < deadline_ns ? now_ns + slice_ns : deadline_ns;
+        uint64_t end = effort->spent + slice < limit_steps ? effort->spent + slice : limit_steps;
         enum ebb_status status =
-            anneal(search, search->stretched_ns, budget, end_ns, ANNEAL_GO_ON, &peak);
+            anneal(search, search->stretched_ns, budget, end, ANNEAL_GO_ON, &peak);
         bool better = false;
         uint64_t before_ns = search->best.outcome.iteration_ns - swap->lap_ns;
         if (!status && peak <= budget)
@@ -333,7 +327,7 @@ static enum ebb_status judge_both(struct search *search, bool *better)
     bool early = false, late = false;
     ebb__swap_trigger_early(swap, swap->request->budget_bytes);
     enum ebb_status status = judge(search, &early);
-    if (!status && swap->gap_count <= SMALL_GAPS) {
+    if (!status && swap->gap_count <= ebb__tuning()->plan_small_gaps) {
         ebb__swap_schedule(swap, 0);
         ebb__swap_trigger_late(swap);
         status = judge(search, &late);
@@ -363,18 +357,18 @@ static void flips_order(const struct ebb_swap *swap, struct use *uses)
     qsort(uses, swap->gap_count, sizeof *uses, use_compare);
 }
 
-/* Turn over one gap at a time, then two, as long as that gains and time lasts. */
+/* Turn over one gap at a time, then two, as long as that gains and effort is left. */
 static enum ebb_status refine(struct search *search)
 {
     struct use *uses = search->uses;
     struct ebb_swap *swap = &search->swap;
     enum ebb_status status = EBB_OK;
     bool gained = true;
-    while (gained && !time_is_up(search)) {
+    while (gained && !is_over(search)) {
         gained = false;
         best_restore(search);
         flips_order(swap, uses);
-        for (uint32_t i = 0; i < swap->gap_count && !time_is_up(search); i++) {
+        for (uint32_t i = 0; i < swap->gap_count && !is_over(search); i++) {
             bool better;
             best_restore(search);
             swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
@@ -385,7 +379,7 @@ static enum ebb_status refine(struct search *search)
         }
         for (uint32_t i = 0; !gained && i < swap->gap_count; i++) {
             for (uint32_t j = i + 1; !gained && j < swap->gap_count; j++) {
-                if (time_is_up(search))
+                if (is_over(search))
                     return EBB_OK;
                 best_restore(search);
                 swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
@@ -441,7 +435,7 @@ static enum ebb_status prune(struct search *search)
         uint32_t left = 0;
         for (uint32_t i = 0; i < count && !status; i += chunk) {
             uint32_t some = count - i < chunk ? count - i : chunk;
-            if (!time_is_up(search))
+            if (!is_over(search))
                 status = try_without(search, &uses[i], some);
             for (uint32_t k = i; k < i + some; k++)
                 if (swap->gaps[uses[k].gap].taken)
@@ -456,25 +450,26 @@ static enum ebb_status search_run(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     bool possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
-    uint64_t deadline_ns = swap->deadline_ns, whole_ns = deadline_ns - swap->started_ns;
+    uint64_t whole = swap->limit_steps;
     enum ebb_status status = EBB_OK;
     search->target_bytes = swap->request->budget_bytes;
     if (possible) {
-        /* A part of the time only: what stalls a little must still be looked for. */
-        swap->deadline_ns -= whole_ns / 5 * 3;
+        /* A part of the effort only: what stalls a little must still be looked for. */
+        swap->limit_steps -= whole / 5 * 3;
         status = search_without_stall(search);
-        swap->deadline_ns = deadline_ns;
+        swap->limit_steps = whole;
     }
     if (status || is_free_of_stalls(search))
         return status;
     status = search_sweeps(search);
     if (status || !possible)
         return status;
-    bool small = swap->gap_count <= SMALL_GAPS;
+    bool small = swap->gap_count <= ebb__tuning()->plan_small_gaps;
     for (uint32_t s = 0; s < scales_of(swap) && !status; s++) {
         swap->lane_scale = lane_scales[s];
-        status = search_stretched(
-            search, slice_end(deadline_ns - whole_ns / (small ? 4 : 10), scales_of(swap) - s));
+        status = search_stretched(search,
+                                  ebb__effort_slice(&swap->effort, whole - whole / (small ? 4 : 10),
+                                                    scales_of(swap) - s));
     }
     swap->lane_scale = 1;
     return status || !small ? status : refine(search);
@@ -493,8 +488,8 @@ static enum ebb_status search_init(struct search *search, const struct ebb_plan_
         ebb__swap_fini(swap);
         return status;
     }
-    if (request->time_limit_ns == 0 && is_large(swap))
-        swap->deadline_ns = swap->started_ns + LARGE_TIME_NS;
+    if (request->time_limit_ns == 0 && request->effort_steps == 0 && is_large(swap))
+        swap->effort.limit = swap->limit_steps = ebb__tuning()->plan_steps_large;
     size_t gaps = swap->gap_count + 1u, ticks = swap->cell_count + 1u;
     search->best.taken = calloc(gaps, sizeof *search->best.taken);
     search->best.trigger_ns = calloc(gaps, sizeof *search->best.trigger_ns);
@@ -549,7 +544,8 @@ static enum ebb_status search_lowest(struct search *search, struct ebb_plan_requ
         swap->lane_scale = lane_scales[s];
         enum ebb_status status =
             anneal(search, swap->model->time_ns, swap->smallest_feasible_bytes,
-                   slice_end(swap->deadline_ns, scale_count - s), ANNEAL_LOWEST, &peak);
+                   ebb__effort_slice(&swap->effort, swap->limit_steps, scale_count - s),
+                   ANNEAL_LOWEST, &peak);
         struct ebb_swap_outcome outcome;
         if (!status)
             status = ebb__swap_evaluate(swap, &outcome, search->error);
@@ -588,7 +584,8 @@ static bool is_worth_within(const struct ebb_plan *whole, const struct ebb_plan 
         return within->feasible;
     if (!whole->feasible)
         return within->peak_bytes < whole->peak_bytes;
-    return within->iteration_ns + whole->iteration_ns / WITHIN_GAIN < whole->iteration_ns;
+    return within->iteration_ns + whole->iteration_ns / ebb__tuning()->within_gain_divisor <
+           whole->iteration_ns;
 }
 
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
@@ -599,7 +596,7 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
     bool matters = false;
     enum ebb_status status = within_matters(request, &matters, error);
     if (matters)
-        part.time_limit_ns /= 2;
+        ebb__plan_request_share(&part, 2);
     if (!status)
         status = plan_one(&part, false, plan, error);
     if (status || !matters || (plan->feasible && plan->stall_ns == 0))
@@ -611,6 +608,7 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
         second = first;
     }
     plan->plan_ns += second.plan_ns;
+    plan->timed_out |= second.timed_out;
     if (second.smallest_feasible_bytes < plan->smallest_feasible_bytes)
         plan->smallest_feasible_bytes = second.smallest_feasible_bytes;
     ebb__plan_fini(&second);
@@ -623,8 +621,8 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     struct search search = {.error = error};
     struct ebb_plan_request own = *request;
     own.budget_bytes = UINT64_MAX / 4; /* until it is known */
-    if (own.time_limit_ns == 0)
-        own.time_limit_ns = ZERO_STALL_TIME_NS;
+    if (own.time_limit_ns == 0 && own.effort_steps == 0)
+        own.effort_steps = ebb__tuning()->zero_stall_steps;
     enum ebb_status status = search_init(&search, &own, true);
     struct ebb_swap *swap = &search.swap;
     if (!status) {

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
-
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes)
 {
@@ -180,8 +178,8 @@ static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request
     size_t gaps = model->gap_count + 1u;
     swap->lap_ns = ebb__model_iteration_ns(model);
     swap->started_ns = ebb__now_ns();
-    swap->deadline_ns = swap->started_ns +
-                        (request->time_limit_ns ? request->time_limit_ns : TIME_LIMIT_DEFAULT_NS);
+    swap->effort = ebb__plan_effort(request);
+    swap->limit_steps = swap->effort.limit;
     swap->load = calloc(cells, sizeof *swap->load);
     swap->curve = calloc(cells, sizeof *swap->curve);
     swap->gaps = calloc(gaps, sizeof *swap->gaps);

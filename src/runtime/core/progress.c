@@ -1,20 +1,19 @@
 /* The program's own clock: the time that it has not waited for the runtime. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 uint64_t ebb__progress_ns(const struct ebb_runtime *runtime)
 {
     return (runtime->core.held ? runtime->core.held_since_ns : ebb__now_ns()) -
            runtime->core.stalled_ns;
 }
 
-/* Waiting that is worth an event. Arbitrary. */
-#define LEAST_WAIT_NS ((uint64_t)20000)
-
 void ebb__progress_stalled(struct ebb_runtime *runtime, uint64_t ns)
 {
     runtime->core.stalled_ns += ns;
     atomic_fetch_add(&runtime->core.counters->stall_ns, ns);
-    if (ns >= LEAST_WAIT_NS)
+    if (ns >= ebb__tuning()->stall_event_ns)
         ebb__core_mark(runtime, EBB_MARK_WAIT, ns);
 }
 

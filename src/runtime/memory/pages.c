@@ -16,13 +16,9 @@
  * iterations need more of them does not spend its time on it. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <sys/mman.h>
-
-/* So little is moved to the depot and back as fast. */
-#define LEAST_SHAPE_BYTES ((uint64_t)256 << 10)
-
-/* So much time for exchanges is saved up at most: those of one iteration may come at once. Arbitrary. */
-#define MOST_EXCHANGE_NS ((int64_t)50000000)
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
@@ -159,7 +155,7 @@ static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t by
 
 void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
-    if ((bytes & huge_mask) == 0 || bytes < LEAST_SHAPE_BYTES ||
+    if ((bytes & huge_mask) == 0 || bytes < ebb__tuning()->tail_cache_least_bytes ||
         !ebb__frames_keep_shape(&runtime->memory.frames, frame, bytes))
         take_apart(runtime, frame, bytes);
 }
@@ -233,8 +229,8 @@ static bool may_exchange(struct ebb_runtime *runtime)
     uint64_t part_ns = (ebb__now_ns() - runtime->memory.exchange_since_ns) / share;
     runtime->memory.exchange_ns += (int64_t)part_ns;
     runtime->memory.exchange_since_ns += part_ns * share;
-    if (runtime->memory.exchange_ns > MOST_EXCHANGE_NS)
-        runtime->memory.exchange_ns = MOST_EXCHANGE_NS;
+    if (runtime->memory.exchange_ns > (int64_t)ebb__tuning()->exchange_most_ns)
+        runtime->memory.exchange_ns = (int64_t)ebb__tuning()->exchange_most_ns;
     return runtime->memory.exchange_ns > 0;
 }
 

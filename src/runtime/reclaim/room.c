@@ -1,6 +1,8 @@
 /* Room: what is evicted so that something else has pages, and what other processes are asked for. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
 static struct block *early_comer(struct ebb_runtime *runtime)
 {
@@ -36,12 +38,6 @@ bool ebb__room_make(struct ebb_runtime *runtime, uint64_t bytes)
     return coming_free > 0;
 }
 
-/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
- * passed the request on: while it plans it passes nothing on. */
-#define PATIENCE_NS ((uint64_t)500000000)
-#define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)5000000000)
-
 bool ebb__room_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
 {
     struct ebb_ledger *ledger = runtime->core.ledger;
@@ -56,8 +52,9 @@ bool ebb__room_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct as
         asking->since_ns = now;
         asking->is_heard = true;
     }
-    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
-        runtime->alone_until_ns = now + ALONE_NS;
+    if (now - asking->since_ns >
+        (asking->is_heard ? ebb__tuning()->room_patience_ns : ebb__tuning()->room_parent_ns)) {
+        runtime->alone_until_ns = now + ebb__tuning()->room_alone_ns;
         return false;
     }
     atomic_store(&ledger->starving_process, runtime->core.config.process_id);

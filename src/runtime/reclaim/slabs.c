@@ -14,15 +14,9 @@
  * everything is there: others' handlers may run in the child before it can have anything back. */
 #include "runtime/internal.h"
 
-#include <sys/mman.h>
+#include "base/tuning.h"
 
-/* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
-#define BATCH 32u
-/* What has been had is left alone for half a lap, what is used after having been parked for one, then for
- * two, four, … */
-#define MOST_DOUBLINGS 8u
-/* The last so many that came are taken to be in use this very moment: an instruction may need two. */
-#define IN_USE 8u
+#include <sys/mman.h>
 
 void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here)
 {
@@ -40,7 +34,7 @@ void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
     ebb__slab_count(runtime, block, true);
     record->since_ns = ebb__now_ns();
     record->arrival = ++runtime->slabs.arrivals;
-    record->doublings += record->doublings < MOST_DOUBLINGS;
+    record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
 }
 
 static bool slabs_may_leave(const struct ebb_runtime *runtime)
@@ -87,7 +81,7 @@ struct block *ebb__slab_victim(struct ebb_runtime *runtime)
     struct slab_space *cold = &runtime->slabs;
     if (!slabs_may_leave(runtime))
         return NULL;
-    ebb__slab_look(runtime, BATCH);
+    ebb__slab_look(runtime, (uint32_t)ebb__tuning()->slab_batch);
     uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.cold_ns;
     uint64_t iteration_ns = runtime->core.policy->iteration_ns(runtime);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
@@ -112,7 +106,7 @@ struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
         const struct slab_record *record = &cold->slabs[i];
         struct block *block = &runtime->table.blocks[record->block];
         if (ebb__block_may_leave(&runtime->uses, block) && record->since_ns < oldest_ns &&
-            cold->arrivals - record->arrival >= IN_USE) {
+            cold->arrivals - record->arrival >= ebb__tuning()->slabs_in_use) {
             oldest_ns = record->since_ns;
             oldest = block;
         }

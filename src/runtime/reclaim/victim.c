@@ -15,6 +15,8 @@
  * no more than it must, rather than in a dance. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
 {
     return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
@@ -44,7 +46,7 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
         struct block *block = &runtime->table.blocks[i];
         if (!may_leave(runtime, block) || block->use.needed_at == runtime->uses.event_number + 1)
             continue;
-        bool touched_last = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
+        bool touched_last = block->use.touch + ebb__tuning()->blocks_in_use > runtime->uses.touches;
         struct block **earliest = touched_last ? &in_use : &best;
         if (touched_last)
             in_use_count += parts_in(runtime, block);
@@ -52,7 +54,7 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
             *earliest = block;
     }
     /* A block that was used as a whole is one touch, however many parts it has now. */
-    return best || in_use_count <= IN_USE_TOUCHES ? best : in_use;
+    return best || in_use_count <= ebb__tuning()->blocks_in_use ? best : in_use;
 }
 
 struct block *ebb__victim_choose(struct ebb_runtime *runtime)

@@ -7,14 +7,13 @@
  * then the events that follow are not the ones that it comes to until it does. */
 #include "runtime/internal.h"
 
-/* One that does not come is overtaken by those behind it. Arbitrary. */
-#define ARMED 3u
-/* So many parts were missed since the last guard was seen: this is not what was learnt. Arbitrary. */
-#define MOST_MISSED 1024u
+#include "base/tuning.h"
 
 static uint32_t armed_count(const struct ebb_script *script)
 {
-    return script->clock_count < ARMED ? script->clock_count : ARMED;
+    return script->clock_count < (uint32_t)ebb__tuning()->access_clock_armed
+               ? script->clock_count
+               : (uint32_t)ebb__tuning()->access_clock_armed;
 }
 
 static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, uint32_t steps)
@@ -69,7 +68,7 @@ void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block,
 {
     if (!ebb__guards_play(&runtime->replay))
         return;
-    if (missed && ++runtime->replay.missed > MOST_MISSED) {
+    if (missed && ++runtime->replay.missed > ebb__tuning()->access_clock_most_missed) {
         ebb__clock_stop(runtime);
         return;
     }

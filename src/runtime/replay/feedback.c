@@ -5,10 +5,7 @@
  * delays of the performance change, never the script. */
 #include "runtime/internal.h"
 
-/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
- * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
- * good a hundredth of its lateness. */
-#define RELAX 16u
+#include "base/tuning.h"
 
 /* How much earlier than the script says an absence's return would start at `position`. */
 static uint64_t earlier_by(const struct performance *playing, uint32_t absence, uint32_t position,
@@ -58,7 +55,9 @@ void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t
     if (late_ns)
         move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
     else if (earlier_ns)
-        move_earlier(playing, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
+        move_earlier(playing, absence,
+                     earlier_ns - (earlier_ns + ebb__tuning()->relax_divisor - 1) /
+                                      ebb__tuning()->relax_divisor);
 }
 
 /* The absence of `block` that is about to end within the present stretch, or with `out` has just begun

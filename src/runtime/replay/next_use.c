@@ -1,18 +1,16 @@
 /* When a block is used next, and when a size is allocated next, as the script in force says. */
 #include "runtime/internal.h"
 
-/* Within a shorter stretch no time is worth correcting, within a longer one it is off by so much at
- * least. Arbitrary. */
-#define LONG_STRETCH_NS ((uint64_t)20000000)
-#define LEAST_DRIFT_NS ((uint64_t)5000000)
-/* Uses that are less apart count as one. Arbitrary, as that. */
+#include "base/tuning.h"
+
+/* Uses that are less apart count as one; a mask of bits, without influence. */
 #define FINE_US 4095u
 
 /* How far off the time within the stretch behind `position` may be. */
 static uint64_t drift_ns(const struct performance *playing, uint32_t position)
 {
     uint64_t shift_ns = ebb__timers_most_shift_ns(playing, position);
-    return shift_ns > LEAST_DRIFT_NS ? shift_ns : LEAST_DRIFT_NS;
+    return shift_ns > ebb__tuning_drift_ns() ? shift_ns : ebb__tuning_drift_ns();
 }
 
 uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size_bytes)
@@ -78,7 +76,7 @@ void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block)
     if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
         return;
     uint32_t now = ebb__clock_now(&runtime->replay);
-    if (ebb__timers_stretch_ns(playing, now) < LONG_STRETCH_NS)
+    if (ebb__timers_stretch_ns(playing, now) < ebb__tuning()->pause_ns)
         return;
     const struct ebb_script *script = playing->script;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
@@ -103,7 +101,7 @@ uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct bl
         return block->use.open ? 0 : age;
     bool done;
     uint64_t distance = ebb__replay_distance(runtime, block, &done);
-    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
+    bool in_use = block->use.touch + ebb__tuning()->blocks_in_use > runtime->uses.touches;
     if (block->use.touch > runtime->replay.position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
     uint64_t whole = runtime->replay.playing->script->clock_count;

@@ -1,8 +1,7 @@
 /* Synchronisation: at which position of which script the program is, and which blocks it has there. */
 #include "runtime/internal.h"
 
-/* So many allocations in a row must agree before a position counts as found. */
-#define SYNC_ALLOCATIONS 12u
+#include "base/tuning.h"
 
 /* Give the parts of `block` that lie in `known` the script's number; the first of them. */
 static uint32_t bind_part(struct ebb_runtime *runtime, struct block *block, uint32_t script_block,
@@ -63,7 +62,9 @@ static uint32_t find_position(const struct ebb_runtime *runtime, const struct pe
     const struct ebb_script *script = playing->script;
     const uint32_t *allocs = ebb__script_allocs(script);
     uint64_t size = runtime->replay.history[(runtime->replay.allocations - 1) % HISTORY].size_bytes;
-    uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
+    uint32_t most = script->alloc_count < (uint32_t)ebb__tuning()->sync_allocations
+                        ? script->alloc_count
+                        : (uint32_t)ebb__tuning()->sync_allocations;
     if (runtime->replay.allocations < most ||
         runtime->next_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;

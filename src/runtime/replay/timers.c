@@ -9,10 +9,9 @@
  * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
 #include "runtime/internal.h"
 
-/* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
-#define PACE_RANGE 4
+#include "base/tuning.h"
+
 #define PACE_LEAST 0.01
-#define SHIFT_PART 8    /* arbitrary: as far off as planners think that a time may be */
 #define LONGEST_NS 1e15 /* scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
@@ -64,9 +63,11 @@ static double pace(const struct performance *playing, uint32_t position)
     if (!playing->stretch_ns[position] || planned <= 0)
         return general;
     double own = (double)playing->stretch_ns[position] / planned;
-    if (own > general * PACE_RANGE)
-        return general * PACE_RANGE;
-    return own < general / PACE_RANGE ? general / PACE_RANGE : own;
+    if (own > general * (double)ebb__tuning()->pace_range)
+        return general * (double)ebb__tuning()->pace_range;
+    return own < general / (double)ebb__tuning()->pace_range
+               ? general / (double)ebb__tuning()->pace_range
+               : own;
 }
 
 /* What the timers go by: progress, corrected by what was seen of it since the last position. */
@@ -85,7 +86,7 @@ uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime)
 
 uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
 {
-    return ebb__timers_stretch_ns(playing, position) / SHIFT_PART;
+    return ebb__timers_stretch_ns(playing, position) / ebb__tuning()->within_drift_divisor;
 }
 
 static void exchange(struct timer *left, struct timer *right)

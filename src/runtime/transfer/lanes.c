@@ -6,14 +6,12 @@
  * plan takes pages only where there are some. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
 
-/* So many pieces in flight keep the disk busy while a worker waits for a core that the program uses: two
- * reach 80 to 85 % of it, four all. */
-#define DEFAULT_WORKERS 4
-#define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
 static bool has_chunks_left(const struct block *block)
@@ -41,7 +39,8 @@ static void count_lane(struct ebb_runtime *runtime, bool out, int change)
 static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, bool out)
 {
     uint64_t at = block->transfer.chunk_bytes;
-    uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
+    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes;
+    uint64_t bytes = block->page_bytes - at < chunk ? block->page_bytes - at : chunk;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;
     runtime->transfer.transfers++;
@@ -82,7 +81,8 @@ static void *out_worker(void *argument)
         uint64_t timer_ns = runtime->core.policy->fire(runtime);
         uint32_t current = runtime->transfer.out_current;
         if (gives_way(runtime)) {
-            ebb__core_wait_until(runtime, &runtime->transfer.out_work, ebb__now_ns() + GIVE_WAY_NS);
+            ebb__core_wait_until(runtime, &runtime->transfer.out_work,
+                                 ebb__now_ns() + ebb__tuning()->give_way_ns);
             continue;
         }
         if (current == NO_BLOCK) {
@@ -211,10 +211,10 @@ static void *in_worker(void *argument)
 
 bool ebb__mover_start(struct ebb_runtime *runtime)
 {
-    unsigned out =
-        runtime->core.config.out_workers ? runtime->core.config.out_workers : DEFAULT_WORKERS;
-    unsigned in =
-        runtime->core.config.in_workers ? runtime->core.config.in_workers : DEFAULT_WORKERS;
+    unsigned out = runtime->core.config.out_workers ? runtime->core.config.out_workers
+                                                    : (uint32_t)ebb__tuning()->lane_workers;
+    unsigned in = runtime->core.config.in_workers ? runtime->core.config.in_workers
+                                                  : (uint32_t)ebb__tuning()->lane_workers;
     if (out + in > sizeof runtime->transfer.workers / sizeof runtime->transfer.workers[0]) {
         errno = E2BIG;
         return false;

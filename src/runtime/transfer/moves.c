@@ -5,6 +5,8 @@
  * nobody can write them, so nothing is ever torn; an access cancels. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #define XXH_INLINE_ALL
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -18,9 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A block that could not be moved is left alone for so many events. */
-#define PINNED_EVENTS 64
-/* A second in all: arbitrary, far longer than any delay seen. */
+/* A second in all, far longer than any delay seen: a limit. */
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
@@ -72,7 +72,7 @@ bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
         if (moved)
             bring_back(runtime, block, moved);
         give_frames(runtime, block);
-        block->pinned_until = runtime->uses.event_number + PINNED_EVENTS;
+        block->pinned_until = runtime->uses.event_number + ebb__tuning()->pinned_events;
         atomic_fetch_add(&runtime->core.counters->busy_blocks, 1);
         return false;
     }

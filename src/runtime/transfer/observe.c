@@ -2,9 +2,7 @@
  * fault, which tells of it. */
 #include "runtime/internal.h"
 
-/* While accesses are observed an operation without an event in it goes on for so much longer with each
- * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
-#define PAUSE_A_FAULT_NS ((uint64_t)300000)
+#include "base/tuning.h"
 
 void ebb__observe_close(struct ebb_runtime *runtime)
 {
@@ -37,7 +35,8 @@ bool ebb__observe_pause(struct ebb_runtime *runtime)
     uint64_t now = ebb__now_ns(), since = now - runtime->uses.operation_ns;
     runtime->uses.pause_faults += runtime->uses.trace;
     if (since < runtime->core.config.pause_ns ||
-        since - runtime->core.config.pause_ns < runtime->uses.pause_faults * PAUSE_A_FAULT_NS)
+        since - runtime->core.config.pause_ns <
+            runtime->uses.pause_faults * ebb__tuning()->pause_a_fault_ns)
         return false;
     ebb__observe_begin(runtime, now);
     if (runtime->uses.trace)

@@ -1,6 +1,8 @@
 /* The store as the lanes see it: opened at the first need, tried again when it has failed. */
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 
 /* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
@@ -52,7 +54,7 @@ void ebb__store_fail(struct ebb_runtime *runtime, int why)
                   "budget is NOT kept; free space or give --store another directory"
                 : "the store cannot be written: until it can blocks stay in memory, the "
                   "budget is NOT kept; give --store another directory");
-    } else if (runtime->store.pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
+    } else if (runtime->store.pause_ns < first_ns * ebb__tuning()->store_most_pauses) {
         runtime->store.pause_ns *= 2;
     }
     runtime->store.retry_ns = ebb__now_ns() + runtime->store.pause_ns;
