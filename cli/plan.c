@@ -87,11 +87,11 @@ static json_t *json_machine(const struct ebb_machine *machine)
     return object;
 }
 
-static json_t *json_wide(const struct ebb_planned *planned)
+static json_t *json_huge_rounded(const struct ebb_planned *planned)
 {
     json_t *array = json_array();
-    for (uint32_t i = 0; planned->wide.count && i < planned->model->block_count; i++)
-        if (planned->wide.blocks[i])
+    for (uint32_t i = 0; planned->huge_rounded.count && i < planned->model->block_count; i++)
+        if (planned->huge_rounded.blocks[i])
             json_array_append_new(array, json_bytes(i));
     return array;
 }
@@ -118,7 +118,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_object_set_new(item, "bytes", json_bytes(ebb__plan_block_bytes(request, block)));
         json_object_set_new(item, "from_tick", json_bytes(absence->from_tick));
         json_object_set_new(item, "to_tick", json_bytes(absence->to_tick));
-        json_object_set_new(item, "guard_ticks", json_bytes(absence->guard_ticks));
+        json_object_set_new(item, "guard_ticks", json_bytes(absence->margin_ticks));
         json_object_set_new(item, "drops", json_boolean(absence->drops));
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
         json_object_set_new(item, "out_within", json_boolean(absence->out_within));
@@ -133,7 +133,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
-    json_object_set_new(root, "wide_blocks", json_wide(planned));
+    json_object_set_new(root, "wide_blocks", json_huge_rounded(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;

@@ -127,7 +127,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "predicted_stall_ns_per_iteration", figures->predicted_stall_ns);
     put(object, "predicted_iteration_ns", figures->predicted_iteration_ns);
     put(object, "moved_out_bytes", figures->moved_out_bytes);
-    put(object, "compressed_away_bytes", figures->saved_bytes);
+    put(object, "compressed_saved_bytes", figures->saved_bytes);
     put(object, "moved_in_bytes", figures->moved_in_bytes);
     put(object, "dropped_clean_bytes", figures->dropped_bytes);
     put(object, "stall_ns", figures->stall_ns);
@@ -151,10 +151,10 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     put(object, "mismatches", figures->mismatches);
     put(object, "reactive_evictions", figures->reactive_evictions);
     put(object, "busy_blocks", figures->busy_blocks);
-    put(object, "pool_load_bytes", figures->pool_load_bytes);
-    put(object, "pool_peak_bytes", figures->pool_peak_bytes);
-    put(object, "pool_blocks", figures->pool_blocks);
-    put(object, "pool_misses", figures->pool_misses);
+    put(object, "placement_load_bytes", figures->placement_load_bytes);
+    put(object, "placement_peak_bytes", figures->placement_peak_bytes);
+    put(object, "placement_blocks", figures->placement_blocks);
+    put(object, "placement_misses", figures->placement_misses);
     put(object, "page_moves", figures->page_moves);
     put(object, "plans", figures->plans);
     put(object, "replans", figures->replans);

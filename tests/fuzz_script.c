@@ -55,18 +55,18 @@ static void change(struct ebb_script *script, uint64_t bytes, const uint8_t *cod
     }
 }
 
-static void perform(const struct ebb_script *script)
+static void replay_script(const struct ebb_script *script)
 {
     static struct ebb_runtime runtime;
     static struct block block;
-    struct performance performance = {0};
-    runtime.pool.units_total = 1024;
-    FUZZ_REQUIRE(ebb__replay_prepare(&runtime, &performance, script));
-    FUZZ_REQUIRE(performance.unit_count <= runtime.pool.units_total);
-    for (uint32_t unit = 0; unit < performance.unit_count; unit++)
-        for (uint32_t i = performance.unit_first[unit]; i < performance.unit_first[unit + 1]; i++)
-            FUZZ_REQUIRE(performance.unit_covers[i] < script->clock_count);
-    runtime.replay.playing = &performance;
+    struct prepared_script prepared = {0};
+    runtime.placement.units_total = 1024;
+    FUZZ_REQUIRE(ebb__replay_prepare(&runtime, &prepared, script));
+    FUZZ_REQUIRE(prepared.unit_count <= runtime.placement.units_total);
+    for (uint32_t unit = 0; unit < prepared.unit_count; unit++)
+        for (uint32_t i = prepared.unit_first[unit]; i < prepared.unit_first[unit + 1]; i++)
+            FUZZ_REQUIRE(prepared.unit_covers[i] < script->clock_count);
+    runtime.replay.current = &prepared;
     const struct ebb_script_event *events = ebb__script_events(script);
     for (uint32_t i = 0; i < script->clock_count; i++) {
         runtime.replay.position = i;
@@ -76,12 +76,12 @@ static void perform(const struct ebb_script *script)
         bool done;
         uint64_t distance = ebb__replay_distance(&runtime, &block, &done);
         FUZZ_REQUIRE(distance >> 32 <= script->clock_count || distance == UINT64_MAX);
-        for (uint32_t a = performance.out_first[i], steps = 0; a != EBB_SCRIPT_NONE; steps++) {
+        for (uint32_t a = prepared.out_first[i], steps = 0; a != EBB_SCRIPT_NONE; steps++) {
             FUZZ_REQUIRE(a < script->absence_count && steps < script->absence_count);
-            a = performance.out_next[a];
+            a = prepared.out_next[a];
         }
     }
-    munmap(performance.tables, performance.table_bytes);
+    munmap(prepared.tables, prepared.table_bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 0; at + CHANGE_BYTES <= size; at += CHANGE_BYTES)
         change(script, bytes, data + at);
     if (ebb__script_valid(script, bytes))
-        perform(script);
+        replay_script(script);
     for (uint64_t cut = bytes; cut > 0 && size % CHANGE_BYTES; cut /= 2)
         if (cut < sizeof *script)
             FUZZ_REQUIRE(!ebb__script_valid(script, cut - 1));

@@ -285,10 +285,10 @@ static inline void wait_for_state(struct rig *rig, const struct item *item, enum
     }
 }
 
-static inline void send_away(struct rig *rig, const struct item *item)
+static inline void evict_now(struct rig *rig, const struct item *item)
 {
     send_out(rig, item);
-    wait_for_state(rig, item, BLOCK_AWAY);
+    wait_for_state(rig, item, BLOCK_EVICTED);
 }
 
 #endif

@@ -65,7 +65,7 @@ static void a_fault_is_told_once(void **state)
     struct parent *parent = parent_open();
     look_for(parent, 100);
     struct ebb_wait *wait =
-        ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 7, 41, 3 << 20);
+        ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_EVICTED, 7, 41, 3 << 20);
     look_for(parent, 9);
     assert_int_equal(parent->told, 0);
     look_for(parent, 3);
@@ -93,7 +93,7 @@ static void many_short_waits_are_none(void **state)
     struct parent *parent = parent_open();
     for (uint64_t i = 0; i < 300; i++) {
         struct ebb_wait *wait = ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS,
-                                                EBB_WAIT_AWAY, 7, i + 1, 1 << 20);
+                                                EBB_WAIT_EVICTED, 7, i + 1, 1 << 20);
         look_for(parent, 0.2);
         ebb__wait_end(wait);
     }
@@ -120,7 +120,7 @@ static void a_parent_that_was_away_counts_anew(void **state)
 {
     (void)state;
     struct parent *parent = parent_open();
-    ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 7, 41, 1 << 20);
+    ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_EVICTED, 7, 41, 1 << 20);
     for (unsigned i = 0; i < 5; i++) {
         look_for(parent, 8);
         parent->now_ns += 30 * SECOND_NS;
@@ -137,14 +137,15 @@ static void a_full_table_says_no_more(void **state)
     struct parent *parent = parent_open();
     struct ebb_wait *last = NULL;
     for (uint64_t i = 0; i < EBB_WAIT_BLOCKS; i++) {
-        last = ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, i, i, 1);
+        last = ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_EVICTED, i, i, 1);
         assert_non_null(last);
     }
-    assert_null(ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 99, 99, 1));
+    assert_null(
+        ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_EVICTED, 99, 99, 1));
     ebb__wait_end(NULL);
     ebb__wait_end(&parent->waits->blocks[3]);
     assert_ptr_equal(
-        ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_AWAY, 99, 99, 1),
+        ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_EVICTED, 99, 99, 1),
         &parent->waits->blocks[3]);
     parent_close(parent);
 }

@@ -74,7 +74,7 @@ static uint32_t ready_tick(const struct subject *subject, const struct ebb_absen
 {
     uint32_t ticks = subject->model.tick_count;
     return ebb__model_clock_after(&subject->model,
-                                  (absence->from_tick + absence->guard_ticks) % ticks);
+                                  (absence->from_tick + absence->margin_ticks) % ticks);
 }
 
 /* From the absence's ready instant to `ns`, cyclic. */
@@ -166,29 +166,29 @@ static bool drops_flipped(struct subject *subject, struct ebb_absence *absence)
     return true;
 }
 
-static bool guard_raised(struct subject *subject, struct ebb_absence *absence)
+static bool margin_raised(struct subject *subject, struct ebb_absence *absence)
 {
     /* Until the first event after the copy out began. */
     uint32_t ticks = subject->model.tick_count;
     uint64_t out_ns = since_ready(subject, absence, absence->out_start_ns);
-    for (uint32_t guard = absence->guard_ticks + 1; guard < ticks; guard++) {
+    for (uint32_t margin = absence->margin_ticks + 1; margin < ticks; margin++) {
         struct ebb_absence raised = *absence;
-        raised.guard_ticks = guard;
+        raised.margin_ticks = margin;
         uint64_t ns =
             since_ready(subject, absence, subject->model.time_ns[ready_tick(subject, &raised)]);
         if (ns > gap_ns(subject, absence))
             return false;
         if (ns > out_ns) {
-            absence->guard_ticks = guard;
+            absence->margin_ticks = margin;
             return true;
         }
     }
     return false;
 }
 
-static bool guard_endless(struct subject *subject, struct ebb_absence *absence)
+static bool margin_endless(struct subject *subject, struct ebb_absence *absence)
 {
-    absence->guard_ticks = subject->model.tick_count;
+    absence->margin_ticks = subject->model.tick_count;
     return true;
 }
 
@@ -359,8 +359,8 @@ static const struct {
     DAMAGE(to_unknown),
     DAMAGE(ticks_swapped),
     DAMAGE(drops_flipped),
-    DAMAGE(guard_raised),
-    DAMAGE(guard_endless),
+    DAMAGE(margin_raised),
+    DAMAGE(margin_endless),
     DAMAGE(out_while_in_use),
     DAMAGE(out_after_gap),
     DAMAGE(out_instant),
@@ -388,7 +388,7 @@ static const struct {
 
 static const char *const policies[] = {"ebb", "fifo", "appobmem", "autoswap:doa", "lru"};
 
-static void absences_are_guarded(void **state)
+static void absences_are_checked(void **state)
 {
     (void)state;
     struct tally tally[DAMAGE_COUNT] = {{0, 0}};
@@ -422,7 +422,7 @@ static void absences_are_guarded(void **state)
 
 /* ---- damage to the plan's figures ------------------------------------------------------------ */
 
-static void figures_are_guarded(void **state)
+static void figures_are_checked(void **state)
 {
     (void)state;
     uint32_t tried = 0, peaks = 0, plans = 0;
@@ -519,7 +519,7 @@ static void anything_is_survived(void **state)
             uint64_t *const times[] = {&absence->out_start_ns, &absence->out_end_ns,
                                        &absence->in_start_ns, &absence->in_end_ns};
             *times[chance(&random) % 4] = chance(&random) % subject.lap_ns;
-            absence->guard_ticks = (uint32_t)chance(&random);
+            absence->margin_ticks = (uint32_t)chance(&random);
             rejected += !accepted(&subject);
             tried++;
         }
@@ -533,8 +533,8 @@ static void anything_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absences_are_guarded),
-        cmocka_unit_test(figures_are_guarded),
+        cmocka_unit_test(absences_are_checked),
+        cmocka_unit_test(figures_are_checked),
         cmocka_unit_test(peaks_are_counted),
         cmocka_unit_test(anything_is_survived),
     };

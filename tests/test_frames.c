@@ -32,43 +32,43 @@ static void mark(const struct rig *rig, uint8_t *units, uintptr_t address, uint6
     }
 }
 
-static bool is_pieced(const struct rig *rig, uint64_t unit)
+static bool is_fragmented(const struct rig *rig, uint64_t unit)
 {
-    return rig->runtime->memory.frames.pieced[unit];
+    return rig->runtime->memory.frames.fragmented[unit];
 }
 
 /* Runs are what the list says is spare, each of one kind and as long as it can be. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
     const struct frames *frames = &rig->runtime->memory.frames;
-    uint64_t spare = 0, in_runs = 0, pieced = 0;
+    uint64_t cached = 0, in_runs = 0, fragmented = 0;
     for (uint64_t i = 0; i < UNITS; i++) {
-        spare += units[i] == 2;
-        pieced += units[i] == 2 && is_pieced(rig, i);
+        cached += units[i] == 2;
+        fragmented += units[i] == 2 && is_fragmented(rig, i);
     }
     for (uint32_t i = 0; i < frames->run_count; i++) {
         const struct frame_run *run = &frames->runs[i];
         assert_true(run->first < run->behind && run->behind <= UNITS);
         assert_true(run->first == 0 || units[run->first - 1] != 2 ||
-                    is_pieced(rig, run->first - 1) != run->is_pieced);
+                    is_fragmented(rig, run->first - 1) != run->is_fragmented);
         assert_true(run->behind == UNITS || units[run->behind] != 2 ||
-                    is_pieced(rig, run->behind) != run->is_pieced);
+                    is_fragmented(rig, run->behind) != run->is_fragmented);
         for (uint64_t unit = run->first; unit < run->behind; unit++) {
             assert_int_equal(units[unit], 2);
-            assert_int_equal(is_pieced(rig, unit), run->is_pieced);
+            assert_int_equal(is_fragmented(rig, unit), run->is_fragmented);
         }
         in_runs += run->behind - run->first;
     }
-    assert_int_equal(in_runs, spare);
-    assert_int_equal(frames->spare_bytes, spare * EBB_HUGE_BYTES);
-    assert_int_equal(frames->pieced_bytes, pieced * EBB_HUGE_BYTES);
+    assert_int_equal(in_runs, cached);
+    assert_int_equal(frames->cached_bytes, cached * EBB_HUGE_BYTES);
+    assert_int_equal(frames->fragmented_bytes, fragmented * EBB_HUGE_BYTES);
 }
 
-static void assert_kind(const struct rig *rig, uintptr_t address, uint64_t bytes, bool pieced)
+static void assert_kind(const struct rig *rig, uintptr_t address, uint64_t bytes, bool fragmented)
 {
     uint64_t first = (address - rig->device.layout.staging.base) / EBB_HUGE_BYTES;
     for (uint64_t i = 0; i < bytes / EBB_HUGE_BYTES; i++)
-        assert_int_equal(is_pieced(rig, first + i), pieced);
+        assert_int_equal(is_fragmented(rig, first + i), fragmented);
 }
 
 static void frames_are_found_and_lost(void **state)
@@ -89,7 +89,7 @@ static void frames_are_found_and_lost(void **state)
         case 0:
         case 1: {
             uint64_t others =
-                runtime->memory.frames.spare_bytes - runtime->memory.frames.pieced_bytes;
+                runtime->memory.frames.cached_bytes - runtime->memory.frames.fragmented_bytes;
             uintptr_t address =
                 count < MOST_TAKEN ? ebb__frames_claim(&runtime->memory.frames, bytes) : 0;
             if (address) {
@@ -109,15 +109,15 @@ static void frames_are_found_and_lost(void **state)
             break;
         }
         case 2:
-            if (runtime->memory.frames.spare_bytes) {
-                bool pieced = random >> 58 & 1;
-                uint64_t of_kind = pieced ? runtime->memory.frames.pieced_bytes
-                                          : runtime->memory.frames.spare_bytes -
-                                                runtime->memory.frames.pieced_bytes;
+            if (runtime->memory.frames.cached_bytes) {
+                bool fragmented = random >> 58 & 1;
+                uint64_t of_kind = fragmented ? runtime->memory.frames.fragmented_bytes
+                                              : runtime->memory.frames.cached_bytes -
+                                                    runtime->memory.frames.fragmented_bytes;
                 uintptr_t address = ebb__frames_spend(
-                    &runtime->memory.frames, units_in(bytes) * EBB_HUGE_BYTES, pieced, &got);
+                    &runtime->memory.frames, units_in(bytes) * EBB_HUGE_BYTES, fragmented, &got);
                 assert_true(got > 0 && got <= units_in(bytes) * EBB_HUGE_BYTES);
-                assert_kind(rig, address, got, of_kind > 0 ? pieced : !pieced);
+                assert_kind(rig, address, got, of_kind > 0 ? fragmented : !fragmented);
                 mark(rig, units, address, got, 2, 0);
             }
             break;
@@ -128,7 +128,7 @@ static void frames_are_found_and_lost(void **state)
                 uint64_t kept = random >> 59 & 1 ? one.bytes & ~(EBB_HUGE_BYTES - 1) : 0;
                 if (kept) {
                     for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
-                        *ebb__pages_pieced(runtime, one.address + at) =
+                        *ebb__pages_fragmented(runtime, one.address + at) =
                             (random >> 13 ^ at >> 21) % 3 == 0;
                     ebb__frames_keep(&runtime->memory.frames, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);
@@ -146,7 +146,7 @@ static void frames_are_found_and_lost(void **state)
     rig_close(rig);
 }
 
-static void shapes_go_to_their_like(void **state)
+static void tails_go_to_their_like(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
@@ -154,19 +154,18 @@ static void shapes_go_to_their_like(void **state)
     uintptr_t first = ebb__frames_take(&runtime->memory.frames, 12288),
               second = ebb__frames_take(&runtime->memory.frames, 12288),
               other = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES + 4096);
-    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, first, 12288));
-    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, second, 12288));
-    assert_true(ebb__frames_keep_shape(&runtime->memory.frames, other, EBB_HUGE_BYTES + 4096));
-    assert_int_equal(runtime->memory.frames.shape_bytes, EBB_HUGE_BYTES + 4096 + 2 * 12288);
-    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, 8192), 0);
-    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, 12288), second);
-    struct frame_shape oldest = ebb__frames_break_shape(&runtime->memory.frames);
+    assert_true(ebb__tail_cache_keep(&runtime->memory.frames, first, 12288));
+    assert_true(ebb__tail_cache_keep(&runtime->memory.frames, second, 12288));
+    assert_true(ebb__tail_cache_keep(&runtime->memory.frames, other, EBB_HUGE_BYTES + 4096));
+    assert_int_equal(runtime->memory.frames.tail_cache_bytes, EBB_HUGE_BYTES + 4096 + 2 * 12288);
+    assert_int_equal(ebb__tail_cache_claim(&runtime->memory.frames, 8192), 0);
+    assert_int_equal(ebb__tail_cache_claim(&runtime->memory.frames, 12288), second);
+    struct tail_cache_entry oldest = ebb__tail_cache_take_oldest(&runtime->memory.frames);
     assert_int_equal(oldest.address, first);
     assert_int_equal(oldest.bytes, 12288);
-    assert_int_equal(ebb__frames_claim_shape(&runtime->memory.frames, EBB_HUGE_BYTES + 4096),
-                     other);
-    assert_int_equal(ebb__frames_break_shape(&runtime->memory.frames).bytes, 0);
-    assert_int_equal(runtime->memory.frames.shape_bytes, 0);
+    assert_int_equal(ebb__tail_cache_claim(&runtime->memory.frames, EBB_HUGE_BYTES + 4096), other);
+    assert_int_equal(ebb__tail_cache_take_oldest(&runtime->memory.frames).bytes, 0);
+    assert_int_equal(runtime->memory.frames.tail_cache_bytes, 0);
     ebb__frames_reset(&runtime->memory.frames);
     rig_close(rig);
 }
@@ -215,8 +214,8 @@ static void an_absence_is_two_moves(void **state)
         uint64_t before = atomic_load(&rig->counters->moved_out_bytes) +
                           atomic_load(&rig->counters->moved_in_bytes);
         for (uint64_t i = 0; i < 20; i++) {
-            send_away(rig, &items[i % 4]);
-            send_away(rig, &items[(i + 1) % 4]);
+            evict_now(rig, &items[i % 4]);
+            evict_now(rig, &items[(i + 1) % 4]);
             check(rig, &items[i % 4]);
             check(rig, &items[(i + 1) % 4]);
         }
@@ -239,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_are_found_and_lost),
-        cmocka_unit_test(shapes_go_to_their_like),
+        cmocka_unit_test(tails_go_to_their_like),
         cmocka_unit_test(an_absence_is_two_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--work", 
 # 72 ms leaves the parent as many iterations to plan in.
 QUICK = [*ARGS[:-1], "3"]
 
-STRAYS = """
+DIVERGES = """
 import os, time
 M = 1 << 20
 weights = bytearray(8 * M)
@@ -130,14 +130,14 @@ class PlanCache(launching.Launch):
             again = self.run_once()
             self.assertEqual("used", again["plan_cache"])
 
-    def test_strays(self):
+    def test_divergence(self):
         """Most of it is as it was: playing begins in each iteration, and ends in each."""
-        program = [launching.PYTHON, "-c", STRAYS]
+        program = [launching.PYTHON, "-c", DIVERGES]
         command = self.command("--budget", "60%")
         command[command.index("--") + 1:] = program
         for odd, use in (("3", "none"), ("5", "dropped"), ("5", "used")):
             self.env["ODD"] = odd
-            path = os.path.join(self.folder, "stray.json")
+            path = os.path.join(self.folder, "diverged.json")
             done = self.run_command([*command[:2], "--summary-json", path, *command[2:]])
             self.assertEqual((0, b"ok\n"), (done.returncode, done.stdout), done.stderr)
             with open(path, encoding="utf-8") as file:

@@ -131,7 +131,7 @@ class Faults(Launch):
         for probe in (1, 0):
             _, figures = self.expect_same(f"delay_us=20000,probe={probe}",
                                           program=[cycle(), *arguments])
-            self.assertEqual(probe, int(figures["compressed_away_bytes"] > 0))
+            self.assertEqual(probe, int(figures["compressed_saved_bytes"] > 0))
 
     def test_no_files_without_a_name(self):
         """Names that can be neither guessed nor taken, and are gone at once."""

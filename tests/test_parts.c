@@ -482,7 +482,7 @@ static size_t watch_uses(struct rig *rig, struct ebb_watch *watch,
     return laps;
 }
 
-static void guards_are_a_clock(void **state)
+static void accesses_are_a_clock(void **state)
 {
     (void)state;
     struct rig *rig = rig_make_with(NO_BUDGET, true, false, PART_FROM, PAUSE_US * 1000u);
@@ -523,7 +523,7 @@ static void guards_are_a_clock(void **state)
     assert_within_budget(rig);
     /* What the clock stands on goes: nothing is played any more. */
     drop_large(rig, &large);
-    assert_null(rig->runtime->replay.playing);
+    assert_null(rig->runtime->replay.current);
     assert_all_gone(rig);
     ebb__watch_destroy(watch);
     ebb__recurrence_destroy(recurrence);
@@ -545,7 +545,7 @@ int main(void)
         cmocka_unit_test(random_programs),
         cmocka_unit_test(no_events_at_all),
         cmocka_unit_test(script_moves_parts),
-        cmocka_unit_test(guards_are_a_clock),
+        cmocka_unit_test(accesses_are_a_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void check_addresses(const struct ebb_plan_request *request, const struct
         assert_false(is_persistent(&model->blocks[b]) || leaves(plan, b));
         assert_true(model->blocks[b].span_ticks <= model->tick_count);
         assert_int_equal(places->offsets[b] % PAGE, 0);
-        assert_true(end_of(request, places, b) <= places->pool_bytes);
+        assert_true(end_of(request, places, b) <= places->placement_bytes);
         for (uint32_t a = 0; a < b; a++) {
             if (places->offsets[a] == EBB_PLACE_NONE ||
                 places->offsets[a] >= end_of(request, places, b) ||
@@ -81,7 +81,7 @@ static void check_addresses(const struct ebb_plan_request *request, const struct
         }
     }
     assert_int_equal(count, places->count);
-    assert_true(count == 0 ? places->pool_bytes == 0 : places->pool_bytes > 0);
+    assert_true(count == 0 ? places->placement_bytes == 0 : places->placement_bytes > 0);
 }
 
 /* Bytes of all blocks just after an event, units of the pool counted whole, with nothing away. */
@@ -92,7 +92,7 @@ static uint64_t bytes_at(const struct ebb_plan_request *request, const struct eb
     for (uint32_t b = 0; b < request->model->block_count; b++)
         if (lives_at(request->model, b, tick) && places->offsets[b] == EBB_PLACE_NONE)
             bytes += ebb__plan_block_bytes(request, &request->model->blocks[b]);
-    for (uint64_t unit = 0; unit * UNIT < places->pool_bytes; unit++)
+    for (uint64_t unit = 0; unit * UNIT < places->placement_bytes; unit++)
         for (uint32_t b = 0; b < request->model->block_count; b++)
             if (places->offsets[b] != EBB_PLACE_NONE && lives_at(request->model, b, tick) &&
                 places->offsets[b] < (unit + 1) * UNIT &&
@@ -115,15 +115,15 @@ static uint64_t resident_at(const struct ebb_plan_request *request, const struct
     if (model->time_ns[tick] > ns)
         tick = model->tick_count - 1;
     for (uint32_t b = 0; b < model->block_count; b++) {
-        bool away = false;
+        bool absent = false;
         for (uint32_t i = 0; i < plan->absence_count; i++) {
             const struct ebb_absence *absence = &plan->absences[i];
             uint64_t out = absence->out_end_ns;
             uint64_t in = absence->drops ? model->time_ns[absence->to_tick] : absence->in_start_ns;
             if (absence->block == b && out != in)
-                away |= out < in ? ns >= out && ns < in : ns >= out || ns < in;
+                absent |= out < in ? ns >= out && ns < in : ns >= out || ns < in;
         }
-        bytes += lives_at(model, b, tick) && !away
+        bytes += lives_at(model, b, tick) && !absent
                      ? ebb__plan_block_bytes(request, &model->blocks[b])
                      : 0;
     }
@@ -148,7 +148,7 @@ static struct ebb_places places_of(const struct ebb_plan_request *request,
     return places;
 }
 
-static void nothing_away(void **state)
+static void nothing_absent(void **state)
 {
     (void)state;
     uint32_t placed = 0, all = 0;
@@ -188,7 +188,7 @@ static void nothing_away(void **state)
 static void absent_blocks_do_not_count(void **state)
 {
     (void)state;
-    unsigned away = 0, infeasible = 0;
+    unsigned absent = 0, infeasible = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct ebb_model model = make_random(seed, 120, EBB_MIB, 200000);
         struct ebb_plan_request request = request_for(&model, model.peak_bytes * 7 / 10);
@@ -210,7 +210,7 @@ static void absent_blocks_do_not_count(void **state)
         assert_true(found >= slow);
         if (plan.stall_ns == 0 && plan.feasible)
             assert_true(found <= plan.peak_bytes);
-        away += plan.absence_count;
+        absent += plan.absence_count;
         infeasible += !plan.feasible;
         ebb__resident_fini(&resident);
         struct ebb_places places = places_of(&request, &plan);
@@ -221,7 +221,7 @@ static void absent_blocks_do_not_count(void **state)
         ebb__model_fini(&model);
         free(nowhere);
     }
-    assert_true(away > 100 && infeasible < 50);
+    assert_true(absent > 100 && infeasible < 50);
 }
 
 static void trainings_are_placed_within_the_budget(void **state)
@@ -297,7 +297,7 @@ static void nothing_to_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_away),
+        cmocka_unit_test(nothing_absent),
         cmocka_unit_test(absent_blocks_do_not_count),
         cmocka_unit_test(trainings_are_placed_within_the_budget),
         cmocka_unit_test(infeasible_plans_place_what_is_brief),

@@ -130,13 +130,13 @@ class Plan(Planned):
 
     def test_plan_file(self):
         path = os.path.join(self.folder.name, "plan.json")
-        for policy, reactive, guards in (("autoswap", False, {6}), ("appobmem", False, {0}),
+        for policy, reactive, margins in (("autoswap", False, {6}), ("appobmem", False, {0}),
                                          ("lru", True, {0})):
             self.plan("--budget", "70%", "--policy", policy, "-o", path)
             with open(path, encoding="utf-8") as file:
                 written = json.load(file)
             self.assertEqual(reactive, written["reactive"])
-            self.assertEqual({a["guard_ticks"] for a in written["absences"]}, guards)
+            self.assertEqual({a["guard_ticks"] for a in written["absences"]}, margins)
 
     def test_bad_usage(self):
         for arguments, said in (

@@ -138,9 +138,9 @@ static uint64_t brute_force(const struct ebb_plan_request *request)
 }
 
 static bool straddles(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                      const void *peak_tick, uint32_t *guard_ticks)
+                      const void *peak_tick, uint32_t *margin_ticks)
 {
-    (void)guard_ticks;
+    (void)margin_ticks;
     return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 
@@ -327,10 +327,10 @@ static void votes_and_prefixes(void **state)
 }
 
 /* AutoSwap waits a few events; AppObMem does not. */
-static void guards_pass_first(void **state)
+static void margins_pass_first(void **state)
 {
     (void)state;
-    uint32_t guarded = 0;
+    uint32_t with_margin = 0;
     for (uint64_t seed = 1; seed <= 30; seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(20, 20, true);
@@ -340,17 +340,17 @@ static void guards_pass_first(void **state)
         for (uint32_t i = 0; i < autoswap.absence_count; i++) {
             const struct ebb_absence *absence = &autoswap.absences[i];
             bool read = model.events[absence->from_tick].access == EBB_ACCESS_READ;
-            assert_int_equal(absence->guard_ticks, read ? 4 : 6);
+            assert_int_equal(absence->margin_ticks, read ? 4 : 6);
             assert_true(model.blocks[absence->block].size_bytes >= EBB_MIB);
-            guarded++;
+            with_margin++;
         }
         for (uint32_t i = 0; i < other.absence_count; i++)
-            assert_int_equal(other.absences[i].guard_ticks, 0);
+            assert_int_equal(other.absences[i].margin_ticks, 0);
         ebb__plan_fini(&autoswap);
         ebb__plan_fini(&other);
         ebb__model_fini(&model);
     }
-    assert_true(guarded > 30);
+    assert_true(with_margin > 30);
 }
 
 /* ---- the optimiser --------------------------------------------------------------------------- */
@@ -638,7 +638,7 @@ int main(void)
         cmocka_unit_test(scores_by_hand),
         cmocka_unit_test(short_gaps_score_below_zero),
         cmocka_unit_test(votes_and_prefixes),
-        cmocka_unit_test(guards_pass_first),
+        cmocka_unit_test(margins_pass_first),
         cmocka_unit_test(bayes_climbs_a_hill),
         cmocka_unit_test(bayes_survives_monotony),
         cmocka_unit_test(lru_by_hand),

@@ -28,7 +28,7 @@ static struct stage stage_open(void)
     assert_int_equal(pipe(stage.at), 0);
     for (uint64_t i = 0; i < ITEMS; i++) {
         stage.items[i] = make(stage.rig, ITEM_BYTES, i + 1);
-        send_away(stage.rig, &stage.items[i]);
+        evict_now(stage.rig, &stage.items[i]);
     }
     return stage;
 }
@@ -85,7 +85,7 @@ static uint64_t turn_over(struct stage *stage, uint64_t seed)
     nap_us(3000); /* locks are not looked at more often */
     for (unsigned i = 0; i < ITEMS; i++) {
         put(stage->rig, &stage->items[i], seed + i);
-        send_away(stage->rig, &stage->items[i]);
+        evict_now(stage->rig, &stage->items[i]);
     }
     return stage->rig->runtime->copies.extents.used_bytes;
 }

@@ -179,9 +179,9 @@ static void offline_read(const char *path, const struct ebb_plan_terms *terms,
     *planned = (struct ebb_planned){.model = terms->model,
                                     .request = ebb__plan_request(terms),
                                     .plan = file.plan,
-                                    .wide = file.wide};
-    if (planned->wide.count)
-        planned->request.model = &planned->wide.model;
+                                    .huge_rounded = file.huge_rounded};
+    if (planned->huge_rounded.count)
+        planned->request.model = &planned->huge_rounded.model;
     assert_int_equal(ebb__planned_check(planned, &error), EBB_OK);
     const struct ebb_sim_request again = {planned->request.model,     terms->machine,
                                           planned->plan.absences,     planned->plan.absence_count,
@@ -240,7 +240,7 @@ static void recorded_fini(struct recorded *recorded)
 }
 
 struct seen_cases {
-    unsigned wide, stalling, infeasible, small;
+    unsigned huge_rounded, stalling, infeasible, small;
 };
 
 /* One plan both ways; `small_bytes`: so much is held by small blocks in the run, and so much less is the
@@ -264,7 +264,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
     const struct ebb_plan *plan = &offline.planned.plan;
 
     print_message("%s %u %%: %u absences, %u wide\n", policy, percent, plan->absence_count,
-                  offline.planned.wide.count);
+                  offline.planned.huge_rounded.count);
     assert_int_equal(stage->parent.figures.predicted_stall_ns, plan->stall_ns);
     assert_int_equal(stage->parent.figures.predicted_iteration_ns, plan->iteration_ns);
     assert_int_equal(stage->parent.figures.predicted_peak_bytes,
@@ -272,7 +272,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
     assert_int_equal(sent->bytes, offline.script->bytes);
     assert_memory_equal(sent, offline.script, sent->bytes);
 
-    seen->wide += offline.planned.wide.count;
+    seen->huge_rounded += offline.planned.huge_rounded.count;
     seen->stalling += plan->stall_ns > 0;
     seen->infeasible += !plan->feasible;
     for (uint32_t i = 0; i < plan->absence_count; i++)
@@ -303,7 +303,7 @@ static void a_run_plans_as_the_command_does(void **state)
     compare(&recorded, "fifo", false, 70, 5 * EBB_MIB, &seen);
     compare(&recorded, "fifo", false, 10, 0, &seen);
     /* Every kind of plan was among them. */
-    assert_true(seen.wide > 0);
+    assert_true(seen.huge_rounded > 0);
     assert_true(seen.stalling > 0);
     assert_true(seen.infeasible > 0);
     assert_true(seen.small > 0);
@@ -354,7 +354,7 @@ static void terms_of_a_run(void **state)
 }
 
 /* Plan files say which blocks are wide, and readers believe only what can be. */
-static void wide_blocks_in_plan_files(void **state)
+static void huge_rounded_blocks_in_plan_files(void **state)
 {
     (void)state;
     static const struct {
@@ -366,13 +366,13 @@ static void wide_blocks_in_plan_files(void **state)
     struct recorded recorded = {0};
     recorded_init(&recorded);
     const struct ebb_model *model = &recorded.analysis.model;
-    uint32_t wide = 0;
-    while (model->blocks[wide].alloc_tick == EBB_TICK_NONE ||
-           model->blocks[wide].size_bytes % (2 * EBB_MIB) < EBB_MIB * 3 / 2)
-        wide++;
+    uint32_t huge_rounded = 0;
+    while (model->blocks[huge_rounded].alloc_tick == EBB_TICK_NONE ||
+           model->blocks[huge_rounded].size_bytes % (2 * EBB_MIB) < EBB_MIB * 3 / 2)
+        huge_rounded++;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char list[64], text[1024];
-        snprintf(list, sizeof list, cases[i].text, wide, wide);
+        snprintf(list, sizeof list, cases[i].text, huge_rounded, huge_rounded);
         int bytes = snprintf(
             text, sizeof text,
             "{\"schema\": \"ebb.plan-file/1\", \"policy\": \"x\", \"budget_bytes\": 1,"
@@ -391,9 +391,10 @@ static void wide_blocks_in_plan_files(void **state)
         if (status != (cases[i].good ? EBB_OK : EBB_ERR_FORMAT))
             fail_msg("%s: %s", list, error.why);
         if (cases[i].good && strchr(list, 'u') == NULL && list[1] != ']') {
-            uint64_t bytes_now = ebb__plan_file_model(&file, model)->blocks[wide].size_bytes;
+            uint64_t bytes_now =
+                ebb__plan_file_model(&file, model)->blocks[huge_rounded].size_bytes;
             assert_int_equal(bytes_now % (2 * EBB_MIB), 0);
-            assert_true(bytes_now > model->blocks[wide].size_bytes);
+            assert_true(bytes_now > model->blocks[huge_rounded].size_bytes);
         }
         ebb__plan_file_fini(&file);
     }
@@ -405,7 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_plans_as_the_command_does),
         cmocka_unit_test(terms_of_a_run),
-        cmocka_unit_test(wide_blocks_in_plan_files),
+        cmocka_unit_test(huge_rounded_blocks_in_plan_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -70,9 +70,9 @@ static void worked_out_by_hand(void **state)
     work_out(&worked);
     struct ebb_pool_blocks blocks = blocks_of(&worked.source);
     static const struct ebb_pool_instant instants[] = {
-        {EBB_POOL_TICK, 0}, {EBB_POOL_TICK, 1},  {EBB_POOL_TICK, 2}, {EBB_POOL_LEFT, 0},
-        {EBB_POOL_TICK, 3}, {EBB_POOL_COMES, 1}, {EBB_POOL_TICK, 4}, {EBB_POOL_TICK, 5},
-        {EBB_POOL_LEFT, 1}, {EBB_POOL_COMES, 0}, {EBB_POOL_TICK, 6}, {EBB_POOL_TICK, 7}};
+        {EBB_POOL_TICK, 0},    {EBB_POOL_TICK, 1},  {EBB_POOL_TICK, 2}, {EBB_POOL_EVICTED, 0},
+        {EBB_POOL_TICK, 3},    {EBB_POOL_FETCH, 1}, {EBB_POOL_TICK, 4}, {EBB_POOL_TICK, 5},
+        {EBB_POOL_EVICTED, 1}, {EBB_POOL_FETCH, 0}, {EBB_POOL_TICK, 6}, {EBB_POOL_TICK, 7}};
     static const struct ebb_pool_buffer buffers[] = {{0, 3, 10}, {9, 11, 10}, {2, 7, 6}, {5, 8, 4}};
     static const struct ebb_pool_name names[] = {{0, 0}, {0, 1}, {1, 0}, {2, 0}};
     assert_int_equal(blocks.instant_count, 12);
@@ -107,7 +107,7 @@ static void dropped_blocks_end_early(void **state)
     assert_int_equal(blocks.instant_count, 11);
     assert_int_equal(blocks.count, 3);
     assert_int_equal(blocks.buffers[0].lower, 0);
-    assert_int_equal(blocks.instants[blocks.buffers[0].upper].kind, EBB_POOL_LEFT);
+    assert_int_equal(blocks.instants[blocks.buffers[0].upper].kind, EBB_POOL_EVICTED);
     ebb__pool_blocks_fini(&blocks);
     ebb__model_fini(&worked.model);
 }

@@ -200,7 +200,7 @@ static void out_and_in(void **state)
     for (size_t i = 0; i < 6; i++) {
         struct item item = make(rig, sizes[i], i + 7);
         for (unsigned lap = 0; lap < 3; lap++) {
-            send_away(rig, &item);
+            evict_now(rig, &item);
             assert_false(ebb__fake_present(&rig->device, (uintptr_t)item.bytes));
             check(rig, &item);
             assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
@@ -297,22 +297,22 @@ static void free_in_every_state(void **state)
     struct rig *rig = rig_open((uint64_t)64 << 20, false);
     for (unsigned round = 0; round < 4; round++) {
         rig->faulty.delay_us = 0;
-        struct item away = make(rig, 9 << 20, 1), coming = make(rig, 9 << 20, 2);
-        struct item leaving = make(rig, 9 << 20, 3), queued = make(rig, 1 << 20, 4);
+        struct item evicted = make(rig, 9 << 20, 1), fetching = make(rig, 9 << 20, 2);
+        struct item writing_back = make(rig, 9 << 20, 3), queued = make(rig, 1 << 20, 4);
         struct item stays = make(rig, 1 << 20, 5);
-        send_away(rig, &away);
-        send_away(rig, &coming);
+        evict_now(rig, &evicted);
+        evict_now(rig, &fetching);
         ebb__runtime_settle(rig->runtime);
         rig->faulty.delay_us = 20000;
-        send_out(rig, &leaving);
-        wait_for_state(rig, &leaving, BLOCK_LEAVING);
+        send_out(rig, &writing_back);
+        wait_for_state(rig, &writing_back, BLOCK_WRITING_BACK);
         send_out(rig, &queued);
-        call_in(rig, &coming, false, true);
-        wait_for_state(rig, &coming, BLOCK_COMING);
+        call_in(rig, &fetching, false, true);
+        wait_for_state(rig, &fetching, BLOCK_FETCHING);
         drop(rig, &queued);
-        drop(rig, &leaving);
-        drop(rig, &coming);
-        drop(rig, &away);
+        drop(rig, &writing_back);
+        drop(rig, &fetching);
+        drop(rig, &evicted);
         ebb__runtime_settle(rig->runtime);
         check(rig, &stays);
         drop(rig, &stays);
@@ -324,7 +324,7 @@ static void free_in_every_state(void **state)
     rig_close(rig);
 }
 
-static void access_cancels_leaving(void **state)
+static void access_cancels_a_write_back(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)64 << 20, false);
@@ -333,7 +333,7 @@ static void access_cancels_leaving(void **state)
     rig->faulty.delay_us = 20000;
     for (uint64_t round = 0; round < 5; round++) {
         send_out(rig, &item);
-        wait_for_state(rig, &item, BLOCK_LEAVING);
+        wait_for_state(rig, &item, BLOCK_WRITING_BACK);
         if (round % 2)
             put(rig, &item, round);
         check(rig, &item);
@@ -366,11 +366,11 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
     struct block *block = block_of(rig, item);
-    if (block->state == BLOCK_AWAY && block->transfer.queue != QUEUE_IN) {
+    if (block->state == BLOCK_EVICTED && block->transfer.queue != QUEUE_IN) {
         block->copy.stays = keep_copy;
         ebb__move_queue_in(rig->runtime, block, false);
     }
-    if (block->state == BLOCK_LEAVING)
+    if (block->state == BLOCK_WRITING_BACK)
         block->transfer.cancelled = true;
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
@@ -381,27 +381,27 @@ static void early_returns_give_way(void **state)
     (void)state;
     for (int kept = 0; kept < 2; kept++) {
         struct rig *rig = rig_make((uint64_t)20 << 20, false, kept);
-        struct item away = make(rig, 8 << 20, 1);
-        send_away(rig, &away);
+        struct item evicted = make(rig, 8 << 20, 1);
+        evict_now(rig, &evicted);
         struct item pinned = make(rig, 10 << 20, 2);
         pin(rig, &pinned);
         for (uint64_t round = 0; round < 4; round++) {
             rig->faulty.delay_us = 50000;
-            call_in(rig, &away, kept, false);
-            wait_for_state(rig, &away, BLOCK_COMING);
+            call_in(rig, &evicted, kept, false);
+            wait_for_state(rig, &evicted, BLOCK_FETCHING);
             nap_us((long)round * 25000);
             struct item needed = make(rig, 8 << 20, 3 + round);
             assert_within_budget(rig);
             check(rig, &needed);
             rig->faulty.delay_us = 0;
             drop(rig, &needed);
-            call_back(rig, &away, kept); /* it may have been there, and made to leave */
-            wait_for_state(rig, &away, BLOCK_RESIDENT);
-            check(rig, &away);
-            send_away(rig, &away);
+            call_back(rig, &evicted, kept); /* it may have been there, and made to leave */
+            wait_for_state(rig, &evicted, BLOCK_RESIDENT);
+            check(rig, &evicted);
+            evict_now(rig, &evicted);
         }
         unpin(rig);
-        check(rig, &away);
+        check(rig, &evicted);
         check(rig, &pinned);
         ebb__runtime_settle(rig->runtime);
         assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
@@ -418,21 +418,21 @@ static void early_returns_are_used_or_freed(void **state)
     struct item pinned = make(rig, 10 << 20, 2);
     pin(rig, &pinned);
     for (uint64_t round = 0; round < 6; round++) {
-        struct item away = make(rig, 8 << 20, round);
-        send_away(rig, &away);
+        struct item evicted = make(rig, 8 << 20, round);
+        evict_now(rig, &evicted);
         send_out(rig, &pinned); /* it is known then that it cannot leave */
         ebb__runtime_settle(rig->runtime);
         rig->faulty.delay_us = 30000;
-        call_in(rig, &away, false, false);
-        wait_for_state(rig, &away, BLOCK_COMING);
+        call_in(rig, &evicted, false, false);
+        wait_for_state(rig, &evicted, BLOCK_FETCHING);
         pthread_mutex_lock(&rig->runtime->core.lock);
         bool room = ebb__room_make(rig->runtime, 8 << 20);
-        bool given_up = block_of(rig, &away)->transfer.given_up;
+        bool given_up = block_of(rig, &evicted)->transfer.given_up;
         pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);
         if (round % 2)
-            check(rig, &away);
-        drop(rig, &away);
+            check(rig, &evicted);
+        drop(rig, &evicted);
         rig->faulty.delay_us = 0;
         ebb__runtime_settle(rig->runtime);
         assert_int_equal(rig->runtime->transfer.out_pending_bytes, 0);
@@ -464,30 +464,30 @@ static void pinned_stays(void **state)
     assert_within_budget(rig);
     check(rig, &pinned);
     unpin(rig);
-    send_away(rig, &pinned);
+    evict_now(rig, &pinned);
     check(rig, &pinned);
     rig_close(rig);
 }
 
-static void unchanged_copies_leave_free(void **state)
+static void unchanged_copies_are_evicted_free(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)64 << 20, false);
     struct item item = make(rig, 5 << 20, 1);
-    send_away(rig, &item);
+    evict_now(rig, &item);
     uint64_t written = atomic_load(&rig->counters->moved_out_bytes);
     for (uint64_t round = 1; round <= 3; round++) {
         call_in(rig, &item, true, true);
         wait_for_state(rig, &item, BLOCK_RESIDENT);
         check(rig, &item);
-        send_away(rig, &item);
+        evict_now(rig, &item);
         assert_int_equal(atomic_load(&rig->counters->dropped_bytes), round * (5 << 20));
         assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), written);
     }
     call_in(rig, &item, true, true);
     wait_for_state(rig, &item, BLOCK_RESIDENT);
     put(rig, &item, 2); /* modified: it has to be written again */
-    send_away(rig, &item);
+    evict_now(rig, &item);
     assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
@@ -611,14 +611,14 @@ static void reads_that_fail(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)32 << 20, false);
     struct item lost = make(rig, 5 << 20, 1), fine = make(rig, 1 << 20, 2);
-    send_away(rig, &lost);
+    evict_now(rig, &lost);
     ebb__runtime_settle(rig->runtime);
     uint64_t held_before = held(rig);
     rig->faulty.read_errno = EIO;
     assert_int_equal(take_turn(rig, &lost, false, 100), TURN_NEVER);
     ebb__runtime_settle(rig->runtime);
     assert_true(atomic_load(&rig->lost) > 0);
-    assert_int_equal(state_of(rig, &lost), BLOCK_AWAY);
+    assert_int_equal(state_of(rig, &lost), BLOCK_EVICTED);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
     assert_true(held(rig) <= held_before + (7 << 20));
     check(rig, &fine);
@@ -635,7 +635,7 @@ static void early_reads_that_fail(void **state)
     (void)state;
     struct rig *rig = rig_open((uint64_t)32 << 20, false);
     struct item item = make(rig, 5 << 20, 1);
-    send_away(rig, &item);
+    evict_now(rig, &item);
     ebb__runtime_settle(rig->runtime);
     rig->faulty.read_errno = EIO;
     pthread_mutex_lock(&rig->runtime->core.lock);
@@ -643,7 +643,7 @@ static void early_reads_that_fail(void **state)
     pthread_mutex_unlock(&rig->runtime->core.lock);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
-    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    assert_int_equal(state_of(rig, &item), BLOCK_EVICTED);
     assert_int_equal(atomic_load(&rig->lost), 0);
     rig->faulty.read_errno = 0;
     check(rig, &item);
@@ -672,9 +672,9 @@ static void pinned_for_a_call(void **state)
         else
             ebb__runtime_unpin(rig->runtime, item.bytes, UINT64_MAX);
     }
-    send_away(rig, &item);
+    evict_now(rig, &item);
     ebb__runtime_settle(rig->runtime);
-    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    assert_int_equal(state_of(rig, &item), BLOCK_EVICTED);
     check(rig, &item);
     drop(rig, &item);
     rig_close(rig);
@@ -686,11 +686,11 @@ static void verify_sees_a_changed_byte(void **state)
     struct rig *rig = rig_make((uint64_t)32 << 20, false, true);
     struct item item = make(rig, 5 << 20, 1);
     for (unsigned lap = 0; lap < 3; lap++) {
-        send_away(rig, &item);
+        evict_now(rig, &item);
         check(rig, &item);
     }
     assert_int_equal(atomic_load(&rig->lost), 0);
-    send_away(rig, &item);
+    evict_now(rig, &item);
     ebb__runtime_settle(rig->runtime);
     pthread_mutex_lock(&rig->runtime->core.lock);
     unsigned char *byte = rig->faulty.memory + block_of(rig, &item)->copy.offset + (5 << 20) - 1;
@@ -699,7 +699,7 @@ static void verify_sees_a_changed_byte(void **state)
     assert_int_equal(take_turn(rig, &item, false, 100), TURN_NEVER);
     ebb__runtime_settle(rig->runtime);
     assert_true(atomic_load(&rig->lost) > 0);
-    assert_int_equal(state_of(rig, &item), BLOCK_AWAY);
+    assert_int_equal(state_of(rig, &item), BLOCK_EVICTED);
     drop(rig, &item);
     rig_close(rig);
 }
@@ -804,7 +804,7 @@ static void trace_within_budget(void **state)
 
 /* --- scripts --- */
 
-static void script_plays(void **state)
+static void script_is_replayed(void **state)
 {
     (void)state;
     struct ebb_model model = make_training(8, (uint64_t)24 << 20, 60000000, 3);
@@ -900,12 +900,12 @@ static void uses_beside_the_script(void **state)
  * says. */
 static bool returns_as_planned(const struct rig *rig, uint64_t most_ns)
 {
-    const struct performance *playing = rig->runtime->replay.playing;
-    const struct ebb_script_event *events = ebb__script_events(playing->script);
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
-    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
-        uint32_t planned = absences[i].in_clock, now = playing->in_clock[i];
-        if (planned != EBB_SCRIPT_NONE && events[now].time_ns + playing->in_delay_ns[i] + most_ns <
+    const struct prepared_script *current = rig->runtime->replay.current;
+    const struct ebb_script_event *events = ebb__script_events(current->script);
+    const struct ebb_script_absence *absences = ebb__script_absences(current->script);
+    for (uint32_t i = 0; i < current->script->absence_count; i++) {
+        uint32_t planned = absences[i].in_clock, now = current->in_clock[i];
+        if (planned != EBB_SCRIPT_NONE && events[now].time_ns + current->in_delay_ns[i] + most_ns <
                                               events[planned].time_ns + absences[i].in_delay_ns)
             return false;
     }
@@ -970,7 +970,7 @@ static void waits_that_are_planned(void **state)
 static void script_from_before(void **state)
 {
     (void)state;
-    for (unsigned guarded = 0; guarded < 2; guarded++) {
+    for (unsigned by_serial = 0; by_serial < 2; by_serial++) {
         struct ebb_model model = make_training(8, (uint64_t)2 << 20, 20000000, 3);
         struct rig *rig = rig_open(NO_BUDGET, false);
         struct program program;
@@ -978,11 +978,11 @@ static void script_from_before(void **state)
         struct ebb_script *script = script_for(&program.model, model.peak_bytes * 6 / 10);
         uint32_t persistent = script->persistent_count;
         assert_true(persistent > 0);
-        script->first_serial = guarded ? persistent + 2 * script->alloc_count + 1 : 0;
+        script->first_serial = by_serial ? persistent + 2 * script->alloc_count + 1 : 0;
         assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
         for (unsigned lap = 0; lap < 2; lap++)
             program_lap(&program, rig, false, UINT32_MAX);
-        assert_int_equal(atomic_load(&rig->counters->resyncs), !guarded);
+        assert_int_equal(atomic_load(&rig->counters->resyncs), !by_serial);
         for (unsigned lap = 0; lap < 100 && atomic_load(&rig->counters->moved_out_bytes) == 0;
              lap++)
             program_lap(&program, rig, true, UINT32_MAX);
@@ -1175,7 +1175,7 @@ static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64
 
 /* Many small blocks, a few large ones, and again. *made: bytes of pages made in laps 0 and 1; pieced: units
  * of the arena in each lap. */
-static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
+static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
 {
     struct ebb_device_ops ops = *rig->runtime->core.device.ops;
     counted_ops = rig->runtime->core.device.ops;
@@ -1193,7 +1193,7 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t pieced[8])
         for (uint64_t i = 0; i < 3; i++)
             large[i] = make(rig, (uint64_t)4 << 20, 100 * lap + i + 50);
         for (uint64_t unit = 0; unit < ARENA_BYTES / EBB_HUGE_BYTES; unit++)
-            pieced[lap] += rig->runtime->memory.pieced[unit];
+            fragmented[lap] += rig->runtime->memory.fragmented[unit];
         for (uint64_t i = 0; i < 3; i++) {
             check(rig, &large[i]);
             drop(rig, &large[i]);
@@ -1211,12 +1211,12 @@ static void pages_are_not_exchanged(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)16 << 20, false);
-    uint64_t made = 0, pieced[8] = {0};
+    uint64_t made = 0, fragmented[8] = {0};
     rig->runtime->core.config.exchange_share = UINT32_MAX; /* there is no time for that */
-    alternate(rig, &made, pieced);
+    alternate(rig, &made, fragmented);
     assert_int_equal(fresh_bytes, made);
-    assert_true(pieced[7] > 0);
-    assert_int_equal(pieced[7], pieced[1]);
+    assert_true(fragmented[7] > 0);
+    assert_int_equal(fragmented[7], fragmented[1]);
     rig_close(rig);
 }
 
@@ -1226,15 +1226,15 @@ static void pages_are_exchanged_in_time(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)16 << 20, false);
-    uint64_t made = 0, pieced[8] = {0};
+    uint64_t made = 0, fragmented[8] = {0};
     rig->runtime->core.config.exchange_share = UINT32_MAX;
-    alternate(rig, &made, pieced);
-    assert_true(pieced[7] > 0);
+    alternate(rig, &made, fragmented);
+    assert_true(fragmented[7] > 0);
     rig->runtime->core.config.exchange_share = 1; /* all of it */
-    memset(pieced, 0, sizeof pieced);
-    alternate(rig, &made, pieced);
+    memset(fragmented, 0, sizeof fragmented);
+    alternate(rig, &made, fragmented);
     for (uint64_t lap = 0; lap < 8; lap++)
-        assert_int_equal(pieced[lap], 0);
+        assert_int_equal(fragmented[lap], 0);
     assert_true(fresh_bytes > made);
     rig_close(rig);
 }
@@ -1254,11 +1254,11 @@ int main(void)
         cmocka_unit_test(free_in_every_state),
         cmocka_unit_test(late_faults_leave_no_page),
         cmocka_unit_test(late_faults_give_no_pages),
-        cmocka_unit_test(access_cancels_leaving),
+        cmocka_unit_test(access_cancels_a_write_back),
         cmocka_unit_test(early_returns_give_way),
         cmocka_unit_test(early_returns_are_used_or_freed),
         cmocka_unit_test(pinned_stays),
-        cmocka_unit_test(unchanged_copies_leave_free),
+        cmocka_unit_test(unchanged_copies_are_evicted_free),
         cmocka_unit_test(writes_that_fail),
         cmocka_unit_test(store_that_recovers),
         cmocka_unit_test(store_limit),
@@ -1270,7 +1270,7 @@ int main(void)
         cmocka_unit_test(others_starve),
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_within_budget),
-        cmocka_unit_test(script_plays),
+        cmocka_unit_test(script_is_replayed),
         cmocka_unit_test(uses_beside_the_script),
         cmocka_unit_test(waits_that_are_planned),
         cmocka_unit_test(script_from_before),

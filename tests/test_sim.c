@@ -144,7 +144,7 @@ static void standstill_breaks_the_budget(void **state)
     ebb__model_fini(&small.model);
 }
 
-static void drop_leaves_and_never_returns(void **state)
+static void a_drop_is_never_fetched(void **state)
 {
     (void)state;
     struct maker maker = {0};
@@ -278,7 +278,7 @@ int main(void)
         cmocka_unit_test(copy_in_waits_for_room),
         cmocka_unit_test(access_cancels_a_late_copy_out),
         cmocka_unit_test(standstill_breaks_the_budget),
-        cmocka_unit_test(drop_leaves_and_never_returns),
+        cmocka_unit_test(a_drop_is_never_fetched),
         cmocka_unit_test(wraps_around),
         cmocka_unit_test(freed_at_tick_0),
         cmocka_unit_test(lanes_are_serial_and_share),

@@ -113,7 +113,7 @@ static void margins_are_kept(void **state)
             continue;
         seen++;
         assert_false(model.events[gap->ready_tick].clock);
-        assert_int_equal(gap->ready_tick, (gap->from_tick + gap->guard_ticks) % model.tick_count);
+        assert_int_equal(gap->ready_tick, (gap->from_tick + gap->margin_ticks) % model.tick_count);
         assert_true((gap->ready_ns + lap - used_ns) % lap >= ebb__tuning()->within_ns);
         assert_true(gap->need_ns - gap->due_ns >= ebb__tuning()->within_ns);
     }
@@ -134,10 +134,10 @@ static void early_departures_are_rejected(void **state)
         if (!good.out_within)
             continue;
         tried++;
-        absence->guard_ticks = 0;
+        absence->margin_ticks = 0;
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
-        absence->guard_ticks = model.tick_count - 1; /* behind the next use */
+        absence->margin_ticks = model.tick_count - 1; /* behind the next use */
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
         absence->out_start_ns = model.time_ns[good.from_tick];
@@ -145,7 +145,7 @@ static void early_departures_are_rejected(void **state)
         *absence = good;
         /* The same times, but as if it hung on the next clock event. */
         absence->out_within = false;
-        absence->guard_ticks = 0;
+        absence->margin_ticks = 0;
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
     }
@@ -173,7 +173,7 @@ static void delays_are_compiled(void **state)
         uint64_t out_ns = events[absences[i].out_clock].time_ns + absences[i].out_delay_ns;
         assert_int_equal(absences[i].in_within, absence->in_within);
         if (absence->out_within)
-            assert_int_equal(out_ns, model.time_ns[absence->from_tick + absence->guard_ticks]);
+            assert_int_equal(out_ns, model.time_ns[absence->from_tick + absence->margin_ticks]);
         else
             assert_int_equal(absences[i].out_delay_ns, 0);
         if (absence->in_within) {
@@ -222,7 +222,7 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
 
 /* At any pace every byte is right and the budget holds; and once the runtime knows the pace there are
  * laps in which nearly all comes and goes in time, however busy the machine is. */
-static void stretches_play(void **state)
+static void stretches_are_replayed(void **state)
 {
     (void)state;
     static const unsigned paces[] = {100, 50, 200};
@@ -296,19 +296,19 @@ static void absences_last_a_lap(void **state)
         lap_with_pause(rig, &model, items, &seeds, 100, i == 4 ? 60 : 0);
         nap_us(100000);
         ebb__runtime_settle(rig->runtime);
-        uint32_t lasting = 0, away = 0;
+        uint32_t lasting = 0, evicted = 0;
         for (uint32_t a = 0; a < plan.absence_count; a++) {
             if (!lasts_a_lap(&plan.absences[a]))
                 continue;
             assert_int_equal(absences[a].in_clock, 0);
-            if (i > 1 && rig->runtime->replay.playing->in_clock[a] != 0)
+            if (i > 1 && rig->runtime->replay.current->in_clock[a] != 0)
                 continue; /* was late: comes earlier, perhaps by now */
             lasting++;
-            away += state_of(rig, &items[plan.absences[a].block]) == BLOCK_AWAY;
+            evicted += state_of(rig, &items[plan.absences[a].block]) == BLOCK_EVICTED;
         }
         assert_true(lasting > 4);
         if (i > 1)
-            assert_int_equal(away, lasting);
+            assert_int_equal(evicted, lasting);
     }
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
     rig_close(rig);
@@ -337,12 +337,12 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
     for (unsigned i = 0; i < 6; i++)
         lap(rig, i < read_laps ? &model : &real, items, &seeds, 100);
     ebb__runtime_settle(rig->runtime);
-    const struct performance *playing = rig->runtime->replay.playing;
+    const struct prepared_script *current = rig->runtime->replay.current;
     for (uint32_t i = 0; i < plan.absence_count; i++) {
         uint32_t block = ebb__script_absences(script)[i].block;
         kept += plan.absences[i].keep_copy;
-        count += playing->changes[block];
-        assert_true(plan.absences[i].keep_copy || !playing->changes[block]);
+        count += current->changes[block];
+        assert_true(plan.absences[i].keep_copy || !current->changes[block]);
     }
     assert_true(kept > 0);
     *dropped_bytes = atomic_load(&rig->counters->dropped_bytes);
@@ -368,12 +368,9 @@ static void stale_copies_are_not_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_did_not_fit_together_does),
-        cmocka_unit_test(margins_are_kept),
-        cmocka_unit_test(early_departures_are_rejected),
-        cmocka_unit_test(delays_are_compiled),
-        cmocka_unit_test(stretches_play),
-        cmocka_unit_test(absences_last_a_lap),
+        cmocka_unit_test(what_did_not_fit_together_does), cmocka_unit_test(margins_are_kept),
+        cmocka_unit_test(early_departures_are_rejected),  cmocka_unit_test(delays_are_compiled),
+        cmocka_unit_test(stretches_are_replayed),         cmocka_unit_test(absences_last_a_lap),
         cmocka_unit_test(stale_copies_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

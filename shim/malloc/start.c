@@ -120,7 +120,7 @@ void ebb__shim_warn(const char *message)
     warn(NULL, message);
 }
 
-static void guard(void *context, int descriptor, bool on)
+static void protect(void *context, int descriptor, bool on)
 {
     (void)context;
     if (on)
@@ -311,7 +311,7 @@ static void start_runtime(void)
         .process_id = (uint32_t)getpid(),
         .open_store = ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
         .warn = warn,
-        .guard = guard,
+        .protect = protect,
         .lost = ebb__shim_lost,
     };
     if (ebb__runtime_create(&config, &runtime, &error) != EBB_OK) {

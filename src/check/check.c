@@ -157,7 +157,7 @@ static uint32_t ready_tick(const struct check *check, const struct ebb_absence *
 {
     if (!absence->out_within)
         return check->next_clock[absence->from_tick];
-    return (uint32_t)(((uint64_t)absence->from_tick + absence->guard_ticks) %
+    return (uint32_t)(((uint64_t)absence->from_tick + absence->margin_ticks) %
                       check->model->tick_count);
 }
 
@@ -171,7 +171,7 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     uint64_t after_ns = unroll(check, model->time_ns[ready], model->time_ns[absence->from_tick]);
     uint32_t clock = check->next_clock[absence->from_tick];
     uint32_t to_clock = (clock + ticks - absence->from_tick - 1) % ticks + 1;
-    if (absence->guard_ticks == 0 || absence->guard_ticks >= length || to_clock >= length)
+    if (absence->margin_ticks == 0 || absence->margin_ticks >= length || to_clock >= length)
         return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
                          absence->block);
     uint32_t back = 0;
@@ -182,7 +182,7 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     uint64_t over_ns = lasts_ns / ebb__tuning()->within_drift_divisor;
     if (over_ns < ebb__tuning()->within_ns)
         over_ns = ebb__tuning()->within_ns;
-    if (absence->guard_ticks < ebb__tuning()->within_ticks ||
+    if (absence->margin_ticks < ebb__tuning()->within_ticks ||
         after_ns - model->time_ns[absence->from_tick] < over_ns)
         return VIOLATION(check, "absence %u: block %u leaves while it may be in use", i,
                          absence->block);
@@ -203,15 +203,15 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     span->need = model->time_ns[absence->to_tick];
     if (absence->to_tick <= ready)
         span->need += check->turn_ns;
-    if (absence->guard_ticks >= model->tick_count)
+    if (absence->margin_ticks >= model->tick_count)
         return VIOLATION(check, "absence %u: a guard of more than an iteration", i);
     if (absence->out_within && within_check(check, i) != EBB_OK)
         return EBB_ERR_FORMAT;
-    uint32_t guarded = (absence->from_tick + absence->guard_ticks) % model->tick_count;
-    uint64_t guarded_ns = ready_ns;
+    uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % model->tick_count;
+    uint64_t after_margin_ns = ready_ns;
     if (!absence->out_within)
-        guarded_ns = unroll(check, model->time_ns[check->next_clock[guarded]], ready_ns);
-    span->out_start = unroll(check, absence->out_start_ns, guarded_ns);
+        after_margin_ns = unroll(check, model->time_ns[check->next_clock[after_margin]], ready_ns);
+    span->out_start = unroll(check, absence->out_start_ns, after_margin_ns);
     if (span->out_start > span->need)
         return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
                          absence->block);

@@ -44,7 +44,7 @@ struct ebb_device_range {
 };
 
 struct ebb_device_layout {
-    struct ebb_device_range arena, staging, depot;
+    struct ebb_device_range arena, staging, page_stack;
 };
 
 struct ebb_fault {

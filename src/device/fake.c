@@ -111,7 +111,7 @@ enum ebb_status ebb__fake_create(uint64_t arena_bytes, struct ebb_device *device
     }
     fake->base = ((uintptr_t)memory + EBB_HUGE_BYTES - 1) & ~(uintptr_t)(EBB_HUGE_BYTES - 1);
     struct ebb_device_range *ranges[RANGES] = {&device->layout.arena, &device->layout.staging,
-                                               &device->layout.depot};
+                                               &device->layout.page_stack};
     for (uint64_t i = 0; i < RANGES; i++)
         *ranges[i] = (struct ebb_device_range){fake->base + i * arena_bytes, arena_bytes};
     device->ops = &fake_ops;

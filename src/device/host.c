@@ -26,7 +26,7 @@ enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t a
         return EBB_HOST_ARENA;
     if (address - layout->staging.base < layout->staging.bytes)
         return EBB_HOST_STAGING;
-    return EBB_HOST_DEPOT;
+    return EBB_HOST_PAGE_STACK;
 }
 
 uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
@@ -72,7 +72,7 @@ static void advise(struct ebb_device *device)
 {
     const struct ebb_device_layout *layout = &device->layout;
     ebb__os_advise(layout->arena.base, ebb__host.all_bytes, MADV_HUGEPAGE);
-    ebb__os_advise(layout->depot.base, layout->depot.bytes, MADV_NOHUGEPAGE);
+    ebb__os_advise(layout->page_stack.base, layout->page_stack.bytes, MADV_NOHUGEPAGE);
     ebb__os_advise(ebb__host.small_nursery, EBB_HOST_SMALL_NURSERY_BYTES, MADV_NOHUGEPAGE);
     uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
     ebb__os_advise(layout->staging.base, private_bytes, MADV_DONTFORK);
@@ -96,7 +96,7 @@ static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
     struct ebb_device_layout *layout = &device->layout;
     layout->arena = (struct ebb_device_range){base, arena_bytes};
     layout->staging = (struct ebb_device_range){base + arena_bytes, arena_bytes};
-    layout->depot = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
+    layout->page_stack = (struct ebb_device_range){base + 2 * arena_bytes, arena_bytes};
     ebb__host.nursery = base + 3 * arena_bytes;
     ebb__host.small_nursery = ebb__host.nursery + EBB_HOST_NURSERY_BYTES;
     ebb__host.arena = base;
@@ -164,7 +164,7 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
     if (remaps) { /* staging has come along, and is in nobody's way */
         if (!ebb__os_map_anew(layout->staging.base, layout->staging.bytes, PROT_READ | PROT_WRITE))
             return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
-        private_base = layout->depot.base;
+        private_base = layout->page_stack.base;
         private_bytes -= layout->staging.bytes;
     }
     void *again = mmap((void *)private_base, private_bytes, PROT_READ | PROT_WRITE,

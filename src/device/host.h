@@ -22,7 +22,7 @@ struct ebb_host {
 extern struct ebb_host ebb__host;
 
 /* Where an address lies; what is no range of the device's own counts as depot. */
-enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_DEPOT };
+enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_PAGE_STACK };
 enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address);
 
 /* Does it lie where blocks never move? */

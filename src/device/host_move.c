@@ -210,7 +210,7 @@ enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error 
                          "this kernel cannot move pages (UFFDIO_MOVE, Linux 6.8)");
     }
     const struct ebb_device_range ranges[] = {device->layout.arena, device->layout.staging,
-                                              device->layout.depot};
+                                              device->layout.page_stack};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         if (!ebb__uffd_register_all(uffd, ranges[i], UFFDIO_REGISTER_MODE_MISSING)) {
             int why = errno;

@@ -120,10 +120,10 @@ static enum ebb_device_result protect_move(void *state, uintptr_t target, uintpt
         return to_staging(target, source, bytes, moved);
     if (from == EBB_HOST_STAGING && to == EBB_HOST_ARENA)
         return from_staging(target, source, bytes, moved);
-    if (from == EBB_HOST_DEPOT && to == EBB_HOST_ARENA && !ebb__host_is_fixed(target) &&
+    if (from == EBB_HOST_PAGE_STACK && to == EBB_HOST_ARENA && !ebb__host_is_fixed(target) &&
         !map_in_arena(target, bytes))
         return EBB_DEVICE_FAILED;
-    if (from != EBB_HOST_DEPOT)
+    if (from != EBB_HOST_PAGE_STACK)
         protect_release(state, source, bytes);
     *moved = bytes;
     return EBB_DEVICE_OK;

@@ -11,7 +11,7 @@
  * too (a queue that fills, a leak), as many instances as are live stay live.
  * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
  * O(trace + accesses log accesses) time, O(trace) memory. */
-#include "guards.h"
+#include "access_clock.h"
 #include "parts.h"
 
 #include "base/map.h"
@@ -30,7 +30,7 @@ struct instance {
     size_t alloc_rank;  /* number of ALLOCs before its own; NO_INDEX as above */
     uint32_t block;     /* template block, EBB_TICK_NONE: none yet */
     uint32_t wraps;     /* iterations that the instance is older than the template block's own */
-    bool stray;         /* not part of the repetition */
+    bool is_outlier;    /* not part of the repetition */
 };
 
 /* A template block that is allocated in the window. */
@@ -313,7 +313,7 @@ static enum ebb_status match_instances(struct builder *b)
         bool ended = instance->free_event != NO_INDEX && instance->free_event < b->first;
         bool begun = instance->alloc_event == NO_INDEX || instance->alloc_event < b->first;
         if (ended || !begun || in_window(b, instance->free_event)) {
-            instance->stray = true;
+            instance->is_outlier = true;
             continue;
         }
         if (!add_block(b, instance, &instance->block))
@@ -329,7 +329,7 @@ static bool resolve(const struct builder *b, const struct ebb_event *event, stru
     if (!ebb__map_get(&b->serials, event->block, &index))
         return false;
     const struct instance *instance = &b->instances.items[index];
-    if (instance->stray || instance->block == EBB_TICK_NONE)
+    if (instance->is_outlier || instance->block == EBB_TICK_NONE)
         return false;
     entry->block = instance->block;
     entry->wraps = instance->wraps;
@@ -584,7 +584,7 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     if (!status)
         status = fill_model(&b, &made);
     if (!status && made.has_accesses && is_without_clock(&b, &made))
-        status = ebb__model_guard(&made, b.units);
+        status = ebb__access_clock_choose(&made, b.units);
     if (!status && b.units)
         status = ebb__model_divide(&made, b.units);
     if (!status)

@@ -94,7 +94,7 @@ struct ebb_model {
     uint64_t peak_bytes;  /* max of load_bytes */
     uint32_t peak_tick;   /* the first tick with it */
     bool has_accesses;    /* false: the trace held none for this iteration */
-    bool woven;           /* threads interleave: the order of the events varies from iteration to
+    bool unordered;       /* threads interleave: the order of the events varies from iteration to
                             iteration, and the accesses are those of several */
     uint64_t slack_bytes; /* woven: what another order may need beyond load_bytes, as observed */
 };

@@ -4,7 +4,7 @@
 
 #include "landmark.h"
 #include "times.h"
-#include "weave.h"
+#include "unordered.h"
 
 #include <string.h>
 
@@ -602,18 +602,18 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
 }
 
 enum {
-    WOVEN_BEFORE = 6, /* iterations before the pattern, a limit: lifetimes across them */
-    WOVEN_BEHIND = 2,
-    WOVEN_OBSERVED = 2, /* whose accesses are laid over the pattern's */
+    UNORDERED_BEFORE = 6, /* iterations before the pattern, a limit: lifetimes across them */
+    UNORDERED_BEHIND = 2,
+    UNORDERED_OBSERVED = 2, /* whose accesses are laid over the pattern's */
 };
 
 /* Model the window as the pattern of the iterations around it. */
-static enum ebb_status model_woven(const struct ebb_stream *stream,
-                                   const struct ebb_template *template,
-                                   const struct ebb_window *window, struct ebb_model *model,
-                                   struct ebb_error *error)
+static enum ebb_status model_unordered(const struct ebb_stream *stream,
+                                       const struct ebb_template *template,
+                                       const struct ebb_window *window, struct ebb_model *model,
+                                       struct ebb_error *error)
 {
-    struct ebb_window windows[WOVEN_BEFORE + 1 + WOVEN_BEHIND], next;
+    struct ebb_window windows[UNORDERED_BEFORE + 1 + UNORDERED_BEHIND], next;
     size_t count = 0, own = SIZE_MAX, symbol = 0;
     while (ebb__stream_next_window(stream, template, &symbol, &next)) {
         if (count && windows[count - 1].last != next.first) {
@@ -623,31 +623,32 @@ static enum ebb_status model_woven(const struct ebb_stream *stream,
         }
         if (next.first > window->first && own == SIZE_MAX)
             break;
-        if (own == SIZE_MAX && count > WOVEN_BEFORE)
+        if (own == SIZE_MAX && count > UNORDERED_BEFORE)
             memmove(windows, windows + 1, --count * sizeof *windows);
         if (next.first == window->first)
             own = count;
         windows[count++] = next;
-        if (own != SIZE_MAX && count > own + WOVEN_BEHIND)
+        if (own != SIZE_MAX && count > own + UNORDERED_BEHIND)
             break;
     }
     if (own == SIZE_MAX)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "iteration", "it is none of its template");
-    struct ebb_weave weave;
-    enum ebb_status status = ebb__weave_make(stream, windows, count, own, WOVEN_OBSERVED, &weave);
+    struct ebb_unordered unordered;
+    enum ebb_status status =
+        ebb__unordered_make(stream, windows, count, own, UNORDERED_OBSERVED, &unordered);
     if (status)
         return ebb__fail(error, status, "iteration", "no memory for its model");
-    struct ebb_event_span trace = {weave.events.items, weave.events.count};
-    status = ebb__model_build(trace, weave.first, weave.period, model, error);
+    struct ebb_event_span trace = {unordered.events.items, unordered.events.count};
+    status = ebb__model_build(trace, unordered.first, unordered.period, model, error);
     if (!status && ebb__times_retime(stream, template, window, model) != EBB_OK) {
         ebb__model_fini(model);
         status = ebb__fail(error, EBB_ERR_MEMORY, "iteration", "no memory for its times");
     }
     if (!status) {
-        model->woven = true;
-        model->slack_bytes = weave.slack_bytes;
+        model->unordered = true;
+        model->slack_bytes = unordered.slack_bytes;
     }
-    ebb__weave_fini(&weave);
+    ebb__unordered_fini(&unordered);
     return status;
 }
 
@@ -657,7 +658,7 @@ enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
                                   struct ebb_error *error)
 {
     if (template->landmark_bytes)
-        return model_woven(stream, template, window, model, error);
+        return model_unordered(stream, template, window, model, error);
     struct ebb_event_span trace = {stream->events.items, stream->events.count};
     struct ebb_model made;
     enum ebb_status status =

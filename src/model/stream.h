@@ -153,7 +153,7 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
 
 /* Model the window, with the median times of the last untraced iterations of the same template
  * (those without a plan, if there are any), else its own. Of a template with a landmark: the window
- * with what neighbouring traced iterations did (weave.h). As ebb__model_build() for errors. */
+ * with what neighbouring traced iterations did (unordered.h). As ebb__model_build() for errors. */
 EBB_NODISCARD enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
                                                 const struct ebb_template *template,
                                                 const struct ebb_window *window,

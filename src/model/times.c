@@ -268,9 +268,9 @@ static bool same_kind_and_size(const struct unordered *a, const struct unordered
 
 /* What comes after so many of its size in one iteration does so in the others, too; with which event
  * of another thread it coincides is chance. So times are found one by one, and given out in order. */
-static enum ebb_status retime_woven(const struct ebb_stream *stream,
-                                    const struct ebb_window *windows, size_t count,
-                                    uint64_t duration, struct ebb_model *model)
+static enum ebb_status retime_unordered(const struct ebb_stream *stream,
+                                        const struct ebb_window *windows, size_t count,
+                                        uint64_t duration, struct ebb_model *model)
 {
     size_t clocks = model->clock_count, most = 0;
     for (size_t i = 0; i < count; i++) {
@@ -343,7 +343,7 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
         samples[i] = work_ns(stream, windows[i].first, windows[i].last);
     uint64_t duration = median(samples, count);
     if (template->landmark_bytes)
-        return retime_woven(stream, windows, count, duration, model);
+        return retime_unordered(stream, windows, count, duration, model);
     uint64_t *clock_ns = malloc(((size_t)model->clock_count + 1) * sizeof *clock_ns);
     if (!clock_ns)
         return EBB_ERR_MEMORY;

@@ -86,7 +86,7 @@ static const char *state_of(const struct process *process, const struct ebb_wait
         return "is being written to the store";
     case EBB_WAIT_NEW:
         return "is new and has no memory yet";
-    case EBB_WAIT_LEAVING:
+    case EBB_WAIT_WRITING_BACK:
         return "was leaving when it was needed";
     default:
         return "is in the store, where nobody reads it yet";

@@ -23,10 +23,10 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->mismatches += atomic_load(&counters->mismatches);
     result->reactive_evictions += atomic_load(&counters->reactive_evictions);
     result->busy_blocks += atomic_load(&counters->busy_blocks);
-    result->pool_load_bytes += atomic_load(&counters->pool_load_bytes);
-    result->pool_peak_bytes += atomic_load(&counters->pool_peak_bytes);
-    result->pool_blocks += atomic_load(&counters->pool_blocks);
-    result->pool_misses += atomic_load(&counters->pool_misses);
+    result->placement_load_bytes += atomic_load(&counters->placement_load_bytes);
+    result->placement_peak_bytes += atomic_load(&counters->placement_peak_bytes);
+    result->placement_blocks += atomic_load(&counters->placement_blocks);
+    result->placement_misses += atomic_load(&counters->placement_misses);
     result->page_moves += atomic_load(&counters->page_moves);
     result->store_peak_bytes += atomic_load(&counters->store_peak_bytes);
     result->lost_events += atomic_load(&process->stream.ring->lost);

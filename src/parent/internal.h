@@ -72,7 +72,7 @@ struct stream {
     struct ebb_recurrence *recurrence; /* NULL: not looked for */
     uint64_t allocs;                   /* so far */
     uint64_t allocs_lost;              /* allocations since the stream left the template */
-    bool playing;                      /* a plan is being followed */
+    bool replaying;                    /* a plan is being followed */
 };
 
 /* When to plan: learn.c. */
@@ -87,7 +87,7 @@ struct learning {
 /* The newest plan, and what it was made for: plans.c. */
 struct sent {
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
-    bool guarded;                              /* it has accesses for a clock */
+    bool has_access_clock;                     /* it has accesses for a clock */
     uint64_t share_bytes;                      /* of the budget, that it was made for */
     uint64_t slab_bytes;                       /* of slabs in use, which it had to leave room for */
     uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
@@ -103,7 +103,7 @@ struct recall {
     struct ebb_profile profile; /* while RECALLED */
     uint64_t at_allocs;         /* allocations that had been made when its plans were sent */
     size_t judged;              /* iterations looked at while RECALLED */
-    unsigned strayed;           /* of these, those that were not played to their end */
+    unsigned diverged;          /* of these, those that were not played to their end */
     unsigned disappointments;   /* of these, those in which blocks were not where they had to be */
 };
 

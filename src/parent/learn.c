@@ -72,7 +72,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
-            if (!reactive && !process->sent.guarded) /* a profile tells of allocations */
+            if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
         }
         process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
@@ -83,13 +83,14 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event)
 {
     if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {
-        process->stream.playing = true;
+        process->stream.replaying = true;
     } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF) {
-        process->stream.playing = false;
-        process->stream.allocs_lost = process->sent.guarded ? UINT32_MAX : 0;
+        process->stream.replaying = false;
+        process->stream.allocs_lost = process->sent.has_access_clock ? UINT32_MAX : 0;
     } else if (event->kind == EBB_EVENT_ALLOC) {
         process->stream.allocs++;
-        process->stream.allocs_lost = process->stream.playing ? 0 : process->stream.allocs_lost + 1;
+        process->stream.allocs_lost =
+            process->stream.replaying ? 0 : process->stream.allocs_lost + 1;
     }
 }
 
@@ -135,7 +136,7 @@ static void follow_count(struct process *process)
 /* An iteration and a half of allocations (half of the clock events) without a match. */
 static bool is_lost(const struct process *process)
 {
-    return !process->stream.playing &&
+    return !process->stream.replaying &&
            process->stream.allocs_lost * 4 >
                ebb__watch_period_clock_events(process->stream.watch) * 3 + 256;
 }

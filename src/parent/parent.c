@@ -148,10 +148,10 @@ static void stop_watching(struct ebb_parent *parent, struct process *process, co
 
 static enum ebb_status watch_event(struct process *process, const struct ebb_event *event)
 {
-    bool begins =
-        process->sent.guarded && event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_LAP;
+    bool begins = process->sent.has_access_clock && event->kind == EBB_EVENT_MARK &&
+                  event->mark == EBB_MARK_LAP;
     enum ebb_status status = EBB_OK;
-    if (!begins && !process->stream.playing)
+    if (!begins && !process->stream.replaying)
         status = ebb__recurrence_push(process->stream.recurrence, event, &begins);
     if (!status && begins)
         status = ebb__watch_push(process->stream.watch,

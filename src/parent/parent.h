@@ -81,7 +81,7 @@ struct ebb_parent_result {
     /* Blocks at planned addresses: most of their bytes as asked for, most pages held for them;
      * allocations so served, and such as were planned but found the address taken. Peaks of several
      * processes are added. */
-    uint64_t pool_load_bytes, pool_peak_bytes, pool_blocks, pool_misses;
+    uint64_t placement_load_bytes, placement_peak_bytes, placement_blocks, placement_misses;
     uint64_t page_moves; /* runs of pages that changed their address */
     uint64_t planned_iterations;
     /* Of planned iterations; under a policy without a script, of those after it was learnt. */

@@ -93,7 +93,7 @@ static bool send_plan(struct process *process, const struct ebb_plan_terms *term
     free(sent->script_before);
     sent->script_before = sent->script;
     sent->script = script;
-    sent->guarded = script->alloc_count == 0;
+    sent->has_access_clock = script->alloc_count == 0;
     sent->share_bytes = ebb__plan_request(terms).budget_bytes;
     sent->slab_bytes = atomic_load(&process->stream.ring->counters.small_bytes);
     sent->peak_bytes = fits ? planned->places.peak_bytes : 0;

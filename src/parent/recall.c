@@ -164,13 +164,13 @@ static bool has_missed(const struct process *process)
     }
     uint64_t patience = 2 * longest + 64;
     begin = begin > process->recall.at_allocs ? begin : process->recall.at_allocs;
-    return !process->stream.playing && process->stream.allocs > begin + patience &&
+    return !process->stream.replaying && process->stream.allocs > begin + patience &&
            process->stream.allocs_lost > patience;
 }
 
 /* An iteration that is as long as one of the profile, behind the initialisation and the sending of the
  * plans, and was not played to its end. The first of them may be the one in which playing began. */
-static bool is_strayed(const struct process *process, const struct ebb_watch_iteration *iteration)
+static bool has_diverged(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
     const struct ebb_profile *profile = &process->recall.profile;
     for (uint32_t i = 0; i < profile->iteration_count; i++) {
@@ -195,8 +195,8 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     for (; process->recall.judged < count; process->recall.judged++) {
         const struct ebb_watch_iteration *iteration =
             &iterations[process->recall.judged - forgotten];
-        if (is_strayed(process, iteration) &&
-            ++process->recall.strayed == ebb__tuning()->recall_patience) {
+        if (has_diverged(process, iteration) &&
+            ++process->recall.diverged == ebb__tuning()->recall_patience) {
             drop(parent, process);
             return;
         }
@@ -226,7 +226,7 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
     size_t count = ebb__watch_kept(process->stream.watch, &iterations);
     size_t newest = ebb__watch_pattern(process->stream.watch);
     uint64_t first_serial = UINT64_MAX;
-    if (model->woven)
+    if (model->unordered)
         return; /* profiles hold one order of events */
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
         first_serial = iterations[i].first_serial;

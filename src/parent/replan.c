@@ -248,7 +248,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
     size_t count = ebb__watch_iterations(process->stream.watch);
     if (count < trial->first_iteration) /* a longer repetition has taken their place */
         ebb__replan_begin(parent, process);
-    if (!process->stream.playing || count == trial->looked_at)
+    if (!process->stream.replaying || count == trial->looked_at)
         return;
     trial->looked_at = count;
     uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);

@@ -41,9 +41,9 @@ static enum ebb_status take_index(const struct reader *reader, const json_t *obj
                                   const char *what, const char *key, uint64_t limit,
                                   uint32_t *value)
 {
-    uint64_t wide = 0;
-    enum ebb_status status = take_number(reader, object, what, key, limit, &wide);
-    *value = (uint32_t)wide;
+    uint64_t number = 0;
+    enum ebb_status status = take_number(reader, object, what, key, limit, &number);
+    *value = (uint32_t)number;
     return status;
 }
 
@@ -75,7 +75,7 @@ static enum ebb_status read_absence(const struct reader *reader, const json_t *o
     if (!status)
         status = take_index(reader, object, what, "to_tick", last, &absence->to_tick);
     if (!status && json_object_get(object, "guard_ticks"))
-        status = take_index(reader, object, what, "guard_ticks", last, &absence->guard_ticks);
+        status = take_index(reader, object, what, "guard_ticks", last, &absence->margin_ticks);
     if (!status)
         status = take_boolean(reader, object, what, "drops", &absence->drops);
     if (!status)
@@ -124,9 +124,9 @@ static enum ebb_status read_absences(const struct reader *reader, const json_t *
 }
 
 /* Blocks that take whole units; the member may be missing. */
-static enum ebb_status read_wide(const struct reader *reader, const json_t *array)
+static enum ebb_status read_huge_rounded(const struct reader *reader, const json_t *array)
 {
-    struct ebb_wide *wide = &reader->file->wide;
+    struct ebb_huge_rounded *huge_rounded = &reader->file->huge_rounded;
     const char *const what = "member wide_blocks ";
     if (!array)
         return EBB_OK;
@@ -134,14 +134,14 @@ static enum ebb_status read_wide(const struct reader *reader, const json_t *arra
         return fail(reader, what, "must be an array");
     if (json_array_size(array) > reader->model->block_count)
         return fail(reader, what, "has more entries than the trace has blocks");
-    if (ebb__wide_init(reader->model, wide) != EBB_OK)
-        return ebb__fail_memory(reader->name, reader->model->block_count * sizeof *wide->blocks,
-                                reader->error);
+    if (ebb__huge_rounded_init(reader->model, huge_rounded) != EBB_OK)
+        return ebb__fail_memory(
+            reader->name, reader->model->block_count * sizeof *huge_rounded->blocks, reader->error);
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *item = json_array_get(array, i);
         json_int_t index = json_is_integer(item) ? json_integer_value(item) : -1;
         if (index < 0 || index >= reader->model->block_count ||
-            !ebb__wide_add(wide, (uint32_t)index))
+            !ebb__huge_rounded_add(huge_rounded, (uint32_t)index))
             return fail(reader, what, "names a block that cannot take whole units");
     }
     return EBB_OK;
@@ -204,7 +204,7 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
     status = ebb__machine_from_json(json_object_get(root, "machine"), reader->name, &file->machine,
                                     reader->error);
     if (!status)
-        status = read_wide(reader, json_object_get(root, "wide_blocks"));
+        status = read_huge_rounded(reader, json_object_get(root, "wide_blocks"));
     return status ? status : read_absences(reader, json_object_get(root, "absences"));
 }
 
@@ -240,6 +240,6 @@ enum ebb_status ebb__plan_file_read(const char *path, const struct ebb_model *mo
 void ebb__plan_file_fini(struct ebb_plan_file *file)
 {
     ebb__plan_fini(&file->plan);
-    ebb__wide_fini(&file->wide);
+    ebb__huge_rounded_fini(&file->huge_rounded);
     memset(file, 0, sizeof *file);
 }

@@ -3,7 +3,7 @@
 #ifndef EBB_PLAN_FILE_H
 #define EBB_PLAN_FILE_H
 
-#include "plan/place/widen.h"
+#include "plan/place/huge_round.h"
 #include "plan/plan.h"
 
 #include <stddef.h>
@@ -14,7 +14,7 @@ struct ebb_plan_file {
     struct ebb_plan plan; /* figures as predicted, absences; reactive: without them */
     struct ebb_machine machine;
     uint64_t page_bytes;
-    struct ebb_wide wide; /* blocks that take whole units under it; count 0: none */
+    struct ebb_huge_rounded huge_rounded; /* blocks that take whole units under it; count 0: none */
 };
 
 /* `model` with the sizes that its blocks have under the plan: what to check and to simulate. Valid as
@@ -22,7 +22,7 @@ struct ebb_plan_file {
 static inline const struct ebb_model *ebb__plan_file_model(const struct ebb_plan_file *file,
                                                            const struct ebb_model *model)
 {
-    return file->wide.count ? &file->wide.model : model;
+    return file->huge_rounded.count ? &file->huge_rounded.model : model;
 }
 
 /* Read the plan `path`, which must be one for `model`: same ticks, same sizes of the blocks it names.

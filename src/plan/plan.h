@@ -31,7 +31,7 @@ struct ebb_absence {
     bool drops;
     bool keep_copy; /* the trace says that the block is only read until its next absence: the store
                        keeps its copy, so that it may leave unwritten if unchanged */
-    uint32_t guard_ticks;  /* so many more events pass before leaving may start: it does at the
+    uint32_t margin_ticks; /* so many more events pass before leaving may start: it does at the
                               first clock event after from_tick + guard_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
     uint64_t out_end_ns;

@@ -9,14 +9,14 @@
 /* Pages of its own that it has in memory, as the ledger counts them. */
 static uint64_t held_bytes(const struct block *block)
 {
-    if (block->kind == BLOCK_PLACED || block->inherited)
+    if (block->kind == BLOCK_STATIC || block->inherited)
         return 0;
     switch (block->state) {
-    case BLOCK_SPARE:
+    case BLOCK_CACHED:
     case BLOCK_RESIDENT:
     case BLOCK_PARKED:
-    case BLOCK_LEAVING:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_FETCHING:
     case BLOCK_DYING:
         return block->page_bytes;
     default:
@@ -26,8 +26,8 @@ static uint64_t held_bytes(const struct block *block)
 
 static bool has_frame(const struct block *block)
 {
-    return block->state == BLOCK_PARKED || block->state == BLOCK_LEAVING ||
-           block->state == BLOCK_COMING || block->state == BLOCK_DYING;
+    return block->state == BLOCK_PARKED || block->state == BLOCK_WRITING_BACK ||
+           block->state == BLOCK_FETCHING || block->state == BLOCK_DYING;
 }
 
 /* How many blocks are on a queue; each must say so itself. */
@@ -45,8 +45,8 @@ static uint32_t queue_length(const struct ebb_runtime *runtime, struct list list
 void ebb__runtime_check(struct ebb_runtime *runtime)
 {
     const struct memory *memory = &runtime->memory;
-    uint64_t held = memory->depot_bytes + memory->frames.spare_bytes + memory->frames.shape_bytes +
-                    runtime->pool.held_bytes;
+    uint64_t held = memory->page_stack_bytes + memory->frames.cached_bytes +
+                    memory->frames.tail_cache_bytes + runtime->placement.held_bytes;
     uint64_t pending = 0;
     uint32_t queued_out = 0, queued_in = 0;
     if (runtime->unchecked++ < runtime->table.count)
@@ -60,14 +60,14 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
         held += held_bytes(block);
         queued_out += queue == QUEUE_OUT;
         queued_in += queue == QUEUE_IN;
-        if (queue == QUEUE_OUT || block->state == BLOCK_LEAVING || block->transfer.given_up)
+        if (queue == QUEUE_OUT || block->state == BLOCK_WRITING_BACK || block->transfer.given_up)
             pending += block->page_bytes;
         /* Its bytes are at one place. */
         EBB_CHECK_THAT(has_frame(block) == (block->frame != 0));
-        EBB_CHECK_THAT(block->state != BLOCK_AWAY || block->copy.is_there);
+        EBB_CHECK_THAT(block->state != BLOCK_EVICTED || block->copy.is_there);
         EBB_CHECK_THAT(queue != QUEUE_OUT || block->state == BLOCK_RESIDENT ||
                        block->state == BLOCK_PARKED);
-        EBB_CHECK_THAT(queue != QUEUE_IN || block->state == BLOCK_AWAY ||
+        EBB_CHECK_THAT(queue != QUEUE_IN || block->state == BLOCK_EVICTED ||
                        block->state == BLOCK_BARE);
     }
     EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.out_queue, QUEUE_OUT) == queued_out);

@@ -42,7 +42,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_PARKED: /* about to leave, or a guard, or observed */
         note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(runtime, block);
-        ebb__guards_touched(runtime, block, false);
+        ebb__access_clock_touched(runtime, block, false);
         break;
     case BLOCK_BARE:
         /* The program does not know its address yet: a fault that was reported before the block that
@@ -59,13 +59,13 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
             ebb__move_queue_in(runtime, block, true);
         }
         break;
-    case BLOCK_LEAVING:
-    case BLOCK_AWAY:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_EVICTED:
+    case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
             note_access(runtime, block, write, true);
             ebb__waits_fault(runtime, block);
-            ebb__guards_touched(runtime, block, true);
+            ebb__access_clock_touched(runtime, block, true);
         }
         ebb__move_call_back(runtime, block);
         break;
@@ -79,9 +79,9 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
 static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *block,
                                    uintptr_t address)
 {
-    bool is_known = runtime->replay.playing && block->script_block != EBB_SCRIPT_NONE;
+    bool is_known = runtime->replay.current && block->script_block != EBB_SCRIPT_NONE;
     struct block *head = &runtime->table.blocks[block->run.head];
-    if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_AWAY) ||
+    if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_EVICTED) ||
         ebb__pages_available(runtime) >= block->page_bytes)
         return block;
     ebb__part_split(runtime, head);
@@ -91,8 +91,8 @@ static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *bl
 /* The block that the thread may have to wait for; NULL: for none. */
 static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
-    if (ebb__placed_owns(runtime, address)) {
-        ebb__placed_fill(runtime, address);
+    if (ebb__placement_owns(runtime, address)) {
+        ebb__placement_fill(runtime, address);
         return NULL;
     }
     struct block *block = ebb__space_find(runtime, address);

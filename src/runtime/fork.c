@@ -25,7 +25,7 @@ void ebb__runtime_before_fork(struct ebb_runtime *runtime)
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(runtime, block);
         /* A copy of what is in memory is worth less than the space, which a child would share. */
-        if (block->state != BLOCK_AWAY)
+        if (block->state != BLOCK_EVICTED)
             ebb__copy_drop(runtime, block);
         is_read |= block->copy.is_there && ebb__relatives_wrote(&runtime->copies, block);
         block->copy.stays = block->copy.is_hashed = false;
@@ -43,7 +43,7 @@ static void watch_again(struct ebb_runtime *runtime)
     for (uint32_t i = 1; runtime->uses.trace && i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
         if (block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-            block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB)
+            block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB)
             ebb__move_park(runtime, block);
     }
 }
@@ -76,14 +76,14 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     runtime->memory.owed_bytes = 0;
     runtime->core.forked = true;
     runtime->transfer.frozen = runtime->slabs.all_here = false;
-    runtime->replay.playing = NULL;
-    runtime->replay.awaited = (struct performance){0};
+    runtime->replay.current = NULL;
+    runtime->replay.awaited = (struct prepared_script){0};
     runtime->replay.awaited_due = false;
     runtime->core.held = 0;
     runtime->transfer.room_waits = 0;
     runtime->replay.script_count = 0;
     /* Depot and spare frames stayed with the parent, the arena came along. */
-    runtime->memory.depot_bytes = 0;
+    runtime->memory.page_stack_bytes = 0;
     ebb__frames_reset(&runtime->memory.frames);
     runtime->transfer.out_queue = runtime->transfer.in_queue = (struct list){NO_BLOCK, NO_BLOCK};
     runtime->transfer.out_pending_bytes = 0;
@@ -95,14 +95,14 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
         block->wait.fault_ns = 0;
         block->wait.told = NULL; /* in the parent's ring */
         block->pins = 0;         /* of threads that the child does not have */
-        block->inherited = block->kind != BLOCK_PLACED &&
-                           (block->state == BLOCK_RESIDENT || block->state == BLOCK_SPARE);
+        block->inherited = block->kind != BLOCK_STATIC &&
+                           (block->state == BLOCK_RESIDENT || block->state == BLOCK_CACHED);
         if (ebb__block_is_live(block))
             live += block->size_bytes;
     }
-    while (runtime->memory.spare_ages.first != NO_BLOCK)
-        ebb__pages_drop_spare(runtime);
-    ebb__placed_after_fork_child(runtime);
+    while (runtime->memory.cached_by_age.first != NO_BLOCK)
+        ebb__pages_drop_cached(runtime);
+    ebb__placement_after_fork_child(runtime);
     atomic_store(&runtime->core.counters->live_bytes, live);
     atomic_store(&runtime->core.counters->peak_live_bytes, live);
     ebb__relatives_after_fork_child(runtime);

@@ -13,7 +13,7 @@ struct ebb_runtime {
     struct uses uses;
     struct table table;
     struct space space;
-    struct pool pool;
+    struct placement placement;
     struct slab_space slabs;
     struct memory memory;
     struct store_copies copies;

@@ -10,8 +10,8 @@
 
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
 {
-    struct block *block = ebb__placed_owns(runtime, address)
-                              ? ebb__placed_covering(runtime, address)
+    struct block *block = ebb__placement_owns(runtime, address)
+                              ? ebb__placement_covering(runtime, address)
                               : ebb__space_find(runtime, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
@@ -65,7 +65,7 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
     for (uintptr_t at = first; at < last;) {
         pthread_mutex_lock(&runtime->core.lock);
         struct block *block = ebb__keep_live_at(runtime, at);
-        if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_PLACED) {
+        if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_STATIC) {
             ebb__part_split(runtime, &runtime->table.blocks[block->run.head]);
             block = ebb__keep_live_at(runtime, at);
         }

@@ -64,23 +64,23 @@ void ebb__runtime_announce(struct ebb_runtime *runtime)
     struct ebb_counters *counters = runtime->core.counters;
     atomic_store(&counters->mechanism, (uint32_t)runtime->core.device.ops->kind);
     atomic_store(&counters->arena_first, layout->arena.base);
-    atomic_store(&counters->arena_last, layout->depot.base + layout->depot.bytes);
+    atomic_store(&counters->arena_last, layout->page_stack.base + layout->page_stack.bytes);
     atomic_store(&counters->managing, 1);
 }
 
 static bool is_planned(const struct ebb_runtime *runtime)
 {
-    return runtime->replay.playing != NULL;
+    return runtime->replay.current != NULL;
 }
 
 static uint64_t iteration_ns(const struct ebb_runtime *runtime)
 {
-    return runtime->replay.playing ? runtime->replay.playing->script->iteration_ns : 0;
+    return runtime->replay.current ? runtime->replay.current->script->iteration_ns : 0;
 }
 
 static bool knows(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return runtime->replay.playing && block->script_block != EBB_SCRIPT_NONE;
+    return runtime->replay.current && block->script_block != EBB_SCRIPT_NONE;
 }
 
 /* Timers stood meanwhile: the lane out looks at them. */
@@ -101,7 +101,7 @@ static const struct policy policy = {
     .next_use = ebb__replay_next_use,
     .next_alloc = ebb__replay_next_alloc,
     .next_cover = ebb__replay_next_cover,
-    .is_awaited = ebb__guards_await,
+    .is_awaited = ebb__access_clock_await,
     .evicting = ebb__feedback_early,
     .was_late = ebb__feedback_late,
     .changed = ebb__clock_changed,
@@ -124,8 +124,8 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
         runtime->core.config.part_from_bytes = ebb__tuning()->part_from_bytes;
     if (runtime->core.config.pause_ns == 0)
         runtime->core.config.pause_ns = ebb__tuning()->pause_ns;
-    if (runtime->core.config.cold_ns == 0)
-        runtime->core.config.cold_ns = ebb__tuning()->slab_look_ns;
+    if (runtime->core.config.slab_reclaim_ns == 0)
+        runtime->core.config.slab_reclaim_ns = ebb__tuning()->slab_look_ns;
     if (runtime->core.config.store_pause_ns == 0)
         runtime->core.config.store_pause_ns = ebb__tuning()->store_pause_ns;
     if (runtime->core.config.exchange_share == 0)
@@ -176,8 +176,8 @@ void ebb__runtime_destroy(struct ebb_runtime *runtime)
 /* Pages for a new block. */
 static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes, bool force)
 {
-    if (block->kind == BLOCK_PLACED)
-        return ebb__placed_back(runtime, block, force);
+    if (block->kind == BLOCK_STATIC)
+        return ebb__placement_back(runtime, block, force);
     return force ? ebb__pages_force(runtime, block->address, bytes)
                  : ebb__pages_take(runtime, block->address, bytes);
 }
@@ -193,8 +193,8 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     struct ebb_wait *wait = ebb__waits_block(runtime, block);
     runtime->transfer.room_waits++;
     while (!(got = try_attach(runtime, block, bytes, false))) {
-        if (block->kind == BLOCK_PLACED)
-            bytes = ebb__placed_lacking(runtime, block);
+        if (block->kind == BLOCK_STATIC)
+            bytes = ebb__placement_lacking(runtime, block);
         if (!ebb__room_make(runtime, bytes)) {
             if (ebb__room_ask_others(runtime, bytes, &asking))
                 continue;
@@ -227,7 +227,7 @@ static void make_new(struct ebb_runtime *runtime, struct block *block)
     block->unborn = true;
     block->use.last = runtime->uses.event_number + 1;
     block->use.touch = ++runtime->uses.touches;
-    block->use.left_at = block->use.evicted_at = block->use.needed_at = 0;
+    block->use.planned_evict_at = block->use.evicted_at = block->use.needed_at = 0;
     block->wait.fault_ns = 0;
     block->wait.asking.since_ns = 0;
     block->pinned_until = 0;
@@ -255,10 +255,10 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     bool got;
     if (runtime->uses.trace)
         ebb__part_split(runtime, block);
-    if (block->kind != BLOCK_PLACED && (runtime->uses.trace || block->run.parts > 1))
+    if (block->kind != BLOCK_STATIC && (runtime->uses.trace || block->run.parts > 1))
         return true;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
-    if (block->kind != BLOCK_PLACED && ebb__part_is_large(runtime, block->page_bytes) &&
+    if (block->kind != BLOCK_STATIC && ebb__part_is_large(runtime, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(runtime, block->address, block->page_bytes);
         if (!got) {
@@ -304,14 +304,14 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
         page_bytes = ebb__clock_page_bytes(runtime, bytes);
     bool has_pages = false;
     if (!block && !runtime->uses.trace && !ebb__clock_expects_parts(runtime, bytes)) {
-        block = ebb__pages_spare(runtime, page_bytes);
+        block = ebb__pages_take_cached(runtime, page_bytes);
         has_pages = block != NULL;
     }
     bool is_full = !block && device_is_full(runtime);
     if (!block && !is_full)
         block = ebb__space_take(runtime, page_bytes);
     while (!block && !is_full &&
-           ebb__pages_strip_spare(runtime)) /* spare blocks hold address space too */
+           ebb__pages_strip_cached(runtime)) /* spare blocks hold address space too */
         block = ebb__space_take(runtime, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);
@@ -442,7 +442,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
             if (on && ebb__block_is_live(block) && block->run.head == i)
                 ebb__part_split(runtime, block);
             if (on && block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-                block->kind != BLOCK_PLACED)
+                block->kind != BLOCK_STATIC)
                 ebb__move_park(runtime, block);
             else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
                 ebb__move_unpark(runtime, block);
@@ -452,14 +452,14 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
                 runtime->table.blocks[i].run.parts > 1)
                 ebb__part_join(runtime, &runtime->table.blocks[i]);
         if (on) {
-            runtime->uses.blind_until = runtime->uses.event_number + runtime->pool.clocks;
+            runtime->uses.blind_until = runtime->uses.event_number + runtime->placement.clocks;
             ebb__observe_note(runtime);
         } else if (runtime->uses.blind_until) {
             runtime->uses.blind_until = 0; /* nothing has been said of it */
         } else {
             ebb__core_mark(runtime, EBB_MARK_TRACE_OFF, 0);
         }
-        ebb__guards_arm(runtime);
+        ebb__access_clock_arm(runtime);
     }
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

@@ -43,7 +43,8 @@ struct ebb_runtime_config {
     bool verify;                  /* check what comes back against what left, by a 128-bit hash */
     uint64_t part_from_bytes; /* blocks from here on have parts; 0: part_from_bytes of the tuning */
     uint64_t pause_ns; /* an operation ends after so long without an event; 0: that of the tuning */
-    uint64_t cold_ns;  /* slabs are looked at so often at most; 0: slab_look_ns of the tuning */
+    uint64_t
+        slab_reclaim_ns; /* slabs are looked at so often at most; 0: slab_look_ns of the tuning */
     uint64_t store_pause_ns; /* a store that failed is tried again after that, doubling; 0:
                                 that of the tuning */
     uint32_t exchange_share; /* as a divisor; 0: exchange_divisor of the tuning */
@@ -54,7 +55,7 @@ struct ebb_runtime_config {
     /* Tells the person who runs the program something that must not go unsaid. */
     void (*warn)(void *context, const char *message);
     /* The runtime has opened a descriptor that the program must not close, or gives it up. May be NULL. */
-    void (*guard)(void *context, int descriptor, bool on);
+    void (*protect)(void *context, int descriptor, bool on);
     /* The only copy of a block could not be read: does not return, or the block stays absent. */
     void (*lost)(void *context, const char *message);
     void *context;

@@ -46,7 +46,8 @@ static bool place_ok(const struct ebb_script *script, uint32_t index)
     uint64_t pages = (block->size_bytes + PAGE_MASK) & ~PAGE_MASK;
     return index >= script->persistent_count && block->parts == 1 && !block->part_count &&
            pages >= block->size_bytes && pages > 0 && (block->place & PAGE_MASK) == 0 &&
-           block->place <= script->pool_bytes && pages <= script->pool_bytes - block->place;
+           block->place <= script->placement_bytes &&
+           pages <= script->placement_bytes - block->place;
 }
 
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
@@ -67,14 +68,14 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
         return false;
     const struct ebb_script_event *events = ebb__script_events(script);
-    bool guards = script->alloc_count == 0;
+    bool by_accesses = script->alloc_count == 0;
     for (uint32_t i = 0; i < script->clock_count; i++)
-        if (guards
+        if (by_accesses
                 ? events[i].block >= script->persistent_count || events[i].kind != EBB_EVENT_ACCESS
                 : events[i].block >= script->block_count ||
                       (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
             return false;
-    if ((script->flags & EBB_SCRIPT_WOVEN) && events[0].kind != EBB_EVENT_ALLOC)
+    if ((script->flags & EBB_SCRIPT_UNORDERED) && events[0].kind != EBB_EVENT_ALLOC)
         return false;
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {
@@ -86,7 +87,7 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         parts = (parts ? parts : blocks[i].parts) - 1;
     }
     for (uint32_t i = 0; i < script->clock_count; i++)
-        if (!guards && blocks[events[i].block].parts == 0)
+        if (!by_accesses && blocks[events[i].block].parts == 0)
             return false;
     const struct ebb_script_use *uses = ebb__script_uses(script);
     for (uint32_t i = 0; i < script->use_count; i++)

@@ -16,7 +16,7 @@
 #define EBB_SCRIPT_NONE UINT32_MAX
 /* Threads interleave: the events come in varying order, all but the first, an ALLOC whose size occurs
  * nowhere else (replay/unordered.c). */
-#define EBB_SCRIPT_WOVEN 1u
+#define EBB_SCRIPT_UNORDERED 1u
 #define EBB_SCRIPT_NO_PLACE UINT64_MAX
 
 struct ebb_script_event {
@@ -38,10 +38,11 @@ struct ebb_script_block {
      * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
     uint32_t part_first, part_count;
     uint32_t parts;
-    uint32_t wide; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the pool */
+    uint32_t
+        huge_rounded; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the pool */
 };
 
-/* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_WOVEN). */
+/* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_UNORDERED). */
 struct ebb_script_use {
     uint32_t clock;
     uint32_t within_us;
@@ -70,7 +71,7 @@ struct ebb_script {
     uint64_t iteration_ns;
     uint64_t first_serial; /* blocks with lower serials belong to the initialisation: they are not
                               looked for in the template; 0: unknown */
-    uint64_t pool_bytes;   /* no placed block reaches beyond */
+    uint64_t placement_bytes; /* no placed block reaches beyond */
     /* Most that its blocks hold at a time, units of the pool counted whole: with less room nothing is
      * placed. 0: whatever lies in the pool may always. */
     uint64_t peak_bytes;
@@ -80,7 +81,7 @@ struct ebb_script {
     uint32_t absence_count;
     uint32_t persistent_count; /* the first so many blocks, in order of serial */
     uint32_t alloc_count;      /* ALLOC events among the clock events */
-    uint32_t flags;            /* EBB_SCRIPT_WOVEN */
+    uint32_t flags;            /* EBB_SCRIPT_UNORDERED */
     uint32_t reserved;
     uint64_t events_offset; /* struct ebb_script_event[clock_count] */
     uint64_t blocks_offset; /* struct ebb_script_block[block_count] */

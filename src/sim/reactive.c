@@ -10,7 +10,7 @@
 
 /* Where a block is: not there, untouched since it was allocated, in use, in the list of those that
  * may leave, or away. */
-enum place { DEAD, UNTOUCHED, IN_USE, LISTED, AWAY };
+enum place { DEAD, UNTOUCHED, IN_USE, LISTED, EVICTED };
 
 struct block {
     uint64_t bytes;
@@ -18,7 +18,7 @@ struct block {
     bool movable;
     uint32_t newer, older; /* neighbours in the list */
     uint32_t used_tick;    /* of the last access */
-    uint32_t left_tick;    /* the event that it made room for */
+    uint32_t evicted_tick; /* the event that it made room for */
 };
 
 struct reactive {
@@ -78,8 +78,8 @@ static void room_make(struct reactive *sim, uint64_t bytes)
     while (sim->resident_bytes + bytes > sim->request->budget_bytes && sim->oldest != NONE) {
         struct block *block = &sim->blocks[sim->oldest];
         list_remove(sim, sim->oldest);
-        block->place = AWAY;
-        block->left_tick = sim->tick;
+        block->place = EVICTED;
+        block->evicted_tick = sim->tick;
         sim->resident_bytes -= block->bytes;
         sim->lap.stall_ns += ebb__lane_ns(&sim->request->machine->out, block->bytes);
         sim->lap.moved_out_bytes += block->bytes;
@@ -98,7 +98,7 @@ static void absence_note(struct reactive *sim, uint32_t index, bool drops)
 {
     const struct block *block = &sim->blocks[index];
     uint64_t lap_ns = ebb__model_iteration_ns(sim->model);
-    uint64_t out_ns = sim->model->time_ns[block->left_tick] % lap_ns;
+    uint64_t out_ns = sim->model->time_ns[block->evicted_tick] % lap_ns;
     uint64_t in_ns = sim->model->time_ns[sim->tick] % lap_ns;
     struct ebb_absence absence = {.block = index,
                                   .from_tick = block->used_tick,
@@ -117,7 +117,7 @@ static void access_happen(struct reactive *sim, uint32_t index)
     struct block *block = &sim->blocks[index];
     if (!block->movable)
         return;
-    if (block->place == AWAY) {
+    if (block->place == EVICTED) {
         room_make(sim, block->bytes);
         take(sim, block->bytes);
         sim->lap.stall_ns += ebb__lane_ns(&sim->request->machine->in, block->bytes);
@@ -146,7 +146,7 @@ static void event_happen(struct reactive *sim)
         if (block->movable)
             block->place = UNTOUCHED;
     } else if (event->kind == EBB_EVENT_FREE) {
-        if (block->place == AWAY)
+        if (block->place == EVICTED)
             absence_note(sim, event->block, true);
         else
             sim->resident_bytes -= block->bytes;

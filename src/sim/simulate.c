@@ -6,7 +6,7 @@
 #define LAPS_MAX 8
 #define NONE UINT32_MAX
 
-enum state { RESIDENT, QUEUED, LEAVING, AWAY, COMING };
+enum state { RESIDENT, QUEUED, WRITING_BACK, EVICTED, FETCHING };
 
 /* Absences in the order in which they asked for a lane. Entries of cancelled ones go stale and are
  * dropped when they are met; each absence enters at most once a lap. */
@@ -120,10 +120,10 @@ static uint32_t in_queue_head(struct sim *sim)
 {
     struct queue *queue = &sim->in_queue;
     while (queue->first < queue->end && (!sim->wanted_in[queue->items[queue->first]] ||
-                                         sim->state[queue->items[queue->first]] == COMING))
+                                         sim->state[queue->items[queue->first]] == FETCHING))
         queue->first++;
     for (uint32_t i = queue->first; i < queue->end; i++)
-        if (sim->wanted_in[queue->items[i]] && sim->state[queue->items[i]] == AWAY)
+        if (sim->wanted_in[queue->items[i]] && sim->state[queue->items[i]] == EVICTED)
             return queue->items[i];
     return NONE;
 }
@@ -131,7 +131,7 @@ static uint32_t in_queue_head(struct sim *sim)
 static void in_begin(struct sim *sim, uint32_t absence)
 {
     uint64_t bytes = absence_bytes(sim, absence);
-    sim->state[absence] = COMING;
+    sim->state[absence] = FETCHING;
     sim->in.absence = absence;
     sim->in.half_ns_left = 2 * ebb__lane_ns(&sim->request->machine->in, bytes);
     take(sim, bytes);
@@ -148,7 +148,7 @@ static bool lanes_start(struct sim *sim)
         uint32_t absence = sim->out_queue.items[sim->out_queue.first++];
         if (sim->state[absence] != QUEUED)
             continue;
-        sim->state[absence] = LEAVING;
+        sim->state[absence] = WRITING_BACK;
         sim->out.absence = absence;
         sim->out.half_ns_left =
             2 * ebb__lane_ns(&sim->request->machine->out, absence_bytes(sim, absence));
@@ -159,7 +159,7 @@ static bool lanes_start(struct sim *sim)
     }
     if (sim->in.absence != NONE)
         return started;
-    uint32_t absence = sim->demanded != NONE && sim->state[sim->demanded] == AWAY
+    uint32_t absence = sim->demanded != NONE && sim->state[sim->demanded] == EVICTED
                            ? sim->demanded
                            : in_queue_head(sim);
     if (absence == NONE)
@@ -177,7 +177,7 @@ static bool lanes_finish(struct sim *sim)
     if (sim->out.absence != NONE && sim->out.half_ns_left == 0) {
         uint32_t absence = sim->out.absence;
         sim->out.absence = NONE;
-        sim->state[absence] = AWAY;
+        sim->state[absence] = EVICTED;
         sim->resident_bytes -= absence_bytes(sim, absence);
         sim->lap.moved_out_bytes += absence_bytes(sim, absence);
         struct ebb_sim_times *times = times_of(sim, absence);
@@ -217,7 +217,7 @@ static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t w
 /* `absence`: what keeps the block away or tries to, NONE. */
 static void block_end(struct sim *sim, uint64_t bytes, uint32_t absence)
 {
-    bool held = absence == NONE || sim->state[absence] != AWAY;
+    bool held = absence == NONE || sim->state[absence] != EVICTED;
     if (held)
         sim->resident_bytes -= bytes;
     if (absence == NONE)
@@ -239,11 +239,11 @@ static bool block_use(struct sim *sim, uint32_t absence, bool forced)
 {
     if (absence == NONE)
         return true;
-    if (sim->state[absence] == QUEUED || sim->state[absence] == LEAVING) {
+    if (sim->state[absence] == QUEUED || sim->state[absence] == WRITING_BACK) {
         absence_cancel(sim, absence);
         return true;
     }
-    if (forced && sim->in.absence == NONE && sim->state[absence] == AWAY)
+    if (forced && sim->in.absence == NONE && sim->state[absence] == EVICTED)
         in_begin(sim, absence);
     sim->demanded = absence;
     return false;
@@ -306,7 +306,7 @@ static bool triggers_fire(struct sim *sim)
         if (sim->by_in_start[sim->trigger].in_start_ns > sim->model_ns)
             break;
         sim->trigger++;
-        if (sim->state[absence] == RESIDENT || sim->state[absence] == COMING ||
+        if (sim->state[absence] == RESIDENT || sim->state[absence] == FETCHING ||
             sim->wanted_in[absence])
             continue;
         sim->wanted_in[absence] = true;
@@ -442,10 +442,11 @@ static void sim_index(struct sim *sim, uint32_t *ready, struct ready_key *keys)
     uint32_t ticks = sim->model->tick_count, count = request->absence_count;
     for (uint32_t i = 0; i < count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
-        uint32_t guarded = (absence->from_tick + absence->guard_ticks) % ticks;
-        ready[i] = absence->out_within ? guarded : ebb__model_clock_after(sim->model, guarded);
+        uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % ticks;
+        ready[i] =
+            absence->out_within ? after_margin : ebb__model_clock_after(sim->model, after_margin);
         if (ready[i] == EBB_TICK_NONE)
-            ready[i] = (guarded + 1) % ticks;
+            ready[i] = (after_margin + 1) % ticks;
         uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
         uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
         keys[i] =
@@ -490,7 +491,7 @@ static void sim_begin(struct sim *sim, const uint32_t *ready)
                         absence->in_start_ns % sim->lap_ns <= model->time_ns[absence->to_tick];
         if (!wraps || !in_later || !is_first_of_gap(sim, i))
             continue;
-        sim->state[i] = AWAY;
+        sim->state[i] = EVICTED;
         sim->resident_bytes -= sim->block_bytes[absence->block];
     }
 }
@@ -504,7 +505,7 @@ static enum ebb_status absences_valid(const struct ebb_sim_request *request,
     for (uint32_t i = 0; i < request->absence_count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
         if (absence->block >= model->block_count || absence->from_tick >= model->tick_count ||
-            absence->to_tick >= model->tick_count || absence->guard_ticks >= model->tick_count)
+            absence->to_tick >= model->tick_count || absence->margin_ticks >= model->tick_count)
             return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
                              "absence %u names no block or tick of the model", i);
     }

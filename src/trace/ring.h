@@ -49,15 +49,15 @@ struct ebb_counters {
     _Atomic uint64_t reactive_evictions;
     _Atomic uint64_t store_bytes;
     _Atomic uint64_t store_peak_bytes;
-    _Atomic uint64_t pool_load_bytes;   /* most that lived at planned addresses */
-    _Atomic uint64_t pool_peak_bytes;   /* most pages held for them, spare ones included */
-    _Atomic uint64_t pool_blocks;       /* allocations served at planned addresses */
-    _Atomic uint64_t pool_misses;       /* planned, but the address was not free */
-    _Atomic uint64_t page_moves;        /* runs of pages moved */
-    _Atomic uint64_t busy_blocks;       /* times a block could not be moved: pinned or shared */
-    _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
-    _Atomic uint32_t store_error;       /* errno of the store; 0: none */
-    _Atomic uint32_t managing;          /* 1 once the arena is up */
+    _Atomic uint64_t placement_load_bytes; /* most that lived at planned addresses */
+    _Atomic uint64_t placement_peak_bytes; /* most pages held for them, spare ones included */
+    _Atomic uint64_t placement_blocks;     /* allocations served at planned addresses */
+    _Atomic uint64_t placement_misses;     /* planned, but the address was not free */
+    _Atomic uint64_t page_moves;           /* runs of pages moved */
+    _Atomic uint64_t busy_blocks;          /* times a block could not be moved: pinned or shared */
+    _Atomic uint64_t over_budget_bytes;    /* most bytes by which the budget had to be exceeded */
+    _Atomic uint32_t store_error;          /* errno of the store; 0: none */
+    _Atomic uint32_t managing;             /* 1 once the arena is up */
     _Atomic uint64_t arena_first, arena_last; /* addresses: all that the runtime has pages in */
     _Atomic uint64_t
         copied_bytes; /* at the end of a fork's child: pages of its own beyond held_bytes */

@@ -34,7 +34,8 @@ static double least(double a, double b)
  * those from instant_count on are a lap later. */
 struct group {
     uint32_t first, count;
-    uint32_t away_first, away_end; /* instants, from `first`, at which whole blocks may be away */
+    uint32_t absent_first,
+        absent_end; /* instants, from `first`, at which whole blocks may be away */
     bool drops;
     double bytes, out_cost, in_cost; /* in the units of the solver */
     uint64_t ready_ns, need_ns;
@@ -96,15 +97,15 @@ static struct group group_of_gap(const struct builder *builder, const struct ebb
     group.count = (end <= ticks ? instant_at(builder->program, end)
                                 : builder->instants + instant_at(builder->program, end - ticks)) -
                   group.first;
-    group.away_end = group.count;
+    group.absent_end = group.count;
     if (builder->program->stalls)
         return group;
-    while (group.away_first < group.count &&
-           instant_ns(builder, &group, group.away_first) < gap->ready_ns + gap->out_ns)
-        group.away_first++;
-    while (group.away_end > group.away_first &&
-           instant_ns(builder, &group, group.away_end - 1) + gap->in_ns > gap->need_ns)
-        group.away_end--;
+    while (group.absent_first < group.count &&
+           instant_ns(builder, &group, group.absent_first) < gap->ready_ns + gap->out_ns)
+        group.absent_first++;
+    while (group.absent_end > group.absent_first &&
+           instant_ns(builder, &group, group.absent_end - 1) + gap->in_ns > gap->need_ns)
+        group.absent_end--;
     return group;
 }
 
@@ -132,7 +133,7 @@ static bool groups_make(struct builder *builder)
         all[g] = group_of_gap(builder, &bound->gaps[g]);
         keys[g] = (struct group_key){
             {(uint64_t)all[g].first << 32 | all[g].count,
-             (uint64_t)all[g].away_first << 32 | all[g].away_end << 1 | all[g].drops},
+             (uint64_t)all[g].absent_first << 32 | all[g].absent_end << 1 | all[g].drops},
             g};
     }
     if (made)
@@ -140,7 +141,7 @@ static bool groups_make(struct builder *builder)
     for (uint32_t i = 0; made && i < bound->gap_count; i++) {
         const struct group *own = &all[keys[i].gap];
         builder->group_of[keys[i].gap] = NONE;
-        if (own->count == 0 || own->away_first >= own->away_end)
+        if (own->count == 0 || own->absent_first >= own->absent_end)
             continue;
         struct group *last = &builder->groups[builder->group_count - 1];
         bool same = i > 0 && builder->group_of[keys[i - 1].gap] != NONE &&
@@ -229,7 +230,7 @@ static void group_put(struct builder *builder, struct group *group)
         if (comes && !stalls)
             limit = flow_limit(limit, group->in_cost, (double)(group->need_ns - last_ns));
         column_open(builder, limit, 0);
-        if (k >= group->away_first && k < group->away_end)
+        if (k >= group->absent_first && k < group->absent_end)
             entry_put(builder, row_present(instant), 1);
         uint32_t out_row = row_lane(builder, false, instant);
         uint32_t in_row = row_lane(builder, true, (instant + 1) % instants);
@@ -412,10 +413,10 @@ static void absent_read(const struct builder *builder, const double *solution, d
             double to = inside ? state[next] : group->drops ? from : 0;
             double to_ns = inside ? (double)instant_ns(builder, group, next) : (double)gap->need_ns;
             double share = to_ns > from_ns ? (at_ns - from_ns) / (to_ns - from_ns) : 1;
-            bool away =
+            bool is_absent =
                 builder->program->stalls || (at_ns >= (double)(gap->ready_ns + gap->out_ns) &&
                                              at_ns + (double)gap->in_ns <= (double)gap->need_ns);
-            if (away)
+            if (is_absent)
                 absent[tick] += (from + (to - from) * share) / group->bytes * (double)gap->bytes;
             if (inside &&
                 builder->program->instants[(group->first + next) % builder->instants] == tick) {
@@ -441,7 +442,7 @@ static void absent_read_together(const struct builder *builder, const double *so
         return;
     for (uint32_t g = 0; g < builder->group_count; g++) {
         const struct group *group = &builder->groups[g];
-        for (uint32_t k = group->away_first; k < group->away_end; k++)
+        for (uint32_t k = group->absent_first; k < group->absent_end; k++)
             total[(group->first + k) % instants] += solution[group->state + k] * BYTES_UNIT;
     }
     for (uint32_t t = 0; t < model->tick_count; t++) {

@@ -65,9 +65,9 @@ static enum ebb_status instants_take(struct check *check)
             check->tick_at[ticks++] = p;
             continue;
         }
-        bool left = instant->kind == EBB_POOL_LEFT;
+        bool left = instant->kind == EBB_POOL_EVICTED;
         uint32_t *at = left ? check->left_at : check->comes_at;
-        if (instant->kind > EBB_POOL_COMES || instant->index >= source->absence_count ||
+        if (instant->kind > EBB_POOL_FETCH || instant->index >= source->absence_count ||
             at[instant->index] != NEVER || (!left && source->absences[instant->index].drops))
             return VIOLATION(check, "instant %" PRIu32 " is none of this plan", p);
         at[instant->index] = p;
@@ -97,7 +97,8 @@ static enum ebb_status times_check(const struct check *check)
             continue;
         }
         const struct ebb_absence *absence = &check->source->absences[instant->index];
-        uint64_t at = instant->kind == EBB_POOL_LEFT ? absence->out_end_ns : absence->in_start_ns;
+        uint64_t at =
+            instant->kind == EBB_POOL_EVICTED ? absence->out_end_ns : absence->in_start_ns;
         uint64_t since = (at % lap + 2 * lap - before) % lap;
         if (since < last && since == 0 && room == lap)
             since = lap;

@@ -75,18 +75,18 @@ static uint32_t absence_enter(const struct ebb_pool_source *source, uint32_t ind
     const struct ebb_absence *absence = &source->absences[index];
     uint64_t ticks = model->tick_count, from = absence->from_tick;
     uint64_t to = from + (absence->to_tick + ticks - from - 1) % ticks + 1;
-    uint64_t ready = from + absence->guard_ticks;
+    uint64_t ready = from + absence->margin_ticks;
     uint32_t clock = ebb__model_clock_after(model, (uint32_t)(ready % ticks));
     ready += clock == EBB_TICK_NONE ? 1 : (clock + ticks - ready % ticks - 1) % ticks + 1;
     uint64_t start_ns = unroll(model, absence->out_start_ns, time_of(model, ready));
     uint64_t left_ns = unroll(model, absence->out_end_ns, start_ns);
     uint64_t left = slot_of(model, ready < to ? ready : to, to, left_ns, false);
-    entries[0] = entry_of(model, left, left_ns, EBB_POOL_LEFT, index);
+    entries[0] = entry_of(model, left, left_ns, EBB_POOL_EVICTED, index);
     if (absence->drops)
         return 1;
     uint64_t comes_ns = unroll(model, absence->in_start_ns, left_ns);
     uint64_t comes = slot_of(model, left, to, comes_ns, true);
-    entries[1] = entry_of(model, comes, comes_ns, EBB_POOL_COMES, index);
+    entries[1] = entry_of(model, comes, comes_ns, EBB_POOL_FETCH, index);
     return 2;
 }
 

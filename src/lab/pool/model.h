@@ -24,9 +24,9 @@ struct ebb_pool_name {
 };
 
 enum ebb_pool_instant_kind {
-    EBB_POOL_TICK,  /* index: the tick */
-    EBB_POOL_LEFT,  /* index: the absence whose copy out ends */
-    EBB_POOL_COMES, /* index: the absence whose copy in starts */
+    EBB_POOL_TICK,    /* index: the tick */
+    EBB_POOL_EVICTED, /* index: the absence whose copy out ends */
+    EBB_POOL_FETCH,   /* index: the absence whose copy in starts */
 };
 
 struct ebb_pool_instant {

@@ -11,9 +11,9 @@
 #include "lab/swap/straddle.h"
 
 static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                         const void *peak_tick, uint32_t *guard_ticks)
+                         const void *peak_tick, uint32_t *margin_ticks)
 {
-    (void)guard_ticks;
+    (void)margin_ticks;
     return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 

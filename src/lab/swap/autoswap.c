@@ -16,16 +16,16 @@
 #include <string.h>
 
 #define SMALLEST_BYTES ((uint64_t)1 << 20) /* the paper's: smaller blocks are not worth a copy */
-#define GUARD_READ_TICKS 4                 /* the published code's */
-#define GUARD_WRITE_TICKS 6                /* likewise */
+#define MARGIN_READ_TICKS 4                /* the published code's */
+#define MARGIN_WRITE_TICKS 6               /* likewise */
 #define BO_KAPPA 5.0                       /* likewise */
 #define BO_EVALUATIONS 30                  /* five random ones and 25 */
 
 static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                         const void *peak_tick, uint32_t *guard_ticks)
+                         const void *peak_tick, uint32_t *margin_ticks)
 {
     bool read = swap->model->events[gap->from_tick].access == EBB_ACCESS_READ;
-    *guard_ticks = read ? GUARD_READ_TICKS : GUARD_WRITE_TICKS;
+    *margin_ticks = read ? MARGIN_READ_TICKS : MARGIN_WRITE_TICKS;
     return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, SMALLEST_BYTES);
 }
 

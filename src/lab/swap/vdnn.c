@@ -14,18 +14,18 @@
 #include <string.h>
 
 static bool is_feature_map(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                           const void *peak_tick, uint32_t *guard_ticks)
+                           const void *peak_tick, uint32_t *margin_ticks)
 {
-    (void)guard_ticks;
+    (void)margin_ticks;
     return swap->model->blocks[gap->block].alloc_tick != EBB_TICK_NONE &&
            ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 
 static bool is_large(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                     const void *least_bytes, uint32_t *guard_ticks)
+                     const void *least_bytes, uint32_t *margin_ticks)
 {
     (void)swap;
-    (void)guard_ticks;
+    (void)margin_ticks;
     return gap->bytes >= *(const uint64_t *)least_bytes;
 }
 

@@ -124,7 +124,7 @@ static void choose(struct placing *placing)
     for (uint32_t b = 0; b < model->block_count; b++) {
         const struct ebb_model_block *block = &model->blocks[b];
         placing->wanted[b] =
-            !placing->plan->reactive && !model->woven && block->alloc_tick != EBB_TICK_NONE &&
+            !placing->plan->reactive && !model->unordered && block->alloc_tick != EBB_TICK_NONE &&
             block->span_ticks > 0 && block->span_ticks <= model->tick_count &&
             block->span_ticks <= most_ticks && block->size_bytes > 0 && block->part_count == 0;
     }
@@ -153,7 +153,7 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
                 ebb__plan_block_bytes(placing->request, &model->blocks[b])};
     enum ebb_status status = ebb__pool_solve("ebb", &problem, &solution, error);
     places->count = problem.count;
-    places->pool_bytes = solution.height_bytes;
+    places->placement_bytes = solution.height_bytes;
     for (uint32_t b = 0, i = 0; status == EBB_OK && b < model->block_count; b++)
         if (placing->wanted[b])
             places->offsets[b] = solution.offsets[i++];
@@ -173,7 +173,7 @@ static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *e
         if (status != EBB_OK)
             return status;
         uint32_t packed = placing->places->count;
-        uint32_t units = (uint32_t)(placing->places->pool_bytes / UNIT_BYTES) + 1;
+        uint32_t units = (uint32_t)(placing->places->placement_bytes / UNIT_BYTES) + 1;
         placing->wastes = calloc(units, sizeof *placing->wastes);
         status = placing->wastes
                      ? ebb__resident_init(&placing->resident, placing->request, placing->plan,
@@ -219,7 +219,7 @@ enum ebb_status ebb__place_blocks(const struct ebb_plan_request *request,
     enum ebb_status status = place(&placing, error);
     free(placing.wanted);
     if (places->count == 0)
-        places->pool_bytes = 0;
+        places->placement_bytes = 0;
     if (status == EBB_OK)
         return EBB_OK;
     ebb__places_fini(places);

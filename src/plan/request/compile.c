@@ -141,17 +141,18 @@ static uint64_t since_clock(const struct compiler *compiler, uint32_t tick, uint
 static struct ebb_script_absence compile_absence(const struct compiler *compiler,
                                                  const struct ebb_absence *absence)
 {
-    uint32_t guarded = (absence->from_tick + absence->guard_ticks) % compiler->model->tick_count;
+    uint32_t after_margin =
+        (absence->from_tick + absence->margin_ticks) % compiler->model->tick_count;
     struct ebb_script_absence compiled = {
         .block = compiler->block_place[absence->block],
-        .out_clock = compiler->clock_after[guarded],
+        .out_clock = compiler->clock_after[after_margin],
         .in_clock = EBB_SCRIPT_NONE,
         .due_clock = EBB_SCRIPT_NONE,
         .keep_copy = absence->keep_copy,
     };
     if (absence->out_within) {
-        compiled.out_clock = compiler->clock_before[guarded];
-        compiled.out_delay_ns = since_clock(compiler, guarded, compiled.out_clock);
+        compiled.out_clock = compiler->clock_before[after_margin];
+        compiled.out_delay_ns = since_clock(compiler, after_margin, compiled.out_clock);
     }
     if (absence->drops)
         return compiled;
@@ -174,7 +175,7 @@ typedef EBB_VEC(struct ebb_script_use) use_vec;
 static struct ebb_script_use use_at(const struct compiler *compiler, uint32_t tick)
 {
     struct ebb_script_use use = {.clock = compiler->clock_before[tick]};
-    if (compiler->model->woven)
+    if (compiler->model->unordered)
         return use;
     uint64_t within_us = since_clock(compiler, tick, use.clock) / 1000;
     use.within_us = within_us < UINT32_MAX ? (uint32_t)within_us : UINT32_MAX;
@@ -220,7 +221,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     struct ebb_script head = {
         .magic = EBB_SCRIPT_MAGIC,
         .iteration_ns = ebb__model_iteration_ns(model) ? ebb__model_iteration_ns(model) : 1,
-        .pool_bytes = places ? places->pool_bytes : 0,
+        .placement_bytes = places ? places->placement_bytes : 0,
         .peak_bytes = plan->feasible ? peak_bytes : 0,
         .clock_count = compiler->clock_count,
         .block_count = model->block_count,
@@ -260,8 +261,8 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
             order[alloc++] = (struct order_key){events[position].size_bytes, position};
         position++;
     }
-    if (model->woven && events[0].kind == EBB_EVENT_ALLOC)
-        head.flags = EBB_SCRIPT_WOVEN;
+    if (model->unordered && events[0].kind == EBB_EVENT_ALLOC)
+        head.flags = EBB_SCRIPT_UNORDERED;
     qsort(order, allocs, sizeof *order, by_key);
     uint32_t *by_size = (uint32_t *)(memory + head.allocs_offset);
     for (uint32_t i = 0; i < allocs; i++)
@@ -274,7 +275,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         compiled->serial = is_persistent(block) ? block->serial : 0;
         compiled->size_bytes = allocated_bytes(block);
         compiled->place = places ? places->offsets[i] : EBB_PLACE_NONE;
-        compiled->wide = places && places->wide && places->wide[i];
+        compiled->huge_rounded = places && places->huge_rounded && places->huge_rounded[i];
         compiled->part_first = block->part_first;
         compiled->part_count = block->part_count;
         compiled->parts = parts_from(model, i);

@@ -11,7 +11,7 @@
  * leaving starts at the first one after the use, coming back at the last one before its planned
  * start and a delay, due is the last one before the access. EBB_ERR_ARGUMENT where the model has no
  * clock event, or accesses among them that a runtime announces: the runtime's clock is either
- * allocations or accesses (src/runtime/guards.c). EBB_ERR_MEMORY. */
+ * allocations or accesses (src/runtime/replay/access_clock.c). EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__compile_script(const struct ebb_model *model,
                                                   const struct ebb_plan *plan,
                                                   const struct ebb_places *places,

@@ -81,7 +81,7 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
 /* Where the whole of a block's pages is moved, huge ones cost less. */
 static bool has_pages(const struct ebb_planned *planned)
 {
-    return planned->plan.feasible && !planned->plan.reactive && !planned->model->woven &&
+    return planned->plan.feasible && !planned->plan.reactive && !planned->model->unordered &&
            is_of_runtime(planned->request.page_bytes);
 }
 
@@ -91,16 +91,17 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
 {
     struct ebb_plan_request *request = &planned->request;
     struct ebb_plan *plan = &planned->plan, other;
-    struct ebb_wide *wide = &planned->wide;
+    struct ebb_huge_rounded *huge_rounded = &planned->huge_rounded;
     struct ebb_places *places = &planned->places;
     if (!has_pages(planned) || ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
         return;
     uint64_t lacking = places->lacking_bytes;
-    if (ebb__widen(request->model, plan, wide) != EBB_OK || (wide->count == 0 && lacking == 0))
+    if (ebb__huge_round(request->model, plan, huge_rounded) != EBB_OK ||
+        (huge_rounded->count == 0 && lacking == 0))
         return;
     struct ebb_plan_request again = *request;
-    if (wide->count)
-        again.model = &wide->model;
+    if (huge_rounded->count)
+        again.model = &huge_rounded->model;
     if (lacking > request->budget_bytes / ebb__tuning()->lacking_most_divisor)
         lacking = request->budget_bytes / ebb__tuning()->lacking_most_divisor;
     again.budget_bytes -= lacking;
@@ -122,7 +123,7 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
         plan->budget_bytes = request->budget_bytes;
         request->model = again.model;
     } else {
-        wide->count = 0;
+        huge_rounded->count = 0;
     }
 }
 
@@ -169,7 +170,7 @@ enum ebb_status ebb__planned_script(struct ebb_planned *planned, struct ebb_scri
         status = ebb__place_blocks(&planned->request, &planned->plan, places, error);
     if (status != EBB_OK)
         return status;
-    places->wide = planned->wide.count ? planned->wide.blocks : NULL;
+    places->huge_rounded = planned->huge_rounded.count ? planned->huge_rounded.blocks : NULL;
     status = ebb__compile_script(planned->model, &planned->plan, places, script);
     if (status != EBB_OK)
         return ebb__fail(error, status, "script", "%s", ebb_status_text(status));
@@ -180,5 +181,5 @@ void ebb__planned_fini(struct ebb_planned *planned)
 {
     ebb__places_fini(&planned->places);
     ebb__plan_fini(&planned->plan);
-    ebb__wide_fini(&planned->wide);
+    ebb__huge_rounded_fini(&planned->huge_rounded);
 }

@@ -14,8 +14,8 @@
 #ifndef EBB_PLAN_REQUEST_H
 #define EBB_PLAN_REQUEST_H
 
+#include "plan/place/huge_round.h"
 #include "plan/place/place.h"
-#include "plan/place/widen.h"
 #include "plan/plan.h"
 #include "runtime/script.h"
 
@@ -49,12 +49,13 @@ uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms);
 
 /* A plan and all that belongs to it. It holds addresses of its own members: do not copy it. */
 struct ebb_planned {
-    const struct ebb_model *model;   /* of the terms */
-    struct ebb_plan_request request; /* that the plan answers; its model may be that of `wide` */
+    const struct ebb_model *model; /* of the terms */
+    struct ebb_plan_request
+        request; /* that the plan answers; its model may be that of `huge_rounded` */
     struct ebb_plan plan;
-    struct ebb_wide wide;     /* which blocks take whole units; count 0: none */
-    struct ebb_places places; /* addresses; empty as long as nobody needed them */
-    uint64_t beside_bytes;    /* of the budget: all that the plan could not have */
+    struct ebb_huge_rounded huge_rounded; /* which blocks take whole units; count 0: none */
+    struct ebb_places places;             /* addresses; empty as long as nobody needed them */
+    uint64_t beside_bytes;                /* of the budget: all that the plan could not have */
 };
 
 /* Plan. Where it costs no time the plan is one with more huge pages: some blocks are wide, and there is

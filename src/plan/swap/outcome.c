@@ -21,7 +21,7 @@ static uint32_t absences_build(struct ebb_swap *swap)
                                  .from_tick = gap->from_tick,
                                  .to_tick = gap->to_tick,
                                  .drops = gap->drops,
-                                 .guard_ticks = gap->guard_ticks,
+                                 .margin_ticks = gap->margin_ticks,
                                  .out_within = gap->out_within,
                                  .in_start_ns = gap->drops ? 0 : gap->trigger_ns};
     }

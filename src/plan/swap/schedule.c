@@ -43,7 +43,7 @@ void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
 static uint64_t curve_compute(struct ebb_swap *swap, bool instant)
 {
     uint32_t cells = swap->cell_count;
-    uint64_t away = 0, peak = 0;
+    uint64_t absent = 0, peak = 0;
     memset(swap->curve, 0, cells * sizeof *swap->curve);
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
@@ -60,11 +60,11 @@ static uint64_t curve_compute(struct ebb_swap *swap, bool instant)
         swap->curve[first] += gap->bytes;
         swap->curve[last] -= gap->bytes;
         if (last <= first)
-            away += gap->bytes;
+            absent += gap->bytes;
     }
     for (uint32_t t = 0; t < cells; t++) {
-        away += swap->curve[t];
-        swap->curve[t] = swap->load[t] - away;
+        absent += swap->curve[t];
+        swap->curve[t] = swap->load[t] - absent;
         peak = swap->curve[t] > peak ? swap->curve[t] : peak;
     }
     return peak;

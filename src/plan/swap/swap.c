@@ -68,7 +68,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     uint32_t to_need = ebb__swap_ticks_between(swap, source->from_tick, source->to_tick);
     if (to_ready >= to_need || to_due > to_need)
         return;
-    uint32_t guard_ticks = 0;
+    uint32_t margin_ticks = 0;
     if (swap->within) {
         uint32_t whole_due = due;
         ready = ebb__plan_use_over(model, before, source->from_tick, ready);
@@ -76,8 +76,8 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
         to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
         uint32_t clock = to_ready;
         to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
-        guard_ticks = to_ready < clock ? to_ready : 0;
-        swap->within_count += guard_ticks > 0 || due != whole_due;
+        margin_ticks = to_ready < clock ? to_ready : 0;
+        swap->within_count += margin_ticks > 0 || due != whole_due;
     }
     if (to_ready >= to_due)
         return;
@@ -87,8 +87,8 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
         .to_tick = source->to_tick,
         .ready_tick = ready,
         .drops = source->ends_in_free,
-        .guard_ticks = guard_ticks,
-        .out_within = guard_ticks > 0,
+        .margin_ticks = margin_ticks,
+        .out_within = margin_ticks > 0,
         .bytes = bytes,
         .ready_ns = model->time_ns[ready],
         .need_ns = model->time_ns[source->to_tick] + (source->to_tick <= ready ? swap->lap_ns : 0),
@@ -171,7 +171,7 @@ static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request
     const struct ebb_model *model = request->model;
     *swap = (struct ebb_swap){.request = request, .model = model, .lane_scale = 1};
     /* Where threads interleave nothing is known of the time since an event. */
-    swap->within = within && model->clock_count > 0 && !model->woven;
+    swap->within = within && model->clock_count > 0 && !model->unordered;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "plan", "the model has no events or no time");
     uint32_t cells = swap->cell_count = model->tick_count;
@@ -220,25 +220,25 @@ enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_pl
 }
 
 /* Let the gap's guard pass first; false where nothing is left of the gap. */
-static bool guard_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t guard_ticks)
+static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t margin_ticks)
 {
     const struct ebb_model *model = swap->model;
     uint32_t cells = swap->cell_count;
     uint32_t to_need = ebb__swap_ticks_between(swap, gap->from_tick, gap->to_tick);
-    if (guard_ticks >= to_need)
+    if (margin_ticks >= to_need)
         return false;
-    uint32_t guarded = (gap->from_tick + guard_ticks) % cells;
-    uint32_t ready = ebb__model_clock_after(model, guarded);
+    uint32_t after_margin = (gap->from_tick + margin_ticks) % cells;
+    uint32_t ready = ebb__model_clock_after(model, after_margin);
     if (ready == EBB_TICK_NONE)
-        ready = (guarded + 1) % cells;
-    if (guard_ticks + ebb__swap_ticks_between(swap, guarded, ready) >= to_need)
+        ready = (after_margin + 1) % cells;
+    if (margin_ticks + ebb__swap_ticks_between(swap, after_margin, ready) >= to_need)
         return false;
     uint64_t since_ns = gap->ready_ns;
     uint64_t shift_ns = (model->time_ns[ready] + swap->lap_ns - since_ns) % swap->lap_ns;
     if (since_ns + shift_ns >= gap->due_ns)
         return false;
     uint64_t laps_ns = (since_ns + shift_ns) / swap->lap_ns * swap->lap_ns;
-    gap->guard_ticks = guard_ticks;
+    gap->margin_ticks = margin_ticks;
     gap->ready_tick = ready;
     gap->ready_ns = model->time_ns[ready];
     gap->due_ns -= laps_ns;
@@ -252,9 +252,9 @@ enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose, 
     uint32_t kept = 0;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         struct ebb_swap_gap gap = swap->gaps[i];
-        uint32_t guard_ticks = 0;
-        if (choose(swap, &gap, context, &guard_ticks) &&
-            (guard_ticks == 0 || guard_set(swap, &gap, guard_ticks)))
+        uint32_t margin_ticks = 0;
+        if (choose(swap, &gap, context, &margin_ticks) &&
+            (margin_ticks == 0 || margin_set(swap, &gap, margin_ticks)))
             swap->gaps[kept++] = gap;
     }
     swap->gap_count = kept;

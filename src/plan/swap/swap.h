@@ -17,8 +17,8 @@ struct ebb_swap_gap {
     uint32_t block;
     uint32_t from_tick;
     uint32_t to_tick;
-    uint32_t guard_ticks; /* events after from_tick that pass first */
-    uint32_t ready_tick;  /* the first clock event after these: leaving may start */
+    uint32_t margin_ticks; /* events after from_tick that pass first */
+    uint32_t ready_tick;   /* the first clock event after these: leaving may start */
     bool drops;
     bool out_within; /* ready_tick is no clock event, but from_tick + guard_ticks */
 
@@ -98,7 +98,7 @@ void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, u
  * block leaves. What is left counts as all there is: the orders and smallest_feasible_bytes are made
  * anew, nothing is taken. */
 typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                                const void *context, uint32_t *guard_ticks);
+                                const void *context, uint32_t *margin_ticks);
 EBB_NODISCARD enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose,
                                                const void *context, struct ebb_error *error);
 

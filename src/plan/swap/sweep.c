@@ -99,24 +99,24 @@ bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swa
             lowest = t;
     uint32_t first = sweep_begin(swap, lowest, order, &count);
     uint64_t *back = swap->curve; /* bytes that are wanted again at a tick */
-    uint64_t away = 0;
+    uint64_t absent = 0;
     bool met = true;
     for (uint32_t t = 0; t < cells; t++)
         back[t] = 0;
     for (uint32_t step = 0; step < cells; step++) {
         uint32_t tick = (lowest + step) % cells;
-        away -= back[tick];
+        absent -= back[tick];
         for (; begun < swap->gap_count; begun++) {
             uint32_t index = swap->by_ready[(first + begun) % swap->gap_count];
             uint32_t begin = ebb__swap_ticks_between(swap, lowest, swap->gaps[index].ready_tick);
             if (begin > step)
                 break;
             if (swap->gaps[index].taken)
-                away += swap->gaps[index].bytes; /* in its last turn, so in this one too */
+                absent += swap->gaps[index].bytes; /* in its last turn, so in this one too */
             else
                 heap_push(swap->open, &count, open_make(swap, index, begin, order));
         }
-        while (swap->load[tick] - away > budget_bytes) {
+        while (swap->load[tick] - absent > budget_bytes) {
             if (count == 0) {
                 met = false;
                 break;
@@ -127,7 +127,7 @@ bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swa
             if (gap->taken || open.end <= step)
                 continue;
             gap->taken = true;
-            away += gap->bytes;
+            absent += gap->bytes;
             if (open.end < cells)
                 back[(lowest + (uint32_t)open.end) % cells] += gap->bytes;
         }

@@ -4,30 +4,30 @@
 
 #include "runtime/block/block.h"
 
-#define SPARE_BUCKETS 1024u
+#define SIZE_BUCKETS 1024u
 
 /* space.c */
 struct space {
     uint32_t *unit_block; /* arena unit -> block */
     uint64_t units_used, units_total;
-    bool strays_beyond;          /* pages may be where no block has been yet */
-    struct list *empty_by_units; /* SPARE_BUCKETS lists, the last for everything larger */
+    bool orphans_beyond;         /* pages may be where no block has been yet */
+    struct list *empty_by_units; /* SIZE_BUCKETS lists, the last for everything larger */
 };
 
 /* The pool: the part of the arena for blocks at planned addresses. */
-struct pool {
+struct placement {
     uintptr_t base;
     uint32_t units_total;
-    uint32_t units_used;  /* none from here on has ever been used */
-    uint32_t *first_page; /* page of the pool -> the block that starts there */
-    uint64_t *taken;      /* a bit a page: a block covers it */
-    uint32_t *users;      /* unit -> blocks in it */
-    uint8_t *states;      /* unit -> flags of address/placement.c */
-    uint64_t held_bytes;  /* pages, with the spare ones; none that came with a fork */
-    uint64_t spare_bytes; /* the part of it in units without blocks */
-    uint64_t load_bytes;  /* of blocks as asked for */
-    uint32_t clocks;      /* clock events of the iteration that was planned last */
-    struct list records;  /* of the block table, to be used again */
+    uint32_t units_used;   /* none from here on has ever been used */
+    uint32_t *first_page;  /* page of the pool -> the block that starts there */
+    uint64_t *taken;       /* a bit a page: a block covers it */
+    uint32_t *users;       /* unit -> blocks in it */
+    uint8_t *states;       /* unit -> flags of address/placement.c */
+    uint64_t held_bytes;   /* pages, with the spare ones; none that came with a fork */
+    uint64_t cached_bytes; /* the part of it in units without blocks */
+    uint64_t load_bytes;   /* of blocks as asked for */
+    uint32_t clocks;       /* clock events of the iteration that was planned last */
+    struct list records;   /* of the block table, to be used again */
 };
 
 /* What is known of a slab beside its block. */
@@ -50,9 +50,9 @@ struct slab_space {
     uint32_t next_victim;
     uint32_t taken; /* slabs in use, wherever they are */
     uint64_t arrivals;
-    uint64_t lap_ns;    /* when the lap began */
-    bool all_here;      /* around fork: none is parked, none leaves */
-    bool strays_beyond; /* pages may be where no slab has been yet */
+    uint64_t lap_ns;     /* when the lap began */
+    bool all_here;       /* around fork: none is parked, none leaves */
+    bool orphans_beyond; /* pages may be where no slab has been yet */
 };
 
 /* space.c: address space and the block table */
@@ -74,24 +74,24 @@ void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t
 struct block *ebb__space_find(struct ebb_runtime *runtime, uintptr_t address);
 
 /* placement.c: places in the pool */
-EBB_NODISCARD bool ebb__placed_init(struct ebb_runtime *runtime);
-void ebb__placed_fini(struct ebb_runtime *runtime);
+EBB_NODISCARD bool ebb__placement_init(struct ebb_runtime *runtime);
+void ebb__placement_fini(struct ebb_runtime *runtime);
 /* True where `address` lies in the pool. No lock needed. */
-bool ebb__placed_owns(const struct ebb_runtime *runtime, uintptr_t address);
-struct block *ebb__placed_find(struct ebb_runtime *runtime, uintptr_t address);
+bool ebb__placement_owns(const struct ebb_runtime *runtime, uintptr_t address);
+struct block *ebb__placement_find(struct ebb_runtime *runtime, uintptr_t address);
 /* The block that has the page of `address`; O(pages of the block). */
-struct block *ebb__placed_covering(struct ebb_runtime *runtime, uintptr_t address);
+struct block *ebb__placement_covering(struct ebb_runtime *runtime, uintptr_t address);
 /* Flags of a unit of the pool: it has its page, which came with a fork, or may have one that is nobody's. */
-enum { UNIT_BACKED = 1, UNIT_INHERITED = 2, UNIT_STRAYS = 4 };
-uintptr_t ebb__placed_unit_address(const struct ebb_runtime *runtime, uint32_t unit);
+enum { UNIT_BACKED = 1, UNIT_INHERITED = 2, UNIT_ORPHANS = 4 };
+uintptr_t ebb__placement_unit_address(const struct ebb_runtime *runtime, uint32_t unit);
 /* The units that a block at a planned address touches: from the first to the last. */
-uint32_t ebb__placed_first_unit(const struct ebb_runtime *runtime, const struct block *block);
-uint32_t ebb__placed_last_unit(const struct ebb_runtime *runtime, const struct block *block);
+uint32_t ebb__placement_first_unit(const struct ebb_runtime *runtime, const struct block *block);
+uint32_t ebb__placement_last_unit(const struct ebb_runtime *runtime, const struct block *block);
 /* A block of `bytes` at `place` bytes into the pool, in state EMPTY, its pages still to be had; NULL: the
  * place is taken, or not aligned so. */
-struct block *ebb__placed_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
-                               size_t alignment);
-void ebb__placed_give(struct ebb_runtime *runtime, struct block *block);
+struct block *ebb__placement_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
+                                  size_t alignment);
+void ebb__placement_give(struct ebb_runtime *runtime, struct block *block);
 
 /* slabs.c: addresses of slabs */
 EBB_NODISCARD bool ebb__slab_init(struct ebb_runtime *runtime);

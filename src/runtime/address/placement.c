@@ -18,60 +18,61 @@
 #include <sys/mman.h>
 
 /* Of the arena. Only address space: the rest of 1 TiB is plenty as well. */
-#define POOL_SHARE 4
+#define PLACEMENT_SHARE 4
 
 #define PAGES_PER_UNIT (EBB_HUGE_BYTES / EBB_PAGE_BYTES)
 
-bool ebb__placed_init(struct ebb_runtime *runtime)
+bool ebb__placement_init(struct ebb_runtime *runtime)
 {
-    struct pool *pool = &runtime->pool;
-    pool->units_total = (uint32_t)(runtime->space.units_total / POOL_SHARE);
-    pool->base = ebb__space_cut(runtime, pool->units_total);
-    uint64_t pages = pool->units_total * PAGES_PER_UNIT;
+    struct placement *placement = &runtime->placement;
+    placement->units_total = (uint32_t)(runtime->space.units_total / PLACEMENT_SHARE);
+    placement->base = ebb__space_cut(runtime, placement->units_total);
+    uint64_t pages = placement->units_total * PAGES_PER_UNIT;
     if (runtime->core.device.ops->fix)
-        runtime->core.device.ops->fix(runtime->core.device.state, pool->base,
-                                      pool->units_total * EBB_HUGE_BYTES);
-    pool->first_page = ebb__core_memory(pages * sizeof *pool->first_page);
-    pool->taken = ebb__core_memory(pages / 8);
-    pool->users = ebb__core_memory(pool->units_total * sizeof *pool->users);
-    pool->states = ebb__core_memory(pool->units_total);
-    return pool->first_page && pool->taken && pool->users && pool->states;
+        runtime->core.device.ops->fix(runtime->core.device.state, placement->base,
+                                      placement->units_total * EBB_HUGE_BYTES);
+    placement->first_page = ebb__core_memory(pages * sizeof *placement->first_page);
+    placement->taken = ebb__core_memory(pages / 8);
+    placement->users = ebb__core_memory(placement->units_total * sizeof *placement->users);
+    placement->states = ebb__core_memory(placement->units_total);
+    return placement->first_page && placement->taken && placement->users && placement->states;
 }
 
-void ebb__placed_fini(struct ebb_runtime *runtime)
+void ebb__placement_fini(struct ebb_runtime *runtime)
 {
-    struct pool *pool = &runtime->pool;
-    uint64_t pages = pool->units_total * PAGES_PER_UNIT;
-    ebb__core_unmap(pool->first_page, pages * sizeof *pool->first_page);
-    ebb__core_unmap(pool->taken, pages / 8);
-    ebb__core_unmap(pool->users, pool->units_total * sizeof *pool->users);
-    ebb__core_unmap(pool->states, pool->units_total);
+    struct placement *placement = &runtime->placement;
+    uint64_t pages = placement->units_total * PAGES_PER_UNIT;
+    ebb__core_unmap(placement->first_page, pages * sizeof *placement->first_page);
+    ebb__core_unmap(placement->taken, pages / 8);
+    ebb__core_unmap(placement->users, placement->units_total * sizeof *placement->users);
+    ebb__core_unmap(placement->states, placement->units_total);
 }
 
-bool ebb__placed_owns(const struct ebb_runtime *runtime, uintptr_t address)
+bool ebb__placement_owns(const struct ebb_runtime *runtime, uintptr_t address)
 {
-    return address - runtime->pool.base < runtime->pool.units_total * EBB_HUGE_BYTES;
+    return address - runtime->placement.base < runtime->placement.units_total * EBB_HUGE_BYTES;
 }
 
-struct block *ebb__placed_find(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placement_find(struct ebb_runtime *runtime, uintptr_t address)
 {
-    uint32_t index = runtime->pool.first_page[(address - runtime->pool.base) / EBB_PAGE_BYTES];
+    uint32_t index =
+        runtime->placement.first_page[(address - runtime->placement.base) / EBB_PAGE_BYTES];
     return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
 }
 
-uintptr_t ebb__placed_unit_address(const struct ebb_runtime *runtime, uint32_t unit)
+uintptr_t ebb__placement_unit_address(const struct ebb_runtime *runtime, uint32_t unit)
 {
-    return runtime->pool.base + unit * EBB_HUGE_BYTES;
+    return runtime->placement.base + unit * EBB_HUGE_BYTES;
 }
 
-uint32_t ebb__placed_first_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placement_first_unit(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->pool.base) / EBB_HUGE_BYTES);
+    return (uint32_t)((block->address - runtime->placement.base) / EBB_HUGE_BYTES);
 }
 
-uint32_t ebb__placed_last_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placement_last_unit(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->pool.base + block->page_bytes - 1) /
+    return (uint32_t)((block->address - runtime->placement.base + block->page_bytes - 1) /
                       EBB_HUGE_BYTES);
 }
 
@@ -87,88 +88,88 @@ static uint64_t bits_between(uint64_t word, uint64_t first, uint64_t behind)
     return mask;
 }
 
-static bool is_free(const struct pool *pool, uint64_t place, uint64_t bytes)
+static bool is_free(const struct placement *placement, uint64_t place, uint64_t bytes)
 {
     uint64_t first = place / EBB_PAGE_BYTES, behind = first + bytes / EBB_PAGE_BYTES;
     for (uint64_t word = first / 64; word * 64 < behind; word++)
-        if (pool->taken[word] & bits_between(word, first, behind))
+        if (placement->taken[word] & bits_between(word, first, behind))
             return false;
     return true;
 }
 
-struct block *ebb__placed_covering(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placement_covering(struct ebb_runtime *runtime, uintptr_t address)
 {
-    const struct pool *pool = &runtime->pool;
-    uint64_t page = (address - pool->base) / EBB_PAGE_BYTES;
-    if (is_free(pool, page * EBB_PAGE_BYTES, EBB_PAGE_BYTES))
+    const struct placement *placement = &runtime->placement;
+    uint64_t page = (address - placement->base) / EBB_PAGE_BYTES;
+    if (is_free(placement, page * EBB_PAGE_BYTES, EBB_PAGE_BYTES))
         return NULL;
-    while (page > 0 && pool->first_page[page] == NO_BLOCK)
+    while (page > 0 && placement->first_page[page] == NO_BLOCK)
         page--;
-    return ebb__placed_find(runtime, pool->base + page * EBB_PAGE_BYTES);
+    return ebb__placement_find(runtime, placement->base + page * EBB_PAGE_BYTES);
 }
 
-static void mark_taken(struct pool *pool, uint64_t place, uint64_t bytes, bool taken)
+static void mark_taken(struct placement *placement, uint64_t place, uint64_t bytes, bool taken)
 {
     uint64_t first = place / EBB_PAGE_BYTES, behind = first + bytes / EBB_PAGE_BYTES;
     for (uint64_t word = first / 64; word * 64 < behind; word++) {
         if (taken)
-            pool->taken[word] |= bits_between(word, first, behind);
+            placement->taken[word] |= bits_between(word, first, behind);
         else
-            pool->taken[word] &= ~bits_between(word, first, behind);
+            placement->taken[word] &= ~bits_between(word, first, behind);
     }
 }
 
 /* --- blocks --- */
 
-struct block *ebb__placed_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
-                               size_t alignment)
+struct block *ebb__placement_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
+                                  size_t alignment)
 {
-    struct pool *pool = &runtime->pool;
+    struct placement *placement = &runtime->placement;
     uint64_t page_bytes = ebb__whole_pages(bytes);
     struct block *block = NULL;
-    if ((place & (alignment - 1)) == 0 && is_free(pool, place, page_bytes))
-        block = ebb__space_record(runtime, &pool->records);
+    if ((place & (alignment - 1)) == 0 && is_free(placement, place, page_bytes))
+        block = ebb__space_record(runtime, &placement->records);
     if (!block)
         return NULL;
-    block->kind = BLOCK_PLACED;
-    block->address = pool->base + place;
+    block->kind = BLOCK_STATIC;
+    block->address = placement->base + place;
     block->page_bytes = page_bytes;
     block->size_bytes = bytes;
-    mark_taken(pool, place, page_bytes, true);
-    pool->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(&runtime->table, block);
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block);
-         unit <= ebb__placed_last_unit(runtime, block); unit++)
-        if (pool->users[unit]++ == 0 && (pool->states[unit] & UNIT_BACKED))
-            pool->spare_bytes -= EBB_HUGE_BYTES;
-    if (pool->units_used <= ebb__placed_last_unit(runtime, block))
-        pool->units_used = ebb__placed_last_unit(runtime, block) + 1;
-    pool->load_bytes += bytes;
-    atomic_fetch_add(&runtime->core.counters->pool_blocks, 1);
-    ebb__ledger_raise(&runtime->core.counters->pool_load_bytes, pool->load_bytes);
+    mark_taken(placement, place, page_bytes, true);
+    placement->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(&runtime->table, block);
+    for (uint32_t unit = ebb__placement_first_unit(runtime, block);
+         unit <= ebb__placement_last_unit(runtime, block); unit++)
+        if (placement->users[unit]++ == 0 && (placement->states[unit] & UNIT_BACKED))
+            placement->cached_bytes -= EBB_HUGE_BYTES;
+    if (placement->units_used <= ebb__placement_last_unit(runtime, block))
+        placement->units_used = ebb__placement_last_unit(runtime, block) + 1;
+    placement->load_bytes += bytes;
+    atomic_fetch_add(&runtime->core.counters->placement_blocks, 1);
+    ebb__ledger_raise(&runtime->core.counters->placement_load_bytes, placement->load_bytes);
     return block;
 }
 
-void ebb__placed_give(struct ebb_runtime *runtime, struct block *block)
+void ebb__placement_give(struct ebb_runtime *runtime, struct block *block)
 {
-    struct pool *pool = &runtime->pool;
-    uint64_t place = block->address - pool->base;
-    mark_taken(pool, place, block->page_bytes, false);
-    pool->first_page[place / EBB_PAGE_BYTES] = NO_BLOCK;
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block);
-         unit <= ebb__placed_last_unit(runtime, block); unit++) {
-        if (--pool->users[unit])
+    struct placement *placement = &runtime->placement;
+    uint64_t place = block->address - placement->base;
+    mark_taken(placement, place, block->page_bytes, false);
+    placement->first_page[place / EBB_PAGE_BYTES] = NO_BLOCK;
+    for (uint32_t unit = ebb__placement_first_unit(runtime, block);
+         unit <= ebb__placement_last_unit(runtime, block); unit++) {
+        if (--placement->users[unit])
             continue;
-        if (pool->states[unit] & UNIT_INHERITED) {
+        if (placement->states[unit] & UNIT_INHERITED) {
             runtime->core.device.ops->release(runtime->core.device.state,
-                                              ebb__placed_unit_address(runtime, unit),
+                                              ebb__placement_unit_address(runtime, unit),
                                               EBB_HUGE_BYTES);
-            pool->states[unit] = 0;
-        } else if (pool->states[unit] & UNIT_BACKED) {
-            pool->spare_bytes += EBB_HUGE_BYTES;
+            placement->states[unit] = 0;
+        } else if (placement->states[unit] & UNIT_BACKED) {
+            placement->cached_bytes += EBB_HUGE_BYTES;
         }
     }
-    pool->load_bytes -= block->size_bytes;
+    placement->load_bytes -= block->size_bytes;
     ebb__block_become(block, BLOCK_EMPTY);
-    ebb__list_push_front(&runtime->table, &pool->records, ebb__block_index(&runtime->table, block),
-                         LINK_LIST);
+    ebb__list_push_front(&runtime->table, &placement->records,
+                         ebb__block_index(&runtime->table, block), LINK_LIST);
 }

@@ -7,14 +7,14 @@
 
 bool ebb__slab_init(struct ebb_runtime *runtime)
 {
-    struct slab_space *cold = &runtime->slabs;
+    struct slab_space *space = &runtime->slabs;
     uint64_t units = runtime->space.units_total / SHARE, most = MOST_BYTES / EBB_HUGE_BYTES;
     units = units < most ? units : most;
-    cold->base = ebb__space_cut(runtime, units);
-    cold->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
-    cold->slabs = ebb__core_memory(cold->total * sizeof *cold->slabs);
-    cold->lap_ns = ebb__now_ns();
-    return cold->slabs != NULL;
+    space->base = ebb__space_cut(runtime, units);
+    space->total = (uint32_t)(units * (EBB_HUGE_BYTES / EBB_SLAB_BYTES));
+    space->slabs = ebb__core_memory(space->total * sizeof *space->slabs);
+    space->lap_ns = ebb__now_ns();
+    return space->slabs != NULL;
 }
 
 void ebb__slab_fini(struct ebb_runtime *runtime)
@@ -40,27 +40,27 @@ struct block *ebb__slab_find(struct ebb_runtime *runtime, uintptr_t address)
 
 struct block *ebb__slab_take(struct ebb_runtime *runtime)
 {
-    struct slab_space *cold = &runtime->slabs;
-    struct block *block = cold->empty.first != NO_BLOCK || cold->used < cold->total
-                              ? ebb__space_record(runtime, &cold->empty)
+    struct slab_space *space = &runtime->slabs;
+    struct block *block = space->empty.first != NO_BLOCK || space->used < space->total
+                              ? ebb__space_record(runtime, &space->empty)
                               : NULL;
     if (!block)
         return NULL;
     if (block->kind != BLOCK_SLAB) {
-        block->address = cold->base + cold->used++ * EBB_SLAB_BYTES;
+        block->address = space->base + space->used++ * EBB_SLAB_BYTES;
         block->page_bytes = EBB_SLAB_BYTES;
         block->kind = BLOCK_SLAB;
-        block->strays = cold->strays_beyond;
+        block->has_orphans = space->orphans_beyond;
     }
-    if (block->strays)
+    if (block->has_orphans)
         runtime->core.device.ops->release(runtime->core.device.state, block->address,
                                           EBB_SLAB_BYTES);
-    block->strays = false;
-    ebb__ledger_raise(&runtime->core.counters->slab_peak_bytes, ++cold->taken * EBB_SLAB_BYTES);
+    block->has_orphans = false;
+    ebb__ledger_raise(&runtime->core.counters->slab_peak_bytes, ++space->taken * EBB_SLAB_BYTES);
     *ebb__slab_record_at(runtime, block->address) = (struct slab_record){
         .block = ebb__block_index(&runtime->table, block),
         .since_ns = ebb__now_ns(),
-        .arrival = ++cold->arrivals,
+        .arrival = ++space->arrivals,
     };
     return block;
 }

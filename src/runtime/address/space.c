@@ -11,7 +11,7 @@
 
 static uint32_t bucket_of(uint32_t units)
 {
-    return units < SPARE_BUCKETS ? units : SPARE_BUCKETS - 1;
+    return units < SIZE_BUCKETS ? units : SIZE_BUCKETS - 1;
 }
 
 uintptr_t ebb__space_cut(struct ebb_runtime *runtime, uint64_t units)
@@ -24,13 +24,13 @@ bool ebb__space_init(struct ebb_runtime *runtime)
 {
     runtime->space.units_total = runtime->core.device.layout.arena.bytes / EBB_HUGE_BYTES;
     /* The last two take their parts of them. */
-    if (!ebb__slab_init(runtime) || !ebb__placed_init(runtime))
+    if (!ebb__slab_init(runtime) || !ebb__placement_init(runtime))
         return false;
     runtime->table.blocks = ebb__core_memory(MOST_BLOCKS * sizeof *runtime->table.blocks);
     runtime->space.unit_block =
         ebb__core_memory(runtime->space.units_total * sizeof *runtime->space.unit_block);
     runtime->space.empty_by_units =
-        ebb__core_memory(SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
+        ebb__core_memory(SIZE_BUCKETS * sizeof *runtime->space.empty_by_units);
     return runtime->table.blocks && runtime->space.unit_block && runtime->space.empty_by_units;
 }
 
@@ -40,8 +40,8 @@ void ebb__space_fini(struct ebb_runtime *runtime)
     ebb__core_unmap(runtime->space.unit_block,
                     runtime->space.units_total * sizeof *runtime->space.unit_block);
     ebb__core_unmap(runtime->space.empty_by_units,
-                    SPARE_BUCKETS * sizeof *runtime->space.empty_by_units);
-    ebb__placed_fini(runtime);
+                    SIZE_BUCKETS * sizeof *runtime->space.empty_by_units);
+    ebb__placement_fini(runtime);
     ebb__slab_fini(runtime);
 }
 
@@ -62,7 +62,7 @@ struct block *ebb__space_record(struct ebb_runtime *runtime, struct list *list)
 /* An empty block of at least `units` from bucket `bucket` or a larger one. */
 static struct block *reuse(struct ebb_runtime *runtime, uint32_t units, bool larger)
 {
-    uint32_t last = larger ? SPARE_BUCKETS - 1 : bucket_of(units);
+    uint32_t last = larger ? SIZE_BUCKETS - 1 : bucket_of(units);
     for (uint32_t bucket = bucket_of(units); bucket <= last; bucket++) {
         struct list *list = &runtime->space.empty_by_units[bucket];
         for (uint32_t i = list->first; i != NO_BLOCK; i = runtime->table.blocks[i].list.next) {
@@ -81,22 +81,23 @@ void ebb__space_fill(struct ebb_runtime *runtime, struct block *block, uintptr_t
     if (!runtime->core.device.ops->fill(runtime->core.device.state, address))
         return;
     if (!block && ebb__slab_owns(runtime, address))
-        runtime->slabs.strays_beyond = true;
+        runtime->slabs.orphans_beyond = true;
     else if (!block)
-        runtime->space.strays_beyond = true;
+        runtime->space.orphans_beyond = true;
     else if (block->state != BLOCK_RESIDENT || address - block->address >= block->page_bytes)
-        block->strays = true;
+        block->has_orphans = true;
 }
 
 /* A new block must begin without pages: a stray one would take the program's writes without a
  * fault, and make way for the block's own pages later. */
-static struct block *clear_strays(struct ebb_runtime *runtime, struct block *block, bool strays)
+static struct block *clear_orphans(struct ebb_runtime *runtime, struct block *block,
+                                   bool has_orphans)
 {
-    if (block && strays)
+    if (block && has_orphans)
         runtime->core.device.ops->release(runtime->core.device.state, block->address,
                                           block->run.units * EBB_HUGE_BYTES);
     if (block)
-        block->strays = false;
+        block->has_orphans = false;
     return block;
 }
 
@@ -115,7 +116,7 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
     if (block)
         block->run.parts = 1;
     if (block || full)
-        return clear_strays(runtime, block, block && block->strays);
+        return clear_orphans(runtime, block, block && block->has_orphans);
     uint32_t index = runtime->table.count + 1;
     runtime->table.count += entries;
     block = &runtime->table.blocks[index];
@@ -130,13 +131,13 @@ struct block *ebb__space_take(struct ebb_runtime *runtime, uint64_t page_bytes)
     for (uint32_t unit = 0; unit < units; unit++)
         runtime->space.unit_block[runtime->space.units_used + unit] = index;
     runtime->space.units_used += units;
-    return clear_strays(runtime, block, runtime->space.strays_beyond);
+    return clear_orphans(runtime, block, runtime->space.orphans_beyond);
 }
 
 void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->kind == BLOCK_PLACED) {
-        ebb__placed_give(runtime, block);
+    if (block->kind == BLOCK_STATIC) {
+        ebb__placement_give(runtime, block);
         return;
     }
     if (block->kind == BLOCK_SLAB) {
@@ -154,8 +155,8 @@ void ebb__space_give(struct ebb_runtime *runtime, struct block *block)
 
 struct block *ebb__space_find(struct ebb_runtime *runtime, uintptr_t address)
 {
-    if (ebb__placed_owns(runtime, address))
-        return ebb__placed_find(runtime, address);
+    if (ebb__placement_owns(runtime, address))
+        return ebb__placement_find(runtime, address);
     if (ebb__slab_owns(runtime, address))
         return ebb__slab_find(runtime, address);
     uint64_t unit = (address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;

@@ -8,19 +8,19 @@
 enum block_state {
     BLOCK_ASLEEP = 0, /* within another part */
     BLOCK_EMPTY = 1,  /* address space without pages, to be given out again */
-    BLOCK_SPARE,      /* freed, its pages still in the arena: the next of this size takes both */
+    BLOCK_CACHED,     /* freed, its pages still in the arena: the next of this size takes both */
     BLOCK_BARE,
     BLOCK_RESIDENT,
     BLOCK_PARKED,
-    BLOCK_LEAVING,
-    BLOCK_AWAY,
-    BLOCK_COMING,
+    BLOCK_WRITING_BACK,
+    BLOCK_EVICTED,
+    BLOCK_FETCHING,
     BLOCK_DYING, /* freed while a transfer was in flight */
 };
 
 enum block_kind {
     BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
-    BLOCK_PLACED, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
+    BLOCK_STATIC, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
     BLOCK_SLAB, /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
 };
 
@@ -36,12 +36,12 @@ struct link {
 
 /* When a block was used. */
 struct block_use {
-    uint64_t last;       /* event number of the last known use */
-    uint64_t touch;      /* number of the touch that was its last one */
-    uint64_t left_at;    /* event number, + 1, when it was sent away by plan last */
-    uint64_t evicted_at; /* event number, + 1, of its last eviction without a plan */
-    uint64_t needed_at;  /* event number, + 1, in which it was evicted and needed again at once */
-    bool open;           /* touched since the last event; on the open list */
+    uint64_t last;             /* event number of the last known use */
+    uint64_t touch;            /* number of the touch that was its last one */
+    uint64_t planned_evict_at; /* event number, + 1, when it was sent away by plan last */
+    uint64_t evicted_at;       /* event number, + 1, of its last eviction without a plan */
+    uint64_t needed_at; /* event number, + 1, in which it was evicted and needed again at once */
+    bool open;          /* touched since the last event; on the open list */
 };
 
 /* What the store has of a block. */
@@ -104,10 +104,10 @@ struct block {
     struct link queue;     /* out or in queue */
     enum block_state state;
     enum block_kind kind;
-    bool unborn;    /* head: its allocation is under way, and alone may give it pages */
-    bool inherited; /* its pages came with a fork: not in the ledger */
-    bool strays;    /* its address space may hold pages that are not the block's */
-    bool kept;      /* stays where it is until it is freed (keep.c) */
+    bool unborn;      /* head: its allocation is under way, and alone may give it pages */
+    bool inherited;   /* its pages came with a fork: not in the ledger */
+    bool has_orphans; /* its address space may hold pages that are not the block's */
+    bool kept;        /* stays where it is until it is freed (keep.c) */
 };
 
 struct list {
@@ -175,10 +175,10 @@ static inline uint32_t ebb__block_index(const struct table *table, const struct 
 /* Between its allocation and its free. */
 static inline bool ebb__block_is_live(const struct block *block)
 {
-    return block->state >= BLOCK_BARE && block->state <= BLOCK_COMING;
+    return block->state >= BLOCK_BARE && block->state <= BLOCK_FETCHING;
 }
 /* In memory, and nothing speaks against sending it away now. */
-static inline bool ebb__block_may_leave(const struct uses *uses, const struct block *block)
+static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
            block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&

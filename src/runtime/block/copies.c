@@ -28,16 +28,16 @@
 #define MOST_LIVING ((uint32_t)1 << 12)   /* at once, a limit. What is beyond never ends */
 #define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; what is beyond is forgotten */
 
-static void guard(struct ebb_runtime *runtime, int descriptor, bool on)
+static void protect(struct ebb_runtime *runtime, int descriptor, bool on)
 {
-    if (runtime->core.config.guard)
-        runtime->core.config.guard(runtime->core.config.context, descriptor, on);
+    if (runtime->core.config.protect)
+        runtime->core.config.protect(runtime->core.config.context, descriptor, on);
 }
 
 static void close_descriptor(struct ebb_runtime *runtime, int *descriptor)
 {
     if (*descriptor >= 0) {
-        guard(runtime, *descriptor, false);
+        protect(runtime, *descriptor, false);
         close(*descriptor);
     }
     *descriptor = -1;
@@ -48,7 +48,7 @@ static int keep_high(struct ebb_runtime *runtime, int descriptor)
 {
     int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
     if (high >= 0)
-        guard(runtime, high, true);
+        protect(runtime, high, true);
     return high;
 }
 
@@ -185,7 +185,7 @@ static void close_store(struct ebb_runtime *runtime, unsigned index)
     int descriptors[EBB_STORE_MOST_PLACES];
     size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
     for (size_t i = 0; i < count; i++)
-        guard(runtime, descriptors[i], false);
+        protect(runtime, descriptors[i], false);
     store->ops->close(store->state);
     close_descriptor(runtime, &runtime->copies.lines[index]);
 }

@@ -34,7 +34,7 @@ static bool is_at_rest(const struct block *block)
         return false;
     switch (block->state) {
     case BLOCK_BARE:
-    case BLOCK_AWAY:
+    case BLOCK_EVICTED:
         return block->transfer.queue != QUEUE_IN && !block->transfer.error;
     case BLOCK_RESIDENT:
     case BLOCK_PARKED:
@@ -60,10 +60,10 @@ static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
     if (!is_at_rest(block) || block->page_bytes <= bytes)
         return false;
     uint32_t head = block->run.head;
-    bool strays = rest->strays || block->strays;
+    bool has_orphans = rest->has_orphans || block->has_orphans;
     *rest = *block;
     rest->run.head = head;
-    rest->strays = strays;
+    rest->has_orphans = has_orphans;
     rest->address += bytes;
     if (block->frame)
         rest->frame += bytes;
@@ -89,7 +89,7 @@ static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
 static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
 {
     struct block *block = &runtime->table.blocks[index], *rest = &runtime->table.blocks[next];
-    if (block->state != rest->state || block->state == BLOCK_AWAY || !is_at_rest(block) ||
+    if (block->state != rest->state || block->state == BLOCK_EVICTED || !is_at_rest(block) ||
         !is_at_rest(rest) || block->inherited != rest->inherited || block->use.open ||
         rest->use.open || block->script_block != rest->script_block ||
         (block->frame && block->frame + block->page_bytes != rest->frame))
@@ -98,14 +98,14 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
     ebb__copy_drop(runtime, rest);
     block->page_bytes += rest->page_bytes;
     block->run.units += rest->run.units;
-    block->strays |= rest->strays;
+    block->has_orphans |= rest->has_orphans;
     if (rest->use.touch > block->use.touch)
         block->use.touch = rest->use.touch;
     if (rest->use.last > block->use.last)
         block->use.last = rest->use.last;
     ebb__block_become(rest, BLOCK_ASLEEP);
     rest->frame = 0;
-    rest->strays = false;
+    rest->has_orphans = false;
     rest->run.units = 0;
     own_units(runtime, block);
     runtime->table.blocks[block->run.head].run.parts--;
@@ -114,7 +114,7 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
 
 bool ebb__part_has_units(const struct ebb_runtime *runtime, const struct block *head)
 {
-    return head->kind != BLOCK_PLACED &&
+    return head->kind != BLOCK_STATIC &&
            (head->run.parts > 1 || ebb__part_is_large(runtime, head->page_bytes));
 }
 
@@ -171,9 +171,9 @@ bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
         return true;
     for (uint32_t i = 1; i < head->run.total_units; i++) {
         struct block *entry = head + i;
-        head->strays |= entry->strays;
+        head->has_orphans |= entry->has_orphans;
         ebb__block_become(entry, BLOCK_ASLEEP);
-        entry->strays = false;
+        entry->has_orphans = false;
         entry->run.units = 0;
     }
     head->run.units = head->run.total_units;

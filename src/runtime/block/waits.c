@@ -11,12 +11,12 @@ struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address
 static enum ebb_wait_kind kind_of(const struct block *block)
 {
     switch (block->state) {
-    case BLOCK_LEAVING:
-        return EBB_WAIT_LEAVING;
-    case BLOCK_AWAY:
-        return EBB_WAIT_AWAY;
-    case BLOCK_COMING:
-        return EBB_WAIT_COMING;
+    case BLOCK_WRITING_BACK:
+        return EBB_WAIT_WRITING_BACK;
+    case BLOCK_EVICTED:
+        return EBB_WAIT_EVICTED;
+    case BLOCK_FETCHING:
+        return EBB_WAIT_FETCHING;
     default:
         return EBB_WAIT_NEW;
     }

@@ -4,109 +4,111 @@
  * finds it, unless it is needed elsewhere first. */
 #include "runtime/internal.h"
 
-uint64_t ebb__placed_lacking(const struct ebb_runtime *runtime, const struct block *block)
+uint64_t ebb__placement_lacking(const struct ebb_runtime *runtime, const struct block *block)
 {
     uint64_t lacking = 0;
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block);
-         unit <= ebb__placed_last_unit(runtime, block); unit++)
-        if (!(runtime->pool.states[unit] & UNIT_BACKED))
+    for (uint32_t unit = ebb__placement_first_unit(runtime, block);
+         unit <= ebb__placement_last_unit(runtime, block); unit++)
+        if (!(runtime->placement.states[unit] & UNIT_BACKED))
             lacking += EBB_HUGE_BYTES;
     return lacking;
 }
 
-bool ebb__placed_back(struct ebb_runtime *runtime, struct block *block, bool force)
+bool ebb__placement_back(struct ebb_runtime *runtime, struct block *block, bool force)
 {
-    struct pool *pool = &runtime->pool;
-    uint32_t behind = ebb__placed_last_unit(runtime, block) + 1;
-    if (!force && ebb__placed_lacking(runtime, block) > ebb__pages_available(runtime))
+    struct placement *placement = &runtime->placement;
+    uint32_t behind = ebb__placement_last_unit(runtime, block) + 1;
+    if (!force && ebb__placement_lacking(runtime, block) > ebb__pages_available(runtime))
         return false;
-    for (uint32_t unit = ebb__placed_first_unit(runtime, block), next; unit < behind; unit = next) {
+    for (uint32_t unit = ebb__placement_first_unit(runtime, block), next; unit < behind;
+         unit = next) {
         next = unit + 1;
-        if (pool->states[unit] & UNIT_BACKED)
+        if (placement->states[unit] & UNIT_BACKED)
             continue;
-        while (next < behind && !(pool->states[next] & UNIT_BACKED))
+        while (next < behind && !(placement->states[next] & UNIT_BACKED))
             next++;
-        uintptr_t target = ebb__placed_unit_address(runtime, unit);
+        uintptr_t target = ebb__placement_unit_address(runtime, unit);
         uint64_t bytes = (next - unit) * EBB_HUGE_BYTES;
         for (uint32_t i = unit; i < next; i++)
-            if (pool->states[i] & UNIT_STRAYS)
+            if (placement->states[i] & UNIT_ORPHANS)
                 runtime->core.device.ops->release(runtime->core.device.state,
-                                                  ebb__placed_unit_address(runtime, i),
+                                                  ebb__placement_unit_address(runtime, i),
                                                   EBB_HUGE_BYTES);
         if (force ? !ebb__pages_force(runtime, target, bytes)
                   : !ebb__pages_take(runtime, target, bytes))
             return false;
         for (uint32_t i = unit; i < next; i++)
-            pool->states[i] = UNIT_BACKED;
-        pool->held_bytes += bytes;
+            placement->states[i] = UNIT_BACKED;
+        placement->held_bytes += bytes;
     }
-    ebb__ledger_raise(&runtime->core.counters->pool_peak_bytes, pool->held_bytes);
+    ebb__ledger_raise(&runtime->core.counters->placement_peak_bytes, placement->held_bytes);
     return true;
 }
 
-void ebb__placed_fill(struct ebb_runtime *runtime, uintptr_t address)
+void ebb__placement_fill(struct ebb_runtime *runtime, uintptr_t address)
 {
-    uint64_t unit = (address - runtime->pool.base) / EBB_HUGE_BYTES;
+    uint64_t unit = (address - runtime->placement.base) / EBB_HUGE_BYTES;
     if (runtime->core.device.ops->fill(runtime->core.device.state, address) &&
-        !(runtime->pool.states[unit] & UNIT_BACKED))
-        runtime->pool.states[unit] |= UNIT_STRAYS;
+        !(runtime->placement.states[unit] & UNIT_BACKED))
+        runtime->placement.states[unit] |= UNIT_ORPHANS;
 }
 
-static bool is_spare(const struct pool *pool, uint32_t unit)
+static bool is_cached(const struct placement *placement, uint32_t unit)
 {
-    return pool->users[unit] == 0 && (pool->states[unit] & UNIT_BACKED);
+    return placement->users[unit] == 0 && (placement->states[unit] & UNIT_BACKED);
 }
 
-struct spare_run ebb__placed_spare(const struct ebb_runtime *runtime, uint64_t most_bytes)
+struct cached_run ebb__placement_cached(const struct ebb_runtime *runtime, uint64_t most_bytes)
 {
-    const struct pool *pool = &runtime->pool;
-    struct spare_run run = {0};
-    if (pool->spare_bytes == 0)
+    const struct placement *placement = &runtime->placement;
+    struct cached_run run = {0};
+    if (placement->cached_bytes == 0)
         return run;
-    for (uint32_t unit = 0; unit < pool->units_used; unit++) {
-        uint32_t away = is_spare(pool, unit) ? runtime->core.policy->next_cover(runtime, unit) : 0;
-        if (away >= run.distance && is_spare(pool, unit))
-            run = (struct spare_run){unit, 1, away};
+    for (uint32_t unit = 0; unit < placement->units_used; unit++) {
+        uint32_t distance =
+            is_cached(placement, unit) ? runtime->core.policy->next_cover(runtime, unit) : 0;
+        if (distance >= run.distance && is_cached(placement, unit))
+            run = (struct cached_run){unit, 1, distance};
     }
     /* Neighbours go along as long as they are not wanted much earlier: one move instead of many. */
     uint64_t most = ebb__whole_units(most_bytes) / EBB_HUGE_BYTES;
     uint32_t least = run.distance / 2;
-    while (run.units < most && run.unit > 0 && is_spare(pool, run.unit - 1) &&
+    while (run.units < most && run.unit > 0 && is_cached(placement, run.unit - 1) &&
            runtime->core.policy->next_cover(runtime, run.unit - 1) >= least) {
         run.unit--;
         run.units++;
     }
     for (uint32_t unit = run.unit + run.units;
-         run.units < most && unit < pool->units_used && is_spare(pool, unit) &&
+         run.units < most && unit < placement->units_used && is_cached(placement, unit) &&
          runtime->core.policy->next_cover(runtime, unit) >= least;
          unit++)
         run.units++;
     return run;
 }
 
-void ebb__placed_strip(struct ebb_runtime *runtime, struct spare_run run)
+void ebb__placement_strip(struct ebb_runtime *runtime, struct cached_run run)
 {
-    struct pool *pool = &runtime->pool;
+    struct placement *placement = &runtime->placement;
     uint64_t bytes = run.units * EBB_HUGE_BYTES;
-    ebb__pages_give(runtime, ebb__placed_unit_address(runtime, run.unit), bytes);
+    ebb__pages_give(runtime, ebb__placement_unit_address(runtime, run.unit), bytes);
     for (uint32_t i = 0; i < run.units; i++)
-        pool->states[run.unit + i] = 0;
-    pool->spare_bytes -= bytes;
-    pool->held_bytes -= bytes;
+        placement->states[run.unit + i] = 0;
+    placement->cached_bytes -= bytes;
+    placement->held_bytes -= bytes;
 }
 
-void ebb__placed_after_fork_child(struct ebb_runtime *runtime)
+void ebb__placement_after_fork_child(struct ebb_runtime *runtime)
 {
-    struct pool *pool = &runtime->pool;
-    for (uint32_t unit = 0; unit < pool->units_used; unit++) {
-        if (is_spare(pool, unit)) {
+    struct placement *placement = &runtime->placement;
+    for (uint32_t unit = 0; unit < placement->units_used; unit++) {
+        if (is_cached(placement, unit)) {
             runtime->core.device.ops->release(runtime->core.device.state,
-                                              ebb__placed_unit_address(runtime, unit),
+                                              ebb__placement_unit_address(runtime, unit),
                                               EBB_HUGE_BYTES);
-            pool->states[unit] = 0;
-        } else if (pool->states[unit] & UNIT_BACKED) {
-            pool->states[unit] |= UNIT_INHERITED;
+            placement->states[unit] = 0;
+        } else if (placement->states[unit] & UNIT_BACKED) {
+            placement->states[unit] |= UNIT_INHERITED;
         }
     }
-    pool->spare_bytes = pool->held_bytes = 0;
+    placement->cached_bytes = placement->held_bytes = 0;
 }

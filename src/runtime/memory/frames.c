@@ -18,9 +18,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_SPARE = 2 };
+enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_CACHED = 2 };
 
-#define MOST_SHAPES 1024u                   /* kept at a time, a limit */
+#define TAIL_CACHE_MOST 1024u               /* kept at a time, a limit */
 #define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if it is too small: without influence */
 
 static uint64_t units_of(uint64_t bytes)
@@ -45,17 +45,17 @@ bool ebb__frames_init(struct frames *frames, struct ebb_device_range staging)
     frames->states = ebb__core_memory(frames->units_total);
     frames->runs = ebb__core_memory(frames->units_total * sizeof *frames->runs);
     ebb__frames_reset(frames);
-    frames->pieced = ebb__core_memory(frames->units_total);
-    frames->shapes = ebb__core_memory(MOST_SHAPES * sizeof *frames->shapes);
-    return frames->states && frames->runs && frames->pieced && frames->shapes;
+    frames->fragmented = ebb__core_memory(frames->units_total);
+    frames->tail_cache = ebb__core_memory(TAIL_CACHE_MOST * sizeof *frames->tail_cache);
+    return frames->states && frames->runs && frames->fragmented && frames->tail_cache;
 }
 
 void ebb__frames_fini(struct frames *frames)
 {
     ebb__core_unmap(frames->states, frames->units_total);
     ebb__core_unmap(frames->runs, frames->units_total * sizeof *frames->runs);
-    ebb__core_unmap(frames->pieced, frames->units_total);
-    ebb__core_unmap(frames->shapes, MOST_SHAPES * sizeof *frames->shapes);
+    ebb__core_unmap(frames->fragmented, frames->units_total);
+    ebb__core_unmap(frames->tail_cache, TAIL_CACHE_MOST * sizeof *frames->tail_cache);
 }
 
 void ebb__frames_reset(struct frames *frames)
@@ -64,9 +64,9 @@ void ebb__frames_reset(struct frames *frames)
         memset(frames->states, FRAME_EMPTY, frames->window);
     frames->window =
         frames->units_total < FIRST_WINDOW_UNITS ? frames->units_total : FIRST_WINDOW_UNITS;
-    frames->cursor = frames->spare_bytes = frames->pieced_bytes = 0;
-    frames->run_count = frames->shape_count = 0;
-    frames->shape_bytes = 0;
+    frames->cursor = frames->cached_bytes = frames->fragmented_bytes = 0;
+    frames->run_count = frames->tail_cache_count = 0;
+    frames->tail_cache_bytes = 0;
 }
 
 static void mark(struct frames *frames, uint64_t first, uint64_t units, uint8_t state)
@@ -108,20 +108,20 @@ void ebb__frames_give(struct frames *frames, uintptr_t address, uint64_t bytes)
     mark(frames, unit_at(frames, address), units_of(bytes), FRAME_EMPTY);
 }
 
-static bool is_pieced(const struct frames *frames, uint64_t unit)
+static bool is_fragmented(const struct frames *frames, uint64_t unit)
 {
-    return frames->pieced[unit];
+    return frames->fragmented[unit];
 }
 
 /* Units of one kind are spare. */
 static void keep_run(struct frames *frames, struct frame_run kept)
 {
     uint64_t bytes = (kept.behind - kept.first) * EBB_HUGE_BYTES;
-    frames->spare_bytes += bytes;
-    frames->pieced_bytes += kept.is_pieced ? bytes : 0;
+    frames->cached_bytes += bytes;
+    frames->fragmented_bytes += kept.is_fragmented ? bytes : 0;
     for (uint32_t i = 0; i < frames->run_count;) {
         const struct frame_run *run = &frames->runs[i];
-        if (run->is_pieced != kept.is_pieced ||
+        if (run->is_fragmented != kept.is_fragmented ||
             (run->behind != kept.first && run->first != kept.behind)) {
             i++;
             continue;
@@ -136,10 +136,10 @@ static void keep_run(struct frames *frames, struct frame_run kept)
 void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes)
 {
     uint64_t first = unit_at(frames, address), behind = first + bytes / EBB_HUGE_BYTES;
-    mark(frames, first, behind - first, FRAME_SPARE);
+    mark(frames, first, behind - first, FRAME_CACHED);
     for (uint64_t unit = first; unit < behind;) {
-        struct frame_run run = {unit, unit + 1, is_pieced(frames, unit)};
-        while (run.behind < behind && is_pieced(frames, run.behind) == run.is_pieced)
+        struct frame_run run = {unit, unit + 1, is_fragmented(frames, unit)};
+        while (run.behind < behind && is_fragmented(frames, run.behind) == run.is_fragmented)
             run.behind++;
         keep_run(frames, run);
         unit = run.behind;
@@ -150,8 +150,8 @@ void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes)
 static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t units)
 {
     struct frame_run *run = &frames->runs[index];
-    frames->spare_bytes -= units * EBB_HUGE_BYTES;
-    frames->pieced_bytes -= run->is_pieced ? units * EBB_HUGE_BYTES : 0;
+    frames->cached_bytes -= units * EBB_HUGE_BYTES;
+    frames->fragmented_bytes -= run->is_fragmented ? units * EBB_HUGE_BYTES : 0;
     if (run->first == first)
         run->first += units;
     else
@@ -162,14 +162,14 @@ static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t 
 
 /* The shortest run of the kind of at least `units`, with an empty unit behind it where that is asked
  * for; else run_count. */
-static uint32_t best_fit(const struct frames *frames, uint64_t units, bool pieced,
+static uint32_t best_fit(const struct frames *frames, uint64_t units, bool fragmented,
                          bool space_behind)
 {
     uint32_t best = frames->run_count;
     for (uint32_t i = 0; i < frames->run_count; i++) {
         const struct frame_run *run = &frames->runs[i];
         uint64_t length = run->behind - run->first;
-        if (length < units || run->is_pieced != pieced ||
+        if (length < units || run->is_fragmented != fragmented ||
             (space_behind &&
              (run->behind >= frames->window || frames->states[run->behind] != FRAME_EMPTY)))
             continue;
@@ -180,13 +180,13 @@ static uint32_t best_fit(const struct frames *frames, uint64_t units, bool piece
     return best;
 }
 
-static uint32_t longest_run(const struct frames *frames, bool pieced)
+static uint32_t longest_run(const struct frames *frames, bool fragmented)
 {
     uint32_t longest = frames->run_count;
     uint64_t most = 0;
     for (uint32_t i = 0; i < frames->run_count; i++) {
         const struct frame_run *run = &frames->runs[i];
-        if (run->is_pieced == pieced && run->behind - run->first > most) {
+        if (run->is_fragmented == fragmented && run->behind - run->first > most) {
             most = run->behind - run->first;
             longest = i;
         }
@@ -200,8 +200,8 @@ uintptr_t ebb__frames_claim(struct frames *frames, uint64_t bytes)
     bool has_tail = bytes % EBB_HUGE_BYTES != 0;
     if (units == 0)
         return 0;
-    bool pieced = frames->spare_bytes - frames->pieced_bytes < units * EBB_HUGE_BYTES;
-    uint32_t index = best_fit(frames, units, pieced, has_tail);
+    bool fragmented = frames->cached_bytes - frames->fragmented_bytes < units * EBB_HUGE_BYTES;
+    uint32_t index = best_fit(frames, units, fragmented, has_tail);
     if (index == frames->run_count)
         return 0;
     uint64_t first = frames->runs[index].behind - units;
@@ -210,47 +210,48 @@ uintptr_t ebb__frames_claim(struct frames *frames, uint64_t bytes)
     return address_of(frames, first);
 }
 
-bool ebb__frames_keep_shape(struct frames *frames, uintptr_t address, uint64_t bytes)
+bool ebb__tail_cache_keep(struct frames *frames, uintptr_t address, uint64_t bytes)
 {
-    if (frames->shape_count == MOST_SHAPES)
+    if (frames->tail_cache_count == TAIL_CACHE_MOST)
         return false;
-    frames->shapes[frames->shape_count++] = (struct frame_shape){address, bytes};
-    frames->shape_bytes += bytes;
+    frames->tail_cache[frames->tail_cache_count++] = (struct tail_cache_entry){address, bytes};
+    frames->tail_cache_bytes += bytes;
     return true;
 }
 
-static struct frame_shape take_shape(struct frames *frames, uint32_t index)
+static struct tail_cache_entry tail_cache_take(struct frames *frames, uint32_t index)
 {
-    struct frame_shape shape = frames->shapes[index];
-    frames->shape_bytes -= shape.bytes;
-    frames->shape_count--;
-    memmove(&frames->shapes[index], &frames->shapes[index + 1],
-            (frames->shape_count - index) * sizeof *frames->shapes);
-    return shape;
+    struct tail_cache_entry entry = frames->tail_cache[index];
+    frames->tail_cache_bytes -= entry.bytes;
+    frames->tail_cache_count--;
+    memmove(&frames->tail_cache[index], &frames->tail_cache[index + 1],
+            (frames->tail_cache_count - index) * sizeof *frames->tail_cache);
+    return entry;
 }
 
-uintptr_t ebb__frames_claim_shape(struct frames *frames, uint64_t bytes)
+uintptr_t ebb__tail_cache_claim(struct frames *frames, uint64_t bytes)
 {
-    for (uint32_t i = frames->shape_count; i-- > 0;)
-        if (frames->shapes[i].bytes == bytes)
-            return take_shape(frames, i).address;
+    for (uint32_t i = frames->tail_cache_count; i-- > 0;)
+        if (frames->tail_cache[i].bytes == bytes)
+            return tail_cache_take(frames, i).address;
     return 0;
 }
 
-struct frame_shape ebb__frames_break_shape(struct frames *frames)
+struct tail_cache_entry ebb__tail_cache_take_oldest(struct frames *frames)
 {
-    return frames->shape_count ? take_shape(frames, 0) : (struct frame_shape){0, 0};
+    return frames->tail_cache_count ? tail_cache_take(frames, 0) : (struct tail_cache_entry){0, 0};
 }
 
-uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool pieced,
+uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool fragmented,
                             uint64_t *bytes)
 {
     uint64_t units = most_bytes / EBB_HUGE_BYTES;
-    if (pieced ? frames->pieced_bytes == 0 : frames->pieced_bytes == frames->spare_bytes)
-        pieced = !pieced;
-    uint32_t index = best_fit(frames, units, pieced, false);
+    if (fragmented ? frames->fragmented_bytes == 0
+                   : frames->fragmented_bytes == frames->cached_bytes)
+        fragmented = !fragmented;
+    uint32_t index = best_fit(frames, units, fragmented, false);
     if (index == frames->run_count)
-        index = longest_run(frames, pieced);
+        index = longest_run(frames, fragmented);
     struct frame_run run = frames->runs[index];
     if (units > run.behind - run.first)
         units = run.behind - run.first;

@@ -5,7 +5,7 @@
 #include "runtime/address/address.h"
 
 /* Neighbouring units of the pool with spare pages; 0 units: none. */
-struct spare_run {
+struct cached_run {
     uint32_t unit, units;
     uint32_t distance; /* clock positions until one is wanted at the latest; UINT32_MAX: never */
 };
@@ -13,11 +13,11 @@ struct spare_run {
 /* Spare units [first, behind) of staging. */
 struct frame_run {
     uint64_t first, behind;
-    bool is_pieced; /* all of them, or none */
+    bool is_fragmented; /* all of them, or none */
 };
 
 /* What a block that ends in small pages has left behind: kept for the next one of its size. */
-struct frame_shape {
+struct tail_cache_entry {
     uintptr_t address;
     uint64_t bytes;
 };
@@ -25,30 +25,30 @@ struct frame_shape {
 /* frames.c */
 struct frames {
     uintptr_t base;
-    uint8_t *states; /* of each unit of staging */
-    uint8_t *pieced; /* likewise: is it pieced together from small pages? */
+    uint8_t *states;     /* of each unit of staging */
+    uint8_t *fragmented; /* likewise: is it pieced together from small pages? */
     uint64_t units_total;
     uint64_t window; /* no unit from here on is in use */
     uint64_t cursor;
     struct frame_run *runs; /* all spare ones; no two of a kind touch. In no order */
     uint32_t run_count;
-    uint64_t spare_bytes;
-    uint64_t pieced_bytes;      /* of those */
-    struct frame_shape *shapes; /* oldest first */
-    uint32_t shape_count;
-    uint64_t shape_bytes;
+    uint64_t cached_bytes;
+    uint64_t fragmented_bytes;           /* of those */
+    struct tail_cache_entry *tail_cache; /* oldest first */
+    uint32_t tail_cache_count;
+    uint64_t tail_cache_bytes;
 };
 
 /* pages.c */
 struct memory {
     struct frames frames;
-    uint64_t depot_bytes;
-    uint8_t *pieced;     /* by unit of the arena */
+    uint64_t page_stack_bytes;
+    uint8_t *fragmented; /* by unit of the arena */
     int64_t exchange_ns; /* time that may be spent on exchanging pages with the system */
     uint64_t exchange_since_ns;
-    struct list spare_buckets[SPARE_BUCKETS];
-    struct list spare_ages; /* oldest first */
-    uint64_t spare_bytes;
+    struct list cached_by_size[SIZE_BUCKETS];
+    struct list cached_by_age; /* oldest first */
+    uint64_t cached_bytes;
     uint64_t owed_bytes; /* to be given back for another process */
 };
 
@@ -69,14 +69,14 @@ void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes);
 uintptr_t ebb__frames_claim(struct frames *frames, uint64_t bytes);
 /* Frames that have been taken are kept with all their pages, small ones, too, for a block of exactly
  * this size; false: there is no room to remember them. */
-EBB_NODISCARD bool ebb__frames_keep_shape(struct frames *frames, uintptr_t address, uint64_t bytes);
+EBB_NODISCARD bool ebb__tail_cache_keep(struct frames *frames, uintptr_t address, uint64_t bytes);
 /* What has been kept for a block of `bytes`, the newest, is taken; 0: nothing. */
-uintptr_t ebb__frames_claim_shape(struct frames *frames, uint64_t bytes);
+uintptr_t ebb__tail_cache_claim(struct frames *frames, uint64_t bytes);
 /* The oldest of all that is kept for a size is taken; 0 bytes: there is none. */
-struct frame_shape ebb__frames_break_shape(struct frames *frames);
+struct tail_cache_entry ebb__tail_cache_take_oldest(struct frames *frames);
 /* Spare frames, `most_bytes` (whole units) or as many as lie together, are free, the pages to be taken
  * away by the caller. There must be some. pieced: the kind to take where there is any of it. */
-uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool pieced,
+uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool fragmented,
                             uint64_t *bytes);
 
 /* pages.c: pages without a block, and giving them to blocks */
@@ -91,10 +91,10 @@ uintptr_t ebb__pages_force_frame(struct ebb_runtime *runtime, uint64_t bytes);
 /* Pages at [source, + bytes) in the arena become spare. */
 void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes);
 /* Likewise of a block in frames, which are the caller's no more. */
-void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes);
+void ebb__pages_give_frame(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes);
 /* Is the unit at `address`, in the arena or in staging, pieced? A hint: pages may come to be small
  * otherwise, too. */
-uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address);
+uint8_t *ebb__pages_fragmented(const struct ebb_runtime *runtime, uintptr_t address);
 /* The device's move; what a child of fork() still shares is made ours first. *moved: how far it got. */
 enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
                                        uintptr_t source, uint64_t bytes, uint64_t *moved);
@@ -110,29 +110,29 @@ void ebb__pages_trim(struct ebb_runtime *runtime);
 
 /* cached.c: spare blocks */
 /* The one to take pages from; NO_BLOCK: there is none. */
-uint32_t ebb__pages_choose_spare(const struct ebb_runtime *runtime);
+uint32_t ebb__pages_choose_cached(const struct ebb_runtime *runtime);
 /* Its pages become spare frames and small pages; false: NO_BLOCK. */
 bool ebb__pages_strip_block(struct ebb_runtime *runtime, uint32_t index);
 /* A spare block of exactly this size, off its lists, pages in place; NULL: none. */
-struct block *ebb__pages_spare(struct ebb_runtime *runtime, uint64_t page_bytes);
-void ebb__pages_keep_spare(struct ebb_runtime *runtime, struct block *block);
+struct block *ebb__pages_take_cached(struct ebb_runtime *runtime, uint64_t page_bytes);
+void ebb__pages_keep_cached(struct ebb_runtime *runtime, struct block *block);
 /* The oldest spare block, whose pages came with a fork, is emptied. */
-void ebb__pages_drop_spare(struct ebb_runtime *runtime);
+void ebb__pages_drop_cached(struct ebb_runtime *runtime);
 /* The pages of the oldest spare block go to the depot, its address space is free; false: none. */
-bool ebb__pages_strip_spare(struct ebb_runtime *runtime);
+bool ebb__pages_strip_cached(struct ebb_runtime *runtime);
 
 /* backing.c: pages of the pool */
 /* Bytes of pages that its units lack. */
-uint64_t ebb__placed_lacking(const struct ebb_runtime *runtime, const struct block *block);
+uint64_t ebb__placement_lacking(const struct ebb_runtime *runtime, const struct block *block);
 /* Pages for what they lack; false: no room without evicting (force: memory is out). What could be
  * had stays. */
-bool ebb__placed_back(struct ebb_runtime *runtime, struct block *block, bool force);
+bool ebb__placement_back(struct ebb_runtime *runtime, struct block *block, bool force);
 /* A zero page at `address`, which the program has given back itself or has no business at. */
-void ebb__placed_fill(struct ebb_runtime *runtime, uintptr_t address);
+void ebb__placement_fill(struct ebb_runtime *runtime, uintptr_t address);
 /* Spare pages that are wanted latest, about `most_bytes` of them, and their way to the depot. */
-struct spare_run ebb__placed_spare(const struct ebb_runtime *runtime, uint64_t most_bytes);
-void ebb__placed_strip(struct ebb_runtime *runtime, struct spare_run run);
-void ebb__placed_after_fork_child(struct ebb_runtime *runtime);
+struct cached_run ebb__placement_cached(const struct ebb_runtime *runtime, uint64_t most_bytes);
+void ebb__placement_strip(struct ebb_runtime *runtime, struct cached_run run);
+void ebb__placement_after_fork_child(struct ebb_runtime *runtime);
 
 /* kept.c */
 /* keep.c: a kept block is freed: its mapping as at first, its pages gone. */

@@ -38,9 +38,9 @@ void ebb__pages_gone(struct ebb_runtime *runtime, uint64_t bytes)
     held_release(runtime, bytes);
 }
 
-static uintptr_t depot_top(const struct ebb_runtime *runtime)
+static uintptr_t page_stack_top(const struct ebb_runtime *runtime)
 {
-    return runtime->core.device.layout.depot.base + runtime->memory.depot_bytes;
+    return runtime->core.device.layout.page_stack.base + runtime->memory.page_stack_bytes;
 }
 
 static bool has_hint(const struct ebb_runtime *runtime, uintptr_t address)
@@ -50,12 +50,13 @@ static bool has_hint(const struct ebb_runtime *runtime, uintptr_t address)
            address - layout->staging.base < layout->staging.bytes;
 }
 
-uint8_t *ebb__pages_pieced(const struct ebb_runtime *runtime, uintptr_t address)
+uint8_t *ebb__pages_fragmented(const struct ebb_runtime *runtime, uintptr_t address)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
     if (address - layout->staging.base < layout->staging.bytes)
-        return &runtime->memory.frames.pieced[(address - layout->staging.base) / EBB_HUGE_BYTES];
-    return &runtime->memory.pieced[(address - layout->arena.base) / EBB_HUGE_BYTES];
+        return &runtime->memory.frames
+                    .fragmented[(address - layout->staging.base) / EBB_HUGE_BYTES];
+    return &runtime->memory.fragmented[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
 enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t target,
@@ -66,7 +67,8 @@ enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t ta
     atomic_fetch_add(&runtime->core.counters->page_moves, 1);
     if (has_hint(runtime, source) && has_hint(runtime, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
-            *ebb__pages_pieced(runtime, target + at) = *ebb__pages_pieced(runtime, source + at);
+            *ebb__pages_fragmented(runtime, target + at) =
+                *ebb__pages_fragmented(runtime, source + at);
     enum ebb_device_result result =
         ops->move(runtime->core.device.state, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !runtime->core.forked)
@@ -82,15 +84,15 @@ enum ebb_device_result ebb__pages_move(struct ebb_runtime *runtime, uintptr_t ta
 bool ebb__pages_init(struct ebb_runtime *runtime)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    runtime->memory.pieced = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
+    runtime->memory.fragmented = ebb__core_memory(layout->arena.bytes / EBB_HUGE_BYTES);
     runtime->memory.exchange_since_ns = ebb__now_ns();
-    return runtime->memory.pieced && ebb__frames_init(&runtime->memory.frames, layout->staging);
+    return runtime->memory.fragmented && ebb__frames_init(&runtime->memory.frames, layout->staging);
 }
 
 void ebb__pages_fini(struct ebb_runtime *runtime)
 {
     const struct ebb_device_layout *layout = &runtime->core.device.layout;
-    ebb__core_unmap(runtime->memory.pieced, layout->arena.bytes / EBB_HUGE_BYTES);
+    ebb__core_unmap(runtime->memory.fragmented, layout->arena.bytes / EBB_HUGE_BYTES);
     ebb__frames_fini(&runtime->memory.frames);
 }
 
@@ -123,8 +125,8 @@ static enum ebb_device_result move(struct ebb_runtime *runtime, uintptr_t target
 
 static void give_small(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
 {
-    if (bytes && move(runtime, depot_top(runtime), source, bytes) == EBB_DEVICE_OK)
-        runtime->memory.depot_bytes += bytes;
+    if (bytes && move(runtime, page_stack_top(runtime), source, bytes) == EBB_DEVICE_OK)
+        runtime->memory.page_stack_bytes += bytes;
 }
 
 void ebb__pages_give(struct ebb_runtime *runtime, uintptr_t source, uint64_t bytes)
@@ -153,19 +155,19 @@ static void take_apart(struct ebb_runtime *runtime, uintptr_t frame, uint64_t by
         ebb__frames_keep(&runtime->memory.frames, frame, huge_bytes);
 }
 
-void ebb__pages_leave(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
+void ebb__pages_give_frame(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     if ((bytes & huge_mask) == 0 || bytes < ebb__tuning()->tail_cache_least_bytes ||
-        !ebb__frames_keep_shape(&runtime->memory.frames, frame, bytes))
+        !ebb__tail_cache_keep(&runtime->memory.frames, frame, bytes))
         take_apart(runtime, frame, bytes);
 }
 
-static bool break_shape(struct ebb_runtime *runtime)
+static bool strip_tail_cache(struct ebb_runtime *runtime)
 {
-    struct frame_shape shape = ebb__frames_break_shape(&runtime->memory.frames);
-    if (shape.bytes)
-        take_apart(runtime, shape.address, shape.bytes);
-    return shape.bytes != 0;
+    struct tail_cache_entry entry = ebb__tail_cache_take_oldest(&runtime->memory.frames);
+    if (entry.bytes)
+        take_apart(runtime, entry.address, entry.bytes);
+    return entry.bytes != 0;
 }
 
 static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
@@ -184,8 +186,8 @@ static bool make(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, 
 
 static void release_small(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    runtime->memory.depot_bytes -= bytes;
-    runtime->core.device.ops->release(runtime->core.device.state, depot_top(runtime), bytes);
+    runtime->memory.page_stack_bytes -= bytes;
+    runtime->core.device.ops->release(runtime->core.device.state, page_stack_top(runtime), bytes);
     held_release(runtime, bytes);
 }
 
@@ -211,12 +213,12 @@ static uint64_t unmade(const struct ebb_runtime *runtime)
  * `bytes`, at least one of either; false: there is none. */
 static bool strip(struct ebb_runtime *runtime, uint64_t bytes)
 {
-    struct spare_run run = ebb__placed_spare(runtime, bytes);
-    uint32_t index = ebb__pages_choose_spare(runtime);
+    struct cached_run run = ebb__placement_cached(runtime, bytes);
+    uint32_t index = ebb__pages_choose_cached(runtime);
     if (run.units && (index == NO_BLOCK || !runtime->core.policy->is_planned(runtime) ||
                       run.distance >= runtime->core.policy->next_alloc(
                                           runtime, runtime->table.blocks[index].size_bytes))) {
-        ebb__placed_strip(runtime, run);
+        ebb__placement_strip(runtime, run);
         return true;
     }
     return ebb__pages_strip_block(runtime, index);
@@ -241,7 +243,7 @@ static bool exchange(struct ebb_runtime *runtime, uintptr_t target, uintptr_t so
     runtime->core.device.ops->release(runtime->core.device.state, source, EBB_HUGE_BYTES);
     bool made = runtime->core.device.ops->fresh(runtime->core.device.state, target,
                                                 EBB_HUGE_BYTES) == EBB_DEVICE_OK;
-    *ebb__pages_pieced(runtime, target) = 0;
+    *ebb__pages_fragmented(runtime, target) = 0;
     runtime->memory.exchange_ns -= (int64_t)(ebb__now_ns() - began);
     return made;
 }
@@ -250,27 +252,27 @@ static bool exchange(struct ebb_runtime *runtime, uintptr_t target, uintptr_t so
 static bool mend(struct ebb_runtime *runtime, uintptr_t frame, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        if (*ebb__pages_pieced(runtime, frame + at) && may_exchange(runtime) &&
+        if (*ebb__pages_fragmented(runtime, frame + at) && may_exchange(runtime) &&
             !exchange(runtime, frame + at, frame + at))
             return false;
     return true;
 }
 
 /* 2 MiB of small pages of the depot become a spare frame. */
-static bool piece_unit(struct ebb_runtime *runtime)
+static bool assemble_unit(struct ebb_runtime *runtime)
 {
     uintptr_t frame = ebb__frames_take(&runtime->memory.frames, EBB_HUGE_BYTES);
     if (!frame)
         return false;
-    runtime->memory.depot_bytes -= EBB_HUGE_BYTES;
-    uintptr_t source = depot_top(runtime);
+    runtime->memory.page_stack_bytes -= EBB_HUGE_BYTES;
+    uintptr_t source = page_stack_top(runtime);
     bool is_whole = runtime->core.device.ops->anew_is_cheaper || may_exchange(runtime);
     if (is_whole ? !exchange(runtime, frame, source)
                  : move(runtime, frame, source, EBB_HUGE_BYTES) != EBB_DEVICE_OK) {
         ebb__frames_give(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
         return false;
     }
-    *ebb__pages_pieced(runtime, frame) = !is_whole;
+    *ebb__pages_fragmented(runtime, frame) = !is_whole;
     ebb__frames_keep(&runtime->memory.frames, frame, EBB_HUGE_BYTES);
     return true;
 }
@@ -281,9 +283,9 @@ static bool split_unit(struct ebb_runtime *runtime)
 {
     uint64_t bytes;
     uintptr_t frame = ebb__frames_spend(&runtime->memory.frames, EBB_HUGE_BYTES, true, &bytes);
-    if (move(runtime, depot_top(runtime), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
+    if (move(runtime, page_stack_top(runtime), frame, EBB_HUGE_BYTES) != EBB_DEVICE_OK)
         return false;
-    runtime->memory.depot_bytes += EBB_HUGE_BYTES;
+    runtime->memory.page_stack_bytes += EBB_HUGE_BYTES;
     return true;
 }
 
@@ -298,7 +300,7 @@ static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
-        *ebb__pages_pieced(runtime, frame + at) = 0;
+        *ebb__pages_fragmented(runtime, frame + at) = 0;
     ebb__frames_keep(&runtime->memory.frames, frame, bytes);
     return true;
 }
@@ -306,20 +308,20 @@ static bool make_units(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t small_wanted,
                         bool force)
 {
-    while (runtime->memory.frames.spare_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->memory.frames.spare_bytes;
-        if (break_shape(runtime) || strip(runtime, lacking))
+    while (runtime->memory.frames.cached_bytes < wanted) {
+        uint64_t lacking = wanted - runtime->memory.frames.cached_bytes;
+        if (strip_tail_cache(runtime) || strip(runtime, lacking))
             continue;
         if (make_units(runtime, lacking, false))
             break;
-        if (runtime->memory.depot_bytes >= small_wanted + EBB_HUGE_BYTES) {
-            if (!piece_unit(runtime))
+        if (runtime->memory.page_stack_bytes >= small_wanted + EBB_HUGE_BYTES) {
+            if (!assemble_unit(runtime))
                 return false;
-        } else if (runtime->memory.depot_bytes > small_wanted &&
-                   runtime->memory.depot_bytes - small_wanted + unmade(runtime) >= lacking) {
+        } else if (runtime->memory.page_stack_bytes > small_wanted &&
+                   runtime->memory.page_stack_bytes - small_wanted + unmade(runtime) >= lacking) {
             /* Too few for a unit: exchange them with the system. */
-            uint64_t spare = runtime->memory.depot_bytes - small_wanted;
-            release_small(runtime, spare < lacking ? spare : lacking);
+            uint64_t cached = runtime->memory.page_stack_bytes - small_wanted;
+            release_small(runtime, cached < lacking ? cached : lacking);
         } else {
             return force && make_units(runtime, lacking, true);
         }
@@ -330,19 +332,19 @@ static bool gather_huge(struct ebb_runtime *runtime, uint64_t wanted, uint64_t s
 static bool gather_small(struct ebb_runtime *runtime, uint64_t wanted, uint64_t huge_wanted,
                          bool force)
 {
-    while (runtime->memory.depot_bytes < wanted) {
-        uint64_t lacking = wanted - runtime->memory.depot_bytes;
-        if (make(runtime, depot_top(runtime), lacking, false)) {
-            runtime->memory.depot_bytes += lacking;
-        } else if (break_shape(runtime) || ebb__pages_strip_spare(runtime)) {
+    while (runtime->memory.page_stack_bytes < wanted) {
+        uint64_t lacking = wanted - runtime->memory.page_stack_bytes;
+        if (make(runtime, page_stack_top(runtime), lacking, false)) {
+            runtime->memory.page_stack_bytes += lacking;
+        } else if (strip_tail_cache(runtime) || ebb__pages_strip_cached(runtime)) {
             continue;
-        } else if (runtime->memory.frames.spare_bytes >= huge_wanted + EBB_HUGE_BYTES) {
+        } else if (runtime->memory.frames.cached_bytes >= huge_wanted + EBB_HUGE_BYTES) {
             if (!split_unit(runtime))
                 return false;
         } else if (strip(runtime, lacking)) {
             continue;
-        } else if (force && make(runtime, depot_top(runtime), lacking, true)) {
-            runtime->memory.depot_bytes += lacking;
+        } else if (force && make(runtime, page_stack_top(runtime), lacking, true)) {
+            runtime->memory.page_stack_bytes += lacking;
         } else {
             return false;
         }
@@ -373,17 +375,17 @@ static bool put_units(struct ebb_runtime *runtime, uintptr_t target, uint64_t by
 
 static bool put_small(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
 {
-    runtime->memory.depot_bytes -= bytes;
-    return bytes == 0 || move(runtime, target, depot_top(runtime), bytes) == EBB_DEVICE_OK;
+    runtime->memory.page_stack_bytes -= bytes;
+    return bytes == 0 || move(runtime, target, page_stack_top(runtime), bytes) == EBB_DEVICE_OK;
 }
 
 static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t shape = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
-    if (shape) {
-        ebb__frames_give(&runtime->memory.frames, shape, bytes);
-        return move(runtime, target, shape, bytes) == EBB_DEVICE_OK;
+    uintptr_t entry = ebb__tail_cache_claim(&runtime->memory.frames, bytes);
+    if (entry) {
+        ebb__frames_give(&runtime->memory.frames, entry, bytes);
+        return move(runtime, target, entry, bytes) == EBB_DEVICE_OK;
     }
     return gather(runtime, bytes, force) && put_units(runtime, target, huge_bytes) &&
            put_small(runtime, target + huge_bytes, bytes & huge_mask);
@@ -392,7 +394,7 @@ static bool take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes, 
 static uintptr_t take_frame(struct ebb_runtime *runtime, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask;
-    uintptr_t frame = ebb__frames_claim_shape(&runtime->memory.frames, bytes);
+    uintptr_t frame = ebb__tail_cache_claim(&runtime->memory.frames, bytes);
     if (frame)
         return frame;
     if (!gather(runtime, bytes, force))
@@ -413,11 +415,11 @@ static uintptr_t take_frame(struct ebb_runtime *runtime, uint64_t bytes, bool fo
 
 uint64_t ebb__pages_available(const struct ebb_runtime *runtime)
 {
-    uint64_t spare = runtime->memory.frames.spare_bytes + runtime->memory.frames.shape_bytes +
-                     runtime->memory.depot_bytes + runtime->memory.spare_bytes +
-                     runtime->pool.spare_bytes;
+    uint64_t cached = runtime->memory.frames.cached_bytes +
+                      runtime->memory.frames.tail_cache_bytes + runtime->memory.page_stack_bytes +
+                      runtime->memory.cached_bytes + runtime->placement.cached_bytes;
     uint64_t more = unmade(runtime);
-    return more > UINT64_MAX - spare ? UINT64_MAX : more + spare;
+    return more > UINT64_MAX - cached ? UINT64_MAX : more + cached;
 }
 
 bool ebb__pages_take(struct ebb_runtime *runtime, uintptr_t target, uint64_t bytes)
@@ -446,13 +448,13 @@ static uint64_t give_back(struct ebb_runtime *runtime, uint64_t bytes)
     uint64_t given = 0;
     while (given < bytes) {
         uint64_t rest = ebb__whole_pages(bytes - given);
-        if (runtime->memory.depot_bytes) {
-            if (rest > runtime->memory.depot_bytes)
-                rest = runtime->memory.depot_bytes;
+        if (runtime->memory.page_stack_bytes) {
+            if (rest > runtime->memory.page_stack_bytes)
+                rest = runtime->memory.page_stack_bytes;
             release_small(runtime, rest);
-        } else if (runtime->memory.frames.spare_bytes) {
+        } else if (runtime->memory.frames.cached_bytes) {
             rest = release_frames(runtime, ebb__whole_units(rest));
-        } else if (break_shape(runtime) || strip(runtime, rest)) {
+        } else if (strip_tail_cache(runtime) || strip(runtime, rest)) {
             continue;
         } else {
             break;

@@ -4,12 +4,12 @@
 #include "base/tuning.h"
 
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
-static struct block *early_comer(struct ebb_runtime *runtime)
+static struct block *early_fetch(struct ebb_runtime *runtime)
 {
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
-        if (block->state == BLOCK_COMING && !block->transfer.cancelled && !block->transfer.urgent &&
-            block->wait.fault_ns == 0)
+        if (block->state == BLOCK_FETCHING && !block->transfer.cancelled &&
+            !block->transfer.urgent && block->wait.fault_ns == 0)
             return block;
     }
     return NULL;
@@ -19,23 +19,23 @@ bool ebb__room_make(struct ebb_runtime *runtime, uint64_t bytes)
 {
     /* What is on its way out counts; what is still lacking must be evicted. */
     uint64_t available = ebb__pages_available(runtime);
-    uint64_t coming_free = runtime->transfer.out_pending_bytes;
+    uint64_t becoming_free = runtime->transfer.out_pending_bytes;
     if (runtime->store.failed)
-        return coming_free > 0;
-    while (available + coming_free < bytes) {
+        return becoming_free > 0;
+    while (available + becoming_free < bytes) {
         struct block *victim = ebb__victim_choose(runtime);
         if (!victim)
             break;
-        coming_free += victim->page_bytes;
+        becoming_free += victim->page_bytes;
         ebb__move_evict(runtime, victim);
     }
-    struct block *comer;
-    while (available + coming_free < bytes && (comer = early_comer(runtime))) {
-        coming_free += comer->page_bytes;
-        runtime->core.policy->evicting(runtime, comer);
-        ebb__move_give_up(runtime, comer);
+    struct block *fetch;
+    while (available + becoming_free < bytes && (fetch = early_fetch(runtime))) {
+        becoming_free += fetch->page_bytes;
+        runtime->core.policy->evicting(runtime, fetch);
+        ebb__move_give_up(runtime, fetch);
     }
-    return coming_free > 0;
+    return becoming_free > 0;
 }
 
 bool ebb__room_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)

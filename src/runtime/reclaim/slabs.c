@@ -37,7 +37,7 @@ void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
     record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
 }
 
-static bool slabs_may_leave(const struct ebb_runtime *runtime)
+static bool slabs_may_be_evicted(const struct ebb_runtime *runtime)
 {
     const struct ebb_device_ops *ops = runtime->core.device.ops;
     return runtime->core.config.open_store && !runtime->store.failed && !runtime->slabs.all_here &&
@@ -48,26 +48,26 @@ static bool slabs_may_leave(const struct ebb_runtime *runtime)
 static bool is_kept(const struct ebb_runtime *runtime, const struct slab_record *record,
                     uint64_t now)
 {
-    return now - record->since_ns < runtime->core.config.cold_ns << record->doublings >> 1;
+    return now - record->since_ns < runtime->core.config.slab_reclaim_ns << record->doublings >> 1;
 }
 
 void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most)
 {
-    struct slab_space *cold = &runtime->slabs;
-    if (!slabs_may_leave(runtime) || cold->used == 0)
+    struct slab_space *space = &runtime->slabs;
+    if (!slabs_may_be_evicted(runtime) || space->used == 0)
         return;
     uint64_t now = ebb__now_ns();
-    if (cold->hand == cold->lap_slabs) {
-        if (now - cold->lap_ns < runtime->core.config.cold_ns)
+    if (space->hand == space->lap_slabs) {
+        if (now - space->lap_ns < runtime->core.config.slab_reclaim_ns)
             return;
-        cold->hand = 0;
-        cold->lap_slabs = cold->used;
-        cold->lap_ns = now;
+        space->hand = 0;
+        space->lap_slabs = space->used;
+        space->lap_ns = now;
     }
-    for (unsigned parked = 0; cold->hand < cold->lap_slabs && parked < most; cold->hand++) {
-        struct slab_record *record = &cold->slabs[cold->hand];
+    for (unsigned parked = 0; space->hand < space->lap_slabs && parked < most; space->hand++) {
+        struct slab_record *record = &space->slabs[space->hand];
         struct block *block = &runtime->table.blocks[record->block];
-        if (block->state != BLOCK_RESIDENT || !ebb__block_may_leave(&runtime->uses, block) ||
+        if (block->state != BLOCK_RESIDENT || !ebb__block_may_be_evicted(&runtime->uses, block) ||
             is_kept(runtime, record, now))
             continue;
         parked++;
@@ -78,19 +78,19 @@ void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most)
 
 struct block *ebb__slab_victim(struct ebb_runtime *runtime)
 {
-    struct slab_space *cold = &runtime->slabs;
-    if (!slabs_may_leave(runtime))
+    struct slab_space *space = &runtime->slabs;
+    if (!slabs_may_be_evicted(runtime))
         return NULL;
     ebb__slab_look(runtime, (uint32_t)ebb__tuning()->slab_batch);
-    uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.cold_ns;
+    uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.slab_reclaim_ns;
     uint64_t iteration_ns = runtime->core.policy->iteration_ns(runtime);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
-    for (uint32_t looked = 0; looked < cold->used; looked++) {
-        cold->next_victim = cold->next_victim + 1 < cold->used ? cold->next_victim + 1 : 0;
-        const struct slab_record *record = &cold->slabs[cold->next_victim];
+    for (uint32_t looked = 0; looked < space->used; looked++) {
+        space->next_victim = space->next_victim + 1 < space->used ? space->next_victim + 1 : 0;
+        const struct slab_record *record = &space->slabs[space->next_victim];
         struct block *block = &runtime->table.blocks[record->block];
-        if (block->state == BLOCK_PARKED && ebb__block_may_leave(&runtime->uses, block) &&
+        if (block->state == BLOCK_PARKED && ebb__block_may_be_evicted(&runtime->uses, block) &&
             now - record->since_ns >= rest_ns)
             return block;
     }
@@ -99,14 +99,14 @@ struct block *ebb__slab_victim(struct ebb_runtime *runtime)
 
 struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
 {
-    const struct slab_space *cold = &runtime->slabs;
+    const struct slab_space *space = &runtime->slabs;
     uint64_t oldest_ns = UINT64_MAX;
     struct block *oldest = NULL;
-    for (uint32_t i = 0; slabs_may_leave(runtime) && i < cold->used; i++) {
-        const struct slab_record *record = &cold->slabs[i];
+    for (uint32_t i = 0; slabs_may_be_evicted(runtime) && i < space->used; i++) {
+        const struct slab_record *record = &space->slabs[i];
         struct block *block = &runtime->table.blocks[record->block];
-        if (ebb__block_may_leave(&runtime->uses, block) && record->since_ns < oldest_ns &&
-            cold->arrivals - record->arrival >= ebb__tuning()->slabs_in_use) {
+        if (ebb__block_may_be_evicted(&runtime->uses, block) && record->since_ns < oldest_ns &&
+            space->arrivals - record->arrival >= ebb__tuning()->slabs_in_use) {
             oldest_ns = record->since_ns;
             oldest = block;
         }
@@ -122,9 +122,9 @@ void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
         break;
     case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
         break;
-    case BLOCK_LEAVING:
-    case BLOCK_AWAY:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_EVICTED:
+    case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
             atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
             ebb__waits_fault(runtime, block);
@@ -139,15 +139,15 @@ void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t
 
 void ebb__slab_recall(struct ebb_runtime *runtime)
 {
-    struct slab_space *cold = &runtime->slabs;
-    cold->all_here = true;
-    for (uint32_t i = 0; i < cold->used; i++) {
-        struct block *block = &runtime->table.blocks[cold->slabs[i].block];
-        if (block->state == BLOCK_LEAVING || block->state == BLOCK_AWAY ||
-            block->state == BLOCK_COMING)
+    struct slab_space *space = &runtime->slabs;
+    space->all_here = true;
+    for (uint32_t i = 0; i < space->used; i++) {
+        struct block *block = &runtime->table.blocks[space->slabs[i].block];
+        if (block->state == BLOCK_WRITING_BACK || block->state == BLOCK_EVICTED ||
+            block->state == BLOCK_FETCHING)
             ebb__slab_fault(runtime, block, block->address);
     }
-    for (uint32_t i = 0; i < cold->used; i++)
-        while (runtime->table.blocks[cold->slabs[i].block].wait.fault_ns)
+    for (uint32_t i = 0; i < space->used; i++)
+        while (runtime->table.blocks[space->slabs[i].block].wait.fault_ns)
             pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
 }

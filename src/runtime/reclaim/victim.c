@@ -17,14 +17,14 @@
 
 #include "base/tuning.h"
 
-static bool may_leave(const struct ebb_runtime *runtime, const struct block *block)
+static bool may_be_evicted(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return block->kind != BLOCK_PLACED && block->kind != BLOCK_SLAB &&
-           ebb__block_may_leave(&runtime->uses, block);
+    return block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB &&
+           ebb__block_may_be_evicted(&runtime->uses, block);
 }
 
 /* What no plan moves as a whole leaves by the part. */
-static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
+static bool is_evicted_by_the_part(const struct ebb_runtime *runtime, const struct block *block)
 {
     return !runtime->core.policy->knows(runtime, block);
 }
@@ -32,7 +32,7 @@ static bool leaves_by_the_part(const struct ebb_runtime *runtime, const struct b
 /* As many parts as it leaves in. */
 static uint32_t parts_in(const struct ebb_runtime *runtime, const struct block *block)
 {
-    return leaves_by_the_part(runtime, block) &&
+    return is_evicted_by_the_part(runtime, block) &&
                    ebb__part_has_units(runtime, &runtime->table.blocks[block->run.head])
                ? block->run.units
                : 1;
@@ -44,7 +44,8 @@ static struct block *earliest_touched(struct ebb_runtime *runtime)
     uint32_t in_use_count = 0;
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
-        if (!may_leave(runtime, block) || block->use.needed_at == runtime->uses.event_number + 1)
+        if (!may_be_evicted(runtime, block) ||
+            block->use.needed_at == runtime->uses.event_number + 1)
             continue;
         bool touched_last = block->use.touch + ebb__tuning()->blocks_in_use > runtime->uses.touches;
         struct block **earliest = touched_last ? &in_use : &best;
@@ -66,7 +67,7 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
         uint64_t key =
-            may_leave(runtime, block) ? runtime->core.policy->next_use(runtime, block) : 0;
+            may_be_evicted(runtime, block) ? runtime->core.policy->next_use(runtime, block) : 0;
         if (key == 0)
             continue;
         /* Of like distance the larger one: fewer transfers for the same room. */
@@ -79,7 +80,7 @@ struct block *ebb__victim_choose(struct ebb_runtime *runtime)
         best = ebb__slab_oldest(runtime);
     if (!best)
         best = earliest_touched(runtime);
-    if (best && leaves_by_the_part(runtime, best))
+    if (best && is_evicted_by_the_part(runtime, best))
         ebb__part_split(runtime, &runtime->table.blocks[best->run.head]);
     return best;
 }

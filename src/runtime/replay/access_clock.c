@@ -18,17 +18,17 @@ static uint32_t armed_count(const struct ebb_script *script)
 
 static const struct ebb_script_event *ahead(const struct ebb_runtime *runtime, uint32_t steps)
 {
-    const struct ebb_script *script = runtime->replay.playing->script;
+    const struct ebb_script *script = runtime->replay.current->script;
     return &ebb__script_events(script)[(runtime->replay.position + steps) % script->clock_count];
 }
 
 /* `in_use`: a script block that is not to be parked. */
 static void arm(struct ebb_runtime *runtime, uint32_t in_use)
 {
-    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace)
+    if (!ebb__access_clock_in_force(&runtime->replay) || runtime->uses.trace)
         return;
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
-        uint32_t known = ahead(runtime, i)->block, index = runtime->replay.playing->live[known];
+    for (uint32_t i = 0; i < armed_count(runtime->replay.current->script); i++) {
+        uint32_t known = ahead(runtime, i)->block, index = runtime->replay.current->live[known];
         for (; known != in_use && index != NO_BLOCK &&
                runtime->table.blocks[index].script_block == known;
              index = ebb__part_next(runtime, index)) {
@@ -40,18 +40,18 @@ static void arm(struct ebb_runtime *runtime, uint32_t in_use)
     }
 }
 
-bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block)
+bool ebb__access_clock_await(const struct ebb_runtime *runtime, const struct block *block)
 {
-    if (!ebb__guards_play(&runtime->replay) || runtime->uses.trace ||
+    if (!ebb__access_clock_in_force(&runtime->replay) || runtime->uses.trace ||
         block->script_block == EBB_SCRIPT_NONE)
         return false;
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++)
+    for (uint32_t i = 0; i < armed_count(runtime->replay.current->script); i++)
         if (ahead(runtime, i)->block == block->script_block)
             return true;
     return false;
 }
 
-void ebb__guards_arm(struct ebb_runtime *runtime)
+void ebb__access_clock_arm(struct ebb_runtime *runtime)
 {
     arm(runtime, EBB_SCRIPT_NONE);
 }
@@ -59,20 +59,20 @@ void ebb__guards_arm(struct ebb_runtime *runtime)
 /* A lap begins; false: the one before was far too short to be an iteration. */
 static bool begin_lap(struct ebb_runtime *runtime)
 {
-    uint64_t now = ebb__now_ns(), took = now - runtime->replay.guards_began_ns;
-    runtime->replay.guards_began_ns = now;
-    return took >= runtime->replay.playing->script->iteration_ns / 8;
+    uint64_t now = ebb__now_ns(), took = now - runtime->replay.access_clock_began_ns;
+    runtime->replay.access_clock_began_ns = now;
+    return took >= runtime->replay.current->script->iteration_ns / 8;
 }
 
-void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
+void ebb__access_clock_touched(struct ebb_runtime *runtime, const struct block *block, bool missed)
 {
-    if (!ebb__guards_play(&runtime->replay))
+    if (!ebb__access_clock_in_force(&runtime->replay))
         return;
     if (missed && ++runtime->replay.missed > ebb__tuning()->access_clock_most_missed) {
         ebb__clock_stop(runtime);
         return;
     }
-    for (uint32_t i = 0; i < armed_count(runtime->replay.playing->script); i++) {
+    for (uint32_t i = 0; i < armed_count(runtime->replay.current->script); i++) {
         if (block->script_block == EBB_SCRIPT_NONE ||
             ahead(runtime, i)->block != block->script_block)
             continue;

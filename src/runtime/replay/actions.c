@@ -7,23 +7,23 @@ void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool k
     block->copy.stays = keep_copy;
     if (block->transfer.queue == QUEUE_OUT)
         ebb__move_unqueue_out(runtime, block);
-    else if (block->state == BLOCK_LEAVING)
+    else if (block->state == BLOCK_WRITING_BACK)
         block->transfer.cancelled = true;
-    else if (block->state == BLOCK_AWAY)
+    else if (block->state == BLOCK_EVICTED)
         ebb__move_queue_in(runtime, block, urgent);
 }
 
 void ebb__clock_changed(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (runtime->replay.playing && block->script_block != EBB_SCRIPT_NONE)
-        runtime->replay.playing->changes[block->script_block] = true;
+    if (runtime->replay.current && block->script_block != EBB_SCRIPT_NONE)
+        runtime->replay.current->changes[block->script_block] = true;
 }
 
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
-static struct block *absent_block(struct ebb_runtime *runtime, const struct performance *playing,
-                                  uint32_t absence)
+static struct block *absent_block(struct ebb_runtime *runtime,
+                                  const struct prepared_script *current, uint32_t absence)
 {
-    uint32_t index = playing->live[ebb__script_absences(playing->script)[absence].block];
+    uint32_t index = current->live[ebb__script_absences(current->script)[absence].block];
     return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
 }
 
@@ -37,86 +37,87 @@ static struct block *next_absent(struct ebb_runtime *runtime, const struct block
 }
 
 /* Has the end of the absence been seen before its beginning? */
-static bool is_over(const struct performance *playing, const struct ebb_script_absence *absence)
+static bool is_over(const struct prepared_script *current, const struct ebb_script_absence *absence)
 {
-    const uint32_t *passed = playing->woven.passed;
+    const uint32_t *passed = current->unordered.passed;
     return passed && absence->due_clock != EBB_SCRIPT_NONE &&
            absence->due_clock > absence->out_clock && passed[absence->due_clock];
 }
 
-static void leave(struct ebb_runtime *runtime, const struct performance *playing, uint32_t absence)
+static void leave(struct ebb_runtime *runtime, const struct prepared_script *current,
+                  uint32_t absence)
 {
-    if (is_over(playing, &ebb__script_absences(playing->script)[absence]))
+    if (is_over(current, &ebb__script_absences(current->script)[absence]))
         return;
-    for (struct block *block = absent_block(runtime, playing, absence); block;
+    for (struct block *block = absent_block(runtime, current, absence); block;
          block = next_absent(runtime, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
-            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_PLACED &&
+            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_STATIC &&
             !runtime->store.failed) {
-            block->use.left_at = runtime->uses.event_number + 1;
+            block->use.planned_evict_at = runtime->uses.event_number + 1;
             ebb__move_queue_out(runtime, block, false);
         }
 }
 
-static void come_back(struct ebb_runtime *runtime, const struct performance *playing,
+static void come_back(struct ebb_runtime *runtime, const struct prepared_script *current,
                       uint32_t absence)
 {
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    bool keep_copy = planned->keep_copy && !playing->changes[planned->block];
-    for (struct block *block = absent_block(runtime, playing, absence); block;
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    bool keep_copy = planned->keep_copy && !current->changes[planned->block];
+    for (struct block *block = absent_block(runtime, current, absence); block;
          block = next_absent(runtime, block))
         ebb__replay_return(runtime, block, keep_copy, false);
 }
 
 void ebb__clock_fire(struct ebb_runtime *runtime, uint32_t absence, bool in)
 {
-    const struct performance *playing = runtime->replay.playing;
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t in_clock = playing->in_clock[absence], now = ebb__clock_now(&runtime->replay);
-    uint64_t in_ns = playing->in_delay_ns[absence], out_ns = playing->out_delay_ns[absence];
+    const struct prepared_script *current = runtime->replay.current;
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    uint32_t in_clock = current->in_clock[absence], now = ebb__clock_now(&runtime->replay);
+    uint64_t in_ns = current->in_delay_ns[absence], out_ns = current->out_delay_ns[absence];
     bool is_past =
         in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
            : in_clock != EBB_SCRIPT_NONE &&
                  !ebb__script_is_during(now, planned->out_clock, out_ns, in_clock, in_ns);
-    if (is_past && !playing->woven.passed)
+    if (is_past && !current->unordered.passed)
         return;
     if (in)
-        come_back(runtime, playing, absence);
+        come_back(runtime, current, absence);
     else
-        leave(runtime, playing, absence);
+        leave(runtime, current, absence);
 }
 
-void ebb__clock_act(struct ebb_runtime *runtime, struct performance *playing, uint32_t position)
+void ebb__clock_act(struct ebb_runtime *runtime, struct prepared_script *current, uint32_t position)
 {
-    ebb__timers_pace(runtime, playing, position);
-    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
-        if (!ebb__timers_set(runtime, playing, position, i, false))
-            leave(runtime, playing, i);
-    for (uint32_t i = playing->in_first[position]; i != EBB_SCRIPT_NONE; i = playing->in_next[i])
-        if (!ebb__timers_set(runtime, playing, position, i, true))
-            come_back(runtime, playing, i);
+    ebb__timers_pace(runtime, current, position);
+    for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
+        if (!ebb__timers_set(runtime, current, position, i, false))
+            leave(runtime, current, i);
+    for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i])
+        if (!ebb__timers_set(runtime, current, position, i, true))
+            come_back(runtime, current, i);
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
  * the lock. False: the block is another, or the script is not followed any more. */
-static bool wait_for_block(struct ebb_runtime *runtime, const struct performance *playing,
+static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_script *current,
                            struct block *block, uint64_t *began)
 {
     uint64_t serial = block->serial, sets = runtime->replay.script_sets;
     struct ebb_wait *wait = NULL;
     bool there = false;
-    while (runtime->replay.script_sets == sets && runtime->replay.playing == playing &&
+    while (runtime->replay.script_sets == sets && runtime->replay.current == current &&
            block->serial == serial) {
         if (block->transfer.queue == QUEUE_OUT)
             ebb__move_unqueue_out(runtime, block);
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(runtime, block);
-        if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
-            block->state != BLOCK_COMING) {
+        if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&
+            block->state != BLOCK_FETCHING) {
             there = true;
             break;
         }
-        if (block->state == BLOCK_AWAY && block->transfer.error) {
+        if (block->state == BLOCK_EVICTED && block->transfer.error) {
             there = true; /* its only copy is lost, and that has been said */
             break;
         }
@@ -132,20 +133,20 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct performance
 }
 
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
- * go meanwhile, and `playing` with them. */
-void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct performance *playing,
+ * go meanwhile, and `current` with them. */
+void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
                               uint32_t position)
 {
     uint64_t sets = runtime->replay.script_sets, planned_ns = 0;
-    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE; i = playing->due_next[i])
-        planned_ns += ebb__script_absences(playing->script)[i].stall_ns;
-    for (uint32_t i = playing->due_first[position]; i != EBB_SCRIPT_NONE;
-         i = playing->due_next[i]) {
+    for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE; i = current->due_next[i])
+        planned_ns += ebb__script_absences(current->script)[i].stall_ns;
+    for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE;
+         i = current->due_next[i]) {
         uint64_t began = 0;
-        struct block *block = absent_block(runtime, playing, i);
+        struct block *block = absent_block(runtime, current, i);
         ebb__progress_hold(runtime, true);
         bool lacked_room = false;
-        while (block && wait_for_block(runtime, playing, block, &began)) {
+        while (block && wait_for_block(runtime, current, block, &began)) {
             lacked_room |= block->transfer.lacked_room;
             block = next_absent(runtime, block);
         }
@@ -155,7 +156,7 @@ void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct performance *p
             return;
         uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
         planned_ns -= expected_ns;
-        if (runtime->replay.playing == playing)
-            ebb__feedback_learn(playing, i, lacked_room ? 0 : late_ns - expected_ns);
+        if (runtime->replay.current == current)
+            ebb__feedback_learn(current, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }

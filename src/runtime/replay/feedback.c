@@ -8,54 +8,54 @@
 #include "base/tuning.h"
 
 /* How much earlier than the script says an absence's return would start at `position`. */
-static uint64_t earlier_by(const struct performance *playing, uint32_t absence, uint32_t position,
-                           uint64_t delay_ns)
+static uint64_t earlier_by(const struct prepared_script *current, uint32_t absence,
+                           uint32_t position, uint64_t delay_ns)
 {
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint64_t turn_ns = playing->script->iteration_ns;
-    const struct ebb_script_event *events = ebb__script_events(playing->script);
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    uint64_t turn_ns = current->script->iteration_ns;
+    const struct ebb_script_event *events = ebb__script_events(current->script);
     uint64_t start_ns = events[planned->in_clock].time_ns + planned->in_delay_ns;
     uint64_t other_ns = events[position].time_ns + delay_ns;
     return turn_ns ? (start_ns % turn_ns + turn_ns - other_ns % turn_ns) % turn_ns : 0;
 }
 
 /* How much earlier than the script says it starts as things are. */
-static uint64_t earlier_now(const struct performance *playing, uint32_t absence)
+static uint64_t earlier_now(const struct prepared_script *current, uint32_t absence)
 {
-    return earlier_by(playing, absence, playing->in_clock[absence], playing->in_delay_ns[absence]);
+    return earlier_by(current, absence, current->in_clock[absence], current->in_delay_ns[absence]);
 }
 
 /* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
-static void move_earlier(struct performance *playing, uint32_t absence, uint64_t earlier_ns)
+static void move_earlier(struct prepared_script *current, uint32_t absence, uint64_t earlier_ns)
 {
-    const struct ebb_script_absence *planned = &ebb__script_absences(playing->script)[absence];
-    uint32_t clocks = playing->script->clock_count, to = planned->in_clock;
+    const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
+    uint32_t clocks = current->script->clock_count, to = planned->in_clock;
     bool lap_later = to == planned->out_clock && planned->in_delay_ns < planned->out_delay_ns;
     for (uint32_t steps = 1; steps < clocks && (to != planned->out_clock || lap_later) &&
-                             earlier_by(playing, absence, to, 0) < earlier_ns;
+                             earlier_by(current, absence, to, 0) < earlier_ns;
          steps++)
         to = (to + clocks - 1) % clocks;
-    uint32_t *place = &playing->in_first[playing->in_clock[absence]];
+    uint32_t *place = &current->in_first[current->in_clock[absence]];
     while (*place != absence)
-        place = &playing->in_next[*place];
-    *place = playing->in_next[absence];
-    playing->in_next[absence] = playing->in_first[to];
-    playing->in_first[to] = absence;
-    playing->in_clock[absence] = to;
-    uint64_t reach_ns = earlier_by(playing, absence, to, 0);
-    playing->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
+        place = &current->in_next[*place];
+    *place = current->in_next[absence];
+    current->in_next[absence] = current->in_first[to];
+    current->in_first[to] = absence;
+    current->in_clock[absence] = to;
+    uint64_t reach_ns = earlier_by(current, absence, to, 0);
+    current->in_delay_ns[absence] = reach_ns > earlier_ns ? reach_ns - earlier_ns : 0;
     if (to == planned->out_clock && !lap_later &&
-        playing->in_delay_ns[absence] < playing->out_delay_ns[absence])
-        playing->in_delay_ns[absence] = playing->out_delay_ns[absence];
+        current->in_delay_ns[absence] < current->out_delay_ns[absence])
+        current->in_delay_ns[absence] = current->out_delay_ns[absence];
 }
 
-void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t late_ns)
+void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint64_t late_ns)
 {
-    uint64_t earlier_ns = earlier_now(playing, absence);
+    uint64_t earlier_ns = earlier_now(current, absence);
     if (late_ns)
-        move_earlier(playing, absence, earlier_ns + late_ns + late_ns / 2);
+        move_earlier(current, absence, earlier_ns + late_ns + late_ns / 2);
     else if (earlier_ns)
-        move_earlier(playing, absence,
+        move_earlier(current, absence,
                      earlier_ns - (earlier_ns + ebb__tuning()->relax_divisor - 1) /
                                       ebb__tuning()->relax_divisor);
 }
@@ -64,23 +64,23 @@ void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
 static uint32_t absence_here(const struct ebb_runtime *runtime, const struct block *block, bool out)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
+    const struct prepared_script *current = runtime->replay.current;
+    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    const struct ebb_script_absence *absences = ebb__script_absences(current->script);
     uint32_t here = ebb__clock_now(&runtime->replay);
     uint64_t since_ns = ebb__timers_since_ns(runtime);
-    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
+    for (uint32_t i = 0; i < current->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
             continue;
-        bool ending = absences[i].in_within && playing->in_clock[i] != EBB_SCRIPT_NONE &&
-                      ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock);
-        bool begun = playing->out_delay_ns[i] > 0 && here == absences[i].out_clock;
+        bool ending = absences[i].in_within && current->in_clock[i] != EBB_SCRIPT_NONE &&
+                      ebb__script_is_between(here, current->in_clock[i], absences[i].due_clock);
+        bool begun = current->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
-            begun = block->use.left_at > runtime->replay.position_event;
-        else if (begun && ending && here == playing->in_clock[i]) /* the nearer of the two */
-            begun = 2 * since_ns < playing->out_delay_ns[i] + playing->in_delay_ns[i];
+            begun = block->use.planned_evict_at > runtime->replay.position_event;
+        else if (begun && ending && here == current->in_clock[i]) /* the nearer of the two */
+            begun = 2 * since_ns < current->out_delay_ns[i] + current->in_delay_ns[i];
         if (out ? begun : ending && !begun)
             return i;
     }
@@ -89,7 +89,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
 
 void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block)
 {
-    if (block->state != BLOCK_LEAVING && block->state != BLOCK_AWAY &&
+    if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&
         block->transfer.queue != QUEUE_OUT)
         return;
     uint32_t absence = absence_here(runtime, block, true);
@@ -97,41 +97,41 @@ void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block
         return;
     uint64_t since_ns = ebb__timers_since_ns(runtime);
     const struct ebb_script_absence *planned =
-        &ebb__script_absences(runtime->replay.playing->script)[absence];
+        &ebb__script_absences(runtime->replay.current->script)[absence];
     uint64_t latest_ns = planned->out_delay_ns +
-                         ebb__timers_most_shift_ns(runtime->replay.playing, planned->out_clock);
-    if (since_ns > runtime->replay.playing->out_delay_ns[absence])
-        runtime->replay.playing->out_delay_ns[absence] =
+                         ebb__timers_most_shift_ns(runtime->replay.current, planned->out_clock);
+    if (since_ns > runtime->replay.current->out_delay_ns[absence])
+        runtime->replay.current->out_delay_ns[absence] =
             since_ns < latest_ns ? since_ns : latest_ns;
 }
 
 void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns)
 {
-    struct performance *playing = runtime->replay.playing;
+    struct prepared_script *current = runtime->replay.current;
     uint32_t absence = absence_here(runtime, block, false);
     if (absence == EBB_SCRIPT_NONE)
         return;
-    uint64_t planned_ns = ebb__script_absences(playing->script)[absence].stall_ns;
+    uint64_t planned_ns = ebb__script_absences(current->script)[absence].stall_ns;
     if (late_ns <= planned_ns || block->transfer.lacked_room)
         return;
-    uint64_t earlier_ns = late_ns - planned_ns + earlier_now(playing, absence);
-    uint32_t due = ebb__script_absences(playing->script)[absence].due_clock;
-    uint64_t most_ns = ebb__timers_most_shift_ns(playing, due);
-    move_earlier(playing, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
+    uint64_t earlier_ns = late_ns - planned_ns + earlier_now(current, absence);
+    uint32_t due = ebb__script_absences(current->script)[absence].due_clock;
+    uint64_t most_ns = ebb__timers_most_shift_ns(current, due);
+    move_earlier(current, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
 }
 
 void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
 {
-    struct performance *playing = runtime->replay.playing;
-    if (!playing || block->script_block == EBB_SCRIPT_NONE)
+    struct prepared_script *current = runtime->replay.current;
+    if (!current || block->script_block == EBB_SCRIPT_NONE)
         return;
-    const struct ebb_script_absence *absences = ebb__script_absences(playing->script);
+    const struct ebb_script_absence *absences = ebb__script_absences(current->script);
     uint32_t here = ebb__clock_now(&runtime->replay);
-    for (uint32_t i = 0; i < playing->script->absence_count; i++) {
+    for (uint32_t i = 0; i < current->script->absence_count; i++) {
         if (absences[i].block != block->script_block || absences[i].due_clock == EBB_SCRIPT_NONE ||
-            !ebb__script_is_between(here, playing->in_clock[i], absences[i].due_clock))
+            !ebb__script_is_between(here, current->in_clock[i], absences[i].due_clock))
             continue;
-        move_earlier(playing, i, earlier_now(playing, i) / 2);
+        move_earlier(current, i, earlier_now(current, i) / 2);
         block->transfer.gave_way = true;
     }
 }

@@ -7,15 +7,15 @@
 #define FINE_US 4095u
 
 /* How far off the time within the stretch behind `position` may be. */
-static uint64_t drift_ns(const struct performance *playing, uint32_t position)
+static uint64_t drift_ns(const struct prepared_script *current, uint32_t position)
 {
-    uint64_t shift_ns = ebb__timers_most_shift_ns(playing, position);
+    uint64_t shift_ns = ebb__timers_most_shift_ns(current, position);
     return shift_ns > ebb__tuning_drift_ns() ? shift_ns : ebb__tuning_drift_ns();
 }
 
 uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size_bytes)
 {
-    const struct ebb_script *script = runtime->replay.playing->script;
+    const struct ebb_script *script = runtime->replay.current->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const uint32_t *allocs = ebb__script_allocs(script);
     uint32_t first_of_size = ebb__clock_first_alloc(script, size_bytes);
@@ -39,8 +39,8 @@ uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size
 uint64_t ebb__replay_distance(const struct ebb_runtime *runtime, const struct block *block,
                               bool *done)
 {
-    const struct performance *playing = runtime->replay.playing;
-    const struct ebb_script *script = playing->script;
+    const struct prepared_script *current = runtime->replay.current;
+    const struct ebb_script *script = current->script;
     *done = false;
     if (block->script_block == EBB_SCRIPT_NONE)
         return UINT64_MAX;
@@ -48,8 +48,8 @@ uint64_t ebb__replay_distance(const struct ebb_runtime *runtime, const struct bl
     const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
     uint32_t clocks = script->clock_count, now = ebb__clock_now(&runtime->replay);
     uint64_t best = (uint64_t)clocks << 32;
-    uint64_t drift_us = drift_ns(playing, now) / 1000;
-    uint64_t since_us = playing->woven.passed ? 0 : ebb__timers_since_ns(runtime) / 1000;
+    uint64_t drift_us = drift_ns(current, now) / 1000;
+    uint64_t since_us = current->unordered.passed ? 0 : ebb__timers_since_ns(runtime) / 1000;
     bool here = false, ahead = false;
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint64_t distance = (uint64_t)((uses[i].clock + clocks - now) % clocks) << 32;
@@ -72,13 +72,13 @@ uint64_t ebb__replay_distance(const struct ebb_runtime *runtime, const struct bl
 
 void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || playing->woven.passed || block->script_block == EBB_SCRIPT_NONE)
+    const struct prepared_script *current = runtime->replay.current;
+    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
         return;
     uint32_t now = ebb__clock_now(&runtime->replay);
-    if (ebb__timers_stretch_ns(playing, now) < ebb__tuning()->pause_ns)
+    if (ebb__timers_stretch_ns(current, now) < ebb__tuning()->pause_ns)
         return;
-    const struct ebb_script *script = playing->script;
+    const struct ebb_script *script = current->script;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
     const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
     uint64_t since_ns = ebb__timers_since_ns(runtime), nearest_ns = UINT64_MAX, least = UINT64_MAX;
@@ -97,14 +97,14 @@ void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block)
 uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct block *block)
 {
     uint64_t age = runtime->uses.event_number - block->use.last;
-    if (!runtime->replay.playing)
+    if (!runtime->replay.current)
         return block->use.open ? 0 : age;
     bool done;
     uint64_t distance = ebb__replay_distance(runtime, block, &done);
     bool in_use = block->use.touch + ebb__tuning()->blocks_in_use > runtime->uses.touches;
     if (block->use.touch > runtime->replay.position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
-    uint64_t whole = runtime->replay.playing->script->clock_count;
+    uint64_t whole = runtime->replay.current->script->clock_count;
     if (distance != UINT64_MAX)
         return distance;
     return (age < whole ? age : whole) << 32;

@@ -1,7 +1,7 @@
 /* Planned addresses: what a script says of where its blocks lie, and which allocation is which. */
 #include "runtime/internal.h"
 
-static bool is_placed(const struct ebb_script_block *block)
+static bool is_static(const struct ebb_script_block *block)
 {
     return block->place != EBB_SCRIPT_NO_PLACE;
 }
@@ -11,16 +11,18 @@ static uint32_t units_up_to(const struct ebb_script_block *block)
     return (uint32_t)((block->place + block->size_bytes - 1) / EBB_HUGE_BYTES) + 1;
 }
 
-size_t ebb__placed_table_words(const struct ebb_runtime *runtime, const struct ebb_script *script)
+size_t ebb__placement_table_words(const struct ebb_runtime *runtime,
+                                  const struct ebb_script *script)
 {
-    if (script->pool_bytes == 0 || script->pool_bytes / EBB_HUGE_BYTES >= runtime->pool.units_total)
+    if (script->placement_bytes == 0 ||
+        script->placement_bytes / EBB_HUGE_BYTES >= runtime->placement.units_total)
         return 0;
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    size_t words = script->pool_bytes / EBB_HUGE_BYTES + 2;
+    size_t words = script->placement_bytes / EBB_HUGE_BYTES + 2;
     for (uint32_t i = 0; i < script->clock_count; i++) {
         const struct ebb_script_block *block = &blocks[events[i].block];
-        if (events[i].kind == EBB_EVENT_ALLOC && is_placed(block))
+        if (events[i].kind == EBB_EVENT_ALLOC && is_static(block))
             words += units_up_to(block) - block->place / EBB_HUGE_BYTES;
     }
     return words > UINT32_MAX ? 0 : words;
@@ -28,19 +30,19 @@ size_t ebb__placed_table_words(const struct ebb_runtime *runtime, const struct e
 
 /* Positions of the allocations that cover each unit, ascending: by counting, since most units are
  * covered by many blocks. */
-void ebb__placed_prepare(struct performance *performance, uint32_t *words)
+void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words)
 {
-    const struct ebb_script *script = performance->script;
+    const struct ebb_script *script = prepared->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    uint32_t units = (uint32_t)(script->pool_bytes / EBB_HUGE_BYTES) + 1;
-    uint32_t *first = performance->unit_first = words;
-    uint32_t *covers = performance->unit_covers = words + units + 1;
-    performance->unit_count = units;
+    uint32_t units = (uint32_t)(script->placement_bytes / EBB_HUGE_BYTES) + 1;
+    uint32_t *first = prepared->unit_first = words;
+    uint32_t *covers = prepared->unit_covers = words + units + 1;
+    prepared->unit_count = units;
     for (int counting = 1; counting >= 0; counting--) {
         for (uint32_t i = 0; i < script->clock_count; i++) {
             const struct ebb_script_block *block = &blocks[events[i].block];
-            if (events[i].kind != EBB_EVENT_ALLOC || !is_placed(block))
+            if (events[i].kind != EBB_EVENT_ALLOC || !is_static(block))
                 continue;
             for (uint64_t unit = block->place / EBB_HUGE_BYTES; unit < units_up_to(block); unit++) {
                 if (counting)
@@ -58,7 +60,7 @@ void ebb__placed_prepare(struct performance *performance, uint32_t *words)
     first[0] = 0;
 }
 
-uint32_t ebb__placed_least(const struct ebb_script *script)
+uint32_t ebb__placement_least(const struct ebb_script *script)
 {
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
@@ -66,7 +68,7 @@ uint32_t ebb__placed_least(const struct ebb_script *script)
     uint32_t position = 0;
     for (uint32_t i = 0; i < script->clock_count; i++) {
         const struct ebb_script_block *block = &blocks[events[i].block];
-        if (is_placed(block))
+        if (is_static(block))
             load += events[i].kind == EBB_EVENT_ALLOC ? (int64_t)block->size_bytes
                                                       : -(int64_t)block->size_bytes;
         if (load < least) {
@@ -80,11 +82,11 @@ uint32_t ebb__placed_least(const struct ebb_script *script)
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || unit >= playing->unit_count)
+    const struct prepared_script *current = runtime->replay.current;
+    if (!current || unit >= current->unit_count)
         return UINT32_MAX;
-    const uint32_t *covers = playing->unit_covers;
-    uint32_t low = playing->unit_first[unit], high = playing->unit_first[unit + 1];
+    const uint32_t *covers = current->unit_covers;
+    uint32_t low = current->unit_first[unit], high = current->unit_first[unit + 1];
     uint32_t behind = high, earliest = low;
     if (low == behind)
         return UINT32_MAX;
@@ -97,7 +99,7 @@ uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit
     }
     return low < behind
                ? covers[low] - runtime->replay.position
-               : covers[earliest] + playing->script->clock_count - runtime->replay.position;
+               : covers[earliest] + current->script->clock_count - runtime->replay.position;
 }
 
 /* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
@@ -108,22 +110,22 @@ static bool plan_fits(const struct ebb_runtime *runtime)
     uint64_t share =
         ebb__ledger_share(runtime->core.ledger, atomic_load(&runtime->core.ledger->budget_bytes),
                           atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
-    return runtime->replay.playing->script->peak_bytes <= share;
+    return runtime->replay.current->script->peak_bytes <= share;
 }
 
 struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || runtime->uses.trace || playing->unit_count == 0)
+    const struct prepared_script *current = runtime->replay.current;
+    if (!current || runtime->uses.trace || current->unit_count == 0)
         return NULL;
     uint32_t known = ebb__clock_foresee(runtime, bytes);
     if (known == EBB_SCRIPT_NONE)
         return NULL;
-    const struct ebb_script_block *planned = &ebb__script_blocks(playing->script)[known];
-    if (!is_placed(planned) || !plan_fits(runtime))
+    const struct ebb_script_block *planned = &ebb__script_blocks(current->script)[known];
+    if (!is_static(planned) || !plan_fits(runtime))
         return NULL;
-    struct block *block = ebb__placed_take(runtime, planned->place, bytes, alignment);
+    struct block *block = ebb__placement_take(runtime, planned->place, bytes, alignment);
     if (!block)
-        atomic_fetch_add(&runtime->core.counters->pool_misses, 1);
+        atomic_fetch_add(&runtime->core.counters->placement_misses, 1);
     return block;
 }

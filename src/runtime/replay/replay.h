@@ -7,13 +7,13 @@
 
 /* Where the program is in a template whose events come in varying order; see replay/unordered.c. The tables are
  * NULL where the order is fixed. */
-struct woven {
+struct unordered {
     uint32_t *passed;  /* [clock position] 1: has been seen in this lap, or given up */
     uint32_t *free_at; /* [script block] position of its FREE, EBB_SCRIPT_NONE: none */
     uint32_t *cursors; /* [index into allocs of the first of a size]: the first that may be open */
     uint32_t passed_count;
-    uint32_t first_open; /* the least position that has not passed; clock_count: none */
-    uint32_t strays;     /* allocations of this lap that the template does not know */
+    uint32_t first_open;     /* the least position that has not passed; clock_count: none */
+    uint32_t unknown_allocs; /* allocations of this lap that the template does not know */
     bool confirmed; /* a whole lap has been seen, and what began with the landmark since was one */
 };
 
@@ -25,7 +25,7 @@ struct timer {
 };
 
 /* A script with what the runtime knows about it. */
-struct performance {
+struct prepared_script {
     const struct ebb_script *script;
     void *tables; /* what the pointers below point into */
     size_t table_bytes;
@@ -43,7 +43,7 @@ struct performance {
     uint64_t took_ns, planned_ns; /* all stretches passed so far */
     struct timer *timers;         /* a heap, room for two of each absence */
     uint32_t timer_count;
-    struct woven woven;
+    struct unordered unordered;
     /* Positions of the allocations that cover each unit of the pool, ascending: those of unit u are
      * unit_covers[unit_first[u] … unit_first[u + 1]). 0 units: the script plans no addresses. */
     uint32_t *unit_first, *unit_covers;
@@ -63,45 +63,45 @@ struct history {
 struct replay {
     struct history *history; /* ring of HISTORY */
     uint64_t allocations;
-    struct performance scripts[MAX_SCRIPTS];
+    struct prepared_script scripts[MAX_SCRIPTS];
     uint32_t script_count;
-    uint64_t script_sets;        /* times that `scripts` has changed */
-    struct performance *playing; /* NULL: reactive */
-    struct performance awaited;  /* takes over from `playing` at awaited_at; no script: none */
+    uint64_t script_sets;            /* times that `scripts` has changed */
+    struct prepared_script *current; /* NULL: reactive */
+    struct prepared_script awaited;  /* takes over from `current` at awaited_at; no script: none */
     uint32_t awaited_at;
     bool awaited_due;
-    uint32_t position;         /* next clock event expected */
-    uint64_t position_ns;      /* when the last one was seen, on the program's own clock */
-    uint64_t position_touches; /* uses seen by then */
-    uint64_t position_event;   /* its event number */
-    int64_t lead_ns;           /* how much farther it has come since than the time says */
-    uint64_t missed;           /* faults on absent parts since, where accesses are the clock */
-    uint64_t guards_began_ns;  /* when the first event was seen last, likewise */
+    uint32_t position;              /* next clock event expected */
+    uint64_t position_ns;           /* when the last one was seen, on the program's own clock */
+    uint64_t position_touches;      /* uses seen by then */
+    uint64_t position_event;        /* its event number */
+    int64_t lead_ns;                /* how much farther it has come since than the time says */
+    uint64_t missed;                /* faults on absent parts since, where accesses are the clock */
+    uint64_t access_clock_began_ns; /* when the first event was seen last, likewise */
     uint64_t laps;
 };
 
 /* The last position passed. Only while a script is played. */
 static inline uint32_t ebb__clock_now(const struct replay *replay)
 {
-    uint32_t clocks = replay->playing->script->clock_count;
+    uint32_t clocks = replay->current->script->clock_count;
     return (replay->position + clocks - 1) % clocks;
 }
 /* Is a script in force whose events are accesses? */
-static inline bool ebb__guards_play(const struct replay *replay)
+static inline bool ebb__access_clock_in_force(const struct replay *replay)
 {
-    return replay->playing && replay->playing->script->alloc_count == 0;
+    return replay->current && replay->current->script->alloc_count == 0;
 }
 
-static inline const struct ebb_script_event *ebb__replay_event(const struct performance *playing,
-                                                               uint32_t position)
+static inline const struct ebb_script_event *ebb__replay_event(
+    const struct prepared_script *current, uint32_t position)
 {
-    return &ebb__script_events(playing->script)[position];
+    return &ebb__script_events(current->script)[position];
 }
 
 /* clock.c */
-/* What is due since a step: at `count` positions from `first` on, of `playing`. */
+/* What is due since a step: at `count` positions from `first` on, of `current`. */
 struct due {
-    struct performance *playing;
+    struct prepared_script *current;
     uint64_t script_sets;
     uint32_t first, count;
 };
@@ -115,25 +115,27 @@ void ebb__clock_end_step(struct ebb_runtime *runtime, enum ebb_event_kind kind, 
 void ebb__clock_stop(struct ebb_runtime *runtime);
 /* The next event of the script in force has happened: queue what hangs on it. */
 void ebb__clock_pass(struct ebb_runtime *runtime);
-/* From now on `playing` is followed; the last event seen is its `position`. */
-void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, uint32_t position);
+/* From now on `current` is followed; the last event seen is its `position`. */
+void ebb__clock_start(struct ebb_runtime *runtime, struct prepared_script *current,
+                      uint32_t position);
 /* Make the tables of a script; false where memory is lacking. No lock needed. */
 EBB_NODISCARD bool ebb__replay_prepare(const struct ebb_runtime *runtime,
-                                       struct performance *performance,
+                                       struct prepared_script *prepared,
                                        const struct ebb_script *script);
 /* Pages for the next allocation, if the program follows the script: whole units where it is wide. */
 uint64_t ebb__clock_page_bytes(const struct ebb_runtime *runtime, uint64_t bytes);
 /* Will the next allocation, if the program follows the script, have parts? */
 bool ebb__clock_expects_parts(const struct ebb_runtime *runtime, uint64_t size_bytes);
 /* What hangs on `position` is queued. */
-void ebb__clock_act(struct ebb_runtime *runtime, struct performance *playing, uint32_t position);
+void ebb__clock_act(struct ebb_runtime *runtime, struct prepared_script *current,
+                    uint32_t position);
 /* `block` is what the script calls `script_block`. */
-void ebb__clock_bind(struct ebb_runtime *runtime, struct performance *playing, struct block *block,
-                     uint32_t script_block);
+void ebb__clock_bind(struct ebb_runtime *runtime, struct prepared_script *current,
+                     struct block *block, uint32_t script_block);
 /* The store's copy of `block`, kept because it was to be only read, is not its bytes any more. */
 void ebb__clock_changed(struct ebb_runtime *runtime, const struct block *block);
 /* `block` ends: it is not meant any more. Its script_block must be known. */
-void ebb__clock_unbind(const struct ebb_runtime *runtime, struct performance *playing,
+void ebb__clock_unbind(const struct ebb_runtime *runtime, struct prepared_script *current,
                        const struct block *block);
 /* The index into the allocs of `script` of the first one of at least `size_bytes`. */
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes);
@@ -160,8 +162,8 @@ uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct bl
 void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
                         bool urgent);
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and go
- * meanwhile, and `playing` with them. */
-void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct performance *playing,
+ * meanwhile, and `current` with them. */
+void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
                               uint32_t position);
 
 /* scripts.c */
@@ -170,17 +172,19 @@ void ebb__replay_take_over(struct ebb_runtime *runtime);
 
 /* sync.c */
 /* How many of the newest allocations, walking back from template position `position`, agree. */
-uint32_t ebb__replay_agreement(const struct ebb_runtime *runtime, const struct performance *playing,
-                               uint32_t position, uint32_t most);
+uint32_t ebb__replay_agreement(const struct ebb_runtime *runtime,
+                               const struct prepared_script *current, uint32_t position,
+                               uint32_t most);
 /* The program may be somewhere in a script that is known: then that is in force. */
 void ebb__replay_look_for_script(struct ebb_runtime *runtime);
 
 /* placements.c */
 /* How many words of tables a script's placements take, and filling so many, zeroed. No lock. */
-size_t ebb__placed_table_words(const struct ebb_runtime *runtime, const struct ebb_script *script);
-void ebb__placed_prepare(struct performance *performance, uint32_t *words);
+size_t ebb__placement_table_words(const struct ebb_runtime *runtime,
+                                  const struct ebb_script *script);
+void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words);
 /* The position in front of which the least lies at the addresses of `script`. */
-uint32_t ebb__placed_least(const struct ebb_script *script);
+uint32_t ebb__placement_least(const struct ebb_script *script);
 /* The block that an allocation of `bytes`, now, is planned to be, at its planned address, in state EMPTY, its
  * pages still to be had; NULL: no plan, or the address is taken. */
 struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment);
@@ -189,34 +193,35 @@ uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit
 
 /* unordered.c: templates whose events come in varying order */
 /* Words of memory that struct woven needs, and what is made of them. */
-size_t ebb__woven_words(const struct ebb_script *script);
-void ebb__woven_prepare(struct performance *performance, uint32_t *memory);
+size_t ebb__unordered_words(const struct ebb_script *script);
+void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory);
 /* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. False: the program
  * does something else. */
-bool ebb__woven_match(struct ebb_runtime *runtime, enum ebb_event_kind kind, struct block *block,
-                      uint32_t *position);
+bool ebb__unordered_match(struct ebb_runtime *runtime, enum ebb_event_kind kind,
+                          struct block *block, uint32_t *position);
 /* The template's position of an allocation of this size, should it come next; EBB_SCRIPT_NONE: none. */
-uint32_t ebb__woven_next_alloc(const struct performance *playing, uint64_t size_bytes);
+uint32_t ebb__unordered_next_alloc(const struct prepared_script *current, uint64_t size_bytes);
 /* Does a lap of the script begin with the newest allocation? Nothing is changed. */
-bool ebb__woven_begins(const struct ebb_runtime *runtime, struct performance *performance);
+bool ebb__unordered_begins(const struct ebb_runtime *runtime, struct prepared_script *prepared);
 /* Name the blocks of the lap before it, and begin. */
-void ebb__woven_begin(struct ebb_runtime *runtime, struct performance *performance);
+void ebb__unordered_begin(struct ebb_runtime *runtime, struct prepared_script *prepared);
 
 /* timers.c */
 /* The clock passes `position` now. */
-void ebb__timers_pace(struct ebb_runtime *runtime, struct performance *playing, uint32_t position);
+void ebb__timers_pace(struct ebb_runtime *runtime, struct prepared_script *current,
+                      uint32_t position);
 /* How long after the last position passed the program is now, in the script's time. */
 uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime);
 /* It is `ns` of the script's time after that position now, whatever the time says: what was done too
  * early will be done again. */
 void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns);
 /* How long the stretch behind `position` is planned to take. */
-uint64_t ebb__timers_stretch_ns(const struct performance *playing, uint32_t position);
+uint64_t ebb__timers_stretch_ns(const struct prepared_script *current, uint32_t position);
 /* How much earlier or later than planned something may come to hang after `position`, or happen. */
-uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position);
+uint64_t ebb__timers_most_shift_ns(const struct prepared_script *current, uint32_t position);
 /* Begin the absence, or with `in` end it, its delay after `position`, just passed; false: now. */
-bool ebb__timers_set(struct ebb_runtime *runtime, struct performance *playing, uint32_t position,
-                     uint32_t absence, bool in);
+bool ebb__timers_set(struct ebb_runtime *runtime, struct prepared_script *current,
+                     uint32_t position, uint32_t absence, bool in);
 /* Do what is due. Returns when to look again (CLOCK_MONOTONIC), 0: when woken. */
 uint64_t ebb__timers_fire(struct ebb_runtime *runtime);
 
@@ -225,7 +230,7 @@ uint64_t ebb__timers_fire(struct ebb_runtime *runtime);
  * for starts that much earlier and half as much again. What was there in time starts a little later
  * again, down to the plan, since the machine may just have been busy for a moment, and early returns
  * take the room of others; so does what was late for want of room: an earlier start does not help. */
-void ebb__feedback_learn(struct performance *playing, uint32_t absence, uint64_t late_ns);
+void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint64_t late_ns);
 /* The program uses `block`, which is not there: what left too early within a stretch leaves later in
  * the next iteration. */
 void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block);
@@ -238,10 +243,10 @@ void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block);
 
 /* access_clock.c: accesses as the clock */
 /* See to it that the accesses of the next events will be seen. */
-void ebb__guards_arm(struct ebb_runtime *runtime);
+void ebb__access_clock_arm(struct ebb_runtime *runtime);
 /* Is the next use of `block` to be seen? */
-bool ebb__guards_await(const struct ebb_runtime *runtime, const struct block *block);
+bool ebb__access_clock_await(const struct ebb_runtime *runtime, const struct block *block);
 /* `block` is used, and that was seen; missed: it was absent. */
-void ebb__guards_touched(struct ebb_runtime *runtime, const struct block *block, bool missed);
+void ebb__access_clock_touched(struct ebb_runtime *runtime, const struct block *block, bool missed);
 
 #endif

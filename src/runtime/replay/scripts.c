@@ -4,60 +4,61 @@
 #include <string.h>
 #include <sys/mman.h>
 
-bool ebb__replay_prepare(const struct ebb_runtime *runtime, struct performance *performance,
+bool ebb__replay_prepare(const struct ebb_runtime *runtime, struct prepared_script *prepared,
                          const struct ebb_script *script)
 {
     size_t clocks = script->clock_count, absences = script->absence_count;
-    size_t woven_words = ebb__woven_words(script);
-    size_t placed_words = ebb__placed_table_words(runtime, script);
-    size_t words = script->block_count + 3 * clocks + 4 * absences + woven_words + placed_words;
+    size_t unordered_words = ebb__unordered_words(script);
+    size_t placement_words = ebb__placement_table_words(runtime, script);
+    size_t words =
+        script->block_count + 3 * clocks + 4 * absences + unordered_words + placement_words;
     size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
-                   absences * (2 * sizeof(uint64_t) + 2 * sizeof *performance->timers) +
+                   absences * (2 * sizeof(uint64_t) + 2 * sizeof *prepared->timers) +
                    script->block_count + 8;
     uint32_t *memory = ebb__core_memory(bytes);
     if (!memory)
         return false;
-    performance->script = script;
-    performance->tables = memory;
-    performance->table_bytes = bytes;
-    performance->in_delay_ns = (uint64_t *)memory;
-    performance->out_delay_ns = performance->in_delay_ns + absences;
-    performance->stretch_ns = performance->out_delay_ns + absences;
-    performance->timers = (struct timer *)(performance->stretch_ns + clocks);
-    memory = (uint32_t *)(performance->timers + 2 * absences);
-    performance->live = memory;
+    prepared->script = script;
+    prepared->tables = memory;
+    prepared->table_bytes = bytes;
+    prepared->in_delay_ns = (uint64_t *)memory;
+    prepared->out_delay_ns = prepared->in_delay_ns + absences;
+    prepared->stretch_ns = prepared->out_delay_ns + absences;
+    prepared->timers = (struct timer *)(prepared->stretch_ns + clocks);
+    memory = (uint32_t *)(prepared->timers + 2 * absences);
+    prepared->live = memory;
     memory += script->block_count;
-    uint32_t **heads[] = {&performance->out_first, &performance->in_first, &performance->due_first};
+    uint32_t **heads[] = {&prepared->out_first, &prepared->in_first, &prepared->due_first};
     for (size_t i = 0; i < 3; i++) {
         *heads[i] = memory;
         memory += clocks;
         for (size_t position = 0; position < clocks; position++)
             (*heads[i])[position] = EBB_SCRIPT_NONE;
     }
-    performance->out_next = memory;
-    performance->in_next = memory + absences;
-    performance->due_next = memory + 2 * absences;
-    performance->in_clock = memory + 3 * absences;
+    prepared->out_next = memory;
+    prepared->in_next = memory + absences;
+    prepared->due_next = memory + 2 * absences;
+    prepared->in_clock = memory + 3 * absences;
     memory += 4 * absences;
-    ebb__woven_prepare(performance, woven_words ? memory : NULL);
-    if (placed_words)
-        ebb__placed_prepare(performance, memory + woven_words);
-    performance->changes = (uint8_t *)(memory + woven_words + placed_words);
+    ebb__unordered_prepare(prepared, unordered_words ? memory : NULL);
+    if (placement_words)
+        ebb__placement_prepare(prepared, memory + unordered_words);
+    prepared->changes = (uint8_t *)(memory + unordered_words + placement_words);
     const struct ebb_script_absence *all = ebb__script_absences(script);
     for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
-        performance->out_next[i] = performance->out_first[all[i].out_clock];
-        performance->out_first[all[i].out_clock] = i;
-        performance->in_clock[i] = all[i].in_clock;
-        performance->in_delay_ns[i] = all[i].in_delay_ns;
-        performance->out_delay_ns[i] = all[i].out_delay_ns;
+        prepared->out_next[i] = prepared->out_first[all[i].out_clock];
+        prepared->out_first[all[i].out_clock] = i;
+        prepared->in_clock[i] = all[i].in_clock;
+        prepared->in_delay_ns[i] = all[i].in_delay_ns;
+        prepared->out_delay_ns[i] = all[i].out_delay_ns;
         if (all[i].in_clock == EBB_SCRIPT_NONE || all[i].due_clock == EBB_SCRIPT_NONE)
             continue;
-        performance->in_next[i] = performance->in_first[all[i].in_clock];
-        performance->in_first[all[i].in_clock] = i;
+        prepared->in_next[i] = prepared->in_first[all[i].in_clock];
+        prepared->in_first[all[i].in_clock] = i;
         if (all[i].in_within)
             continue;
-        performance->due_next[i] = performance->due_first[all[i].due_clock];
-        performance->due_first[all[i].due_clock] = i;
+        prepared->due_next[i] = prepared->due_first[all[i].due_clock];
+        prepared->due_first[all[i].due_clock] = i;
     }
     return true;
 }
@@ -76,14 +77,14 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
 
 /* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there are too
  * many; what plays stops. */
-static struct performance *install(struct ebb_runtime *runtime,
-                                   const struct performance *performance)
+static struct prepared_script *install(struct ebb_runtime *runtime,
+                                       const struct prepared_script *prepared)
 {
-    runtime->replay.playing = NULL;
+    runtime->replay.current = NULL;
     runtime->replay.script_sets++;
     uint32_t replaced = 0;
     while (replaced < runtime->replay.script_count &&
-           !same_template(runtime->replay.scripts[replaced].script, performance->script))
+           !same_template(runtime->replay.scripts[replaced].script, prepared->script))
         replaced++;
     if (replaced == runtime->replay.script_count && replaced == MAX_SCRIPTS)
         replaced = 0;
@@ -94,8 +95,8 @@ static struct performance *install(struct ebb_runtime *runtime,
                 (runtime->replay.script_count - replaced - 1) * sizeof runtime->replay.scripts[0]);
         runtime->replay.script_count--;
     }
-    runtime->replay.scripts[runtime->replay.script_count++] = *performance;
-    runtime->pool.clocks = performance->script->clock_count;
+    runtime->replay.scripts[runtime->replay.script_count++] = *prepared;
+    runtime->placement.clocks = prepared->script->clock_count;
     return &runtime->replay.scripts[runtime->replay.script_count - 1];
 }
 
@@ -109,27 +110,27 @@ static void forget_awaited(struct ebb_runtime *runtime)
 
 void ebb__replay_take_over(struct ebb_runtime *runtime)
 {
-    struct performance awaited = runtime->replay.awaited;
-    bool plays = runtime->replay.playing != NULL;
+    struct prepared_script awaited = runtime->replay.awaited;
+    bool is_replaying = runtime->replay.current != NULL;
     uint32_t clocks = awaited.script->clock_count;
     runtime->replay.awaited.script = NULL;
     runtime->replay.awaited_due = false;
-    struct performance *installed = install(runtime, &awaited);
-    if (plays)
+    struct prepared_script *installed = install(runtime, &awaited);
+    if (is_replaying)
         ebb__clock_start(runtime, installed, (runtime->replay.position + clocks - 1) % clocks);
 }
 
 /* What lies at planned addresses cannot make way for what the next plan puts elsewhere: it takes over
  * from one of the same iteration where the least of that is there. */
-static bool defer(struct ebb_runtime *runtime, const struct performance *performance)
+static bool defer(struct ebb_runtime *runtime, const struct prepared_script *prepared)
 {
-    const struct performance *playing = runtime->replay.playing;
-    if (!playing || playing->woven.passed || performance->script->alloc_count == 0 ||
-        !same_template(playing->script, performance->script))
+    const struct prepared_script *current = runtime->replay.current;
+    if (!current || current->unordered.passed || prepared->script->alloc_count == 0 ||
+        !same_template(current->script, prepared->script))
         return false;
-    runtime->replay.awaited = *performance;
-    runtime->replay.awaited_at = ebb__placed_least(playing->script);
-    if (runtime->pool.load_bytes == 0)
+    runtime->replay.awaited = *prepared;
+    runtime->replay.awaited_at = ebb__placement_least(current->script);
+    if (runtime->placement.load_bytes == 0)
         ebb__replay_take_over(runtime);
     return true;
 }
@@ -137,20 +138,20 @@ static bool defer(struct ebb_runtime *runtime, const struct performance *perform
 enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
                                         const struct ebb_script *script, uint64_t bytes)
 {
-    struct performance performance = {0};
+    struct prepared_script prepared = {0};
     if (!ebb__script_valid(script, bytes))
         return EBB_ERR_FORMAT;
-    if (!ebb__replay_prepare(runtime, &performance, script))
+    if (!ebb__replay_prepare(runtime, &prepared, script))
         return EBB_ERR_MEMORY;
     pthread_mutex_lock(&runtime->core.lock);
     if (runtime->replay.awaited.script && !same_template(runtime->replay.awaited.script, script))
         ebb__replay_take_over(runtime);
     forget_awaited(runtime);
-    if (!defer(runtime, &performance)) {
-        struct performance *installed = install(runtime, &performance);
+    if (!defer(runtime, &prepared)) {
+        struct prepared_script *installed = install(runtime, &prepared);
         if (script->alloc_count == 0) {
             ebb__clock_start(runtime, installed, script->clock_count - 1);
-            ebb__guards_arm(runtime);
+            ebb__access_clock_arm(runtime);
         }
     }
     pthread_mutex_unlock(&runtime->core.lock);
@@ -160,13 +161,13 @@ enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->replay.playing)
+    if (runtime->replay.current)
         ebb__core_mark(runtime, EBB_MARK_PLAN_OFF, runtime->replay.position);
-    runtime->replay.playing = NULL;
+    runtime->replay.current = NULL;
     runtime->replay.script_sets++;
     forget_awaited(runtime);
     while (runtime->replay.script_count) {
-        struct performance *last = &runtime->replay.scripts[--runtime->replay.script_count];
+        struct prepared_script *last = &runtime->replay.scripts[--runtime->replay.script_count];
         munmap(last->tables, last->table_bytes);
     }
     pthread_mutex_unlock(&runtime->core.lock);

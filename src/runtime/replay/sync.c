@@ -14,36 +14,37 @@ static uint32_t bind_part(struct ebb_runtime *runtime, struct block *block, uint
     return first;
 }
 
-void ebb__clock_bind(struct ebb_runtime *runtime, struct performance *playing, struct block *block,
-                     uint32_t script_block)
+void ebb__clock_bind(struct ebb_runtime *runtime, struct prepared_script *current,
+                     struct block *block, uint32_t script_block)
 {
-    const struct ebb_script_block *known = &ebb__script_blocks(playing->script)[script_block];
+    const struct ebb_script_block *known = &ebb__script_blocks(current->script)[script_block];
     bool large = ebb__part_is_large(runtime, block->run.total_units * EBB_HUGE_BYTES);
     for (uint32_t i = 0; large && known->part_count && i < known->parts; i++)
-        playing->live[script_block + i] = bind_part(runtime, block, script_block + i, &known[i]);
+        current->live[script_block + i] = bind_part(runtime, block, script_block + i, &known[i]);
     if (large && known->part_count)
         return;
-    playing->live[script_block] = ebb__block_index(&runtime->table, block);
-    for (uint32_t i = playing->live[script_block]; i != NO_BLOCK; i = ebb__part_next(runtime, i))
+    current->live[script_block] = ebb__block_index(&runtime->table, block);
+    for (uint32_t i = current->live[script_block]; i != NO_BLOCK; i = ebb__part_next(runtime, i))
         runtime->table.blocks[i].script_block = script_block;
 }
 
-void ebb__clock_unbind(const struct ebb_runtime *runtime, struct performance *playing,
+void ebb__clock_unbind(const struct ebb_runtime *runtime, struct prepared_script *current,
                        const struct block *block)
 {
     uint32_t known = block->script_block;
-    if (playing->live[known] == ebb__block_index(&runtime->table, block))
-        for (uint32_t i = ebb__script_blocks(playing->script)[known].parts; i-- > 0;)
-            playing->live[known + i] = NO_BLOCK;
+    if (current->live[known] == ebb__block_index(&runtime->table, block))
+        for (uint32_t i = ebb__script_blocks(current->script)[known].parts; i-- > 0;)
+            current->live[known + i] = NO_BLOCK;
 }
 
 /* How many of the newest allocations, walking back from template position `position`, agree. */
-uint32_t ebb__replay_agreement(const struct ebb_runtime *runtime, const struct performance *playing,
-                               uint32_t position, uint32_t most)
+uint32_t ebb__replay_agreement(const struct ebb_runtime *runtime,
+                               const struct prepared_script *current, uint32_t position,
+                               uint32_t most)
 {
-    uint32_t clocks = playing->script->clock_count, agreed = 0, steps = 0;
+    uint32_t clocks = current->script->clock_count, agreed = 0, steps = 0;
     while (agreed < most && steps++ < 2 * clocks) {
-        const struct ebb_script_event *event = ebb__replay_event(playing, position);
+        const struct ebb_script_event *event = ebb__replay_event(current, position);
         if (event->kind == EBB_EVENT_ALLOC) {
             uint64_t at = runtime->replay.allocations - 1 - agreed;
             if (runtime->replay.history[at % HISTORY].size_bytes != event->size_bytes)
@@ -55,11 +56,12 @@ uint32_t ebb__replay_agreement(const struct ebb_runtime *runtime, const struct p
     return agreed;
 }
 
-/* The one position of `playing` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
+/* The one position of `current` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
  * more than one. */
-static uint32_t find_position(const struct ebb_runtime *runtime, const struct performance *playing)
+static uint32_t find_position(const struct ebb_runtime *runtime,
+                              const struct prepared_script *current)
 {
-    const struct ebb_script *script = playing->script;
+    const struct ebb_script *script = current->script;
     const uint32_t *allocs = ebb__script_allocs(script);
     uint64_t size = runtime->replay.history[(runtime->replay.allocations - 1) % HISTORY].size_bytes;
     uint32_t most = script->alloc_count < (uint32_t)ebb__tuning()->sync_allocations
@@ -70,9 +72,9 @@ static uint32_t find_position(const struct ebb_runtime *runtime, const struct pe
         return EBB_SCRIPT_NONE;
     uint32_t low = ebb__clock_first_alloc(script, size);
     uint32_t found = EBB_SCRIPT_NONE;
-    for (; low < script->alloc_count && ebb__replay_event(playing, allocs[low])->size_bytes == size;
+    for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {
-        if (ebb__replay_agreement(runtime, playing, allocs[low], most) < most)
+        if (ebb__replay_agreement(runtime, current, allocs[low], most) < most)
             continue;
         if (found != EBB_SCRIPT_NONE)
             return EBB_SCRIPT_NONE;
@@ -101,30 +103,32 @@ static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial
 }
 
 /* Name the blocks of the last iteration's allocations, newest first; the newest is at `position`. */
-static void name_blocks(struct ebb_runtime *runtime, struct performance *playing, uint32_t position)
+static void name_blocks(struct ebb_runtime *runtime, struct prepared_script *current,
+                        uint32_t position)
 {
-    const struct ebb_script *script = playing->script;
-    uint32_t agreed = ebb__replay_agreement(runtime, playing, position, script->alloc_count);
+    const struct ebb_script *script = current->script;
+    uint32_t agreed = ebb__replay_agreement(runtime, current, position, script->alloc_count);
     uint32_t at = position;
     for (uint32_t i = 0; i < agreed && i < HISTORY;) {
-        const struct ebb_script_event *event = ebb__replay_event(playing, at);
+        const struct ebb_script_event *event = ebb__replay_event(current, at);
         if (event->kind == EBB_EVENT_ALLOC) {
             const struct history *past =
                 &runtime->replay.history[(runtime->replay.allocations - 1 - i) % HISTORY];
             struct block *block = &runtime->table.blocks[past->block];
             if (ebb__block_is_live(block) && block->serial == past->serial)
-                ebb__clock_bind(runtime, playing, block, event->block);
+                ebb__clock_bind(runtime, current, block, event->block);
             i++;
         }
         at = (at + script->clock_count - 1) % script->clock_count;
     }
 }
 
-void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, uint32_t position)
+void ebb__clock_start(struct ebb_runtime *runtime, struct prepared_script *current,
+                      uint32_t position)
 {
-    const struct ebb_script *script = playing->script;
+    const struct ebb_script *script = current->script;
     for (uint32_t i = 0; i < script->block_count; i++)
-        playing->live[i] = NO_BLOCK;
+        current->live[i] = NO_BLOCK;
     for (uint32_t i = 1; i <= runtime->table.count; i++) {
         struct block *block = &runtime->table.blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
@@ -135,19 +139,19 @@ void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, 
             continue;
         uint32_t known = find_persistent(script, block->serial, block->size_bytes);
         if (known != EBB_SCRIPT_NONE)
-            ebb__clock_bind(runtime, playing, block, known);
+            ebb__clock_bind(runtime, current, block, known);
     }
-    if (playing->woven.passed)
-        ebb__woven_begin(runtime, playing);
+    if (current->unordered.passed)
+        ebb__unordered_begin(runtime, current);
     else
-        name_blocks(runtime, playing, position);
-    runtime->replay.playing = playing;
+        name_blocks(runtime, current, position);
+    runtime->replay.current = current;
     runtime->replay.position = (position + 1) % script->clock_count;
     runtime->replay.position_ns = ebb__progress_ns(runtime);
     runtime->replay.position_touches = runtime->uses.touches;
     runtime->replay.position_event = runtime->uses.event_number;
     runtime->replay.lead_ns = 0;
-    playing->timer_count = 0;
+    current->timer_count = 0;
     atomic_fetch_add(&runtime->core.counters->resyncs, 1);
     ebb__core_mark(runtime, EBB_MARK_PLAN_ON, position);
 }
@@ -155,10 +159,10 @@ void ebb__clock_start(struct ebb_runtime *runtime, struct performance *playing, 
 void ebb__replay_look_for_script(struct ebb_runtime *runtime)
 {
     for (uint32_t i = runtime->replay.script_count; i-- > 0;) { /* the newest first */
-        struct performance *known = &runtime->replay.scripts[i];
+        struct prepared_script *known = &runtime->replay.scripts[i];
         uint32_t position;
-        if (known->woven.passed)
-            position = ebb__woven_begins(runtime, known) ? 0 : EBB_SCRIPT_NONE;
+        if (known->unordered.passed)
+            position = ebb__unordered_begins(runtime, known) ? 0 : EBB_SCRIPT_NONE;
         else
             position = find_position(runtime, known);
         if (position != EBB_SCRIPT_NONE) {

@@ -20,18 +20,19 @@ static uint64_t scaled(uint64_t ns, double factor)
     return (uint64_t)(product < LONGEST_NS ? product : LONGEST_NS);
 }
 
-uint64_t ebb__timers_stretch_ns(const struct performance *playing, uint32_t position)
+uint64_t ebb__timers_stretch_ns(const struct prepared_script *current, uint32_t position)
 {
-    const struct ebb_script *script = playing->script;
+    const struct ebb_script *script = current->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     if (position + 1 < script->clock_count)
         return events[position + 1].time_ns - events[position].time_ns;
     return script->iteration_ns + events[0].time_ns - events[position].time_ns;
 }
 
-void ebb__timers_pace(struct ebb_runtime *runtime, struct performance *playing, uint32_t position)
+void ebb__timers_pace(struct ebb_runtime *runtime, struct prepared_script *current,
+                      uint32_t position)
 {
-    uint32_t clocks = playing->script->clock_count;
+    uint32_t clocks = current->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
     uint64_t now_ns = ebb__progress_ns(runtime);
     /* Threads that wait at the same time may have waited longer than time has gone by. */
@@ -41,28 +42,28 @@ void ebb__timers_pace(struct ebb_runtime *runtime, struct performance *playing, 
     runtime->replay.position_touches = runtime->uses.touches;
     runtime->replay.position_event = runtime->uses.event_number;
     /* The time of this lap's stretch is the true one again; what still waits keeps its moment. */
-    for (uint32_t i = 0; i < playing->timer_count; i++)
-        playing->timers[i].at_ns -= (uint64_t)runtime->replay.lead_ns;
+    for (uint32_t i = 0; i < current->timer_count; i++)
+        current->timers[i].at_ns -= (uint64_t)runtime->replay.lead_ns;
     runtime->replay.lead_ns = 0;
-    if (playing->woven.passed)
+    if (current->unordered.passed)
         return; /* what comes next is another event each time */
-    uint64_t *known = &playing->stretch_ns[before];
+    uint64_t *known = &current->stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;
-    playing->took_ns += took_ns;
-    playing->planned_ns += ebb__timers_stretch_ns(playing, before);
+    current->took_ns += took_ns;
+    current->planned_ns += ebb__timers_stretch_ns(current, before);
 }
 
 /* How many times longer than planned the stretch behind `position` takes. */
-static double pace(const struct performance *playing, uint32_t position)
+static double pace(const struct prepared_script *current, uint32_t position)
 {
-    double general = 1, planned = (double)ebb__timers_stretch_ns(playing, position);
-    if (playing->took_ns && playing->planned_ns)
-        general = (double)playing->took_ns / (double)playing->planned_ns;
+    double general = 1, planned = (double)ebb__timers_stretch_ns(current, position);
+    if (current->took_ns && current->planned_ns)
+        general = (double)current->took_ns / (double)current->planned_ns;
     general = general < PACE_LEAST ? PACE_LEAST : general;
     general = general > 1 / PACE_LEAST ? 1 / PACE_LEAST : general;
-    if (!playing->stretch_ns[position] || planned <= 0)
+    if (!current->stretch_ns[position] || planned <= 0)
         return general;
-    double own = (double)playing->stretch_ns[position] / planned;
+    double own = (double)current->stretch_ns[position] / planned;
     if (own > general * (double)ebb__tuning()->pace_range)
         return general * (double)ebb__tuning()->pace_range;
     return own < general / (double)ebb__tuning()->pace_range
@@ -81,12 +82,12 @@ uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime)
     uint64_t now_ns = timer_now(runtime);
     uint64_t since_ns =
         now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
-    return scaled(since_ns, 1 / pace(runtime->replay.playing, ebb__clock_now(&runtime->replay)));
+    return scaled(since_ns, 1 / pace(runtime->replay.current, ebb__clock_now(&runtime->replay)));
 }
 
-uint64_t ebb__timers_most_shift_ns(const struct performance *playing, uint32_t position)
+uint64_t ebb__timers_most_shift_ns(const struct prepared_script *current, uint32_t position)
 {
-    return ebb__timers_stretch_ns(playing, position) / ebb__tuning()->within_drift_divisor;
+    return ebb__timers_stretch_ns(current, position) / ebb__tuning()->within_drift_divisor;
 }
 
 static void exchange(struct timer *left, struct timer *right)
@@ -96,16 +97,16 @@ static void exchange(struct timer *left, struct timer *right)
     *right = kept;
 }
 
-bool ebb__timers_set(struct ebb_runtime *runtime, struct performance *playing, uint32_t position,
-                     uint32_t absence, bool in)
+bool ebb__timers_set(struct ebb_runtime *runtime, struct prepared_script *current,
+                     uint32_t position, uint32_t absence, bool in)
 {
-    uint64_t delay_ns = in ? playing->in_delay_ns[absence] : playing->out_delay_ns[absence];
-    struct timer *heap = playing->timers;
-    if (delay_ns == 0 || playing->timer_count == 2 * playing->script->absence_count)
+    uint64_t delay_ns = in ? current->in_delay_ns[absence] : current->out_delay_ns[absence];
+    struct timer *heap = current->timers;
+    if (delay_ns == 0 || current->timer_count == 2 * current->script->absence_count)
         return false;
-    uint32_t at = playing->timer_count++;
+    uint32_t at = current->timer_count++;
     heap[at] = (struct timer){
-        runtime->replay.position_ns + scaled(delay_ns, pace(playing, position)), absence, in};
+        runtime->replay.position_ns + scaled(delay_ns, pace(current, position)), absence, in};
     for (; at > 0 && heap[at].at_ns < heap[(at - 1) / 2].at_ns; at = (at - 1) / 2)
         exchange(&heap[at], &heap[(at - 1) / 2]);
     if (at == 0)
@@ -115,22 +116,22 @@ bool ebb__timers_set(struct ebb_runtime *runtime, struct performance *playing, u
 
 void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns)
 {
-    struct performance *playing = runtime->replay.playing;
+    struct prepared_script *current = runtime->replay.current;
     uint32_t position = ebb__clock_now(&runtime->replay);
     uint64_t before_ns = ebb__timers_since_ns(runtime);
-    uint64_t there_ns = runtime->replay.position_ns + scaled(ns, pace(playing, position));
+    uint64_t there_ns = runtime->replay.position_ns + scaled(ns, pace(current, position));
     runtime->replay.lead_ns = (int64_t)(there_ns - ebb__progress_ns(runtime));
     /* What was to leave then had not been used, or had not come back yet: it stayed. */
-    for (uint32_t i = playing->out_first[position]; i != EBB_SCRIPT_NONE; i = playing->out_next[i])
-        if (playing->out_delay_ns[i] > ns && playing->out_delay_ns[i] <= before_ns)
-            (void)ebb__timers_set(runtime, playing, position, i, false);
+    for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
+        if (current->out_delay_ns[i] > ns && current->out_delay_ns[i] <= before_ns)
+            (void)ebb__timers_set(runtime, current, position, i, false);
     pthread_cond_signal(&runtime->transfer.out_work);
 }
 
-static struct timer take_first(struct performance *playing)
+static struct timer take_first(struct prepared_script *current)
 {
-    struct timer *heap = playing->timers, first = heap[0];
-    uint32_t count = --playing->timer_count;
+    struct timer *heap = current->timers, first = heap[0];
+    uint32_t count = --current->timer_count;
     heap[0] = heap[count];
     for (uint32_t at = 0;;) {
         uint32_t least = at;
@@ -146,14 +147,14 @@ static struct timer take_first(struct performance *playing)
 
 uint64_t ebb__timers_fire(struct ebb_runtime *runtime)
 {
-    struct performance *playing = runtime->replay.playing;
-    if (!playing || runtime->core.held || runtime->transfer.frozen)
+    struct prepared_script *current = runtime->replay.current;
+    if (!current || runtime->core.held || runtime->transfer.frozen)
         return 0;
-    while (playing->timer_count) {
-        if (playing->timers[0].at_ns > timer_now(runtime))
-            return playing->timers[0].at_ns - (uint64_t)runtime->replay.lead_ns +
+    while (current->timer_count) {
+        if (current->timers[0].at_ns > timer_now(runtime))
+            return current->timers[0].at_ns - (uint64_t)runtime->replay.lead_ns +
                    runtime->core.stalled_ns;
-        struct timer timer = take_first(playing);
+        struct timer timer = take_first(current);
         ebb__clock_fire(runtime, timer.absence, timer.in);
     }
     return 0;

@@ -175,10 +175,10 @@ void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool u
 
 void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
 {
-    if (block->state == BLOCK_LEAVING) {
+    if (block->state == BLOCK_WRITING_BACK) {
         block->transfer.cancelled = true;
         pthread_cond_broadcast(&runtime->transfer.out_work);
-    } else if (block->state == BLOCK_AWAY) {
+    } else if (block->state == BLOCK_EVICTED) {
         ebb__move_queue_in(runtime, block, true);
     }
 }
@@ -210,7 +210,7 @@ static void give_pages(struct ebb_runtime *runtime, struct block *block)
         runtime->core.device.ops->release(runtime->core.device.state, where, block->page_bytes);
         give_frames(runtime, block);
     } else if (block->frame) {
-        ebb__pages_leave(runtime, block->frame, block->page_bytes);
+        ebb__pages_give_frame(runtime, block->frame, block->page_bytes);
         block->frame = 0;
     } else {
         ebb__pages_give(runtime, block->address, block->page_bytes);
@@ -225,12 +225,12 @@ static void hash_frames(const struct block *block, uint64_t hash[2])
     hash[1] = value.high64;
 }
 
-/* PARKED -> AWAY without a write: the store holds exactly these bytes. */
-static void leave_clean(struct ebb_runtime *runtime, struct block *block)
+/* PARKED -> EVICTED without a write: the store holds exactly these bytes. */
+static void evict_clean(struct ebb_runtime *runtime, struct block *block)
 {
     runtime->transfer.out_pending_bytes -= block->page_bytes;
     give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     atomic_fetch_add(&runtime->core.counters->dropped_bytes, block->page_bytes);
     pages_came_free(runtime);
 }
@@ -244,7 +244,7 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
         runtime->transfer.out_pending_bytes -= block->page_bytes;
         return false;
     }
-    ebb__block_become(block, BLOCK_LEAVING); /* from here an access cancels */
+    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -264,7 +264,7 @@ bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
             return false;
         }
         if (clean_candidate && hash[0] == block->copy.hash[0] && hash[1] == block->copy.hash[1]) {
-            leave_clean(runtime, block);
+            evict_clean(runtime, block);
             return false;
         }
         if (clean_candidate)
@@ -313,7 +313,7 @@ void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
     }
     atomic_fetch_add(&runtime->core.counters->moved_out_bytes, block->page_bytes);
     give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     block->copy.stays = false;
     ebb__store_worked(runtime);
     pages_came_free(runtime);
@@ -335,7 +335,7 @@ bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
         pthread_cond_broadcast(&runtime->core.changed);
         return false;
     }
-    ebb__block_become(block, BLOCK_COMING);
+    ebb__block_become(block, BLOCK_FETCHING);
     block->transfer.cancelled = false;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
@@ -358,7 +358,7 @@ static void read_failed(struct ebb_runtime *runtime, struct block *block)
     atomic_store(&runtime->core.counters->store_error, (uint32_t)block->transfer.error);
     /* The pages go, the block stays away: no byte of it is ever shown. */
     give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     pthread_cond_broadcast(&runtime->core.changed);
     if (ebb__waits_fault_over(runtime, block) && runtime->core.config.lost)
         runtime->core.config.lost(runtime->core.config.context, message);
@@ -382,7 +382,7 @@ static void end_early(struct ebb_runtime *runtime, struct block *block)
         return;
     }
     give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_AWAY);
+    ebb__block_become(block, BLOCK_EVICTED);
     block->transfer.cancelled = false;
     ebb__move_queue_in(runtime, block, block->transfer.urgent || block->wait.fault_ns);
     pages_came_free(runtime);
@@ -450,11 +450,11 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
         if (block->kept) {
             ebb__keep_end(runtime, block);
             ebb__space_give(runtime, block);
-        } else if (block->kind == BLOCK_PLACED) {
+        } else if (block->kind == BLOCK_STATIC) {
             ebb__space_give(runtime, block);
         } else if (!block->inherited && block->kind != BLOCK_SLAB &&
                    ebb__part_is_whole(runtime, block)) {
-            ebb__pages_keep_spare(runtime, block);
+            ebb__pages_keep_cached(runtime, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
             give_pages(runtime, block);
             ebb__space_give(runtime, block);
@@ -463,14 +463,14 @@ void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
     case BLOCK_PARKED:
         bury(runtime, block);
         break;
-    case BLOCK_LEAVING:
-    case BLOCK_COMING:
+    case BLOCK_WRITING_BACK:
+    case BLOCK_FETCHING:
         ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
         block->transfer.cancelled = true;
         pthread_cond_broadcast(&runtime->transfer.out_work);
         pthread_cond_broadcast(&runtime->transfer.in_work);
         break;
-    default: /* AWAY, BARE */
+    default: /* EVICTED, BARE */
         ebb__copy_drop(runtime, block);
         ebb__space_give(runtime, block);
         break;

@@ -46,7 +46,7 @@ bool ebb__observe_pause(struct ebb_runtime *runtime)
 
 void ebb__observe_note(struct ebb_runtime *runtime)
 {
-    if (runtime->pool.load_bytes && runtime->uses.event_number < runtime->uses.blind_until)
+    if (runtime->placement.load_bytes && runtime->uses.event_number < runtime->uses.blind_until)
         return;
     runtime->uses.blind_until = 0;
     ebb__core_mark(runtime, EBB_MARK_TRACE_ON, 0);

@@ -41,11 +41,11 @@ void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block);
 void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent);
 /* Somebody waits for what is leaving or away: it stays, or is sent for. */
 void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block);
-bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block); /* -> LEAVING */
+bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block); /* -> WRITING_BACK */
 void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block);
-bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block); /* -> COMING */
+bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block); /* -> FETCHING */
 void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block);
-/* COMING, nobody waits for it: its pages will come free, it goes back to where it came from. */
+/* FETCHING, nobody waits for it: its pages will come free, it goes back to where it came from. */
 void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block);
 void ebb__move_discard(struct ebb_runtime *runtime, struct block *block); /* freed by the program */
 void ebb__move_touch(struct ebb_runtime *runtime, struct block *block);   /* used now */

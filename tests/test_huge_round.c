@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "plan/place/widen.h"
+#include "plan/place/huge_round.h"
 #include "runtime_program.h"
 
 #define PEAK (70 * EBB_MIB)
@@ -27,7 +27,7 @@ static struct ebb_plan plan_of(const struct ebb_plan_request *request)
 }
 
 /* What leaves, ends in half a unit at least, and wastes a quarter at most; of any training. */
-static void only_what_leaves_and_wastes_little(void **state)
+static void only_what_is_evicted_and_wastes_little(void **state)
 {
     (void)state;
     uint32_t seen = 0;
@@ -37,8 +37,8 @@ static void only_what_leaves_and_wastes_little(void **state)
         struct ebb_plan_request request =
             request_for(&model, &lanes, model.peak_bytes * 6 / 10, 20000000);
         struct ebb_plan plan = plan_of(&request);
-        struct ebb_wide wide;
-        assert_int_equal(ebb__widen(&model, &plan, &wide), EBB_OK);
+        struct ebb_huge_rounded huge_rounded;
+        assert_int_equal(ebb__huge_round(&model, &plan, &huge_rounded), EBB_OK);
         uint8_t *leaves = must(calloc(model.block_count, 1));
         for (uint32_t i = 0; i < plan.absence_count; i++)
             leaves[plan.absences[i].block] = 1;
@@ -48,31 +48,31 @@ static void only_what_leaves_and_wastes_little(void **state)
             bool expected = leaves[b] && model.blocks[b].alloc_tick != EBB_TICK_NONE &&
                             bytes % EBB_HUGE_BYTES >= EBB_HUGE_BYTES / 2 &&
                             whole - bytes <= whole / 4;
-            assert_int_equal(wide.blocks[b], expected);
-            assert_int_equal(wide.model.blocks[b].size_bytes, expected ? whole : bytes);
+            assert_int_equal(huge_rounded.blocks[b], expected);
+            assert_int_equal(huge_rounded.model.blocks[b].size_bytes, expected ? whole : bytes);
             count += expected;
         }
-        assert_true(wide.count == count || wide.count == 0);
-        seen += wide.count;
+        assert_true(huge_rounded.count == count || huge_rounded.count == 0);
+        seen += huge_rounded.count;
         free(leaves);
-        ebb__wide_fini(&wide);
+        ebb__huge_rounded_fini(&huge_rounded);
         ebb__plan_fini(&plan);
         ebb__model_fini(&model);
     }
     assert_true(seen > 10);
 }
 
-static void none_leave_none_are_wide(void **state)
+static void none_evicted_none_huge_rounded(void **state)
 {
     (void)state;
     struct ebb_model model = make_training(8, PEAK, ITERATION_NS, 3);
     struct ebb_plan_request request = request_for(&model, &lanes, 2 * PEAK, 20000000);
     struct ebb_plan plan = plan_of(&request);
-    struct ebb_wide wide;
+    struct ebb_huge_rounded huge_rounded;
     assert_int_equal(plan.absence_count, 0);
-    assert_int_equal(ebb__widen(&model, &plan, &wide), EBB_OK);
-    assert_int_equal(wide.count, 0);
-    ebb__wide_fini(&wide);
+    assert_int_equal(ebb__huge_round(&model, &plan, &huge_rounded), EBB_OK);
+    assert_int_equal(huge_rounded.count, 0);
+    ebb__huge_rounded_fini(&huge_rounded);
     ebb__plan_fini(&plan);
     ebb__model_fini(&model);
 }
@@ -88,21 +88,21 @@ static void the_runtime_gives_whole_units(void **state)
     struct ebb_plan_request request =
         request_for(model, &lanes, model->peak_bytes * 7 / 10, 100000000);
     struct ebb_plan first = plan_of(&request);
-    struct ebb_wide wide;
-    assert_int_equal(ebb__widen(model, &first, &wide), EBB_OK);
-    assert_true(wide.count > 0);
-    request.model = &wide.model;
+    struct ebb_huge_rounded huge_rounded;
+    assert_int_equal(ebb__huge_round(model, &first, &huge_rounded), EBB_OK);
+    assert_true(huge_rounded.count > 0);
+    request.model = &huge_rounded.model;
     struct ebb_plan plan = plan_of(&request);
     assert_true(plan.feasible);
     struct ebb_places places;
     struct ebb_script *script;
     assert_int_equal(ebb__place_blocks(&request, &plan, &places, NULL), EBB_OK);
-    places.wide = wide.blocks;
+    places.huge_rounded = huge_rounded.blocks;
     assert_int_equal(ebb__compile_script(model, &plan, &places, &script), EBB_OK);
     assert_true(ebb__script_valid(script, script->bytes));
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     program_lap(&program, rig, false, UINT32_MAX);
-    assert_non_null(rig->runtime->replay.playing);
+    assert_non_null(rig->runtime->replay.current);
     atomic_store(&rig->ledger.budget_bytes, request.budget_bytes);
     unsigned seen = 0;
     for (unsigned lap = 0; lap < 3; lap++) {
@@ -113,7 +113,7 @@ static void the_runtime_gives_whole_units(void **state)
                 *item = make(rig, model->blocks[event->block].size_bytes, program.seeds++);
                 pthread_mutex_lock(&rig->runtime->core.lock);
                 const struct block *block = block_of(rig, item);
-                bool whole = wide.blocks[event->block] && block->kind != BLOCK_PLACED;
+                bool whole = huge_rounded.blocks[event->block] && block->kind != BLOCK_STATIC;
                 assert_int_equal(block->page_bytes,
                                  whole ? in_units(item->size) : ebb__whole_pages(item->size));
                 seen += whole;
@@ -136,14 +136,14 @@ static void the_runtime_gives_whole_units(void **state)
     ebb__places_fini(&places);
     ebb__plan_fini(&first);
     ebb__plan_fini(&plan);
-    ebb__wide_fini(&wide);
+    ebb__huge_rounded_fini(&huge_rounded);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_leaves_and_wastes_little),
-        cmocka_unit_test(none_leave_none_are_wide),
+        cmocka_unit_test(only_what_is_evicted_and_wastes_little),
+        cmocka_unit_test(none_evicted_none_huge_rounded),
         cmocka_unit_test(the_runtime_gives_whole_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,19 +5,19 @@
  * again. So a block that leaves and ends in more than half a unit is given all of it, as long as what
  * it wastes is a small part of it and the plan does not become slower.
  *
- *     struct ebb_wide wide;
- *     if (ebb__widen(model, &plan, &wide) == EBB_OK && wide.count) {
+ *     struct ebb_huge_rounded wide;
+ *     if (ebb__huge_round(model, &plan, &wide) == EBB_OK && wide.count) {
  *         plan again for wide.model; the script is compiled from `model` with wide.blocks
  *     }
- *     ebb__wide_fini(&wide); */
-#ifndef EBB_PLAN_WIDEN_H
-#define EBB_PLAN_WIDEN_H
+ *     ebb__huge_rounded_fini(&wide); */
+#ifndef EBB_PLAN_HUGE_ROUND_H
+#define EBB_PLAN_HUGE_ROUND_H
 
 #include "plan/plan.h"
 
 #include <stdbool.h>
 
-struct ebb_wide {
+struct ebb_huge_rounded {
     struct ebb_model
         model;       /* with the sizes that blocks take; all but `blocks` is the original's */
     uint8_t *blocks; /* by model block: 1: it is wide */
@@ -27,12 +27,14 @@ struct ebb_wide {
 /* The blocks allocated in the iteration that `plan`, made for `model`, sends away and that should be
  * wide; none where they would be too little of what is moved. `model` must outlive *wide, which is the
  * caller's; EBB_ERR_MEMORY. O(blocks + absences). */
-EBB_NODISCARD enum ebb_status ebb__widen(const struct ebb_model *model, const struct ebb_plan *plan,
-                                         struct ebb_wide *wide);
+EBB_NODISCARD enum ebb_status ebb__huge_round(const struct ebb_model *model,
+                                              const struct ebb_plan *plan,
+                                              struct ebb_huge_rounded *huge_rounded);
 /* The same by hand, for plans that say themselves which blocks are wide: none is yet. EBB_ERR_MEMORY. */
-EBB_NODISCARD enum ebb_status ebb__wide_init(const struct ebb_model *model, struct ebb_wide *wide);
+EBB_NODISCARD enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
+                                                     struct ebb_huge_rounded *huge_rounded);
 /* The block is wide; false where it is already, or may not be: its size stays. */
-bool ebb__wide_add(struct ebb_wide *wide, uint32_t block);
-void ebb__wide_fini(struct ebb_wide *wide); /* an empty one is fine */
+bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t block);
+void ebb__huge_rounded_fini(struct ebb_huge_rounded *huge_rounded); /* an empty one is fine */
 
 #endif

@@ -30,8 +30,8 @@ static struct stage stage_open(unsigned percent)
     assert_int_equal(ebb__runtime_set_script(stage.rig->runtime, stage.script, stage.script->bytes),
                      EBB_OK);
     program_lap(&stage.program, stage.rig, false, UINT32_MAX);
-    assert_non_null(stage.rig->runtime->replay.playing);
-    assert_true(stage.script->pool_bytes > 0);
+    assert_non_null(stage.rig->runtime->replay.current);
+    assert_true(stage.script->placement_bytes > 0);
     return stage;
 }
 
@@ -52,7 +52,7 @@ static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
         position += model->events[t].clock;
     uint32_t block = ebb__script_events(stage->script)[position].block;
     uint64_t place = ebb__script_blocks(stage->script)[block].place;
-    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->pool.base + place;
+    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->placement.base + place;
 }
 
 /* An iteration in which every block at a planned address is asked to be zeroed; returns how many
@@ -93,10 +93,10 @@ static void addresses_are_the_planned_ones(void **state)
     for (unsigned lap = 0; lap < 3; lap++)
         assert_in_range(lap_of_zeroes(&stage), 30, 1000);
     const struct ebb_counters *counters = stage.rig->counters;
-    assert_int_equal(atomic_load(&counters->pool_misses), 0);
+    assert_int_equal(atomic_load(&counters->placement_misses), 0);
     assert_int_equal(atomic_load(&counters->mismatches), 0);
-    uint64_t load = atomic_load(&counters->pool_load_bytes);
-    uint64_t peak = atomic_load(&counters->pool_peak_bytes);
+    uint64_t load = atomic_load(&counters->placement_load_bytes);
+    uint64_t peak = atomic_load(&counters->placement_peak_bytes);
     assert_true(load > PEAK / 3);
     assert_true(peak >= load && peak < load + EBB_HUGE_BYTES + load / 50);
     stage_close(&stage);
@@ -157,7 +157,7 @@ static void late_free_takes_no_address(void **state)
         }
     }
     assert_true(fallen > 0);
-    assert_int_equal(atomic_load(&stage.rig->counters->pool_misses), fallen);
+    assert_int_equal(atomic_load(&stage.rig->counters->placement_misses), fallen);
     assert_int_equal(atomic_load(&stage.rig->counters->mismatches), 0);
     stage_close(&stage);
 }
@@ -180,7 +180,7 @@ static void alignments_are_kept(void **state)
             drop(stage.rig, item);
         }
     }
-    assert_true(atomic_load(&stage.rig->counters->pool_misses) > 0);
+    assert_true(atomic_load(&stage.rig->counters->placement_misses) > 0);
     stage_close(&stage);
 }
 
@@ -211,7 +211,7 @@ static void divergence_keeps_the_budget(void **state)
             else if (event->kind == EBB_EVENT_FREE)
                 drop(rig, &stage.program.items[event->block]);
         }
-        uintptr_t base = rig->runtime->pool.base;
+        uintptr_t base = rig->runtime->placement.base;
         for (uint32_t b = 0; b < model->block_count; b++)
             alive += (uintptr_t)stage.program.items[b].bytes >= base;
         assert_true(alive > 0);
@@ -221,7 +221,7 @@ static void divergence_keeps_the_budget(void **state)
             assert_true((uintptr_t)others[i].bytes < base);
             assert_within_budget(rig);
         }
-        assert_null(rig->runtime->replay.playing);
+        assert_null(rig->runtime->replay.current);
         for (uint32_t b = 0; b < model->block_count; b++)
             if (stage.program.items[b].bytes) {
                 if ((uintptr_t)stage.program.items[b].bytes >= base)
@@ -237,20 +237,20 @@ static void divergence_keeps_the_budget(void **state)
             check(rig, &others[i]);
             drop(rig, &others[i]);
         }
-        assert_int_equal(rig->runtime->pool.load_bytes, 0);
+        assert_int_equal(rig->runtime->placement.load_bytes, 0);
         ebb__runtime_settle(rig->runtime);
         uint64_t evicted = atomic_load(&rig->counters->reactive_evictions);
-        uint64_t pages = held(rig), spare = rig->runtime->pool.spare_bytes;
-        if (spare) {
-            struct item from_spare = make(rig, spare, 4);
-            check(rig, &from_spare);
-            drop(rig, &from_spare);
+        uint64_t pages = held(rig), cached = rig->runtime->placement.cached_bytes;
+        if (cached) {
+            struct item from_cached = make(rig, cached, 4);
+            check(rig, &from_cached);
+            drop(rig, &from_cached);
             assert_int_equal(atomic_load(&rig->counters->reactive_evictions), evicted);
             assert_int_equal(held(rig), pages);
         }
         struct item large = make(rig, budget - ((uint64_t)4 << 20), 5);
         check(rig, &large);
-        assert_true(rig->runtime->pool.held_bytes <= (uint64_t)4 << 20);
+        assert_true(rig->runtime->placement.held_bytes <= (uint64_t)4 << 20);
         assert_within_budget(rig);
         drop(rig, &large);
         stage_close(&stage);
@@ -259,7 +259,7 @@ static void divergence_keeps_the_budget(void **state)
 
 /* Small blocks have come to hold what the plan counts on: what is allocated from then on can make way,
  * and the budget holds. Once there is room again addresses are the planned ones again. */
-static void less_room_leaves_the_pool_alone(void **state)
+static void less_room_leaves_the_static_placement_alone(void **state)
 {
     (void)state;
     struct stage stage = stage_open(70);
@@ -267,7 +267,7 @@ static void less_room_leaves_the_pool_alone(void **state)
     enum { SLABS = 96 }; /* 6 MiB */
     uintptr_t slabs[SLABS];
     uint64_t placed[4];
-    rig->runtime->core.config.cold_ns = UINT64_MAX; /* they are in use */
+    rig->runtime->core.config.slab_reclaim_ns = UINT64_MAX; /* they are in use */
     atomic_store(&rig->ledger.budget_bytes, stage.script->peak_bytes + ((uint64_t)2 << 20));
     while (!atomic_load(&rig->ledger.in_force)) {
         program_lap(&stage.program, rig, true, UINT32_MAX);
@@ -278,10 +278,10 @@ static void less_room_leaves_the_pool_alone(void **state)
             assert_true(slabs[slab] = ebb__runtime_take_slab(rig->runtime));
         for (unsigned slab = 0; i == 3 && slab < SLABS; slab++)
             ebb__runtime_give_slab(rig->runtime, slabs[slab]);
-        uint64_t before = atomic_load(&rig->counters->pool_blocks);
+        uint64_t before = atomic_load(&rig->counters->placement_blocks);
         for (unsigned lap = 0; lap < 2; lap++)
             program_lap(&stage.program, rig, true, UINT32_MAX);
-        placed[i] = atomic_load(&rig->counters->pool_blocks) - before;
+        placed[i] = atomic_load(&rig->counters->placement_blocks) - before;
         assert_within_budget(rig);
     }
     assert_true(placed[0] > 0);
@@ -305,7 +305,7 @@ static void the_next_plan_waits(void **state)
         (struct ebb_script_block *)(void *)((char *)next + next->blocks_offset);
     for (uint32_t i = 0; i < next->block_count; i++)
         blocks[i].place = EBB_SCRIPT_NO_PLACE;
-    next->pool_bytes = 0;
+    next->placement_bytes = 0;
     const struct ebb_model *model = &stage.program.model;
     uint64_t placed = 0, most = 0;
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
@@ -320,23 +320,23 @@ static void the_next_plan_waits(void **state)
             continue;
         }
         *item = make(rig, model->blocks[event->block].size_bytes, tick);
-        most = runtime->pool.load_bytes > most ? runtime->pool.load_bytes : most;
+        most = runtime->placement.load_bytes > most ? runtime->placement.load_bytes : most;
         placed += planned && planned == (uintptr_t)item->bytes;
         if (placed == 3 && planned)
             assert_int_equal(ebb__runtime_set_script(runtime, next, next->bytes), EBB_OK);
-        if (placed < 3 || runtime->pool.load_bytes * 2 > most) {
-            assert_non_null(runtime->replay.playing);
+        if (placed < 3 || runtime->placement.load_bytes * 2 > most) {
+            assert_non_null(runtime->replay.current);
             assert_true(!planned || planned == (uintptr_t)item->bytes);
         }
     }
     assert_true(placed > 3);
-    uint64_t before = atomic_load(&rig->counters->pool_blocks);
+    uint64_t before = atomic_load(&rig->counters->placement_blocks);
     uint64_t resyncs = atomic_load(&rig->counters->resyncs);
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
-    assert_ptr_equal(runtime->replay.playing->script, next);
+    assert_ptr_equal(runtime->replay.current->script, next);
     assert_true(atomic_load(&rig->counters->resyncs) <= resyncs + 1);
-    assert_true(atomic_load(&rig->counters->pool_blocks) <= before + 1);
+    assert_true(atomic_load(&rig->counters->placement_blocks) <= before + 1);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
     stage_close(&stage);
     free(next);
@@ -355,7 +355,7 @@ static unsigned traces_begun(struct rig *rig)
 
 /* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. What is done
  * to those that stay is not seen: until they are gone nothing counts as observed, or for an iteration. */
-static void tracing_leaves_the_pool_alone(void **state)
+static void tracing_leaves_the_static_placement_alone(void **state)
 {
     (void)state;
     struct stage stage = stage_open(100);
@@ -372,7 +372,7 @@ static void tracing_leaves_the_pool_alone(void **state)
     assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
     check(rig, placed);
     struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
-    assert_true((uintptr_t)other.bytes < rig->runtime->pool.base);
+    assert_true((uintptr_t)other.bytes < rig->runtime->placement.base);
     put(rig, placed, 9);
     check(rig, &other);
     assert_int_equal(traces_begun(rig), 0);
@@ -420,7 +420,7 @@ static void malformed_places(void **state)
         {placed, 0, true},
         {placed, EBB_SCRIPT_NO_PLACE, true},
         {placed, 64, false},
-        {placed, script->pool_bytes, false},
+        {placed, script->placement_bytes, false},
         {placed, UINT64_MAX - 4095, false},
         {0, 0, false},
         {absent, 0, false},
@@ -438,11 +438,11 @@ static void malformed_places(void **state)
 }
 
 /* What the program touches in the pool without owning it is nobody's harm. */
-static void stray_pages_make_way(void **state)
+static void orphan_pages_make_way(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
-    uintptr_t base = rig->runtime->pool.base;
+    uintptr_t base = rig->runtime->placement.base;
     for (unsigned unit = 0; unit < 12; unit++) {
         ebb__runtime_fault(rig->runtime, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
         assert_true(
@@ -456,7 +456,7 @@ static void stray_pages_make_way(void **state)
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     for (unsigned lap = 0; lap < 3; lap++)
         program_lap(&program, rig, false, UINT32_MAX);
-    assert_true(atomic_load(&rig->counters->pool_blocks) > 30);
+    assert_true(atomic_load(&rig->counters->placement_blocks) > 30);
     assert_int_equal(held(rig), atomic_load(&rig->counters->held_bytes));
     program_fini(&program);
     rig_close(rig);
@@ -470,7 +470,7 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
 {
     struct rig *rig = stage->rig;
     const struct ebb_device_layout *layout = &rig->device.layout;
-    const struct ebb_device_range stayed[] = {layout->staging, layout->depot};
+    const struct ebb_device_range stayed[] = {layout->staging, layout->page_stack};
     for (size_t i = 0; i < 2; i++)
         rig->device.ops->release(rig->device.state, stayed[i].base, stayed[i].bytes);
     if (ebb__runtime_after_fork_child(rig->runtime, ledger, ring) != EBB_OK)
@@ -492,10 +492,10 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
             return false;
         *item = more;
     }
-    return rig->runtime->pool.load_bytes == 0 && rig->runtime->pool.held_bytes == 0;
+    return rig->runtime->placement.load_bytes == 0 && rig->runtime->placement.held_bytes == 0;
 }
 
-static void forks_share_the_pool(void **state)
+static void forks_share_the_static_placement(void **state)
 {
     (void)state;
     if (!has_threads_after_fork())
@@ -512,7 +512,7 @@ static void forks_share_the_pool(void **state)
         else if (event->kind == EBB_EVENT_FREE)
             drop(rig, &stage.program.items[event->block]);
     }
-    assert_true(rig->runtime->pool.load_bytes > 0);
+    assert_true(rig->runtime->placement.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
     struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
@@ -584,12 +584,12 @@ static void *visit(void *argument)
     return NULL;
 }
 
-static void threads_meet_in_the_pool(void **state)
+static void threads_meet_in_the_static_placement(void **state)
 {
     (void)state;
     struct stage stage = stage_open(70);
     struct rig *rig = stage.rig;
-    uint64_t blocks = atomic_load(&rig->counters->pool_blocks);
+    uint64_t blocks = atomic_load(&rig->counters->placement_blocks);
     atomic_store(&rig->ledger.budget_bytes, stage.program.model.peak_bytes);
     _Atomic bool stop = false;
     struct guest guests[2];
@@ -607,8 +607,8 @@ static void threads_meet_in_the_pool(void **state)
     }
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
-    assert_true(atomic_load(&rig->counters->pool_blocks) > blocks);
-    assert_int_equal(rig->runtime->pool.load_bytes, 0);
+    assert_true(atomic_load(&rig->counters->placement_blocks) > blocks);
+    assert_int_equal(rig->runtime->placement.load_bytes, 0);
     stage_close(&stage);
 }
 
@@ -620,13 +620,13 @@ int main(void)
         cmocka_unit_test(late_free_takes_no_address),
         cmocka_unit_test(alignments_are_kept),
         cmocka_unit_test(divergence_keeps_the_budget),
-        cmocka_unit_test(less_room_leaves_the_pool_alone),
+        cmocka_unit_test(less_room_leaves_the_static_placement_alone),
         cmocka_unit_test(the_next_plan_waits),
-        cmocka_unit_test(tracing_leaves_the_pool_alone),
+        cmocka_unit_test(tracing_leaves_the_static_placement_alone),
         cmocka_unit_test(malformed_places),
-        cmocka_unit_test(stray_pages_make_way),
-        cmocka_unit_test(forks_share_the_pool),
-        cmocka_unit_test(threads_meet_in_the_pool),
+        cmocka_unit_test(orphan_pages_make_way),
+        cmocka_unit_test(forks_share_the_static_placement),
+        cmocka_unit_test(threads_meet_in_the_static_placement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,19 +62,19 @@ class Pool(Launch):
     def check_pool(self, figures):
         """Whole units: in a program as small as this one the last of them counts."""
         self.assertGreater(figures["planned_iterations"], 5)
-        self.assertGreater(figures["pool_blocks"], 12 * figures["planned_iterations"])
-        self.assertGreaterEqual(figures["pool_peak_bytes"], figures["pool_load_bytes"])
-        self.assertLessEqual(figures["pool_peak_bytes"],
-                             figures["pool_load_bytes"] * 1.02 + 2 * MIB)
+        self.assertGreater(figures["placement_blocks"], 12 * figures["planned_iterations"])
+        self.assertGreaterEqual(figures["placement_peak_bytes"], figures["placement_load_bytes"])
+        self.assertLessEqual(figures["placement_peak_bytes"],
+                             figures["placement_load_bytes"] * 1.02 + 2 * MIB)
 
     def test_addresses_alone(self):
         figures = self.figures(*LONG, options=["--policy", "none", "--budget", "60M"])
         self.check_pool(figures)
         # Where a plan takes over from another one some blocks stand in the way of its addresses.
-        self.assertLessEqual(20 * figures["pool_misses"], figures["pool_blocks"], figures)
+        self.assertLessEqual(20 * figures["placement_misses"], figures["placement_blocks"], figures)
         self.assertEqual(0, figures["moved_out_bytes"])
         self.assertEqual(0, figures["demand_faults"])
-        self.assertGreater(figures["pool_load_bytes"], 20 * MIB)
+        self.assertGreater(figures["placement_load_bytes"], 20 * MIB)
 
     def test_addresses_alone_in_what_the_program_took(self):
         self.check_pool(self.figures(*LONG, options=["--policy", "none", "--budget", "100%"]))
@@ -87,7 +87,7 @@ class Pool(Launch):
     def test_with_what_was_not_planned(self):
         """Every fifth iteration is another one, forks happen, blocks grow."""
         figures = self.figures("--odd", "7", "--fork", "--realloc", options=["--budget", "40M"])
-        self.assertGreater(figures["pool_blocks"], 0)
+        self.assertGreater(figures["placement_blocks"], 0)
         self.assertGreater(figures["mismatches"], 0)
 
     def test_with_less_room_than_was_planned_for(self):
@@ -101,7 +101,7 @@ class Pool(Launch):
             self.assertGreater(figures["planned_iterations"], 100)
             if run == 0:
                 self.assertGreater(figures["replans"], 0)
-                self.assertLess(figures["pool_misses"], figures["pool_blocks"])
+                self.assertLess(figures["placement_misses"], figures["placement_blocks"])
             else:  # it knows from the beginning how much small blocks will take
                 self.assertEqual("used", figures["plan_cache"])
         shutil.rmtree(os.path.join(self.cache, "ebb"))

@@ -1,4 +1,4 @@
-/* weave: a program whose threads interleave, as a graph executor's do, and that trusts nobody with
+/* unordered: a program whose threads interleave, as a graph executor's do, and that trusts nobody with
  * its memory.
  *
  * Each iteration allocates a batch and runs C chains over it; a chain goes forward over L layers
@@ -9,7 +9,7 @@
  * prints one line, a checksum that depends on what was read and not on its order.
  *
  * Exit codes: 0 as it should be; 1 a wrong byte; 2 bad usage; 3 no memory. What is wrong goes to
- * stderr. Needs nothing but libc: cc -O2 -pthread weave.c. */
+ * stderr. Needs nothing but libc: cc -O2 -pthread unordered.c. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #include <time.h>
 
 static const char usage[] =
-    "usage: weave [options]\n"
+    "usage: unordered [options]\n"
     "  --iterations N      iterations (12)\n"
     "  --threads T         threads that take up steps (3)\n"
     "  --chains C          chains of layers (4)\n"
@@ -92,7 +92,7 @@ static void *allocate(size_t bytes)
 {
     void *block = NULL;
     if (posix_memalign(&block, 64, bytes)) {
-        fputs("weave: no memory\n", stderr);
+        fputs("unordered: no memory\n", stderr);
         exit(3);
     }
     return block;
@@ -114,8 +114,8 @@ static uint64_t verify(const char *what, const void *block, size_t bytes, uint64
         sum += words[i] ^ words[i] >> 17;
         if (words[i] != expected) {
             if (atomic_fetch_add(&wrong_count, 1) < 10)
-                fprintf(stderr, "weave: wrong %s: word %zu of %p is %016llx, not %016llx\n", what,
-                        i, block, (unsigned long long)words[i], (unsigned long long)expected);
+                fprintf(stderr, "unordered: wrong %s: word %zu of %p is %016llx, not %016llx\n",
+                        what, i, block, (unsigned long long)words[i], (unsigned long long)expected);
             break;
         }
     }
@@ -246,7 +246,7 @@ static void verify_weights(unsigned chain, unsigned layer, unsigned trained[], u
     for (size_t i = 0; i < words; i++)
         if (chains[chain].weights[layer][i] != seeds + count * (i * 0x9e3779b97f4a7c15u)) {
             atomic_fetch_add(&wrong_count, 1);
-            fprintf(stderr, "weave: wrong weights of chain %u, layer %u\n", chain, layer);
+            fprintf(stderr, "unordered: wrong weights of chain %u, layer %u\n", chain, layer);
             return;
         }
 }

@@ -8,8 +8,8 @@
 
 #include "model/landmark.h"
 #include "model/stream.h"
+#include "model/unordered.h"
 #include "model/watch.h"
-#include "model/weave.h"
 
 #include "synthetic.h"
 
@@ -119,7 +119,7 @@ static void test_found_and_modelled(void **state)
         struct ebb_model model;
         struct ebb_error error;
         assert_int_equal(ebb__watch_model(p.watch, &model, NULL, &error), EBB_OK);
-        assert_true(model.woven);
+        assert_true(model.unordered);
         assert_int_equal(model.block_count, WEIGHTS + BLOCKS + 1);
         assert_int_equal(model.clock_count, 2 * (BLOCKS + 1));
         assert_int_equal(model.events[0].kind, EBB_EVENT_ALLOC);
@@ -245,7 +245,7 @@ static void test_times_of_untraced_iterations(void **state)
         iterate(&p);
     struct ebb_model model;
     assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
-    assert_true(model.woven && model.has_accesses);
+    assert_true(model.unordered && model.has_accesses);
     assert_int_equal(model.clock_count, 2 * (BLOCKS + 1));
     assert_int_equal(ebb__model_iteration_ns(&model), model.clock_count * 100);
     uint64_t clock = 0;
@@ -271,7 +271,7 @@ static void test_fixed_order_has_no_landmark(void **state)
         iterate(&p);
     struct ebb_model model;
     assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
-    assert_false(model.woven);
+    assert_false(model.unordered);
     assert_int_equal(ebb__watch_patterns(p.watch), 1);
     ebb__model_fini(&model);
     /* Something else once: it is the same program still. */
@@ -283,7 +283,7 @@ static void test_fixed_order_has_no_landmark(void **state)
     for (size_t i = 0; i < 6; i++)
         iterate(&p);
     assert_int_equal(ebb__watch_model(p.watch, &model, NULL, NULL), EBB_OK);
-    assert_false(model.woven);
+    assert_false(model.unordered);
     assert_int_equal(ebb__watch_patterns(p.watch), 1);
     ebb__model_fini(&model);
     end(&p);
@@ -336,12 +336,12 @@ static void test_gaps_held_in_all(void **state)
     struct ebb_window windows[4];
     for (size_t i = 0; i < 4; i++)
         windows[i] = (struct ebb_window){0, bounds[i], bounds[i + 1]};
-    struct ebb_weave weave;
-    assert_int_equal(ebb__weave_make(&p.stream, windows, 4, 3, 3, &weave), EBB_OK);
-    struct ebb_event_span trace = {weave.events.items, weave.events.count};
+    struct ebb_unordered unordered;
+    assert_int_equal(ebb__unordered_make(&p.stream, windows, 4, 3, 3, &unordered), EBB_OK);
+    struct ebb_event_span trace = {unordered.events.items, unordered.events.count};
     struct ebb_model model;
     struct ebb_error error = {0};
-    if (ebb__model_build(trace, weave.first, weave.period, &model, &error) != EBB_OK)
+    if (ebb__model_build(trace, unordered.first, unordered.period, &model, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
     size_t checked = 0;
     for (uint32_t g = 0; g < model.gap_count; g++) {
@@ -351,8 +351,8 @@ static void test_gaps_held_in_all(void **state)
         uint32_t due = ebb__model_clock_before(&model, gap->to_tick);
         if (gap->to_tick <= gap->from_tick || out >= due)
             continue;
-        const struct ebb_event *from = &weave.events.items[weave.first + out];
-        const struct ebb_event *to = &weave.events.items[weave.first + due];
+        const struct ebb_event *from = &unordered.events.items[unordered.first + out];
+        const struct ebb_event *to = &unordered.events.items[unordered.first + due];
         for (size_t w = 0; w < 4; w++) {
             size_t begins = counterpart(&p.stream, &windows[w], from);
             size_t ends = counterpart(&p.stream, &windows[w], to);
@@ -370,7 +370,7 @@ static void test_gaps_held_in_all(void **state)
     }
     assert_true(checked > BLOCKS / 2);
     ebb__model_fini(&model);
-    ebb__weave_fini(&weave);
+    ebb__unordered_fini(&unordered);
     end(&p);
 }
 
@@ -394,7 +394,7 @@ static void test_some_differ(void **state)
     struct ebb_error error = {0};
     if (ebb__watch_model(p.watch, &model, NULL, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
-    assert_true(model.woven);
+    assert_true(model.unordered);
     for (uint32_t i = 0; i < model.block_count; i++)
         assert_true(model.blocks[i].alloc_tick == EBB_TICK_NONE ||
                     model.blocks[i].span_ticks <= model.tick_count);

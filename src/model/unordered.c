@@ -7,7 +7,7 @@
  * strictly periodic traces (build.c).
  * Blocks of one size are matched in the order of their allocation; where that confuses two of them,
  * gaps become shorter than they are, never longer. */
-#include "weave.h"
+#include "unordered.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ struct placed {
     struct ebb_event event;
 };
 
-struct weaver {
+struct merger {
     const struct ebb_stream *stream;
     const struct ebb_window *windows;
     size_t window_count, own;
@@ -92,13 +92,13 @@ static int by_knot(const void *a, const void *b)
     return left->order < right->order ? -1 : left->order > right->order;
 }
 
-static const struct ebb_event *event_at(const struct weaver *w, size_t event)
+static const struct ebb_event *event_at(const struct merger *w, size_t event)
 {
     return &w->stream->events.items[event];
 }
 
 /* Number the pattern's allocations. */
-static bool collect_slots(struct weaver *w)
+static bool collect_slots(struct merger *w)
 {
     const struct ebb_window *own = &w->windows[w->own];
     for (size_t i = own->first; i < own->last; i++) {
@@ -116,7 +116,7 @@ static bool collect_slots(struct weaver *w)
 }
 
 /* Match the allocations of a window to slots: by size, then by order. */
-static bool match_window(struct weaver *w, size_t window)
+static bool match_window(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     EBB_VEC(struct sized) theirs = {0};
@@ -150,7 +150,7 @@ static bool match_window(struct weaver *w, size_t window)
 
 /* The name of an ALLOC or FREE that happens in `window`, the same in all of them; false: it belongs
  * to no slot. */
-static bool name_of(const struct weaver *w, const struct ebb_event *event, size_t window,
+static bool name_of(const struct merger *w, const struct ebb_event *event, size_t window,
                     uint64_t *name)
 {
     uint64_t found;
@@ -162,7 +162,7 @@ static bool name_of(const struct weaver *w, const struct ebb_event *event, size_
     return true;
 }
 
-static bool collect_knots(struct weaver *w)
+static bool collect_knots(struct merger *w)
 {
     const struct ebb_window *own = &w->windows[w->own];
     for (size_t i = own->first; i < own->last; i++) {
@@ -177,7 +177,7 @@ static bool collect_knots(struct weaver *w)
 }
 
 /* Where the knots stand in the order of `window`: after how many others. */
-static void place_knots(struct weaver *w, size_t window)
+static void place_knots(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     size_t position = 0;
@@ -191,7 +191,7 @@ static void place_knots(struct weaver *w, size_t window)
 }
 
 /* The pattern's counterpart of a block that is accessed in `window`; 0: none. */
-static uint64_t counterpart(const struct weaver *w, uint64_t serial, size_t window)
+static uint64_t counterpart(const struct merger *w, uint64_t serial, size_t window)
 {
     uint64_t found;
     if (!ebb__map_get(&w->names, serial, &found))
@@ -203,7 +203,7 @@ static uint64_t counterpart(const struct weaver *w, uint64_t serial, size_t wind
 }
 
 /* The knots of the pattern between which `serial` is alive: [*first, *last]. */
-static bool lifetime(const struct weaver *w, uint64_t serial, size_t *first, size_t *last)
+static bool lifetime(const struct merger *w, uint64_t serial, size_t *first, size_t *last)
 {
     const struct ebb_window *own = &w->windows[w->own];
     size_t alloc, begin = 0, end = SIZE_MAX;
@@ -223,7 +223,7 @@ static bool lifetime(const struct weaver *w, uint64_t serial, size_t *first, siz
 }
 
 /* Put an access of `event`'s kind to `serial` in front of a knot. */
-static bool put_access(struct weaver *w, const struct ebb_event *event, uint64_t serial,
+static bool put_access(struct merger *w, const struct ebb_event *event, uint64_t serial,
                        size_t knot)
 {
     struct placed made = {knot, w->placed.count, *event};
@@ -235,7 +235,7 @@ static bool put_access(struct weaver *w, const struct ebb_event *event, uint64_t
  * the pattern it is put wherever a gap must not begin or end: on the narrowest span around the same
  * count whose ends are on the right side of it in both orders, and at knots near by that are on the
  * other side of it than in the pattern. */
-static bool put_accesses(struct weaver *w, const struct ebb_event *event, uint64_t serial,
+static bool put_accesses(struct merger *w, const struct ebb_event *event, uint64_t serial,
                          size_t passed)
 {
     const size_t *positions = w->positions.items;
@@ -265,7 +265,7 @@ static bool put_accesses(struct weaver *w, const struct ebb_event *event, uint64
 }
 
 /* Lay the accesses of `window` over the pattern. */
-static bool lay_over(struct weaver *w, size_t window)
+static bool lay_over(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
     size_t passed = 0;
@@ -287,7 +287,7 @@ static bool lay_over(struct weaver *w, size_t window)
 /* By how much the load of the window whose positions are at hand exceeds the pattern's after the same
  * number of events: where the pattern's own load is below half of its peak that half counts, for
  * there no budget is short. */
-static bool measure_slack(struct weaver *w, uint64_t *slack_bytes)
+static bool measure_slack(struct merger *w, uint64_t *slack_bytes)
 {
     size_t count = w->knots.count;
     int64_t *theirs = calloc(count + 1, sizeof *theirs), own = 0, other = 0, peak = 0;
@@ -314,12 +314,12 @@ static bool measure_slack(struct weaver *w, uint64_t *slack_bytes)
     return true;
 }
 
-static bool emit(struct ebb_weave *weave, const struct ebb_event *event)
+static bool emit(struct ebb_unordered *unordered, const struct ebb_event *event)
 {
-    return ebb_vec_push(&weave->events, *event);
+    return ebb_vec_push(&unordered->events, *event);
 }
 
-static bool is_left_out(const struct weaver *w, const struct ebb_event *event)
+static bool is_left_out(const struct merger *w, const struct ebb_event *event)
 {
     uint64_t found;
     return event->kind != EBB_EVENT_MARK && ebb__map_get(&w->names, event->block, &found) &&
@@ -327,25 +327,26 @@ static bool is_left_out(const struct weaver *w, const struct ebb_event *event)
 }
 
 /* What lies outside of the windows: lifetimes only. */
-static bool emit_outside(const struct weaver *w, size_t first, size_t last, struct ebb_weave *weave)
+static bool emit_outside(const struct merger *w, size_t first, size_t last,
+                         struct ebb_unordered *unordered)
 {
     for (size_t i = first; i < last; i++) {
         const struct ebb_event *event = event_at(w, i);
         if ((event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) &&
-            !is_left_out(w, event) && !emit(weave, event))
+            !is_left_out(w, event) && !emit(unordered, event))
             return false;
     }
     return true;
 }
 
 /* The pattern, with the accesses of the others. */
-static bool emit_pattern(struct weaver *w, struct ebb_weave *weave)
+static bool emit_pattern(struct merger *w, struct ebb_unordered *unordered)
 {
     const struct ebb_window *own = &w->windows[w->own];
     size_t next = 0, knot = 0;
     if (w->placed.count)
         qsort(w->placed.items, w->placed.count, sizeof *w->placed.items, by_access);
-    weave->first = weave->events.count;
+    unordered->first = unordered->events.count;
     for (size_t i = own->first; i <= own->last; i++) {
         bool is_knot = knot < w->knots.count && w->knots.items[knot].event == i;
         bool all = i == own->last;
@@ -355,20 +356,20 @@ static bool emit_pattern(struct weaver *w, struct ebb_weave *weave)
             if (next > 0 && is_repeated(&w->placed.items[next - 1], &w->placed.items[next]))
                 continue;
             made.time_ns = event_at(w, all ? i - 1 : i)->time_ns;
-            if (!emit(weave, &made))
+            if (!emit(unordered, &made))
                 return false;
         }
         knot += is_knot;
-        if (!all && !is_left_out(w, event_at(w, i)) && !emit(weave, event_at(w, i)))
+        if (!all && !is_left_out(w, event_at(w, i)) && !emit(unordered, event_at(w, i)))
             return false;
     }
-    weave->period = weave->events.count - weave->first;
+    unordered->period = unordered->events.count - unordered->first;
     return true;
 }
 
 /* Another window, in the pattern's order: every slot once; what is freed where the pattern frees it,
  * if that is known, but never before it was allocated. */
-static bool emit_reordered(struct weaver *w, size_t window, struct ebb_weave *weave)
+static bool emit_reordered(struct merger *w, size_t window, struct ebb_unordered *unordered)
 {
     const struct ebb_window *here = &w->windows[window];
     const uint64_t *serials = w->serials.items + window * w->slots.count;
@@ -408,12 +409,12 @@ static bool emit_reordered(struct weaver *w, size_t window, struct ebb_weave *we
     }
     qsort(w->placed.items, w->placed.count, sizeof *w->placed.items, by_knot);
     for (size_t i = 0; i < w->placed.count; i++)
-        if (!emit(weave, &w->placed.items[i].event))
+        if (!emit(unordered, &w->placed.items[i].event))
             return false;
     return true;
 }
 
-static bool weave_all(struct weaver *w, size_t observed, struct ebb_weave *weave)
+static bool merge_all(struct merger *w, size_t observed, struct ebb_unordered *unordered)
 {
     if (!collect_slots(w))
         return false;
@@ -425,42 +426,43 @@ static bool weave_all(struct weaver *w, size_t observed, struct ebb_weave *weave
     for (size_t i = w->window_count; i-- > 0 && observed > 0;) {
         if (i != w->own && ebb__stream_is_traced(w->stream, &w->windows[i])) {
             observed--;
-            if (!lay_over(w, i) || !measure_slack(w, &weave->slack_bytes))
+            if (!lay_over(w, i) || !measure_slack(w, &unordered->slack_bytes))
                 return false;
         }
     }
-    if (!emit_outside(w, 0, w->windows[0].first, weave))
+    if (!emit_outside(w, 0, w->windows[0].first, unordered))
         return false;
     /* The pattern uses up what was laid over it; the others then have the room to themselves. */
-    struct ebb_weave pattern = {0};
+    struct ebb_unordered pattern = {0};
     bool ok = emit_pattern(w, &pattern);
     for (size_t i = 0; ok && i < w->window_count; i++) {
         if (i != w->own) {
-            ok = emit_reordered(w, i, weave);
+            ok = emit_reordered(w, i, unordered);
             continue;
         }
-        weave->first = weave->events.count;
-        weave->period = pattern.period;
+        unordered->first = unordered->events.count;
+        unordered->period = pattern.period;
         for (size_t k = 0; ok && k < pattern.events.count; k++)
-            ok = emit(weave, &pattern.events.items[k]);
+            ok = emit(unordered, &pattern.events.items[k]);
     }
     ebb_vec_free(&pattern.events);
-    return ok &&
-           emit_outside(w, w->windows[w->window_count - 1].last, w->stream->events.count, weave);
+    return ok && emit_outside(w, w->windows[w->window_count - 1].last, w->stream->events.count,
+                              unordered);
 }
 
-enum ebb_status ebb__weave_make(const struct ebb_stream *stream, const struct ebb_window *windows,
-                                size_t count, size_t own, size_t observed, struct ebb_weave *weave)
+enum ebb_status ebb__unordered_make(const struct ebb_stream *stream,
+                                    const struct ebb_window *windows, size_t count, size_t own,
+                                    size_t observed, struct ebb_unordered *unordered)
 {
-    struct weaver w = {.stream = stream,
+    struct merger w = {.stream = stream,
                        .windows = windows,
                        .window_count = count,
                        .own = own,
                        .made_up = EBB_MAP_NO_KEY - 1};
-    memset(weave, 0, sizeof *weave);
-    bool ok = weave_all(&w, observed, weave);
+    memset(unordered, 0, sizeof *unordered);
+    bool ok = merge_all(&w, observed, unordered);
     if (!ok)
-        ebb__weave_fini(weave);
+        ebb__unordered_fini(unordered);
     ebb_vec_free(&w.slots);
     ebb__map_fini(&w.names);
     ebb_vec_free(&w.serials);
@@ -471,8 +473,8 @@ enum ebb_status ebb__weave_make(const struct ebb_stream *stream, const struct eb
     return ok ? EBB_OK : EBB_ERR_MEMORY;
 }
 
-void ebb__weave_fini(struct ebb_weave *weave)
+void ebb__unordered_fini(struct ebb_unordered *unordered)
 {
-    ebb_vec_free(&weave->events);
-    memset(weave, 0, sizeof *weave);
+    ebb_vec_free(&unordered->events);
+    memset(unordered, 0, sizeof *unordered);
 }

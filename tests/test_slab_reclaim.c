@@ -26,7 +26,7 @@ struct stage {
 static struct stage stage_open(bool trace)
 {
     struct stage stage = {.rig = rig_open(22 * MIB, trace)};
-    stage.rig->runtime->core.config.cold_ns = LAP_NS;
+    stage.rig->runtime->core.config.slab_reclaim_ns = LAP_NS;
     for (uint32_t i = 0; i < SLABS; i++) {
         stage.slabs[i] = (struct item){.size = EBB_SLAB_BYTES, .seed = 1000 + i};
         stage.slabs[i].bytes = (unsigned char *)ebb__runtime_take_slab(stage.rig->runtime);
@@ -76,7 +76,7 @@ static void press(struct stage *stage, uint32_t hot, unsigned rounds)
     }
 }
 
-static void what_nobody_uses_leaves(void **state)
+static void what_nobody_uses_is_evicted(void **state)
 {
     (void)state;
     struct stage stage = stage_open(false);
@@ -84,7 +84,7 @@ static void what_nobody_uses_leaves(void **state)
     press(&stage, 8, 20);
     ebb__runtime_settle(stage.rig->runtime);
     /* 18.1 MiB of blocks and 6 of slabs in 22: at least 34 slabs must have gone. */
-    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
+    assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(in_use(&stage), 0, 16 * EBB_SLAB_BYTES);
     assert_within_budget(stage.rig);
     for (uint32_t i = 0; i < SLABS; i++)
@@ -112,7 +112,7 @@ static void what_is_used_stays(void **state)
             1, 8);
     }
     /* Blocks of press() itself may have been evicted, but no slab had to come back. */
-    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS - 8);
+    assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(atomic_load(&stage.rig->counters->demand_faults) - faults, 0, 20u * 9u * 2u);
     stage_close(&stage);
 }
@@ -150,7 +150,7 @@ static void all_are_there_at_a_fork(void **state)
         skip();
     struct stage stage = stage_open(false);
     press(&stage, 0, 20);
-    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS);
     ebb__runtime_before_fork(stage.rig->runtime);
     for (uint32_t i = 0; i < SLABS; i++)
         assert_int_equal(block_of(stage.rig, &stage.slabs[i])->state, BLOCK_RESIDENT);
@@ -171,20 +171,20 @@ static void all_are_there_at_a_fork(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     press(&stage, 0, 20); /* and then they may leave again */
-    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS);
     assert_within_budget(stage.rig);
     for (uint32_t i = 0; i < SLABS; i++)
         check(stage.rig, &stage.slabs[i]);
     stage_close(&stage);
 }
 
-static void nothing_leaves_for_a_store_that_fails(void **state)
+static void nothing_is_evicted_to_a_store_that_fails(void **state)
 {
     (void)state;
     struct stage stage = stage_open(false);
     stage.rig->faulty.write_errno = EIO;
     press(&stage, 0, 10);
-    assert_int_equal(count(&stage, BLOCK_AWAY), 0);
+    assert_int_equal(count(&stage, BLOCK_EVICTED), 0);
     for (uint32_t i = 0; i < SLABS; i++)
         check(stage.rig, &stage.slabs[i]);
     stage_close(&stage);
@@ -201,7 +201,7 @@ static void a_walk_over_all(void **state)
         for (uint32_t i = 0; i < SLABS; i++)
             check(stage.rig, &stage.slabs[i]);
     check(stage.rig, &stays);
-    assert_in_range(count(&stage, BLOCK_AWAY), 30, SLABS);
+    assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS);
     assert_within_budget(stage.rig);
     ebb__runtime_unpin(stage.rig->runtime, stays.bytes, stays.size);
     drop(stage.rig, &stays);
@@ -255,11 +255,11 @@ static void given_back_in_any_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_uses_leaves),
+        cmocka_unit_test(what_nobody_uses_is_evicted),
         cmocka_unit_test(what_is_used_stays),
         cmocka_unit_test(observing_tells_what_is_used),
         cmocka_unit_test(all_are_there_at_a_fork),
-        cmocka_unit_test(nothing_leaves_for_a_store_that_fails),
+        cmocka_unit_test(nothing_is_evicted_to_a_store_that_fails),
         cmocka_unit_test(a_walk_over_all),
         cmocka_unit_test(what_has_just_come_stays),
         cmocka_unit_test(given_back_in_any_state),

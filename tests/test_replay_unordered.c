@@ -24,7 +24,7 @@ static size_t layer_bytes(unsigned layer)
 }
 
 /* The iteration in its plain order: forward over the layers, backward in reverse. */
-static struct ebb_model make_woven(void)
+static struct ebb_model make_unordered(void)
 {
     struct maker maker = {0};
     uint64_t now_ns = 0;
@@ -49,7 +49,7 @@ static struct ebb_model make_woven(void)
     }
     make_event(&maker, now_ns + STEP_NS, EBB_EVENT_FREE, batch, EBB_ACCESS_UNKNOWN);
     struct ebb_model model = make_model(&maker, now_ns + 2 * STEP_NS);
-    model.woven = true;
+    model.unordered = true;
     return model;
 }
 
@@ -101,29 +101,29 @@ static struct ebb_script *script_for(const struct ebb_model *model, uint64_t bud
     const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
     struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 100000000);
     struct ebb_script *script = script_from(&request, false);
-    assert_true(script->flags & EBB_SCRIPT_WOVEN);
+    assert_true(script->flags & EBB_SCRIPT_UNORDERED);
     return script;
 }
 
-static void plays_in_any_order(void **state)
+static void replays_in_any_order(void **state)
 {
     (void)state;
     for (unsigned skew = 0; skew <= 5; skew += 5) {
         struct rig *rig = rig_open(NO_BUDGET, false);
         struct program p = {.seeds = 1, .state = skew + 7};
-        struct ebb_model model = make_woven();
+        struct ebb_model model = make_unordered();
         struct ebb_script *script = script_for(&model, model.peak_bytes * 6 / 10);
         p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
         assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
         lap(&p, rig, skew);
-        assert_null(rig->runtime->replay.playing); /* one whole lap is to be seen first */
+        assert_null(rig->runtime->replay.current); /* one whole lap is to be seen first */
         lap(&p, rig, skew);
-        assert_non_null(rig->runtime->replay.playing);
+        assert_non_null(rig->runtime->replay.current);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
         atomic_store(&rig->ledger.budget_bytes, model.peak_bytes * 8 / 10);
         for (unsigned i = 0; i < 6; i++)
             lap(&p, rig, skew);
-        assert_non_null(rig->runtime->replay.playing);
+        assert_non_null(rig->runtime->replay.current);
         assert_int_equal(rig->runtime->replay.laps, 6);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
@@ -133,11 +133,11 @@ static void plays_in_any_order(void **state)
         /* It leaves, and joins again at the first landmark. */
         for (unsigned i = 0; i < 3; i++)
             other_lap(&p, rig);
-        assert_null(rig->runtime->replay.playing);
+        assert_null(rig->runtime->replay.current);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
         lap(&p, rig, skew);
         lap(&p, rig, skew);
-        assert_non_null(rig->runtime->replay.playing);
+        assert_non_null(rig->runtime->replay.current);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 2);
         assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
         ebb__runtime_settle(rig->runtime);
@@ -149,25 +149,25 @@ static void plays_in_any_order(void **state)
 }
 
 /* A few allocations that it does not know, and some that do not come. */
-static void strays_are_let_pass(void **state)
+static void unknown_allocations_are_let_pass(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct program p = {.seeds = 1, .state = 3};
-    struct ebb_model model = make_woven();
+    struct ebb_model model = make_unordered();
     struct ebb_script *script = script_for(&model, model.peak_bytes * 6 / 10);
     p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
     for (unsigned i = 0; i < 5; i++) {
         lap(&p, rig, 2);
-        struct item stray = make(rig, 12345, p.seeds++);
+        struct item unknown = make(rig, 12345, p.seeds++);
         struct item known =
             make(rig, layer_bytes(0), p.seeds++); /* once more than in the template */
         check(rig, &known);
-        drop(rig, &stray);
+        drop(rig, &unknown);
         drop(rig, &known);
     }
-    assert_non_null(rig->runtime->replay.playing);
+    assert_non_null(rig->runtime->replay.current);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
     /* Only half of the work, then the next iteration: the template is left, or the lap given up. */
     p.batch = make(rig, 3 * EBB_MIB, p.seeds++);
@@ -179,7 +179,7 @@ static void strays_are_let_pass(void **state)
     lap(&p, rig, 2);
     lap(&p, rig, 2);
     lap(&p, rig, 2);
-    assert_non_null(rig->runtime->replay.playing);
+    assert_non_null(rig->runtime->replay.current);
     ebb__runtime_settle(rig->runtime);
     drop(rig, &p.weights);
     ebb__model_fini(&model);
@@ -190,8 +190,8 @@ static void strays_are_let_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plays_in_any_order),
-        cmocka_unit_test(strays_are_let_pass),
+        cmocka_unit_test(replays_in_any_order),
+        cmocka_unit_test(unknown_allocations_are_let_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,9 @@ import os
 from launching import Launch, compile_c, main
 
 
-class Weave(Launch):
-    def run_weave(self, budget, *arguments):
-        program = [compile_c("weave"), "--block", "1M", "--chains", "4", "--layers", "12",
+class Unordered(Launch):
+    def run_unordered(self, budget, *arguments):
+        program = [compile_c("unordered"), "--block", "1M", "--chains", "4", "--layers", "12",
                    "--work", "1", *arguments]
         plain = self.plain(*program)
         self.assertEqual(0, plain.returncode, plain.stderr)
@@ -23,7 +23,7 @@ class Weave(Launch):
         return summary
 
     def test_planned(self):
-        summary = self.run_weave("70%", "--iterations", "24")
+        summary = self.run_unordered("70%", "--iterations", "24")
         self.assertLessEqual(summary["planned_from_iteration"], 10)
         self.assertGreaterEqual(summary["planned_iterations"], 12)
         self.assertEqual(0, summary["mismatches"])
@@ -31,16 +31,16 @@ class Weave(Launch):
         self.assertLess(summary["demand_faults_planned_median"], 20)
 
     def test_in_bytes_with_allocations_of_no_iteration(self):
-        summary = self.run_weave("40M", "--iterations", "14", "--extra", "3", "--skew", "1")
+        summary = self.run_unordered("40M", "--iterations", "14", "--extra", "3", "--skew", "1")
         self.assertGreaterEqual(summary["planned_iterations"], 6)
 
     def test_training_and_evaluation(self):
-        summary = self.run_weave("70%", "--iterations", "64", "--evaluate", "8", "8")
+        summary = self.run_unordered("70%", "--iterations", "64", "--evaluate", "8", "8")
         # More than the first phase of each: what was learnt is taken up again.
         self.assertGreaterEqual(summary["planned_iterations"], 20)
 
     def test_the_program_sees_a_wrong_byte(self):
-        result = self.run_ebb(compile_c("weave"), "--block", "256K", "--corrupt", "2")
+        result = self.run_ebb(compile_c("unordered"), "--block", "256K", "--corrupt", "2")
         self.assertEqual(1, result.returncode)
 
 
