@@ -61,11 +61,10 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){
-        .given = {.budgets = EBB_DEFAULT_BUDGETS,
-                  .machine = "host",
-                  .store = ".",
-                  .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes}};
+    *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
+                                          .machine = "host",
+                                          .store = ".",
+                                          .smallest_block_bytes = EBB_OFFLINE_TUNED}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &options->given);
     if (code >= 0)

@@ -1,7 +1,6 @@
 /* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
 #include "plan/plan.h"
 #include "base/size.h"
-#include "base/tuning.h"
 #include "choices.h"
 #include "command.h"
 #include "lab.h"
@@ -9,6 +8,7 @@
 #include "offline.h"
 #include "options.h"
 #include "planning.h"
+#include "tune.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -24,11 +24,10 @@ static const char help[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    *options =
-        (struct ebb_offline){.policy = "ebb",
-                             .machine = "host",
-                             .store = ".",
-                             .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes};
+    *options = (struct ebb_offline){.policy = "ebb",
+                                    .machine = "host",
+                                    .store = ".",
+                                    .smallest_block_bytes = EBB_OFFLINE_TUNED};
     int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
@@ -67,6 +66,8 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
     json_object_set_new(object, "moved_in_bytes", json_bytes(plan->moved_in_bytes));
     json_object_set_new(object, "plan_ns", json_bytes(plan->plan_ns));
+    json_object_set_new(object, "timed_out", json_boolean(plan->timed_out));
+    json_object_set_new(object, "tuning", ebb__tune_json());
     return object;
 }
 
@@ -177,6 +178,10 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
            ebb_size_format(plan->moved_out_bytes, a, sizeof a),
            ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
+    if (plan->timed_out)
+        printf(
+            "time        the search ended by the time, not by its effort: another machine may plan "
+            "otherwise\n");
     if (!plan->feasible)
         printf("infeasible  the smallest feasible budget is %s\n",
                ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define SECOND ((uint64_t)1000000000u)
+#define STEPS ((uint64_t)100000000)
 
 static struct ebb_machine machine_of(double out_gbps, double in_gbps, uint64_t fixed_ns,
                                      bool duplex)
@@ -26,14 +26,14 @@ static uint64_t peak_bound(const struct ebb_plan_request *request)
 {
     uint64_t bytes;
     struct ebb_error error;
-    if (ebb__bound_peak(request, SECOND, &bytes, &error) != EBB_OK)
+    if (ebb__bound_peak(request, STEPS, &bytes, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
     return bytes;
 }
 
 static enum ebb_status stall_bound(const struct ebb_plan_request *request, uint64_t *stall_ns)
 {
-    return ebb__bound_stall(request, SECOND, stall_ns, NULL);
+    return ebb__bound_stall(request, STEPS, stall_ns, NULL);
 }
 
 /* One block of 1,000 KB is used, then another of the same size while the first has nothing to do
@@ -177,7 +177,8 @@ static void any_instants_bound(void **state)
                                                     .instants = less ? fewer : instants,
                                                     .instant_count = less ? some : all,
                                                     .stalls = stalls,
-                                                    .time_limit_s = 1};
+                                                    .steps = STEPS,
+                                                    .box_s = 60};
                 assert_int_equal(ebb__bound_solve(&program, NULL), EBB_OK);
                 assert_true(program.solved);
                 *(less ? &some_sum : &all_sum) += program.value;
@@ -228,9 +229,9 @@ static void nothing_to_bound(void **state)
     struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false, 0};
     uint64_t value;
     struct ebb_error error;
-    assert_int_equal(ebb__bound_peak(&request, SECOND, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_peak(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
     assert_int_equal(ebb__bound_floor(&request, &value, &error), EBB_ERR_ARGUMENT);
-    assert_int_equal(ebb__bound_stall(&request, SECOND, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_stall(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
 }
 
 int main(void)

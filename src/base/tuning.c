@@ -77,7 +77,12 @@ char *ebb__tuning_format(const struct ebb_tuning_row *row, double value, char *t
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Letters to insert, leave out or change: Levenshtein's distance. */
+static char small(char letter)
+{
+    return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
+}
+
+/* Letters to insert, leave out or change: Levenshtein's distance, capitals or not. */
 static size_t distance(const char *a, const char *b)
 {
     size_t width = strlen(b), line[LONGEST_NAME + 1];
@@ -88,7 +93,7 @@ static size_t distance(const char *a, const char *b)
     for (size_t y = 0; a[y]; y++) {
         size_t corner = line[0]++;
         for (size_t x = 0; x < width; x++) {
-            size_t best = corner + (a[y] != b[x]);
+            size_t best = corner + (small(a[y]) != b[x]);
             best = line[x] + 1 < best ? line[x] + 1 : best;
             best = line[x + 1] + 1 < best ? line[x + 1] + 1 : best;
             corner = line[x + 1];

@@ -53,9 +53,13 @@ bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile
     XXH3_state_t *hash = XXH3_createState();
     if (!hash)
         return false;
-    char about[64];
-    int length =
-        snprintf(about, sizeof about, EBB_VERSION " %llu", (unsigned long long)threshold_bytes);
+    /* Plans of another tuning are other plans, so they are other profiles. */
+    char about[600], tuning[400];
+    if (!ebb__tuning_write(tuning, sizeof tuning))
+        tuning[0] = 0;
+    int length = snprintf(about, sizeof about, EBB_VERSION " %llu %llx %s",
+                          (unsigned long long)threshold_bytes,
+                          (unsigned long long)ebb__tuning_table(), tuning);
     bool good = XXH3_128bits_reset(hash) == XXH_OK &&
                 XXH3_128bits_update(hash, about, (size_t)length + 1) == XXH_OK &&
                 add_link(hash, process_id, "exe") && add_link(hash, process_id, "cwd") &&

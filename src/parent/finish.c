@@ -98,6 +98,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
     result->period_events = parent->figures.period_events;
     result->predicted_peak_bytes = parent->figures.predicted_peak_bytes;
     result->predicted_stall_ns = parent->figures.predicted_stall_ns;
+    result->plan_timed_out = parent->figures.plan_timed_out;
     result->predicted_iteration_ns = parent->figures.predicted_iteration_ns;
     result->smallest_feasible_bytes = parent->figures.smallest_feasible_bytes;
     result->plans = parent->figures.plans;

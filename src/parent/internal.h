@@ -168,6 +168,7 @@ struct budget {
 struct figures {
     uint64_t events, plans, replans;
     uint64_t predicted_peak_bytes, predicted_stall_ns, predicted_iteration_ns;
+    bool plan_timed_out;
     uint64_t smallest_feasible_bytes;
     uint64_t period_events;
 };

@@ -73,6 +73,7 @@ struct ebb_parent_result {
     int64_t planned_from_iteration; /* counted from 0; -1: never planned */
     int64_t budget_from_iteration;  /* likewise; 0: from the first allocation */
     uint64_t predicted_peak_bytes, predicted_stall_ns;
+    bool plan_timed_out;             /* of the newest plan: its search ended by the box of time */
     uint64_t predicted_iteration_ns; /* with stalls, by the newest plan; 0: none was made */
     uint64_t moved_out_bytes, moved_in_bytes, dropped_bytes;
     uint64_t saved_bytes; /* of those moved out: zeros that were not written */

@@ -107,6 +107,7 @@ static void note_figures(struct figures *figures, const struct ebb_planned *plan
     figures->plans += !plan->reactive;
     figures->predicted_peak_bytes = peak_bytes + planned->beside_bytes;
     figures->predicted_stall_ns = plan->stall_ns;
+    figures->plan_timed_out = plan->timed_out;
     figures->predicted_iteration_ns = plan->iteration_ns;
     figures->period_events = planned->model->tick_count;
 }
