@@ -99,8 +99,8 @@ static const struct ebb_option options[] = {
      .argument = "S",
      AT(time_limit_ns),
      .commands = PLAN | PACK,
-     .help = "seconds that it may take; the search then depends on the machine (default: none,\n"
-             "a search has an effort, which a slow machine takes longer for)"},
+     .help = "seconds that it may take; what is found then depends on the machine\n"
+             "(default: as many as its effort, a number of steps, takes)"},
     {.name = "output",
      .letter = 'o',
      .kind = EBB_OPTION_TEXT,

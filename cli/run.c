@@ -7,6 +7,7 @@
 #include "summary.h"
 #include "tune.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "store/store.h"
 
@@ -192,7 +193,7 @@ int ebb__cmd_run(int argc, char **argv)
         .serving = {.policy = ebb__policy_at(0),
                     .budget_bytes = 0,
                     .store_limit_bytes = UINT64_MAX,
-                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+                    .threshold_bytes = EBB_THRESHOLD_BYTES,
                     .warn = ebb__launch_warn},
         .summary = EBB_SUMMARY_AUTO,
     };

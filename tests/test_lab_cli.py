@@ -66,12 +66,12 @@ class Lab(unittest.TestCase):
         """One table describes them all: a command knows what its help names, and nothing else."""
         shared = ["--machine", "--store", "--smallest-block"]
         wanted = {"plan": ["--budget", "--zero-stall", "--policy", *shared, "--time-limit",
-                           "--output", "--json"],
-                  "simulate": ["--budget", *shared, "--json"]}
+                           "--output", "--tune", "--json"],
+                  "simulate": ["--budget", *shared, "--tune", "--json"]}
         if WITH_LAB:
-            wanted["compare"] = ["--budgets", "--policies", *shared, "--json"]
+            wanted["compare"] = ["--budgets", "--policies", *shared, "--tune", "--json"]
             wanted["pack"] = ["--plan", "--capacity", "--pool", "--period", "--time-limit",
-                              "--output", "--json"]
+                              "--output", "--tune", "--json"]
         every = sorted({option for options in wanted.values() for option in options})
         for command, options in wanted.items():
             code, out, err = run(command, "--help")

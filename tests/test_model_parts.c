@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "base/vec.h"
 #include "check/check.h"
 #include "machine/machine.h"
@@ -12,7 +13,7 @@
 #include "plan/plan.h"
 #include "synthetic.h"
 
-#define UNIT EBB_PART_BYTES
+#define UNIT EBB_HUGE_BYTES
 
 struct trace {
     EBB_VEC(struct ebb_event) events;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "model/analyse.h"
 #include "own_folder.h"
 #include "parent/internal.h"
@@ -84,7 +85,7 @@ static void record(const char *path)
         }
     }
     const struct ebb_trace_info info = {
-        .command = "test", .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES, .page_bytes = 4096};
+        .command = "test", .threshold_bytes = EBB_THRESHOLD_BYTES, .page_bytes = 4096};
     struct ebb_trace_writer *writer;
     assert_int_equal(ebb__trace_writer_open(path, &info, &writer, NULL), EBB_OK);
     assert_int_equal(ebb__trace_writer_append(writer, made.items, made.count, NULL), EBB_OK);

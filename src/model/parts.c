@@ -7,6 +7,7 @@
  * O(ticks + accesses log accesses). */
 #include "parts.h"
 
+#include "base/geometry.h"
 #include "base/vec.h"
 
 #include <string.h>
@@ -229,7 +230,7 @@ static bool is_whole(const struct division *division, uint32_t part)
 {
     const struct part *p = &division->parts.items[part];
     uint64_t size = division->old->blocks[p->block].size_bytes;
-    return p->first == 0 && p->count * EBB_PART_BYTES >= size;
+    return p->first == 0 && p->count * EBB_HUGE_BYTES >= size;
 }
 
 static bool number_blocks(struct division *division)
@@ -371,8 +372,8 @@ static bool write_blocks(struct division *division)
             continue;
         for (uint32_t p = first; p < last; p++) {
             const struct part *part = &division->parts.items[p];
-            uint64_t begin = part->first * EBB_PART_BYTES;
-            uint64_t bytes = part->count * EBB_PART_BYTES;
+            uint64_t begin = part->first * EBB_HUGE_BYTES;
+            uint64_t bytes = part->count * EBB_HUGE_BYTES;
             out = &made->blocks[part->made];
             *out = made->blocks[division->made_block[i]];
             out->allocated_bytes = block->size_bytes;

@@ -8,6 +8,7 @@
  * O(1) a use where lengths differ, else O(uses of an iteration); O(uses) memory, since tracing began. */
 #include "recurrence.h"
 
+#include "base/geometry.h"
 #include "base/tuning.h"
 
 #include "base/map.h"
@@ -81,7 +82,7 @@ static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *ev
                    bool *again)
 {
     uint64_t unit = event->flags & EBB_EVENT_PART && event->size_bytes
-                        ? (event->size_bytes - 1) / EBB_PART_BYTES
+                        ? (event->size_bytes - 1) / EBB_HUGE_BYTES
                         : 0;
     uint64_t key = key_of(event->block, unit), known;
     if (!ebb__map_get(&recurrence->units, key, &known)) {

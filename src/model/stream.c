@@ -2,6 +2,8 @@
  * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
 #include "stream.h"
 
+#include "base/geometry.h"
+
 #include "landmark.h"
 #include "times.h"
 #include "unordered.h"
@@ -230,7 +232,7 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
 
 static uint64_t access_symbol(const struct ebb_event *event)
 {
-    uint64_t unit = event->flags & EBB_EVENT_PART ? event->size_bytes / EBB_PART_BYTES + 1 : 0;
+    uint64_t unit = event->flags & EBB_EVENT_PART ? event->size_bytes / EBB_HUGE_BYTES + 1 : 0;
     return (event->block << 24 ^ unit) << 2 | event->access;
 }
 

@@ -1,6 +1,7 @@
 #include "parent/internal.h"
 
 #include "base/clock.h"
+#include "base/geometry.h"
 #include "base/limits.h"
 #include "base/tuning.h"
 
@@ -70,7 +71,7 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
         clock_gettime(CLOCK_REALTIME, &now);
         struct ebb_trace_info info = {
             .threshold_bytes = options->threshold_bytes,
-            .page_bytes = EBB_PLAN_PAGE_BYTES,
+            .page_bytes = EBB_PAGE_BYTES,
             .start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
         };
         snprintf(info.command, sizeof info.command, "%s", options->command);

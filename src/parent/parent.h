@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 /* Requests of at least so many bytes become managed blocks. */
-#define EBB_PARENT_THRESHOLD_BYTES ((uint64_t)128 << 10)
 
 /* Are zeros left out of what goes to the store? */
 enum ebb_compress {

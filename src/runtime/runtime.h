@@ -30,10 +30,6 @@
 
 struct ebb_runtime;
 
-/* Memory of small objects: the unit in which it is had, and leaves. Of what a framework has loaded and does
- * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/host-engine.md, "What is managed"). */
-#define EBB_SLAB_BYTES ((uint64_t)64 << 10)
-
 struct ebb_runtime_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;

@@ -33,13 +33,13 @@ struct ebb_script_block {
                             EBB_SCRIPT_NO_PLACE, as for persistent blocks, absent ones and parts */
     uint32_t first_use;  /* into uses */
     uint32_t use_count;
-    /* A part of a large block: units [part_first, + part_count) of EBB_PART_BYTES; part_count == 0:
+    /* A part of a large block: units [part_first, + part_count) of EBB_HUGE_BYTES; part_count == 0:
      * a whole block. The parts of a block follow each other in order; `parts` is their number at the
      * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
     uint32_t part_first, part_count;
     uint32_t parts;
     uint32_t
-        huge_rounded; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the pool */
+        huge_rounded; /* 1: it takes whole units of EBB_HUGE_BYTES, unless it lies in the pool */
 };
 
 /* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_UNORDERED). */

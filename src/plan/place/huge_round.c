@@ -1,21 +1,21 @@
 #include "plan/place/huge_round.h"
 
+#include "base/geometry.h"
 #include "base/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES EBB_PART_BYTES
-#define LEAST_TAIL_BYTES (UNIT_BYTES / 2)
+#define LEAST_TAIL_BYTES (EBB_HUGE_BYTES / 2)
 
 static uint64_t in_units(uint64_t bytes)
 {
-    return (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    return (bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES * EBB_HUGE_BYTES;
 }
 
 static bool may_be_huge_rounded(const struct ebb_model_block *block)
 {
-    uint64_t tail = block->size_bytes % UNIT_BYTES, huge_rounded = in_units(block->size_bytes);
+    uint64_t tail = block->size_bytes % EBB_HUGE_BYTES, huge_rounded = in_units(block->size_bytes);
     return block->alloc_tick != EBB_TICK_NONE && block->part_count == 0 &&
            tail >= LEAST_TAIL_BYTES &&
            huge_rounded - block->size_bytes <= huge_rounded / ebb__tuning()->huge_waste_divisor;
@@ -58,7 +58,7 @@ enum ebb_status ebb__huge_round(const struct ebb_model *model, const struct ebb_
         uint64_t bytes = model->blocks[index].size_bytes;
         moved += bytes;
         if (ebb__huge_rounded_add(huge_rounded, index) || huge_rounded->blocks[index])
-            tails += bytes % UNIT_BYTES;
+            tails += bytes % EBB_HUGE_BYTES;
     }
     if (tails < moved / ebb__tuning()->huge_moved_divisor)
         huge_rounded->count = 0;

@@ -9,6 +9,7 @@
  * pages of their own, until all fits. */
 #include "plan/place/place.h"
 
+#include "base/geometry.h"
 #include "base/tuning.h"
 
 #include "plan/place/resident.h"
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES EBB_RESIDENT_UNIT_BYTES
 #define FIT_ROUNDS 40 /* a limit; most need less than 10 */
 
 struct waste {
@@ -61,15 +61,15 @@ static void find_wastes(struct placing *placing)
 {
     const struct ebb__resident *now = &placing->resident;
     for (uint32_t unit = 0; unit < now->unit_count; unit++)
-        placing->wastes[unit] = (struct waste){now->users[unit] ? UNIT_BYTES : 0, unit};
+        placing->wastes[unit] = (struct waste){now->users[unit] ? EBB_HUGE_BYTES : 0, unit};
     for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
         if (!now->live[b])
             continue;
         uint64_t at = placing->places->offsets[b], end = end_of(placing, b);
         while (at < end) {
-            uint64_t behind = (at / UNIT_BYTES + 1) * UNIT_BYTES;
+            uint64_t behind = (at / EBB_HUGE_BYTES + 1) * EBB_HUGE_BYTES;
             uint64_t bytes = (end < behind ? end : behind) - at;
-            placing->wastes[at / UNIT_BYTES].bytes -= bytes;
+            placing->wastes[at / EBB_HUGE_BYTES].bytes -= bytes;
             at += bytes;
         }
     }
@@ -83,7 +83,7 @@ static void empty_units(struct placing *placing, uint64_t over)
     find_wastes(placing);
     for (uint32_t i = 0; i < placing->resident.unit_count && placing->wastes[i].bytes && over;
          i++) {
-        uint64_t low = placing->wastes[i].unit * UNIT_BYTES, high = low + UNIT_BYTES;
+        uint64_t low = placing->wastes[i].unit * EBB_HUGE_BYTES, high = low + EBB_HUGE_BYTES;
         for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
             uint64_t at = placing->places->offsets[b];
             if (placing->resident.live[b] && at != EBB_PLACE_NONE && at < high &&
@@ -173,7 +173,7 @@ static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *e
         if (status != EBB_OK)
             return status;
         uint32_t packed = placing->places->count;
-        uint32_t units = (uint32_t)(placing->places->placement_bytes / UNIT_BYTES) + 1;
+        uint32_t units = (uint32_t)(placing->places->placement_bytes / EBB_HUGE_BYTES) + 1;
         placing->wastes = calloc(units, sizeof *placing->wastes);
         status = placing->wastes
                      ? ebb__resident_init(&placing->resident, placing->request, placing->plan,

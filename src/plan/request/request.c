@@ -1,5 +1,6 @@
 #include "plan/request/request.h"
 
+#include "base/geometry.h"
 #include "base/tuning.h"
 
 #include "check/check.h"
@@ -13,7 +14,7 @@ struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
                                    .model = model,
                                    .machine = machine,
                                    .budget_bytes = budget_bytes,
-                                   .page_bytes = EBB_PLAN_PAGE_BYTES,
+                                   .page_bytes = EBB_PAGE_BYTES,
                                    .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes,
                                    .effort_steps = ebb__tuning()->plan_steps};
 }
@@ -30,7 +31,7 @@ static uint64_t share_of(const struct ebb_plan_terms *terms)
  * runtime's limits are none for it. */
 static bool is_of_runtime(uint64_t page_bytes)
 {
-    return page_bytes == EBB_PLAN_PAGE_BYTES;
+    return page_bytes == EBB_PAGE_BYTES;
 }
 
 struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)

@@ -39,7 +39,7 @@ static void count_lane(struct ebb_runtime *runtime, bool out, int change)
 static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, bool out)
 {
     uint64_t at = block->transfer.chunk_bytes;
-    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes;
+    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes & ~(EBB_PAGE_BYTES - 1);
     uint64_t bytes = block->page_bytes - at < chunk ? block->page_bytes - at : chunk;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;
