@@ -108,14 +108,16 @@ def cases_of(args, name, traces, machine):
     """(label, arguments of ebb, key of the figure) of what the row may change."""
     for trace, path in traces.items():
         if name.startswith(PACKS):
-            yield f"{trace}, packed", ["pack", path], "height_bytes"
+            less = [] if name == "pack_steps" else ["--tune", "pack_steps=10000000"]
+            yield f"{trace}, packed", ["pack", path, *less], "height_bytes"
             continue
         lanes = ["--machine", "autoswap-paper" if path.endswith(".csv") else machine]
         box = ["--tune", "plan_box_ns=3600s"]
         if name.startswith(ZERO_STALL):
             bound = [] if name == "bound_steps" else QUICK
+            less = ["--tune", "zero_stall_steps=100000000"] if name != "zero_stall_steps" else []
             key = "lower_bound_bytes" if name == "bound_steps" else "peak_bytes"
-            yield f"{trace}, no stall", ["plan", path, "--zero-stall", *lanes, *bound, *box], key
+            yield f"{trace}, no stall", ["plan", path, "--zero-stall", *lanes, *bound, *less, *box], key
         if name not in ("zero_stall_steps", "bound_steps"):
             for budget in BUDGETS:
                 yield (f"{trace}, {budget}",
