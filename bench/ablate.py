@@ -6,13 +6,14 @@
     bench/report.py tuning.json > docs/tuning.md
 
 Rows that act on plans: `ebb plan` and `ebb pack` on traces that are recorded into --record if they are
-not there yet (and on SINGA's VGG trace, if --data has it). Searches count steps, so what is found is
+not there yet (and on SINGA's VGG trace and packing instances, if --data has them). Searches count steps, so what is found is
 the same each time: any change is one, and the machine need not be quiet.
 Rows that act on runs: the programs run under `ebb run --budget 60%` without and with the change in
 turns. A change is one if the ratios of all pairs lie on one side of 1, and their median is farther
 from 1 than the pairs of the table with itself (A A) are. That wants a quiet machine: --acts run.
 """
 import argparse
+import glob
 import json
 import os
 import re
@@ -30,7 +31,11 @@ PROGRAMS = {
               "16M", "--work", "2"],
     "unordered": ["{unordered}", "--iterations", "60", "--chains", "4", "--layers", "12", "--block",
                   "2M", "--work", "1"],
+    # Allocates once: accesses are its clock.
+    "static": ["{cycle}", "--static", "--iterations", "60", "--layers", "24", "--block", "8M",
+               "--persistent", "16M", "--work", "2"],
 }
+DEFAULTS = ["torch", "cycle", "unordered"]
 SHORT = {"40": "6", "60": "12"}  # --iterations of a recording
 BUDGETS = ("60%", "40%")
 # Lanes slow enough for stalls, so that a plan has to choose.
@@ -78,7 +83,7 @@ def build(folder):
 
 def record(args, commands):
     traces = {}
-    for name in args.programs:
+    for name in PROGRAMS:
         path = os.path.join(args.record, f"{name}.ebbt")
         if not os.path.exists(path):
             command = [SHORT.get(word, word) if before == "--iterations" else word
@@ -106,9 +111,13 @@ def ask(args, *arguments):
 
 def cases_of(args, name, traces, machine):
     """(label, arguments of ebb, key of the figure) of what the row may change."""
+    if name.startswith(PACKS):
+        less = [] if name == "pack_steps" else ["--tune", "pack_steps=10000000"]
+        for path in sorted(glob.glob(f"{args.data}/minimalloc/*.csv") +
+                           glob.glob(f"{args.data}/dsa/*.csv")):
+            yield os.path.basename(path), ["pack", path, *less], "height_bytes"
     for trace, path in traces.items():
         if name.startswith(PACKS):
-            less = [] if name == "pack_steps" else ["--tune", "pack_steps=10000000"]
             yield f"{trace}, packed", ["pack", path, *less], "height_bytes"
             continue
         lanes = ["--machine", "autoswap-paper" if path.endswith(".csv") else machine]
@@ -180,7 +189,8 @@ def ablate_run(args, name, row, commands, noise):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=DEFAULTS,
+                        help="for rows that act on runs (default: torch cycle unordered)")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="rows (default: all)")
     parser.add_argument("--acts", choices=("plan", "run"), help="only rows that act on these")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="pairs of a run")
