@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEAST_MOVED_SHARE 64 /* of all bytes moved, as a divisor; half and twice plan the same */
 #define LEAST_TAIL_BYTES (EBB_HUGE_BYTES / 2)
 
 static uint64_t in_units(uint64_t bytes)
@@ -60,7 +61,7 @@ enum ebb_status ebb__huge_round(const struct ebb_model *model, const struct ebb_
         if (ebb__huge_rounded_add(huge_rounded, index) || huge_rounded->blocks[index])
             tails += bytes % EBB_HUGE_BYTES;
     }
-    if (tails < moved / ebb__tuning()->huge_moved_divisor)
+    if (tails < moved / LEAST_MOVED_SHARE)
         huge_rounded->count = 0;
     return EBB_OK;
 }

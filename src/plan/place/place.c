@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PACK_ROUNDS 4 /* then who is out stays out; half and twice plan the same */
 #define FIT_ROUNDS 40 /* a limit; most need less than 10 */
 
 struct waste {
@@ -183,8 +184,7 @@ static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *e
             fit(placing);
         ebb__resident_fini(&placing->resident);
         free(placing->wastes);
-        if (status != EBB_OK || placing->places->count == packed ||
-            round == ebb__tuning()->place_pack_rounds)
+        if (status != EBB_OK || placing->places->count == packed || round == PACK_ROUNDS)
             return status;
     }
 }

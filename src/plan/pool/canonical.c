@@ -28,6 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PLAIN_LAPS 6  /* laps without noise, each with twice the nodes; 3 and 12 pack the same */
+#define LAP_GROWS 1.2 /* turns grow from lap to lap; 1 and 2.4 pack the same */
+
 struct search {
     struct ebb_search base;
     uint32_t *neighbours, *neighbours_from; /* of i: [from[i], from[i + 1]) */
@@ -287,7 +290,7 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
                      struct ranked *ranked)
 {
     size_t ranking = turn_index % RANKINGS;
-    bool plain = turn_index < ebb__tuning()->pack_plain_laps * RANKINGS;
+    bool plain = turn_index < PLAIN_LAPS * RANKINGS;
     uint64_t chance = ebb__search_mix(turn_index + 1);
     double noise = plain ? 0 : ebb__tuning()->pack_noise;
     for (uint32_t i = 0; i < search->base.count; i++) {
@@ -407,9 +410,7 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
         for (uint64_t i = 0;; i++, (*turns)++) {
             if (i && i % RANKINGS == 0)
                 nodes =
-                    (uint64_t)((double)nodes * (*turns < ebb__tuning()->pack_plain_laps * RANKINGS
-                                                    ? 2
-                                                    : ebb__tuning()->pack_canonical_grows));
+                    (uint64_t)((double)nodes * (*turns < PLAIN_LAPS * RANKINGS ? 2 : LAP_GROWS));
             rank_all(&search, problem, sections, *turns, ranked);
             found = turn(&search, nodes);
             ebb_height height = found ? search.base.limit : complete(&search);

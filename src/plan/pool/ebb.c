@@ -11,6 +11,10 @@
 
 #include <stdlib.h>
 
+/* So little above the bound is often had; half and twice pack the same. */
+#define NEAR 8192
+/* Heights closer than a 2000th are not told apart; half and twice pack the same. */
+#define CLOSE_ENOUGH 2000
 #define EXACT_COUNT 4000 /* more buffers do not fit its memory, nor its time */
 
 static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_steps,
@@ -43,15 +47,14 @@ static enum ebb_status bisect(struct ebb_pool_job *job, uint64_t *scratch)
     enum ebb_status status = EBB_OK;
     while (!status && !ebb__pool_settled(job) && !ebb__pool_is_over(job)) {
         status = ask(job, job->bound, slice_steps, turns, scratch, &verdict);
-        uint64_t refused = job->bound,
-                 near = job->bound + job->bound / ebb__tuning()->pack_near_divisor;
+        uint64_t refused = job->bound, near = job->bound + job->bound / NEAR;
         if (!status && near > refused && job->height > near && !ebb__pool_is_over(job)) {
             status = ask(job, near, ebb__tuning()->pack_near_patience * slice_steps, turns, scratch,
                          &verdict);
             refused = near;
         }
         while (!status && !ebb__pool_settled(job) && !ebb__pool_is_over(job) &&
-               job->height > refused + job->bound / ebb__tuning()->pack_close_divisor + 1) {
+               job->height > refused + job->bound / CLOSE_ENOUGH + 1) {
             uint64_t height = refused + (job->height - refused) / 2;
             status = ask(job, height, slice_steps, turns, scratch, &verdict);
             if (verdict != EBB_POOL_FOUND)

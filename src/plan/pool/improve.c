@@ -10,11 +10,13 @@
  * Source: squeaky wheel optimisation, docs/papers.md. */
 #include "plan/pool/fit.h"
 
-#include "base/tuning.h"
 #include "plan/pool/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define CHANCE_ROUNDS 12 /* likewise, with chance */
+#define ROUNDS 3         /* from one order: what helps, helps soon; half and twice pack the same */
 
 struct improver {
     struct ebb_pool_job *job;
@@ -70,7 +72,7 @@ static enum ebb_status rounds(struct improver *improver, const struct ebb_pool_w
 {
     enum ebb_status status = ebb__pool_order(improver->job->problem, &improver->job->sections,
                                              way->first, way->second, improver->order);
-    uint64_t count = some ? ebb__tuning()->improve_chance_rounds : ebb__tuning()->improve_rounds;
+    uint64_t count = some ? CHANCE_ROUNDS : ROUNDS;
     for (uint64_t round = 0; !status && round < count && !is_over(improver); round++) {
         ebb__effort_spend(&improver->job->effort, ebb__pool_fit_steps(improver->job->problem));
         uint64_t height = ebb__pool_fit_pack(&improver->fit, improver->order, way->rule, UINT64_MAX,

@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Gaps times ticks up to which each gap is tried; half and twice plan the same. */
+#define SMALL_WORK 10000000
 #define STRETCHES_MAX 64
 /* Lanes that share their bandwidth are slower where both are busy; how often is not known beforehand:
  * so much of their speed is counted on, from all of it to what is always there. */
@@ -100,7 +102,7 @@ static enum ebb_status judge(struct search *search, bool *better)
 /* Too large to try each gap before a choice. */
 static bool is_large(const struct ebb_swap *swap)
 {
-    return (uint64_t)swap->gap_count * swap->cell_count > ebb__tuning()->plan_small_work;
+    return (uint64_t)swap->gap_count * swap->cell_count > SMALL_WORK;
 }
 
 static void take_none(struct ebb_swap *swap)
