@@ -51,11 +51,13 @@ def rows_of(ebb):
     """name: (value, least, most, whole, acts), as `--tune help` prints them."""
     text = subprocess.run([ebb, "run", "--tune", "help"], check=True, capture_output=True,
                           text=True).stdout
+    with open(f"{SOURCE}/src/base/tuning.def", encoding="utf-8") as file:
+        real = set(re.findall(r"^EBB_TUNING\(REAL, (\w+),", file.read(), re.M))
     found = {}
     for name, value, unit, least, most, acts in re.findall(
             r"^(\w+) = (\S+) ([^\n(]+) \((\S+) to (\S+); acts on (plan|run)s\)", text, re.M):
         found[name] = {"value": float(value), "least": float(least), "most": float(most),
-                       "unit": unit, "acts": acts, "whole": "." not in value + least + most}
+                       "unit": unit, "acts": acts, "whole": name not in real}
     return found
 
 
