@@ -4,8 +4,9 @@
     bench/report.py host.json frameworks.json darknet.json malloc.json
     bench/report.py --write docs/performance.md host.json malloc.json
 
-Reads the files that bench/host.py, bench/first.py, bench/frameworks/run.py, bench/darknet.py and
-bench/malloc_pairs.py write with -o, in the order given, and knows them by their key `schema`. Nothing is computed here but medians
+Reads the files that bench/host.py, bench/first.py, bench/frameworks/run.py, bench/darknet.py,
+bench/malloc_pairs.py and bench/ablate.py write with -o, in the order given, and knows them by their
+key `schema`. Nothing is computed here but medians
 of what a file has, and units. A file without command or date is refused: nobody could repeat it.
 
 With --write the tables replace what the document has between the lines
@@ -249,7 +250,50 @@ def first(report):
         table(["program", *CAUSES, "sum"], causes)]) + "\n"
 
 
-KINDS = {"ebb.bench-host/1": host, "ebb.bench-first/1": first, "ebb.bench-frameworks/1": frameworks,
+# --- bench/ablate.py -------------------------------------------------------------------------
+
+
+def worst_case(cases, value):
+    """The largest change of a row at this value, and how many cases change at all."""
+    here = [case for case in cases if case["value"] == value]
+    changed = [case for case in here if not case["same"]]
+    if not changed:
+        return "none"
+    worst = max(changed, key=lambda case: abs(case["ratio"] - 1))
+    ends = f" ({100 * (worst['least'] - 1):+.1f} to {100 * (worst['most'] - 1):+.1f})" \
+        if "least" in worst else ""
+    if abs(worst["ratio"] - 1) < 0.00005:
+        return f"another plan, as good, in {len(changed)} of {len(here)}"
+    figure = {"iteration_ns": "iteration", "peak_bytes": "peak", "height_bytes": "height",
+              "lower_bound_bytes": "bound"}[worst["figure"]]
+    return (f"{figure} {100 * (worst['ratio'] - 1):+.2f} %{ends} in {worst['case']}; "
+            f"{len(changed)} of {len(here)} change")
+
+
+def ablate(report):
+    parts = [head(report, "What half and twice of each number do"), prose(
+        "Plans are judged by what they predict for recorded traces; searches count steps, so any "
+        "difference is one. Runs are judged by pairs: a difference is one if all pairs agree and their "
+        "median is farther from 1 than pairs without a change. Cells name the largest difference.")]
+    for acts, title in (("plan", "Rows that act on plans"), ("run", "Rows that act on runs")):
+        rows = []
+        for row in report["rows"]:
+            if row["acts"] != acts:
+                continue
+            values = sorted({case["value"] for case in row["cases"]}, key=float)
+            cells = {"less": "-", "more": "-"}
+            for value in values:
+                cells["less" if float(value) < row["value"] else "more"] = \
+                    f"{value}: {worst_case(row['cases'], value)}"
+            rows.append([f"`{row['name']}`", f"{row['value']:.10g} {row['unit']}", cells["less"],
+                         cells["more"]])
+        if rows:
+            parts += ["", f"### {title}\n", table(["row", "value", "half", "twice"], rows)]
+    return "\n".join(parts) + "\n"
+
+
+KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
+         "ebb.bench-frameworks/1": frameworks,
          "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
 
 

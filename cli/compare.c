@@ -11,6 +11,7 @@
 #include "plan/pool/pool.h"
 #include "planning.h"
 
+#include "base/tuning.h"
 #include "base/vec.h"
 
 #include <jansson.h>
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACK_LIMIT_NS ((uint64_t)1000000000) /* arbitrary: 'ebb pack' takes longer where it pays */
 #define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
 
 struct options {
@@ -64,7 +64,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
                                           .machine = "host",
                                           .store = ".",
-                                          .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES}};
+                                          .smallest_block_bytes = EBB_OFFLINE_TUNED}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &options->given);
     if (code >= 0)
@@ -140,7 +140,7 @@ static enum ebb_status compare_plan(const char *trace, const char *budget,
     enum ebb_status status =
         zero_stall ? EBB_OK : ebb__planning_budget(budget, peak_bytes, &terms.budget_bytes, error);
     if (zero_stall)
-        terms.time_limit_ns = 0;
+        terms.effort_steps = 0;
     struct ebb_planned planned;
     if (!status)
         status = ebb__planning_make(&terms, zero_stall, &planned, error);
@@ -176,7 +176,7 @@ static enum ebb_status compare_pool(const char *trace, const struct ebb_model *m
                                        .count = blocks.count,
                                        .period = blocks.period,
                                        .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                       .time_limit_ns = PACK_LIMIT_NS};
+                                       .effort_steps = ebb__tuning()->pack_steps / 5};
     struct ebb_pool_solution solution;
     status = ebb__pool_solve_by(pool, &problem, &solution, error);
     if (!status) {

@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 #define PROBE_BYTES ((uint64_t)128 << 20) /* each way; a run takes more, for better figures */
-/* Slower disks make most budgets cost time: arbitrary. */
+/* Slower disks make most budgets cost time. */
 #define SLOW_BPS 300e6
-/* With less room a training's absent blocks may not fit: arbitrary. */
+/* With less room a training's absent blocks may not fit. */
 #define LITTLE_ROOM_BYTES ((uint64_t)4 << 30)
 #define MOST_MEMORY_BYTES ((uint64_t)1 << 56)
 #define USUAL_MAPPINGS 65530ul /* the kernel's default */

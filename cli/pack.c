@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_LIMIT_S 5            /* arbitrary: most inputs need a tenth of a second */
 #define EXIT_TIME_OUT 4           /* neither within the capacity nor proved impossible */
 #define HEAD_BYTES ((size_t)4096) /* enough to see a header */
 
@@ -50,9 +49,8 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.given = {.pool = ebb__pool_name(0),
-                                          .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                          .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000}};
+    *options = (struct options){
+        .given = {.pool = ebb__pool_name(0), .capacity_bytes = EBB_POOL_NO_CAPACITY}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_PACK, "pack", help, tail, argc, argv, &options->given);
     if (code >= 0)

@@ -8,6 +8,7 @@
 #include "offline.h"
 #include "options.h"
 #include "planning.h"
+#include "tune.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
     *options = (struct ebb_offline){.policy = "ebb",
                                     .machine = "host",
                                     .store = ".",
-                                    .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+                                    .smallest_block_bytes = EBB_OFFLINE_TUNED};
     int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
@@ -65,6 +66,8 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
     json_object_set_new(object, "moved_in_bytes", json_bytes(plan->moved_in_bytes));
     json_object_set_new(object, "plan_ns", json_bytes(plan->plan_ns));
+    json_object_set_new(object, "timed_out", json_boolean(plan->timed_out));
+    json_object_set_new(object, "tuning", ebb__tune_json());
     return object;
 }
 
@@ -175,6 +178,10 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
            ebb_size_format(plan->moved_out_bytes, a, sizeof a),
            ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
+    if (plan->timed_out)
+        printf(
+            "time        the search ended by the time, not by its effort: another machine may plan "
+            "otherwise\n");
     if (!plan->feasible)
         printf("infeasible  the smallest feasible budget is %s\n",
                ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));
@@ -189,7 +196,8 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
     terms.page_bytes = page_bytes;
     terms.smallest_block_bytes = options->smallest_block_bytes;
     if (options->time_limit_ns || options->zero_stall)
-        terms.time_limit_ns = options->time_limit_ns;
+        terms.effort_steps = 0;
+    terms.time_limit_ns = options->time_limit_ns;
     struct ebb_planned planned;
     struct ebb_bounds bounds;
     uint64_t unmanaged_bytes;

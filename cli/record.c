@@ -2,6 +2,7 @@
 #include "command.h"
 #include "launch.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "plan/plan.h"
 
@@ -75,7 +76,7 @@ int ebb__cmd_record(int argc, char **argv)
         .record = true,
         .policy = ebb__plan_policy("none"),
         .budget_bytes = UINT64_MAX,
-        .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+        .threshold_bytes = EBB_THRESHOLD_BYTES,
         .warn = ebb__launch_warn,
     };
     bool quiet = false;

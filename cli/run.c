@@ -5,7 +5,9 @@
 #include "options.h"
 #include "store_dir.h"
 #include "summary.h"
+#include "tune.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "store/store.h"
 
@@ -43,6 +45,8 @@ static const char help_tail[] =
     "      --threshold SIZE       smaller blocks are left alone (default 128 KiB)\n"
     "      --no-cache             neither read nor write a plan cache\n"
     "      --no-env               set nothing in CMD's environment for its framework\n"
+    "      --tune NAME=VALUE      another number than the table has, any number of times; help: lists\n"
+    "                             them\n"
     "  -q, --quiet                no messages of Ebb's own\n\n"
     "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be executed,\n"
     "127: CMD not found.\n";
@@ -60,6 +64,7 @@ enum {
     OPTION_THRESHOLD,
     OPTION_NO_ENV,
     OPTION_NO_CACHE,
+    OPTION_TUNE,
 };
 
 struct run_options {
@@ -177,17 +182,6 @@ static FILE *open_summary(const struct run_options *run, int *failed)
     return file;
 }
 
-/* For tests: EBB_ALARM_MS=FAULT,TRANSFER, instead of 10 and 60 seconds. */
-static void set_alarm(struct ebb_parent_options *serving)
-{
-    const char *text = getenv("EBB_ALARM_MS");
-    unsigned long fault_ms, transfer_ms;
-    if (!text || sscanf(text, "%lu,%lu", &fault_ms, &transfer_ms) != 2)
-        return;
-    serving->fault_limit_ns = fault_ms * 1000000;
-    serving->transfer_limit_ns = transfer_ms * 1000000;
-}
-
 /* Returns -1 to go on, else the exit code. */
 static int parse(int argc, char **argv, struct run_options *run)
 {
@@ -205,6 +199,7 @@ static int parse(int argc, char **argv, struct run_options *run)
         {"threshold", required_argument, NULL, OPTION_THRESHOLD},
         {"no-cache", no_argument, NULL, OPTION_NO_CACHE},
         {"no-env", no_argument, NULL, OPTION_NO_ENV},
+        {"tune", required_argument, NULL, OPTION_TUNE},
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -221,6 +216,12 @@ static int parse(int argc, char **argv, struct run_options *run)
         if (option == '?' || option == ':') {
             ebb__command_usage("run", "unknown option or missing value: %s", argv[optind - 1]);
             return EBB_EXIT_OWN_FAILURE;
+        }
+        if (option == OPTION_TUNE) {
+            int code = ebb__tune_take("run", optarg);
+            if (code >= 0)
+                return code;
+            continue;
         }
         int failed = set_option(run, option, optarg);
         if (failed)
@@ -282,7 +283,7 @@ int ebb__cmd_run(int argc, char **argv)
         .serving = {.policy = ebb__policy_at(0),
                     .budget_bytes = 0,
                     .store_limit_bytes = UINT64_MAX,
-                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+                    .threshold_bytes = EBB_THRESHOLD_BYTES,
                     .warn = ebb__launch_warn},
         .summary = EBB_SUMMARY_AUTO,
     };
@@ -301,7 +302,6 @@ int ebb__cmd_run(int argc, char **argv)
     if (!run.no_cache && ebb__cache_dir_find(cache, sizeof cache))
         run.serving.cache = cache;
     run.serving.command = argv[optind];
-    set_alarm(&run.serving);
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
         run.serving.budget_bytes = ebb__free_memory_budget();

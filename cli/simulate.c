@@ -1,5 +1,6 @@
 /* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
 #include "sim/simulate.h"
+
 #include "choices.h"
 #include "command.h"
 #include "load.h"
@@ -26,8 +27,7 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    *options =
-        (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+    *options = (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_OFFLINE_TUNED};
     int code =
         ebb__offline_parse(EBB_OFFLINE_SIMULATE, "simulate", help, tail, argc, argv, options);
     if (code >= 0)

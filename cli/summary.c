@@ -1,9 +1,12 @@
 #include "summary.h"
 
 #include "options.h"
+#include "tune.h"
 
 #include "base/size.h"
+#include "base/tuning.h"
 #include "device/support.h"
+#include "runtime/protocol.h"
 
 #include <jansson.h>
 #include <sys/wait.h>
@@ -119,6 +122,13 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
             fprintf(out, " %s=%s", summary->settings[i].name, summary->settings[i].value);
         fprintf(out, " (--no-env sets nothing)\n");
     }
+    struct ebb_message welcome;
+    if (ebb__tuning_write(welcome.text, sizeof welcome.text) && *welcome.text)
+        fprintf(out, "ebb: other tuning than the table's: %s\n", welcome.text);
+    if (figures->plan.timed_out)
+        fprintf(
+            out,
+            "ebb: a search ended by the time, not by its effort: this plan is not everybody's\n");
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
     double a_day = seconds > 0 ? (double)written_bytes(figures) / seconds * 86400 : 0;
     if (a_day > WEAR_BYTES_A_DAY)
@@ -237,6 +247,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
         json_object_set_new(environment, summary->settings[i].name,
                             json_string(summary->settings[i].value));
     json_object_set_new(object, "environment", environment);
+    json_object_set_new(object, "plan_timed_out", json_boolean(figures->plan.timed_out));
+    json_object_set_new(object, "tuning", ebb__tune_json());
     json_dumpf(object, out, JSON_INDENT(2));
     fputc('\n', out);
     fclose(out);

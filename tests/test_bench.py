@@ -363,6 +363,18 @@ MALLOC = {"schema": "ebb.bench-malloc-pairs/1", **BEGINNING,
           "under": [{"small_ns": n, "slab_ns": 13, "large_ns": 1900} for n in (12, 11, 13)]}
 
 
+ABLATE = {"schema": "ebb.bench-ablate/1", **BEGINNING, "rows": [
+    {"name": "margin_divisor", "unit": "divisor", "value": 50.0, "acts": "plan", "cases": [
+        {"case": "cycle, 60%", "value": "25", "figure": "iteration_ns", "ratio": 1.0, "same": True},
+        {"case": "torch, 60%", "value": "25", "figure": "iteration_ns", "ratio": 1.02, "same": False},
+        {"case": "torch, 60%", "value": "100", "figure": "iteration_ns", "ratio": 1, "same": False}]},
+    {"name": "drain_ns", "unit": "ns", "value": 1e7, "acts": "run", "cases": [
+        {"case": "cycle", "value": "5000000", "figure": "iteration_ns", "ratio": 0.9, "same": False,
+         "least": 0.88, "most": 0.93, "noise": 0.01},
+        {"case": "cycle", "value": "20000000", "figure": "iteration_ns", "ratio": 1.2, "same": True,
+         "least": 0.8, "most": 1.3, "noise": 0.3}]}]}
+
+
 class Report(unittest.TestCase):
     def report(self, *samples, code=0, document=None):
         """What bench/report.py says of these; each a dictionary, or text. With a document: what becomes
@@ -449,6 +461,13 @@ class Report(unittest.TestCase):
         self.assertIn("the median of 3 runs each", text)
         self.assertIn("| 64 B, left to the next allocator | 8.0 (7.0-9.0) | 12.0 (11.0-13.0) |\n",
                       text)
+
+    def test_ablate(self):
+        text = self.report(ABLATE)
+        self.assertIn("| `margin_divisor` | 50 divisor | 25: iteration +2.00 % in torch, 60%; 1 of 2 "
+                      "change | 100: another plan, as good, in 1 of 1 |\n", text)
+        self.assertIn("| `drain_ns` | 10000000 ns | 5000000: iteration -10.00 % (-12.0 to -7.0) in "
+                      "cycle; 1 of 1 change | 20000000: none |\n", text)
 
     def test_several_files_in_their_order(self):
         text = self.report(MALLOC, made_up_host(), DARKNET)

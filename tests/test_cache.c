@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "own_folder.h"
 #include "parent/cache.h"
 #include "parent/profile_format.h"
@@ -283,7 +284,8 @@ static void folder_holds_what_was_stored(void **state)
     struct ebb_profile profile = make_profile(3, 2), read;
     struct ebb_profile_key key = {{5, 6}}, other = {{5, 7}};
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_ERR_IO);
-    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(files_in(inner), 1);
     assert_int_equal(ebb__cache_load(inner, other, &read, NULL), EBB_ERR_IO);
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
@@ -291,7 +293,8 @@ static void folder_holds_what_was_stored(void **state)
     ebb__profile_fini(&read);
     /* Again, over it. */
     profile.unmanaged_peak_bytes = 77;
-    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(files_in(inner), 1);
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
     assert_int_equal(read.unmanaged_peak_bytes, 77);
@@ -324,11 +327,12 @@ static void foreign_files(void **state)
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
-    assert_int_not_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL),
-                         EBB_OK);
+    assert_int_not_equal(
+        ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
     assert_int_equal(files_in(folder), 1); /* nothing unfinished */
     rmdir(path);
-    assert_int_equal(ebb__cache_store(folder, other, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(
+        ebb__cache_store(folder, other, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
     assert_int_equal(symlink(theirs, path), 0);
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     unlink(path);
@@ -350,7 +354,8 @@ static void file_of_another_user(void **state)
     char path[PATH_MAX + 64];
     struct ebb_profile profile = make_profile(3, 1), read;
     snprintf(path, sizeof path, "%s/00000000000000330000000000000044.profile", folder);
-    assert_int_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
     assert_int_equal(chown(path, 65534, 65534), 0);
@@ -366,8 +371,9 @@ static void unwritable_folder(void **state)
     struct ebb_error error = {0};
     static const char *const places[] = {"/proc/ebb", "/proc/none/at/all", "/dev/null/ebb", ""};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        assert_int_equal(ebb__cache_store(places[i], key, &profile, EBB_CACHE_MOST_BYTES, &error),
-                         EBB_ERR_IO);
+        assert_int_equal(
+            ebb__cache_store(places[i], key, &profile, ebb__tuning()->cache_most_bytes, &error),
+            EBB_ERR_IO);
         assert_true(error.why[0] != 0);
     }
     ebb__profile_fini(&profile);
@@ -423,7 +429,8 @@ static void many_at_once(void **state)
             struct ebb_profile mine = make_profile((uint64_t)c + 1, 2), read;
             int wrong = 0;
             for (int i = 0; i < 150; i++) {
-                wrong |= ebb__cache_store(folder, key, &mine, EBB_CACHE_MOST_BYTES, NULL) != EBB_OK;
+                wrong |= ebb__cache_store(folder, key, &mine, ebb__tuning()->cache_most_bytes,
+                                          NULL) != EBB_OK;
                 wrong |= ebb__cache_load(folder, key, &read, NULL) != EBB_OK;
                 ebb__profile_fini(&read);
             }

@@ -269,7 +269,7 @@ static void real_plans(void **state)
                                                .machine = &machine,
                                                .budget_bytes = model.peak_bytes * percent / 100,
                                                .page_bytes = 4096,
-                                               .time_limit_ns = 50000000};
+                                               .effort_steps = 15000000};
             struct ebb_plan plan;
             assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL),
                              EBB_OK);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "part_rig.h"
 
 #include <unistd.h>
@@ -29,9 +30,9 @@ static void what_is_left_open_is_as_usual(void **state)
     (void)state;
     struct ground ground;
     ground_open(&ground, UINT64_MAX, &policy, NULL);
-    assert_int_equal(ground.core.config.part_from_bytes, EBB_PART_FROM_BYTES);
-    assert_int_equal(ground.core.config.pause_ns, EBB_PAUSE_NS);
-    assert_int_equal(ground.core.config.exchange_share, EBB_EXCHANGE_SHARE);
+    assert_int_equal(ground.core.config.part_from_bytes, ebb__tuning()->part_from_bytes);
+    assert_int_equal(ground.core.config.pause_ns, ebb__tuning()->pause_ns);
+    assert_int_equal(ground.core.config.exchange_share, ebb__tuning()->exchange_divisor);
     assert_int_equal(ground.core.config.store_pause_ns, UINT64_MAX / 128);
     assert_ptr_equal(ground.core.slot, &ground.ledger.slots[0]);
     struct ebb_runtime_config config = ground_config(&ground);

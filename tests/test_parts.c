@@ -189,12 +189,12 @@ static void trace_names_units(void **state)
         bool expected[5] = {false}, seen[5] = {false};
         for (size_t i = round; i < large.slice_count; i += 6)
             for (size_t at = i * SLICE_BYTES; at < i * SLICE_BYTES + large.slices[i].size; at += 8)
-                expected[at / EBB_PART_BYTES] = true;
+                expected[at / EBB_HUGE_BYTES] = true;
         size_t count = ebb__ring_read(rig->ring, events, 256);
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(events[i].kind, EBB_EVENT_ACCESS);
             assert_int_equal(events[i].flags, EBB_EVENT_PART);
-            size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_PART_BYTES);
+            size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_HUGE_BYTES);
             assert_true(unit < 5 && !seen[unit]);
             assert_int_equal(events[i].size_bytes, unit < 4 ? (unit + 1) * 2 * MIB : 9 * MIB);
             seen[unit] = true;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "machine/machine.h"
 #include "plan/place/place.h"
 #include "plan/place/resident.h"
@@ -16,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE ((uint64_t)4096)
-#define UNIT EBB_RESIDENT_UNIT_BYTES
+#define UNIT EBB_HUGE_BYTES
 
 static const struct ebb_machine machine = {"test", {0.1, 20000}, {0.1, 20000}, true};
 
@@ -27,7 +28,7 @@ static struct ebb_plan_request request_for(const struct ebb_model *model, uint64
                                      .budget_bytes = budget_bytes,
                                      .page_bytes = PAGE,
                                      .smallest_block_bytes = PAGE,
-                                     .time_limit_ns = 20000000,
+                                     .effort_steps = 6000000,
                                      .newest_only = true};
 }
 

@@ -160,8 +160,8 @@ static void the_one_used_latest_is_chosen(void **state)
     stop(&stage);
 }
 
-/* Where all are in use: the earliest touched, but none of the last IN_USE_TOUCHES, and none that was needed
- * again at once. */
+/* Where all are in use: the earliest touched, but none of the last that the tuning takes to be in use, and
+ * none that was needed again at once. */
 static void of_what_is_in_use_the_earliest_touched_goes(void **state)
 {
     (void)state;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "model/analyse.h"
 #include "own_folder.h"
 #include "parent/internal.h"
@@ -84,7 +85,7 @@ static void record(const char *path)
         }
     }
     const struct ebb_trace_info info = {
-        .command = "test", .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES, .page_bytes = 4096};
+        .command = "test", .threshold_bytes = EBB_THRESHOLD_BYTES, .page_bytes = 4096};
     struct ebb_trace_writer *writer;
     assert_int_equal(ebb__trace_writer_open(path, &info, &writer, NULL), EBB_OK);
     assert_int_equal(ebb__trace_writer_append(writer, made.items, made.count, NULL), EBB_OK);
@@ -331,6 +332,7 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.page_bytes, plain.page_bytes);
     assert_int_equal(found.smallest_block_bytes, plain.smallest_block_bytes);
     assert_int_equal(found.time_limit_ns, plain.time_limit_ns);
+    assert_int_equal(found.effort_steps, plain.effort_steps);
     assert_int_equal(found.beside_bytes, 3 * EBB_MIB);
     assert_int_equal(found.margin_bytes, 4096);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);

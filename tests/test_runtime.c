@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include "runtime_program.h"
+
+#include "base/tuning.h"
 #include "synthetic.h"
 
 #include <errno.h>
@@ -545,7 +547,7 @@ static void store_that_recovers(void **state)
     for (uint64_t i = 0; i < 16; i++)
         items[i] = make(rig, 1 << 20, i);
     uint64_t pause_ns = rig->runtime->transfer.store.pause_ns;
-    assert_true(pause_ns > 1 && pause_ns <= EBB_STORE_MOST_PAUSES);
+    assert_true(pause_ns > 1 && pause_ns <= ebb__tuning()->store_most_pauses);
     assert_true(held(rig) > budget);
     assert_int_equal(atomic_load(&rig->warned), 1);
     rig->faulty.write_errno = 0; /* somebody has tidied up */

@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+
+#include "base/tuning.h"
 #include "plan/plan.h"
 #include "plan/request/compile.h"
 #include "plan/swap/swap.h"
@@ -49,7 +51,7 @@ static struct ebb_plan_request request_for(const struct ebb_model *model, unsign
                                      .machine = &machine,
                                      .budget_bytes = model->peak_bytes * percent / 100,
                                      .page_bytes = PAGE,
-                                     .time_limit_ns = 60000000};
+                                     .effort_steps = 18000000};
 }
 
 static struct ebb_plan plan_of(const struct ebb_model *model, const char *policy, unsigned percent)
@@ -113,8 +115,8 @@ static void margins_are_kept(void **state)
         seen++;
         assert_false(model.events[gap->ready_tick].clock);
         assert_int_equal(gap->ready_tick, (gap->from_tick + gap->margin_ticks) % model.tick_count);
-        assert_true((gap->ready_ns + lap - used_ns) % lap >= EBB_WITHIN_NS);
-        assert_true(gap->need_ns - gap->due_ns >= EBB_WITHIN_NS);
+        assert_true((gap->ready_ns + lap - used_ns) % lap >= ebb__tuning()->within_ns);
+        assert_true(gap->need_ns - gap->due_ns >= ebb__tuning()->within_ns);
     }
     assert_true(seen > WEIGHTS / 2);
     ebb__swap_fini(&swap);
@@ -149,7 +151,7 @@ static void early_departures_are_rejected(void **state)
         *absence = good;
     }
     assert_true(tried > 0);
-    /* A use that begins less than EBB_WITHIN_NS before may go on. */
+    /* A use that begins less than ebb__tuning()->within_ns before may go on. */
     for (uint32_t t = 0; t < model.tick_count; t++)
         model.time_ns[t] = model.time_ns[t] / 64;
     assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);

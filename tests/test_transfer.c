@@ -223,7 +223,8 @@ static void unchanged_copies_are_not_written_again(void **state)
     uint64_t writes = lanes.faulty.writes;
     lanes_evict(&lanes, block);
     assert_int_equal(lanes.faulty.writes, writes);
-    assert_int_equal(atomic_load(&lanes.ground.core.counters->evicted_clean_bytes), block->page_bytes);
+    assert_int_equal(atomic_load(&lanes.ground.core.counters->evicted_clean_bytes),
+                     block->page_bytes);
     block->copy.stays = true;
     ebb__move_queue_in(&lanes.transfer, block, true);
     lanes_wait(&lanes, block, BLOCK_RESIDENT);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/tuning.h"
 #include "device/os.h"
 #include "runtime/protocol.h"
 
@@ -122,6 +123,24 @@ static struct ebb_ledger *map_ledger(int descriptor)
     return NULL;
 }
 
+/* The parent's tuning, which a fork has from its parent already. A row that this library does not know is
+ * of another Ebb: then the table holds here. */
+static void take_tuning(int channel, struct ebb_message *welcome)
+{
+    static bool taken;
+    if (taken)
+        return;
+    taken = true;
+    welcome->text[sizeof welcome->text - 1] = 0;
+    if (ebb__tuning_read(welcome->text, NULL) == EBB_OK)
+        return;
+    const struct ebb_message refused = {
+        .kind = EBB_MESSAGE_WARN,
+        .process_id = (uint32_t)getpid(),
+        .text = "the library in the process does not know this --tune: its own table holds there"};
+    ebb__message_send(channel, &refused, NULL, 0, 0);
+}
+
 /* Wait for the answer, however slow the parent is; false where it has gone. */
 static bool be_welcomed(struct ebb_shim_parent *parent)
 {
@@ -144,6 +163,8 @@ static bool be_welcomed(struct ebb_shim_parent *parent)
         ebb__message_close(came, count);
     parent->store_limit_bytes = welcome.limit_bytes;
     parent->trace = welcome.value != 0;
+    if (parent->ledger)
+        take_tuning(parent->channel, &welcome);
     return parent->ledger != NULL;
 }
 

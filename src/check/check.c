@@ -1,5 +1,7 @@
 #include "check/check.h"
 
+#include "base/tuning.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,10 +179,10 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
         back++;
     uint64_t began_ns = model->time_ns[(absence->from_tick + ticks - back) % ticks];
     uint64_t lasts_ns = unroll(check, model->time_ns[absence->from_tick], began_ns) - began_ns;
-    uint64_t over_ns = lasts_ns / EBB_WITHIN_DRIFT;
-    if (over_ns < EBB_WITHIN_NS)
-        over_ns = EBB_WITHIN_NS;
-    if (absence->margin_ticks < EBB_WITHIN_TICKS ||
+    uint64_t over_ns = lasts_ns / ebb__tuning()->within_drift_divisor;
+    if (over_ns < ebb__tuning()->within_ns)
+        over_ns = ebb__tuning()->within_ns;
+    if (absence->margin_ticks < ebb__tuning()->within_ticks ||
         after_ns - model->time_ns[absence->from_tick] < over_ns)
         return VIOLATION(check, "absence %u: block %u is evicted while it may be in use", i,
                          absence->block);

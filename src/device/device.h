@@ -12,6 +12,7 @@
 #ifndef EBB_DEVICE_DEVICE_H
 #define EBB_DEVICE_DEVICE_H
 
+#include "base/geometry.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -19,8 +20,6 @@
 #include <stdint.h>
 
 #define EBB_DEVICE_VERSION 1
-#define EBB_PAGE_BYTES ((uint64_t)4096)
-#define EBB_HUGE_BYTES ((uint64_t)2 << 20)
 
 enum ebb_device_kind {
     EBB_DEVICE_NONE = 0,

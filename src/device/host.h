@@ -7,7 +7,7 @@
 
 /* Room to make new pages in before they are moved to where they belong: huge ones, small ones. */
 #define EBB_HOST_NURSERY_BYTES ((uint64_t)64 << 20)
-#define EBB_HOST_SMALL_NURSERY_BYTES ((uint64_t)2 << 20)
+#define EBB_HOST_SMALL_NURSERY_BYTES EBB_HUGE_BYTES
 
 struct ebb_host {
     int uffd; /* -1: the device does without */

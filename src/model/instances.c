@@ -153,7 +153,7 @@ static void find_free(struct builder *b, size_t k)
         p->free_event = own->free_event;
         return;
     }
-    size_t most = 64; /* iterations; arbitrary where the own FREE is unknown */
+    size_t most = 64; /* iterations, a limit where the own FREE is unknown */
     if (own->free_event != NO_INDEX)
         most = (allocs_before(b, own->free_event) - b->first_rank) / n + 1;
     for (size_t wraps = 1; wraps <= most; wraps++) {

@@ -3,9 +3,11 @@
  * many. */
 #include "watch_state.h"
 
+#include "base/tuning.h"
+
 #include <string.h>
 
-enum { KEPT_ITERATIONS = 1 << 10 }; /* for medians: enough; arbitrary */
+enum { KEPT_ITERATIONS = 1 << 10 }; /* a limit; enough for medians */
 
 size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
                                    uint64_t otherwise)
@@ -102,10 +104,10 @@ bool ebb__watch_is_steady(const struct ebb_watch *watch)
     const struct ebb_watch_iteration *all = watch->iterations.items;
     size_t count = watch->iterations.count;
     uint64_t now = watch->event_base + watch->stream.events.count;
-    if (!watch->found || count < STEADY_ITERATIONS ||
+    if (!watch->found || count < (size_t)ebb__tuning()->steady_iterations ||
         now - all[count - 1].last_event > 2 * watch->window_events)
         return false;
-    for (size_t i = count - STEADY_ITERATIONS + 1; i < count; i++)
+    for (size_t i = count - (size_t)ebb__tuning()->steady_iterations + 1; i < count; i++)
         if (all[i].pattern != watch->pattern || all[i].first_event != all[i - 1].last_event)
             return false;
     return true;

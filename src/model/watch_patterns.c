@@ -11,15 +11,14 @@
  *
  * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
  * repetition is in force, so that a strictly periodic program does not pay for it. */
+#include "base/tuning.h"
+
 #include "landmark.h"
-#include "recurrence.h"
 #include "watch_state.h"
 
 enum {
-    SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
-    LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
-    CLOCK_ALLOCS = 64,       /* in an iteration: enough to tell when what is due; arbitrary */
+    LEAST_PAUSE = 64,  /* symbols from one look for a landmark to the next: an eighth of */
+    MOST_PAUSE = 4096, /* those seen, within these limits */
 };
 
 static bool is_about(size_t symbols, size_t period)
@@ -119,14 +118,14 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
 /* Do marks tell iterations, rather than allocations of which there are so many in one? */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
-    return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
+    return !marks_by_accesses(watch) || allocs * ebb__tuning()->uses_an_allocation <= window_events;
 }
 
 /* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in
  * which `allocs` are made? Then it is that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
-    return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&
+    return marks_by_accesses(watch) && period_allocs >= ebb__tuning()->clock_allocations &&
            period_allocs * 4 >= allocs * 3;
 }
 
@@ -174,7 +173,7 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     }
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     if (kind != EBB_SYMBOL_MARK) {
-        if (symbols < SMALLEST_REPETITION)
+        if (symbols < ebb__tuning()->smallest_repetition)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && !whole && coverage <= 2 * watch->window_events)

@@ -6,8 +6,7 @@
 #include "model/windows.h"
 
 enum {
-    STEADY_ITERATIONS = 64, /* what could a longer look back find? Arbitrary. */
-    KNOWN_PATTERNS = 8,     /* training, evaluation, a last batch ...; arbitrary */
+    KNOWN_PATTERNS = 8, /* a limit: training, evaluation, a last batch */
 };
 
 struct ebb_watch {
@@ -44,7 +43,8 @@ void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_ev
                      uint64_t begin);
 /* Record the iterations that have ended. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_record(struct ebb_watch *watch);
-/* Do the newest STEADY_ITERATIONS follow each other without a gap, up to the newest event? */
+/* Do the newest steady_iterations (tuning.def) follow each other without a gap, up to the newest
+ * event? */
 bool ebb__watch_is_steady(const struct ebb_watch *watch);
 /* Allocations in the newest iteration; 0 if there is none. */
 size_t ebb__watch_allocs_of_newest(const struct ebb_watch *watch);

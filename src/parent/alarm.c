@@ -5,16 +5,13 @@
  * (trace/waits.h). How long that has been is counted here, from when it was first seen, and not while
  * nobody could go on: while the process, or this one, was stopped. */
 #include "base/size.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define FAULT_LIMIT_NS ((uint64_t)10000000000)
-#define TRANSFER_LIMIT_NS ((uint64_t)60000000000)
 #define LOOKS 10u /* in the shorter of the limits */
-/* Not looked for so long: this process was stopped, or busy. Arbitrary. */
-#define GAP_NS ((uint64_t)3000000000)
 
 struct overdue {
     const struct ebb_wait *wait; /* the oldest; NULL: none */
@@ -173,13 +170,14 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
 {
     const struct ebb_parent_options *options = &parent->options;
     struct alarm *alarm = &process->alarm;
-    uint64_t fault_limit_ns = options->fault_limit_ns ? options->fault_limit_ns : FAULT_LIMIT_NS;
+    uint64_t fault_limit_ns =
+        options->fault_limit_ns ? options->fault_limit_ns : ebb__tuning()->fault_limit_ns;
     uint64_t transfer_limit_ns =
-        options->transfer_limit_ns ? options->transfer_limit_ns : TRANSFER_LIMIT_NS;
+        options->transfer_limit_ns ? options->transfer_limit_ns : ebb__tuning()->transfer_limit_ns;
     uint64_t shorter_ns = fault_limit_ns < transfer_limit_ns ? fault_limit_ns : transfer_limit_ns;
     if (now_ns - alarm->looked_ns < shorter_ns / LOOKS)
         return;
-    bool gap = now_ns - alarm->looked_ns > GAP_NS;
+    bool gap = now_ns - alarm->looked_ns > ebb__tuning()->alarm_gap_ns;
     alarm->looked_ns = now_ns;
     struct overdue fault = {0}, transfer = {0};
     note(process, now_ns, gap, &fault, &transfer);

@@ -75,8 +75,6 @@ struct stream {
     bool replaying;                    /* a plan is being followed */
 };
 
-#define RETRY_NS ((uint64_t)100000000) /* from one attempt to plan to the next */
-
 /* When to plan: learn.c. */
 struct learning {
     size_t settled_pattern;   /* the repetition that was looked at last, and */

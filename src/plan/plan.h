@@ -11,6 +11,7 @@
 #ifndef EBB_PLAN_PLAN_H
 #define EBB_PLAN_PLAN_H
 
+#include "base/effort.h"
 #include "base/status.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -20,13 +21,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Where no clock event says so, a use is taken to be over when EBB_WITHIN_TICKS events have followed
- * and the greater of EBB_WITHIN_NS and an EBB_WITHIN_DRIFT-th of the time from the last clock event
- * to its beginning has passed: by so much may a predicted time be off. Arbitrary: an operation on a
- * few MiB; an optimizer touches three or four blocks for each parameter. */
-#define EBB_WITHIN_NS 1000000u
-#define EBB_WITHIN_TICKS 8
-#define EBB_WITHIN_DRIFT 8
+/* Where no clock event says so, a use is taken to be over when within_ticks events have followed
+ * and the greater of within_ns and a within_drift_divisor-th of the time from the last clock event
+ * to its beginning has passed: by so much may a predicted time be off. These three are rows of the tuning. */
 
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
@@ -45,7 +42,7 @@ struct ebb_absence {
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
     bool out_within; /* the eviction may start at the event from_tick + margin_ticks itself,
                         although it is no clock event: the use is taken to be over
-                        (EBB_WITHIN_NS) */
+                        (within_ns) */
     bool in_within;  /* the block may still be absent at the last clock event before to_tick: the
                         program is not held there */
 };
@@ -65,6 +62,7 @@ struct ebb_plan {
     uint64_t moved_out_bytes;
     uint64_t moved_in_bytes;
     uint64_t plan_ns; /* time spent planning */
+    bool timed_out;   /* the search ended by the box of time: another machine may plan otherwise */
 };
 
 /* What a planner is asked. */
@@ -74,10 +72,24 @@ struct ebb_plan_request {
     uint64_t budget_bytes; /* on resident block bytes, each block rounded up to page_bytes */
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
-    uint64_t time_limit_ns;        /* soft */
+    uint64_t time_limit_ns;        /* soft; 0: plan_box_ns, and the planner's own effort */
+    uint64_t effort_steps;         /* of the search (base/effort.h); 0: what time_limit_ns allows */
     bool newest_only; /* only the newest instance of a block can be evicted (the runtime's script),
                          so gaps of blocks that outlive an iteration are no gaps */
 };
+
+/* The effort that the request allows: a limit of time alone stands for the steps that it usually
+ * suffices for. */
+struct ebb_effort ebb__plan_effort(const struct ebb_plan_request *request);
+
+/* The request for one of `count` plans that share what is allowed for one. */
+static inline void ebb__plan_request_share(struct ebb_plan_request *request, uint64_t count)
+{
+    if (request->effort_steps)
+        request->effort_steps = (request->effort_steps - 1) / count + 1;
+    if (request->time_limit_ns)
+        request->time_limit_ns = (request->time_limit_ns - 1) / count + 1;
+}
 
 /* Bytes that a block takes in fast memory under this request. */
 static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *request,
@@ -87,7 +99,7 @@ static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *requ
     return (block->size_bytes + page - 1) / page * page;
 }
 
-/* When the use at `from` is over: the first tick at which it surely is (EBB_WITHIN_NS), `ready` where
+/* When the use at `from` is over: the first tick at which it surely is (within_ns), `ready` where
  * that is none before it, which is the first clock event after `from`. `before`: of
  * ebb__model_clocks_before(). O(distance). */
 uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,

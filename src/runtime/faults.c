@@ -20,7 +20,7 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
             uint64_t first = block->address - head->address;
             event.flags |= EBB_EVENT_PART;
             for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
-                uint64_t end = first + unit * EBB_PART_BYTES;
+                uint64_t end = first + unit * EBB_HUGE_BYTES;
                 event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
                 ebb__core_event(&runtime->core, &event);
             }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EBB_LEDGER_MAGIC 0x3272656764656c45ull
-#define EBB_LEDGER_SLOTS 4096u /* processes at a time; arbitrary */
+#define EBB_LEDGER_SLOTS 4096u /* processes at a time: a limit of storage */
 
 enum ebb_ledger_slot_state {
     EBB_LEDGER_FREE = 0,

@@ -27,7 +27,8 @@
 
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: socket, ring */
-    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses */
+    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
+                                text: the tuning, as of ebb__tuning_write() */
     EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes;
                                 none, 0: forget all scripts */
     EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: 1 on, 0 off */

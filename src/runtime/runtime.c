@@ -1,12 +1,12 @@
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define LOOKS_AN_ALLOC 8u /* at slabs, while accesses are observed: a tenth of a ms. Arbitrary */
 
 static uint32_t thread_id(void)
 {
@@ -217,7 +217,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     pthread_mutex_lock(&runtime->core.lock);
     if (runtime->table.uses.trace) {
         ebb__observe_close(&runtime->transfer);
-        ebb__slab_look(&runtime->reclaim, LOOKS_AN_ALLOC);
+        ebb__slab_look(&runtime->reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
     }
     ebb__room_approach_budget(&runtime->reclaim);
     struct block *block = ebb__replay_place(&runtime->replay, bytes, alignment);

@@ -33,13 +33,13 @@ struct ebb_script_block {
                             EBB_SCRIPT_NO_PLACE, as for persistent blocks, absent ones and parts */
     uint32_t first_use;  /* into uses */
     uint32_t use_count;
-    /* A part of a large block: units [part_first, + part_count) of EBB_PART_BYTES; part_count == 0:
+    /* A part of a large block: units [part_first, + part_count) of EBB_HUGE_BYTES; part_count == 0:
      * a whole block. The parts of a block follow each other in order; `parts` is their number at the
      * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
     uint32_t part_first, part_count;
     uint32_t parts;
     uint32_t
-        huge_rounded; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the static
+        huge_rounded; /* 1: it takes whole units of EBB_HUGE_BYTES, unless it lies in the static
                          placement */
 };
 
@@ -131,7 +131,8 @@ static inline bool ebb__script_is_during(uint32_t position, uint32_t from, uint6
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
 
-/* Larger ones are refused: two million times as many events as a large training has. Arbitrary. */
+/* Larger ones are refused, a limit of the format: two million times as many events as a large training
+ * has. */
 #define EBB_SCRIPT_MOST_BYTES ((uint64_t)1 << 30)
 /* A private, read-only copy of the `bytes` in a file, to be valid or not: what its sender still can
  * write, or cut short, is never looked at twice. NULL: the size is none of a script's, the file has

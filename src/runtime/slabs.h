@@ -11,11 +11,8 @@
 #ifndef EBB_RUNTIME_SLABS_H
 #define EBB_RUNTIME_SLABS_H
 
+#include "base/geometry.h"
 #include "runtime/runtime.h"
-
-/* Sizes served. Below, the next allocator's thread caches are better; above, slabs waste more. */
-#define EBB_SLABS_LEAST_BYTES ((size_t)256)
-#define EBB_SLABS_MOST_BYTES ((size_t)16 << 10)
 
 struct ebb_slabs;
 

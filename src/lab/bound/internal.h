@@ -33,13 +33,15 @@ struct ebb_bound_program {
     const struct ebb_bound *bound;
     const uint32_t *instants;
     uint32_t instant_count;
-    bool stalls;         /* the program may wait: least stall within the request's budget */
-    double time_limit_s; /* for the solver */
+    bool stalls;    /* the program may wait: least stall within the request's budget */
+    uint64_t steps; /* for the solver: its iterations times the size of the basis */
+    double box_s;   /* the last resort */
     /* Out. */
     double value;   /* bytes of peak, or ns of stall; certified */
     double *absent; /* tick_count: absent bytes at each tick in the relaxed solution, between
                        instants interpolated; the caller's, may be NULL */
     bool solved;    /* to the optimum */
+    uint64_t spent; /* of the steps */
 };
 
 /* Collect the gaps and the load. `stalls`: also gaps too short for both copies count; the floor then

@@ -330,12 +330,16 @@ static void solver_run(struct builder *builder, struct ebb_bound_program *progra
 {
     Clp_Simplex *solver = Clp_newModel();
     Clp_setLogLevel(solver, 0);
-    Clp_setMaximumSeconds(solver, program->time_limit_s);
+    uint64_t size = (uint64_t)builder->rows + (uint64_t)builder->columns + 1;
+    uint64_t most = program->steps / size + 1;
+    Clp_setMaximumIterations(solver, most < INT32_MAX ? (int)most : INT32_MAX);
+    Clp_setMaximumSeconds(solver, program->box_s);
     Clp_loadProblem(solver, builder->columns, builder->rows, builder->column_start, builder->row,
                     builder->value, builder->lower, builder->upper, builder->cost,
                     builder->row_lower, builder->row_upper);
     Clp_initialDualSolve(solver);
     program->solved = Clp_status(solver) == 0;
+    program->spent = (uint64_t)Clp_getIterationCount(solver) * size;
     double unit = program->stalls ? NS_UNIT : BYTES_UNIT;
     program->value = value_certify(builder, Clp_dualRowSolution(solver)) * unit;
     double work = (double)builder->bound->gap_count * builder->bound->model->tick_count;

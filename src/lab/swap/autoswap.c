@@ -110,7 +110,7 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
         else
             status = value_at_budget(ranking, point, &value, error);
         ebb__bayes_observe(&bayes, point, value);
-        if (!no_stall && ebb__now_ns() > swap->deadline_ns)
+        if (!no_stall && ebb__effort_is_over(&swap->effort, swap->limit_steps))
             break;
     }
     memcpy(weights, ebb__bayes_best(&bayes), EBB_SCORE_COUNT * sizeof *weights);

@@ -13,8 +13,6 @@
 
 #include "plan/place/place.h"
 
-#define EBB_RESIDENT_UNIT_BYTES ((uint64_t)2 << 20)
-
 struct ebb__resident {
     const struct ebb_plan_request *request;
     const struct ebb_plan *plan;

@@ -1,5 +1,6 @@
 #include "plan/pool/pool.h"
 
+#include "base/tuning.h"
 #include "plan/pool/internal.h"
 
 #include <inttypes.h>
@@ -45,7 +46,11 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
 {
     const struct ebb_pool_problem *problem = job->problem;
     uint64_t begin_ns = ebb__now_ns();
-    job->deadline_ns = begin_ns + problem->time_limit_ns;
+    uint64_t steps = problem->effort_steps;
+    if (!steps)
+        steps = problem->time_limit_ns ? UINT64_MAX / 4 : ebb__tuning()->pack_steps;
+    job->effort = ebb__effort(steps, problem->time_limit_ns ? problem->time_limit_ns
+                                                            : ebb__tuning_pack_box_ns());
     job->height = UINT64_MAX;
     job->offsets = calloc(problem->count + 1u, sizeof *job->offsets);
     enum ebb_status status =
@@ -68,6 +73,7 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
                          : job->bound > problem->capacity_bytes ? EBB_POOL_CAPACITY_IMPOSSIBLE
                                                                 : EBB_POOL_CAPACITY_OPEN;
     solution->optimal = job->height == job->bound;
+    solution->timed_out = job->effort.timed_out;
     solution->solve_ns = ebb__now_ns() - begin_ns;
     return EBB_OK;
 }

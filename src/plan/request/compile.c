@@ -1,5 +1,6 @@
 #include "plan/request/compile.h"
 
+#include "base/tuning.h"
 #include "base/vec.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 _Static_assert(EBB_PLACE_NONE == EBB_SCRIPT_NO_PLACE, "no place is no place");
 
 /* Between uses so close to each other no block is evicted. */
-#define CLOSE_US (EBB_WITHIN_NS / 1000)
+#define CLOSE_US (ebb__tuning()->within_ns / 1000)
 
 struct order_key {
     uint64_t key;

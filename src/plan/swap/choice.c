@@ -1,17 +1,19 @@
 /* The best choice so far: what is taken is judged by the simulator, and kept if it is better. */
 #include "plan/swap/choice.h"
 
+#include "base/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_WORK 10000000                   /* gaps times cells up to which each is tried */
-#define LARGE_TIME_NS ((uint64_t)1000000000u) /* arbitrary, where there is very much to plan */
+/* Gaps times ticks up to which each gap is tried; half and twice plan the same. */
+#define SMALL_WORK 10000000
 
 const double ebb__lane_scales[EBB_LANE_SCALES] = {1, 0.85, 0.7, 0.6, 0.5};
 
-bool ebb__choice_time_is_up(const struct search *search)
+bool ebb__choice_is_over(const struct search *search)
 {
-    return ebb__now_ns() > search->swap.deadline_ns;
+    return ebb__effort_is_over(&search->swap.effort, search->swap.limit_steps);
 }
 
 void ebb__choice_restore(struct search *search)
@@ -72,12 +74,6 @@ uint32_t ebb__choice_scales(const struct ebb_swap *swap)
     return swap->request->machine->duplex ? 1 : EBB_LANE_SCALES;
 }
 
-uint64_t ebb__choice_slice_end(uint64_t deadline_ns, uint32_t count)
-{
-    uint64_t now_ns = ebb__now_ns();
-    return now_ns < deadline_ns ? now_ns + (deadline_ns - now_ns) / count : deadline_ns;
-}
-
 enum ebb_status ebb__choice_init(struct search *search, const struct ebb_plan_request *request,
                                  bool within)
 {
@@ -91,8 +87,8 @@ enum ebb_status ebb__choice_init(struct search *search, const struct ebb_plan_re
         ebb__swap_fini(swap);
         return status;
     }
-    if (request->time_limit_ns == 0 && ebb__choice_is_large(swap))
-        swap->deadline_ns = swap->started_ns + LARGE_TIME_NS;
+    if (request->time_limit_ns == 0 && request->effort_steps == 0 && ebb__choice_is_large(swap))
+        swap->effort.limit = swap->limit_steps = ebb__tuning()->plan_steps_large;
     size_t gaps = swap->gap_count + 1u, ticks = swap->cell_count + 1u;
     search->best.taken = calloc(gaps, sizeof *search->best.taken);
     search->best.trigger_ns = calloc(gaps, sizeof *search->best.trigger_ns);

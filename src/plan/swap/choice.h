@@ -9,10 +9,8 @@
 #include "plan/swap/anneal.h"
 #include "plan/swap/greedy.h"
 
-#define SMALL_GAPS 64 /* so few that trying more costs nothing */
-
 /* Lanes that share their bandwidth are slower where both are busy; how often is not known
- * beforehand: so much of their speed is counted on. Arbitrary, from all of it to what is always
+ * beforehand: so much of their speed is counted on, from all of it to what is always
  * there. */
 enum { EBB_LANE_SCALES = 5 };
 extern const double ebb__lane_scales[EBB_LANE_SCALES];
@@ -48,7 +46,8 @@ struct search {
 EBB_NODISCARD enum ebb_status ebb__choice_init(struct search *search,
                                                const struct ebb_plan_request *request, bool within);
 void ebb__choice_fini(struct search *search);
-bool ebb__choice_time_is_up(const struct search *search);
+/* Is the effort spent? */
+bool ebb__choice_is_over(const struct search *search);
 /* Too large to try each gap before a choice. */
 bool ebb__choice_is_large(const struct ebb_swap *swap);
 bool ebb__choice_is_free_of_stalls(const struct search *search);
@@ -61,8 +60,6 @@ void ebb__choice_note(struct search *search, const struct ebb_swap_outcome *outc
 EBB_NODISCARD enum ebb_status ebb__choice_judge(struct search *search, bool *better);
 /* How many of the lane scales there are to try. */
 uint32_t ebb__choice_scales(const struct ebb_swap *swap);
-/* The end of the first of `count` equal parts of the time from now to the deadline. */
-uint64_t ebb__choice_slice_end(uint64_t deadline_ns, uint32_t count);
 
 /* ---- stall_free.c ---------------------------------------------------------------------------- */
 
@@ -73,9 +70,9 @@ enum anneal_way {
 };
 
 /* To a choice that has a peak of `target_bytes` on the timeline, if it can be found until
- * `deadline_ns`: then it is taken. *peak_bytes is what was reached. */
+ * `limit_steps`: then it is taken. *peak_bytes is what was reached. */
 EBB_NODISCARD enum ebb_status ebb__choice_anneal(struct search *search, const uint64_t *time_ns,
-                                                 uint64_t target_bytes, uint64_t deadline_ns,
+                                                 uint64_t target_bytes, uint64_t limit_steps,
                                                  enum anneal_way way, uint64_t *peak_bytes);
 /* Plans without a stall, the most careful first. */
 EBB_NODISCARD enum ebb_status ebb__choice_without_stall(struct search *search);
@@ -89,11 +86,11 @@ EBB_NODISCARD enum ebb_status ebb__choice_lowest(struct search *search,
 /* A first plan that may stall. */
 EBB_NODISCARD enum ebb_status ebb__choice_sweeps(struct search *search);
 /* Less and less of the best plan's stalls, as long as a choice fits. */
-EBB_NODISCARD enum ebb_status ebb__choice_stretched(struct search *search, uint64_t deadline_ns);
+EBB_NODISCARD enum ebb_status ebb__choice_stretched(struct search *search, uint64_t limit_steps);
 
 /* ---- refine.c -------------------------------------------------------------------------------- */
 
-/* Turn over one gap at a time, then two, as long as that gains and time lasts. */
+/* Turn over one gap at a time, then two, as long as that gains and effort is left. */
 EBB_NODISCARD enum ebb_status ebb__choice_refine(struct search *search);
 /* Do without what covers least for its lane time: many at once, then fewer, down to one by one. */
 EBB_NODISCARD enum ebb_status ebb__choice_prune(struct search *search);

@@ -8,7 +8,7 @@
  * where that cannot be had. (2) Where that is not found: sweeps over the load, judged by the
  * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of
  * the best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks
- * for a choice that still fits; what it finds stalls less, and so on. (4) What time is left turns
+ * for a choice that still fits; what it finds stalls less, and so on. (4) What effort is left turns
  * over one gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays;
  * every copy costs the program something, if only the processor's time. All of this first for
  * absences that begin and end with clock events, and where they do not keep the budget, or stall,
@@ -19,33 +19,32 @@
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/choice.h"
 
-#define ZERO_STALL_TIME_NS ((uint64_t)1700000000u) /* arbitrary: people wait for it */
-#define WITHIN_GAIN 100 /* arbitrary: so much less time is worth depending on the program's pace */
+#include "base/tuning.h"
 
 static enum ebb_status search_run(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     bool possible = swap->request->budget_bytes >= swap->smallest_feasible_bytes;
-    uint64_t deadline_ns = swap->deadline_ns, whole_ns = deadline_ns - swap->started_ns;
+    uint64_t whole = swap->limit_steps;
     enum ebb_status status = EBB_OK;
     search->target_bytes = swap->request->budget_bytes;
     if (possible) {
-        /* A part of the time only: what stalls a little must still be looked for. */
-        swap->deadline_ns -= whole_ns / 5 * 3;
+        /* A part of the effort only: what stalls a little must still be looked for. */
+        swap->limit_steps -= whole / 5 * 3;
         status = ebb__choice_without_stall(search);
-        swap->deadline_ns = deadline_ns;
+        swap->limit_steps = whole;
     }
     if (status || ebb__choice_is_free_of_stalls(search))
         return status;
     status = ebb__choice_sweeps(search);
     if (status || !possible)
         return status;
-    bool small = swap->gap_count <= SMALL_GAPS;
+    bool small = swap->gap_count <= ebb__tuning()->plan_small_gaps;
     for (uint32_t s = 0; s < ebb__choice_scales(swap) && !status; s++) {
         swap->lane_scale = ebb__lane_scales[s];
-        status = ebb__choice_stretched(
-            search, ebb__choice_slice_end(deadline_ns - whole_ns / (small ? 4 : 10),
-                                          ebb__choice_scales(swap) - s));
+        status = ebb__choice_stretched(search, ebb__effort_slice(&swap->effort,
+                                                                 whole - whole / (small ? 4 : 10),
+                                                                 ebb__choice_scales(swap) - s));
     }
     swap->lane_scale = 1;
     return status || !small ? status : ebb__choice_refine(search);
@@ -88,7 +87,8 @@ static bool is_worth_within(const struct ebb_plan *whole, const struct ebb_plan 
         return within->feasible;
     if (!whole->feasible)
         return within->peak_bytes < whole->peak_bytes;
-    return within->iteration_ns + whole->iteration_ns / WITHIN_GAIN < whole->iteration_ns;
+    return within->iteration_ns + whole->iteration_ns / ebb__tuning()->within_gain_divisor <
+           whole->iteration_ns;
 }
 
 enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb_plan *plan,
@@ -99,7 +99,7 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
     bool matters = false;
     enum ebb_status status = within_matters(request, &matters, error);
     if (matters)
-        part.time_limit_ns /= 2;
+        ebb__plan_request_share(&part, 2);
     if (!status)
         status = plan_one(&part, false, plan, error);
     if (status || !matters || (plan->feasible && plan->stall_ns == 0))
@@ -111,6 +111,7 @@ enum ebb_status ebb__swap_ebb(const struct ebb_plan_request *request, struct ebb
         second = first;
     }
     plan->plan_ns += second.plan_ns;
+    plan->timed_out |= second.timed_out;
     if (second.smallest_feasible_bytes < plan->smallest_feasible_bytes)
         plan->smallest_feasible_bytes = second.smallest_feasible_bytes;
     ebb__plan_fini(&second);
@@ -123,8 +124,8 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     struct search search = {.error = error};
     struct ebb_plan_request own = *request;
     own.budget_bytes = UINT64_MAX / 4; /* until it is known */
-    if (own.time_limit_ns == 0)
-        own.time_limit_ns = ZERO_STALL_TIME_NS;
+    if (own.time_limit_ns == 0 && own.effort_steps == 0)
+        own.effort_steps = ebb__tuning()->zero_stall_steps;
     enum ebb_status status = ebb__choice_init(&search, &own, true);
     struct ebb_swap *swap = &search.swap;
     if (!status) {

@@ -1,6 +1,8 @@
 /* From a choice of gaps to what the simulator says of it, and to a finished plan. */
 #include "plan/swap/swap.h"
 
+#include "base/tuning.h"
+
 #include <stdlib.h>
 
 #define SETTLE_ROUNDS 8 /* then an order that flips to and fro is as good */
@@ -38,6 +40,8 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
                                           .page_bytes = swap->request->page_bytes};
         struct ebb_sim_detail detail = {.times = swap->times, .tick_stall_ns = swap->tick_stall_ns};
         struct ebb_sim_result result;
+        ebb__effort_spend(&swap->effort,
+                          16 * (uint64_t)swap->cell_count + 64 * (uint64_t)request.absence_count);
         enum ebb_status status = ebb__simulate(&request, &detail, &result, error);
         if (status)
             return status;
@@ -169,7 +173,7 @@ static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
         uint64_t clock_ns = model->time_ns[ebb__model_clock_before(model, absence->to_tick)];
         uint64_t left_ns = (need_ns + lap - absence->in_end_ns) % lap;
         uint64_t since_ns = (need_ns + lap - clock_ns) % lap;
-        absence->in_within = !absence->drops && left_ns + EBB_WITHIN_NS < since_ns;
+        absence->in_within = !absence->drops && left_ns + ebb__tuning()->within_ns < since_ns;
     }
 }
 
@@ -206,5 +210,6 @@ enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
     plan->moved_out_bytes = result.moved_out_bytes;
     plan->moved_in_bytes = result.moved_in_bytes;
     plan->plan_ns = ebb__now_ns() - swap->started_ns;
+    plan->timed_out = swap->effort.timed_out;
     return EBB_OK;
 }

@@ -1,6 +1,8 @@
-/* What time is left turns over one gap at a time, then two; and what can stay in memory after all
+/* What effort is left turns over one gap at a time, then two; and what can stay in memory after all
  * stays, for every copy costs the program something, if only the processor's time. */
 #include "plan/swap/choice.h"
+
+#include "base/tuning.h"
 
 #include <stdlib.h>
 
@@ -11,7 +13,7 @@ static enum ebb_status judge_both(struct search *search, bool *better)
     bool early = false, late = false;
     ebb__swap_trigger_early(swap, swap->request->budget_bytes);
     enum ebb_status status = ebb__choice_judge(search, &early);
-    if (!status && swap->gap_count <= SMALL_GAPS) {
+    if (!status && swap->gap_count <= ebb__tuning()->plan_small_gaps) {
         ebb__swap_schedule(swap, 0);
         ebb__swap_trigger_late(swap);
         status = ebb__choice_judge(search, &late);
@@ -48,11 +50,11 @@ enum ebb_status ebb__choice_refine(struct search *search)
     struct ebb_swap *swap = &search->swap;
     enum ebb_status status = EBB_OK;
     bool gained = true;
-    while (gained && !ebb__choice_time_is_up(search)) {
+    while (gained && !ebb__choice_is_over(search)) {
         gained = false;
         ebb__choice_restore(search);
         flips_order(swap, uses);
-        for (uint32_t i = 0; i < swap->gap_count && !ebb__choice_time_is_up(search); i++) {
+        for (uint32_t i = 0; i < swap->gap_count && !ebb__choice_is_over(search); i++) {
             bool better;
             ebb__choice_restore(search);
             swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
@@ -63,7 +65,7 @@ enum ebb_status ebb__choice_refine(struct search *search)
         }
         for (uint32_t i = 0; !gained && i < swap->gap_count; i++) {
             for (uint32_t j = i + 1; !gained && j < swap->gap_count; j++) {
-                if (ebb__choice_time_is_up(search))
+                if (ebb__choice_is_over(search))
                     return EBB_OK;
                 ebb__choice_restore(search);
                 swap->gaps[uses[i].gap].taken = !swap->gaps[uses[i].gap].taken;
@@ -118,7 +120,7 @@ enum ebb_status ebb__choice_prune(struct search *search)
         uint32_t left = 0;
         for (uint32_t i = 0; i < count && !status; i += chunk) {
             uint32_t some = count - i < chunk ? count - i : chunk;
-            if (!ebb__choice_time_is_up(search))
+            if (!ebb__choice_is_over(search))
                 status = try_without(search, &uses[i], some);
             for (uint32_t k = i; k < i + some; k++)
                 if (swap->gaps[uses[k].gap].taken)

@@ -88,6 +88,7 @@ uint64_t ebb__swap_curve_ideal(struct ebb_swap *swap)
 uint64_t ebb__swap_schedule(struct ebb_swap *swap, uint64_t margin_ns)
 {
     int64_t lap = (int64_t)swap->lap_ns;
+    ebb__effort_spend(&swap->effort, swap->cell_count + 8 * (uint64_t)swap->gap_count);
     /* Two turns: the second starts with what the first leaves over across the lap's end. */
     int64_t free_ns = INT64_MIN / 2;
     for (int turn = 0; turn < 2; turn++) {

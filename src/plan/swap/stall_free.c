@@ -2,9 +2,7 @@
  * late; with less of it if that cannot be had; then annealing without one. */
 #include "plan/swap/choice.h"
 
-#define RESERVE_MAX_BYTES ((uint64_t)8 << 20) /* arbitrary: a few blocks' worth of jitter */
-#define MARGIN_MAX_NS 50000000u               /* arbitrary: jitter of an operation, not more */
-#define SWEEPS 16                             /* budgets to begin a search at; arbitrary */
+#include "base/tuning.h"
 
 /* Choices to begin with: every gap that its copies leave something of, which is the right one where
  * the lanes have time for all, and sweeps over the load at budgets down to the least that is
@@ -19,8 +17,8 @@ static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
     for (uint32_t u = 0; u < anneal->measure.useful_count; u++)
         swap->gaps[anneal->measure.useful[u]].taken = true;
     ebb__anneal_start(anneal);
-    for (uint32_t step = 0; step < SWEEPS && most > least; step++) {
-        uint64_t budget = least + (most - least) / SWEEPS * step;
+    for (uint32_t step = 0; step < (uint32_t)ebb__tuning()->plan_sweeps && most > least; step++) {
+        uint64_t budget = least + (most - least) / (uint32_t)ebb__tuning()->plan_sweeps * step;
         for (uint32_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
             ebb__swap_select(swap, budget, orders[i]);
             ebb__anneal_start(anneal);
@@ -29,7 +27,7 @@ static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
 }
 
 enum ebb_status ebb__choice_anneal(struct search *search, const uint64_t *time_ns,
-                                   uint64_t target_bytes, uint64_t deadline_ns, enum anneal_way way,
+                                   uint64_t target_bytes, uint64_t limit_steps, enum anneal_way way,
                                    uint64_t *peak_bytes)
 {
     struct ebb_swap *swap = &search->swap;
@@ -38,12 +36,11 @@ enum ebb_status ebb__choice_anneal(struct search *search, const uint64_t *time_n
     if (status)
         return status;
     ebb__anneal_start(&anneal);
-    uint64_t now_ns = ebb__now_ns();
-    if (!ebb__choice_is_large(swap) && now_ns < deadline_ns)
-        ebb__anneal_greedy(&anneal, target_bytes, now_ns + (deadline_ns - now_ns) / 3);
+    if (!ebb__choice_is_large(swap))
+        ebb__anneal_greedy(&anneal, target_bytes, ebb__effort_slice(&swap->effort, limit_steps, 3));
     if (way != ANNEAL_GO_ON)
         anneal_starts(search, &anneal);
-    ebb__anneal_run(&anneal, target_bytes, deadline_ns);
+    ebb__anneal_run(&anneal, target_bytes, limit_steps);
     if (way == ANNEAL_LOWEST || anneal.best_peak_bytes <= target_bytes)
         ebb__anneal_take(&anneal, swap);
     *peak_bytes = anneal.best_peak_bytes;
@@ -55,8 +52,12 @@ enum ebb_status ebb__choice_without_stall(struct search *search)
 {
     struct ebb_swap *swap = &search->swap;
     uint64_t budget = swap->request->budget_bytes;
-    uint64_t reserve = budget / 100 < RESERVE_MAX_BYTES ? budget / 100 : RESERVE_MAX_BYTES;
-    uint64_t margin = swap->lap_ns / 50 < MARGIN_MAX_NS ? swap->lap_ns / 50 : MARGIN_MAX_NS;
+    uint64_t reserve = budget / ebb__tuning()->reserve_divisor < ebb__tuning()->reserve_most_bytes
+                           ? budget / ebb__tuning()->reserve_divisor
+                           : ebb__tuning()->reserve_most_bytes;
+    uint64_t margin = swap->lap_ns / ebb__tuning()->margin_divisor < ebb__tuning()->margin_most_ns
+                          ? swap->lap_ns / ebb__tuning()->margin_divisor
+                          : ebb__tuning()->margin_most_ns;
     uint32_t scale_count = ebb__choice_scales(swap);
     const struct {
         uint64_t target, margin;
@@ -81,14 +82,15 @@ enum ebb_status ebb__choice_without_stall(struct search *search)
             if (!met && i == last) {
                 status = ebb__choice_anneal(
                     search, swap->model->time_ns, target,
-                    ebb__choice_slice_end(swap->deadline_ns, scale_count - s), ANNEAL_ANEW, &peak);
+                    ebb__effort_slice(&swap->effort, swap->limit_steps, scale_count - s),
+                    ANNEAL_ANEW, &peak);
                 met = !status && peak <= target;
             }
             if (!met)
                 break;
             status = ebb__choice_judge(search, NULL);
             search->target_bytes = target;
-            if (ebb__choice_time_is_up(search) && search->best.any)
+            if (ebb__choice_is_over(search) && search->best.any)
                 break;
         }
     }
@@ -103,9 +105,10 @@ enum ebb_status ebb__choice_lowest(struct search *search, struct ebb_plan_reques
     for (uint32_t s = 0; s < scale_count; s++) {
         uint64_t peak;
         swap->lane_scale = ebb__lane_scales[s];
-        enum ebb_status status = ebb__choice_anneal(
-            search, swap->model->time_ns, swap->smallest_feasible_bytes,
-            ebb__choice_slice_end(swap->deadline_ns, scale_count - s), ANNEAL_LOWEST, &peak);
+        enum ebb_status status =
+            ebb__choice_anneal(search, swap->model->time_ns, swap->smallest_feasible_bytes,
+                               ebb__effort_slice(&swap->effort, swap->limit_steps, scale_count - s),
+                               ANNEAL_LOWEST, &peak);
         struct ebb_swap_outcome outcome;
         if (!status)
             status = ebb__swap_evaluate(swap, &outcome, search->error);

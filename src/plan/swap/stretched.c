@@ -15,7 +15,7 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
                                                  EBB_SWAP_CHEAPEST};
-    for (uint32_t i = 0; i < 3 && (i == 0 || !ebb__choice_time_is_up(search)); i++) {
+    for (uint32_t i = 0; i < 3 && (i == 0 || !ebb__choice_is_over(search)); i++) {
         ebb__swap_select(&search->swap, search->swap.request->budget_bytes, orders[i]);
         enum ebb_status status = judge_early(search);
         if (status)
@@ -61,23 +61,24 @@ static enum ebb_status judge_all(struct search *search, bool *better)
     return EBB_OK;
 }
 
-enum ebb_status ebb__choice_stretched(struct search *search, uint64_t deadline_ns)
+enum ebb_status ebb__choice_stretched(struct search *search, uint64_t limit_steps)
 {
     struct ebb_swap *swap = &search->swap;
-    uint64_t budget = swap->request->budget_bytes, began_ns = ebb__now_ns();
-    uint64_t slice_ns = deadline_ns > began_ns ? (deadline_ns - began_ns) / 12 : 0;
+    struct ebb_effort *effort = &swap->effort;
+    uint64_t budget = swap->request->budget_bytes;
+    uint64_t slice = limit_steps > effort->spent ? (limit_steps - effort->spent) / 12 : 0;
     double low = 0, high = 1; /* shares of the stalls */
     for (int i = 0; i < STRETCHES_MAX && high - low > 0.002; i++) {
-        uint64_t now_ns = ebb__now_ns(), peak;
-        if (now_ns >= deadline_ns || ebb__choice_is_free_of_stalls(search) ||
+        uint64_t peak;
+        if (ebb__effort_is_over(effort, limit_steps) || ebb__choice_is_free_of_stalls(search) ||
             !search->best.outcome.feasible)
             break;
         double share = i < 2 ? 0.9 : (low + high) / 2, even = i % 3 == 2 ? share : 0;
         ebb__choice_restore(search);
         stretch(search, share - even, even);
-        uint64_t end_ns = now_ns + slice_ns < deadline_ns ? now_ns + slice_ns : deadline_ns;
+        uint64_t end = effort->spent + slice < limit_steps ? effort->spent + slice : limit_steps;
         enum ebb_status status =
-            ebb__choice_anneal(search, search->stretched_ns, budget, end_ns, ANNEAL_GO_ON, &peak);
+            ebb__choice_anneal(search, search->stretched_ns, budget, end, ANNEAL_GO_ON, &peak);
         bool better = false;
         uint64_t before_ns = search->best.outcome.iteration_ns - swap->lap_ns;
         if (!status && peak <= budget)

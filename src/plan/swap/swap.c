@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
-
 /* Differences first, then their sums: O(blocks + cells). */
 static void load_compute(struct ebb_swap *swap)
 {
@@ -165,8 +163,8 @@ static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request
     size_t gaps = model->gap_count + 1u;
     swap->lap_ns = ebb__model_iteration_ns(model);
     swap->started_ns = ebb__now_ns();
-    swap->deadline_ns = swap->started_ns +
-                        (request->time_limit_ns ? request->time_limit_ns : TIME_LIMIT_DEFAULT_NS);
+    swap->effort = ebb__plan_effort(request);
+    swap->limit_steps = swap->effort.limit;
     swap->load = calloc(cells, sizeof *swap->load);
     swap->curve = calloc(cells, sizeof *swap->curve);
     swap->gaps = calloc(gaps, sizeof *swap->gaps);

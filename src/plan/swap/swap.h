@@ -8,7 +8,7 @@
 #ifndef EBB_PLAN_SWAP_SWAP_H
 #define EBB_PLAN_SWAP_SWAP_H
 
-#include "base/clock.h"
+#include "base/effort.h"
 #include "plan/plan.h"
 #include "sim/simulate.h"
 
@@ -55,8 +55,9 @@ struct ebb_swap {
     bool within;           /* gaps may begin and end within stretches that have no clock event */
     uint32_t within_count; /* of gaps for which that makes a difference */
     uint64_t smallest_feasible_bytes;
-    double lane_scale;    /* > 1: schedule as if lanes took this many times less (default 1) */
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC: when refinement ends */
+    double lane_scale;        /* > 1: schedule as if lanes took this many times less (default 1) */
+    struct ebb_effort effort; /* of the whole search: what is done to gaps and cells is counted */
+    uint64_t limit_steps;     /* of it: when refinement ends */
     uint64_t started_ns;
     uint64_t *tick_stall_ns; /* tick_count, the policy's own: filled by each evaluation; or NULL */
 

@@ -93,6 +93,7 @@ static uint32_t sweep_begin(struct ebb_swap *swap, uint32_t lowest, enum ebb_swa
 bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_order order)
 {
     uint32_t cells = swap->cell_count, lowest = 0, count = 0, begun = 0;
+    ebb__effort_spend(&swap->effort, 4 * (uint64_t)cells + 16 * (uint64_t)swap->gap_count);
     for (uint32_t t = 1; t < cells; t++)
         if (swap->load[t] < swap->load[lowest])
             lowest = t;

@@ -18,6 +18,7 @@
  * A line is a description of its own, had by /proc. Where that cannot be had, the generation counts
  * as living for ever: its space is lost, no byte is. */
 #include "base/limits.h"
+#include "base/tuning.h"
 #include "runtime/block/block.h"
 
 #include <fcntl.h>
@@ -25,11 +26,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LIVING ((uint32_t)1 << 12)   /* at once; arbitrary. What is beyond never ends */
+#define MOST_LIVING ((uint32_t)1 << 12)   /* at once, a limit. What is beyond never ends */
 #define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; what is beyond is forgotten */
-/* To look at the locks takes one part in so many of the time, and is not done more often than this. */
-#define LOOK_SHARE 100u
-#define LOOK_NS ((uint64_t)1000000)
 
 static void protect(struct table *table, int descriptor, bool on)
 {
@@ -131,8 +129,9 @@ static bool look_at_living(struct relatives *relatives)
         if (is_alive(relatives, relatives->living[i]))
             relatives->living[kept++] = relatives->living[i];
     relatives->living_count = kept;
-    uint64_t now = ebb__now_ns(), pause = (now - began) * LOOK_SHARE;
-    relatives->look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
+    uint64_t now = ebb__now_ns(), pause = (now - began) * ebb__tuning()->lock_look_divisor;
+    relatives->look_ns =
+        now + (pause > ebb__tuning()->lock_look_ns ? pause : ebb__tuning()->lock_look_ns);
     return kept < before;
 }
 

@@ -1,6 +1,8 @@
 /* What all parts of the runtime share: memory from the system, events, messages. */
 #include "runtime/core/core.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -22,11 +24,11 @@ void ebb__core_init(struct core *core, const struct ebb_runtime_config *config,
 {
     struct ebb_runtime_config *own = &core->config;
     *own = *config;
-    own->part_from_bytes = or_usual(own->part_from_bytes, EBB_PART_FROM_BYTES);
-    own->pause_ns = or_usual(own->pause_ns, EBB_PAUSE_NS);
-    own->slab_reclaim_ns = or_usual(own->slab_reclaim_ns, EBB_SLAB_RECLAIM_NS);
-    own->store_pause_ns = or_usual(own->store_pause_ns, EBB_STORE_PAUSE_NS);
-    own->exchange_share = (uint32_t)or_usual(own->exchange_share, EBB_EXCHANGE_SHARE);
+    own->part_from_bytes = or_usual(own->part_from_bytes, ebb__tuning()->part_from_bytes);
+    own->pause_ns = or_usual(own->pause_ns, ebb__tuning()->pause_ns);
+    own->slab_reclaim_ns = or_usual(own->slab_reclaim_ns, ebb__tuning()->slab_look_ns);
+    own->store_pause_ns = or_usual(own->store_pause_ns, ebb__tuning()->store_pause_ns);
+    own->exchange_share = (uint32_t)or_usual(own->exchange_share, ebb__tuning()->exchange_divisor);
     core->device = config->device;
     core->policy = policy;
     core->policy_context = context;

@@ -9,9 +9,6 @@
 
 #include <pthread.h>
 
-/* The last so many blocks touched are taken to be in use this very moment. */
-#define IN_USE_TOUCHES 4
-
 #define NO_BLOCK 0u /* index of no block; block 0 of the table is never used */
 
 struct block;

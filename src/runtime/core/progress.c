@@ -1,19 +1,18 @@
 /* The program's own clock: the time that it has not waited for the runtime. */
 #include "runtime/core/core.h"
 
+#include "base/tuning.h"
+
 uint64_t ebb__progress_ns(const struct core *core)
 {
     return (core->held ? core->held_since_ns : ebb__now_ns()) - core->stalled_ns;
 }
 
-/* Waiting that is worth an event. Arbitrary. */
-#define LEAST_WAIT_NS ((uint64_t)20000)
-
 void ebb__progress_stalled(struct core *core, uint64_t ns)
 {
     core->stalled_ns += ns;
     atomic_fetch_add(&core->counters->stall_ns, ns);
-    if (ns >= LEAST_WAIT_NS)
+    if (ns >= ebb__tuning()->stall_event_ns)
         ebb__core_mark(core, EBB_MARK_WAIT, ns);
 }
 

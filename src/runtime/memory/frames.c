@@ -21,8 +21,8 @@
 
 enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_CACHED = 2 };
 
-#define TAIL_CACHE_MOST 1024u               /* arbitrary */
-#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* arbitrary; doubles where it is too small */
+#define TAIL_CACHE_MOST 1024u               /* kept at a time, a limit */
+#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if it is too small: without influence */
 
 static uint64_t units_of(uint64_t bytes)
 {

@@ -10,8 +10,7 @@
  * iterations need more of them does not spend its time on it. */
 #include "runtime/memory/memory.h"
 
-/* So much time for exchanges is saved up at most: those of one iteration may come at once. Arbitrary. */
-#define MOST_EXCHANGE_NS ((int64_t)50000000)
+#include "base/tuning.h"
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
@@ -84,8 +83,8 @@ static bool may_exchange(struct memory *memory)
     uint64_t part_ns = (ebb__now_ns() - memory->exchange_since_ns) / share;
     memory->exchange_ns += (int64_t)part_ns;
     memory->exchange_since_ns += part_ns * share;
-    if (memory->exchange_ns > MOST_EXCHANGE_NS)
-        memory->exchange_ns = MOST_EXCHANGE_NS;
+    if (memory->exchange_ns > (int64_t)ebb__tuning()->exchange_most_ns)
+        memory->exchange_ns = (int64_t)ebb__tuning()->exchange_most_ns;
     return memory->exchange_ns > 0;
 }
 

@@ -7,10 +7,9 @@
  * contiguous run. A block takes huge pages for its whole 2 MiB units and small ones for the rest. */
 #include "runtime/memory/memory.h"
 
-#include <sys/mman.h>
+#include "base/tuning.h"
 
-/* So little is moved to the page stack and back as fast. */
-#define TAIL_CACHE_LEAST_BYTES ((uint64_t)256 << 10)
+#include <sys/mman.h>
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
@@ -148,7 +147,7 @@ static void take_apart(struct memory *memory, uintptr_t frame, uint64_t bytes)
 
 void ebb__pages_give_frame(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
-    if ((bytes & huge_mask) == 0 || bytes < TAIL_CACHE_LEAST_BYTES ||
+    if ((bytes & huge_mask) == 0 || bytes < ebb__tuning()->tail_cache_least_bytes ||
         !ebb__tail_cache_keep(&memory->frames, frame, bytes))
         take_apart(memory, frame, bytes);
 }

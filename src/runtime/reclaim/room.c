@@ -1,6 +1,8 @@
 /* Room: what is evicted so that something else has pages, and what other processes are asked for. */
 #include "runtime/reclaim/reclaim.h"
 
+#include "base/tuning.h"
+
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
 static struct block *early_fetch(struct reclaim *reclaim)
 {
@@ -36,12 +38,6 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes)
     return becoming_free > 0;
 }
 
-/* Others get PATIENCE_NS to release what a starving process needs, from when the parent has passed
- * the request on: while it plans it passes nothing on. */
-#define PATIENCE_NS ((uint64_t)500000000)
-#define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)5000000000)
-
 bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking *asking)
 {
     struct ebb_ledger *ledger = reclaim->core->ledger;
@@ -56,8 +52,9 @@ bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking
         asking->since_ns = now;
         asking->is_heard = true;
     }
-    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
-        reclaim->alone_until_ns = now + ALONE_NS;
+    if (now - asking->since_ns >
+        (asking->is_heard ? ebb__tuning()->room_patience_ns : ebb__tuning()->room_parent_ns)) {
+        reclaim->alone_until_ns = now + ebb__tuning()->room_alone_ns;
         return false;
     }
     atomic_store(&ledger->starving_process, reclaim->core->config.process_id);

@@ -14,16 +14,7 @@
  * everything is there: others' handlers may run in the child before it can have anything back. */
 #include "runtime/reclaim/reclaim.h"
 
-#include <sys/mman.h>
-
-/* So many are parked at a time, a third of a ms, if memory is needed. Arbitrary. */
-#define BATCH 32u
-/* A new slab is left alone for half a lap. One that is used after it was parked is left alone for
- * one lap, then for two, four and so on. */
-#define MOST_DOUBLINGS 8u
-/* The last so many arrivals are taken to be in use this very moment: an instruction may need
- * two. */
-#define IN_USE 8u
+#include "base/tuning.h"
 
 void ebb__slab_count(struct reclaim *reclaim, const struct block *block, bool here)
 {
@@ -41,7 +32,7 @@ void ebb__slab_back(struct reclaim *reclaim, struct block *block)
     ebb__slab_count(reclaim, block, true);
     record->since_ns = ebb__now_ns();
     record->arrival = ++reclaim->addresses->slabs.arrivals;
-    record->doublings += record->doublings < MOST_DOUBLINGS;
+    record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
 }
 
 static bool slabs_may_be_evicted(const struct reclaim *reclaim)
@@ -89,7 +80,7 @@ struct block *ebb__slab_victim(struct reclaim *reclaim)
     const struct slab_space *space = &reclaim->addresses->slabs;
     if (!slabs_may_be_evicted(reclaim))
         return NULL;
-    ebb__slab_look(reclaim, BATCH);
+    ebb__slab_look(reclaim, (uint32_t)ebb__tuning()->slab_batch);
     uint64_t now = ebb__now_ns(), rest_ns = reclaim->core->config.slab_reclaim_ns;
     uint64_t iteration_ns = reclaim->core->policy->iteration_ns(reclaim->core->policy_context);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
@@ -116,7 +107,8 @@ struct block *ebb__slab_oldest(struct reclaim *reclaim)
         const struct slab_record *record = &space->slabs[i];
         struct block *block = &reclaim->table->blocks[record->block];
         if (ebb__block_may_be_evicted(&reclaim->table->uses, block) &&
-            record->since_ns < oldest_ns && space->arrivals - record->arrival >= IN_USE) {
+            record->since_ns < oldest_ns &&
+            space->arrivals - record->arrival >= ebb__tuning()->slabs_in_use) {
             oldest_ns = record->since_ns;
             oldest = block;
         }

@@ -15,6 +15,8 @@
  * no more than it must, rather than in a dance. */
 #include "runtime/reclaim/reclaim.h"
 
+#include "base/tuning.h"
+
 static bool may_be_evicted(const struct reclaim *reclaim, const struct block *block)
 {
     return block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB &&
@@ -45,7 +47,8 @@ static struct block *earliest_touched(struct reclaim *reclaim)
         if (!may_be_evicted(reclaim, block) ||
             block->use.needed_at == reclaim->table->uses.event_number + 1)
             continue;
-        bool touched_last = block->use.touch + IN_USE_TOUCHES > reclaim->table->uses.touches;
+        bool touched_last =
+            block->use.touch + ebb__tuning()->blocks_in_use > reclaim->table->uses.touches;
         struct block **earliest = touched_last ? &in_use : &best;
         if (touched_last)
             in_use_count += parts_in(reclaim, block);
@@ -53,7 +56,7 @@ static struct block *earliest_touched(struct reclaim *reclaim)
             *earliest = block;
     }
     /* A block that was used as a whole is one touch, however many parts it has now. */
-    return best || in_use_count <= IN_USE_TOUCHES ? best : in_use;
+    return best || in_use_count <= ebb__tuning()->blocks_in_use ? best : in_use;
 }
 
 struct block *ebb__victim_choose(struct reclaim *reclaim)

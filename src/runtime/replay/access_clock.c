@@ -7,15 +7,13 @@
  * then the events that follow are not the ones that it comes to until it does. */
 #include "runtime/replay/matcher.h"
 
-/* An event that is not seen is passed when a later one is seen. Arbitrary. */
-#define ARMED 3u
-/* So many parts were missed since the last event was seen: this is not what was learnt.
- * Arbitrary. */
-#define MOST_MISSED 1024u
+#include "base/tuning.h"
 
 static uint32_t armed_count(const struct ebb_script *script)
 {
-    return script->clock_count < ARMED ? script->clock_count : ARMED;
+    return script->clock_count < (uint32_t)ebb__tuning()->access_clock_armed
+               ? script->clock_count
+               : (uint32_t)ebb__tuning()->access_clock_armed;
 }
 
 static const struct ebb_script_event *ahead(const struct replay *replay, uint32_t steps)
@@ -67,7 +65,7 @@ static bool begin_lap(struct replay *replay)
 
 static void touched(struct replay *replay, const struct block *block, bool missed)
 {
-    if (missed && ++replay->missed > MOST_MISSED) {
+    if (missed && ++replay->missed > ebb__tuning()->access_clock_most_missed) {
         ebb__clock_stop(replay);
         return;
     }

@@ -5,10 +5,7 @@
  * delays of the performance change, never the script. */
 #include "runtime/replay/matcher.h"
 
-/* A prefetch that was moved earlier moves back by one part in so many with each iteration in which
- * it was in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is
- * late for good a hundredth of its lateness. */
-#define RELAX 16u
+#include "base/tuning.h"
 
 /* How much earlier than the script says an absence's prefetch would start at `position`. */
 static uint64_t earlier_by(const struct prepared_script *current, uint32_t absence,
@@ -59,7 +56,9 @@ void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint
     if (late_ns)
         move_earlier(current, absence, earlier_ns + late_ns + late_ns / 2);
     else if (earlier_ns)
-        move_earlier(current, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
+        move_earlier(current, absence,
+                     earlier_ns - (earlier_ns + ebb__tuning()->relax_divisor - 1) /
+                                      ebb__tuning()->relax_divisor);
 }
 
 /* The absence of `block` that is about to end within the present stretch, or with `out` has just begun

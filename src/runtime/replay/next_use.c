@@ -1,18 +1,16 @@
 /* When a block is used next, and when a size is allocated next, as the script in force says. */
 #include "runtime/replay/matcher.h"
 
-/* Within a shorter stretch no time is worth correcting, within a longer one it is off by so much at
- * least. Arbitrary. */
-#define LONG_STRETCH_NS ((uint64_t)20000000)
-#define LEAST_DRIFT_NS ((uint64_t)5000000)
-/* Uses that are less apart count as one. Arbitrary, as that. */
+#include "base/tuning.h"
+
+/* Uses that are less apart count as one; a mask of bits, without influence. */
 #define FINE_US 4095u
 
 /* How far off the time within the stretch behind `position` may be. */
 static uint64_t drift_ns(const struct prepared_script *current, uint32_t position)
 {
     uint64_t shift_ns = ebb__timers_most_shift_ns(current, position);
-    return shift_ns > LEAST_DRIFT_NS ? shift_ns : LEAST_DRIFT_NS;
+    return shift_ns > ebb__tuning_drift_ns() ? shift_ns : ebb__tuning_drift_ns();
 }
 
 uint32_t ebb__replay_next_alloc(const struct replay *replay, uint64_t size_bytes)
@@ -77,7 +75,7 @@ void ebb__replay_seen(struct replay *replay, const struct block *block)
     if (!current || !current->matcher->is_ordered || block->script_block == EBB_SCRIPT_NONE)
         return;
     uint32_t now = ebb__clock_now(replay);
-    if (ebb__timers_stretch_ns(current, now) < LONG_STRETCH_NS)
+    if (ebb__timers_stretch_ns(current, now) < ebb__tuning()->pause_ns)
         return;
     const struct ebb_script *script = current->script;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
@@ -102,7 +100,7 @@ uint64_t ebb__replay_next_use(const struct replay *replay, const struct block *b
         return block->use.open ? 0 : age;
     bool done;
     uint64_t distance = ebb__replay_distance(replay, block, &done);
-    bool in_use = block->use.touch + IN_USE_TOUCHES > replay->table->uses.touches;
+    bool in_use = block->use.touch + ebb__tuning()->blocks_in_use > replay->table->uses.touches;
     if (block->use.touch > replay->position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
     uint64_t whole = replay->current->script->clock_count;

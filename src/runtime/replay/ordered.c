@@ -5,8 +5,7 @@
  * in the template, if they stand there once. */
 #include "runtime/replay/matcher.h"
 
-/* So many allocations in a row must agree before a position counts as found. */
-#define SYNC_ALLOCATIONS 12u
+#include "base/tuning.h"
 
 /* How many of the newest allocations, walking back from template position `position`, agree. */
 static uint32_t agreement(const struct replay *replay, const struct prepared_script *current,
@@ -33,7 +32,9 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     const struct ebb_script *script = current->script;
     const uint32_t *allocs = ebb__script_allocs(script);
     uint64_t size = replay->history[(replay->allocations - 1) % HISTORY].size_bytes;
-    uint32_t most = script->alloc_count < SYNC_ALLOCATIONS ? script->alloc_count : SYNC_ALLOCATIONS;
+    uint32_t most = script->alloc_count < (uint32_t)ebb__tuning()->sync_allocations
+                        ? script->alloc_count
+                        : (uint32_t)ebb__tuning()->sync_allocations;
     if (replay->allocations < most ||
         replay->table->newest_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;

@@ -9,10 +9,9 @@
  * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
 #include "runtime/replay/matcher.h"
 
-/* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
-#define PACE_RANGE 4
+#include "base/tuning.h"
+
 #define PACE_LEAST 0.01
-#define SHIFT_PART 8    /* arbitrary: as far off as planners think that a time may be */
 #define LONGEST_NS 1e15 /* scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
@@ -63,9 +62,11 @@ static double pace(const struct prepared_script *current, uint32_t position)
     if (!current->stretch_ns[position] || planned <= 0)
         return general;
     double own = (double)current->stretch_ns[position] / planned;
-    if (own > general * PACE_RANGE)
-        return general * PACE_RANGE;
-    return own < general / PACE_RANGE ? general / PACE_RANGE : own;
+    if (own > general * (double)ebb__tuning()->pace_range)
+        return general * (double)ebb__tuning()->pace_range;
+    return own < general / (double)ebb__tuning()->pace_range
+               ? general / (double)ebb__tuning()->pace_range
+               : own;
 }
 
 /* What the timers go by: progress, corrected by what was seen of it since the last position. */
@@ -83,7 +84,7 @@ uint64_t ebb__timers_since_ns(const struct replay *replay)
 
 uint64_t ebb__timers_most_shift_ns(const struct prepared_script *current, uint32_t position)
 {
-    return ebb__timers_stretch_ns(current, position) / SHIFT_PART;
+    return ebb__timers_stretch_ns(current, position) / ebb__tuning()->within_drift_divisor;
 }
 
 static void exchange(struct timer *left, struct timer *right)

@@ -11,12 +11,14 @@
  * O(1) amortised an event, O(log allocations) for the size. */
 #include "runtime/replay/matcher.h"
 
+#include "base/tuning.h"
+
 #include <string.h>
 
-/* Of the events of a lap so many may be unknown or missing. Arbitrary; TensorFlow: 5 of 1,821. */
+/* Of the events of a lap so many may be unknown or missing. */
 static uint32_t tolerance(uint32_t events)
 {
-    return events / 8 + 8;
+    return events / (uint32_t)ebb__tuning()->stray_divisor + 8;
 }
 
 static uint64_t landmark_bytes(const struct ebb_script *script)

@@ -7,14 +7,12 @@
  * plan takes pages only where there are some. */
 #include "runtime/transfer/transfer.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
 
-/* So many pieces in flight keep the disk busy while a worker waits for a core that the program uses: two
- * reach 80 to 85 % of it, four all. */
-#define DEFAULT_WORKERS 4
-#define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
 /* What a look at a lane has found. */
@@ -67,7 +65,8 @@ static bool transfer_chunk(struct lane *lane, struct block *block)
     struct core *core = transfer->core;
     bool out = lane->direction->is_out;
     uint64_t at = block->transfer.chunk_bytes;
-    uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
+    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes & ~(EBB_PAGE_BYTES - 1);
+    uint64_t bytes = block->page_bytes - at < chunk ? block->page_bytes - at : chunk;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;
     transfer->transfers++;
@@ -117,7 +116,7 @@ static bool out_pauses(struct transfer *transfer, uint64_t *until)
     *until = transfer->core->policy->fire(transfer->core->policy_context);
     bool pauses = gives_way(transfer);
     if (pauses)
-        *until = ebb__now_ns() + GIVE_WAY_NS;
+        *until = ebb__now_ns() + ebb__tuning()->give_way_ns;
     return pauses;
 }
 
@@ -277,10 +276,10 @@ void ebb__lanes_wake(struct transfer *transfer)
 
 bool ebb__mover_start(struct transfer *transfer)
 {
-    unsigned out =
-        transfer->core->config.out_workers ? transfer->core->config.out_workers : DEFAULT_WORKERS;
-    unsigned in =
-        transfer->core->config.in_workers ? transfer->core->config.in_workers : DEFAULT_WORKERS;
+    unsigned out = transfer->core->config.out_workers ? transfer->core->config.out_workers
+                                                      : (unsigned)ebb__tuning()->lane_workers;
+    unsigned in = transfer->core->config.in_workers ? transfer->core->config.in_workers
+                                                    : (unsigned)ebb__tuning()->lane_workers;
     if (out + in > sizeof transfer->workers / sizeof transfer->workers[0]) {
         errno = E2BIG;
         return false;

@@ -5,14 +5,14 @@
  * nobody can write them, so nothing is ever torn; an access cancels. */
 #include "runtime/transfer/transfer.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A block that could not be moved is left alone for so many events. */
-#define PINNED_EVENTS 64
-/* A second in all: arbitrary, far longer than any delay seen. */
+/* A second in all, far longer than any delay seen: a limit. */
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
@@ -64,7 +64,7 @@ bool ebb__move_park(struct transfer *transfer, struct block *block)
         if (moved)
             bring_back(transfer, block, moved);
         give_frames(transfer, block);
-        block->pinned_until = transfer->table->uses.event_number + PINNED_EVENTS;
+        block->pinned_until = transfer->table->uses.event_number + ebb__tuning()->pinned_events;
         atomic_fetch_add(&transfer->core->counters->busy_blocks, 1);
         return false;
     }

@@ -2,9 +2,7 @@
  * fault, which tells of it. */
 #include "runtime/transfer/transfer.h"
 
-/* While accesses are observed an operation without an event in it goes on for so much longer with each
- * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
-#define PAUSE_A_FAULT_NS ((uint64_t)300000)
+#include "base/tuning.h"
 
 void ebb__observe_close(struct transfer *transfer)
 {
@@ -38,7 +36,7 @@ bool ebb__observe_pause(struct transfer *transfer)
     transfer->table->uses.pause_faults += transfer->table->uses.trace;
     if (since < transfer->core->config.pause_ns ||
         since - transfer->core->config.pause_ns <
-            transfer->table->uses.pause_faults * PAUSE_A_FAULT_NS)
+            transfer->table->uses.pause_faults * ebb__tuning()->pause_a_fault_ns)
         return false;
     ebb__observe_begin(transfer, now);
     if (transfer->table->uses.trace)

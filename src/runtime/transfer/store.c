@@ -2,6 +2,8 @@
 #include "base/check.h"
 #include "runtime/transfer/transfer.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 
 #define TO(state) (1u << STORE_##state)
@@ -83,7 +85,7 @@ void ebb__store_fail(struct transfer *transfer, int why)
                   "budget is NOT kept; free space or give --store another directory"
                 : "the store cannot be written: until it can blocks stay in memory, the "
                   "budget is NOT kept; give --store another directory");
-    } else if (store->pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
+    } else if (store->pause_ns < first_ns * ebb__tuning()->store_most_pauses) {
         store->pause_ns *= 2;
     }
     store->retry_ns = ebb__now_ns() + store->pause_ns;

@@ -4,10 +4,6 @@
 
 #include "runtime/memory/memory.h"
 
-/* Pieces in which a block is written and read: large enough for full bandwidth beside a program that
- * computes (4 MiB reach 95 % of it there, 1 MiB 85 %), small enough that a cancel waits a ms. */
-#define CHUNK_BYTES ((uint64_t)2 << 20)
-
 /* How the store does; store.c has the table of transitions. */
 enum store_state {
     STORE_CLOSED = 0, /* it is opened when something is to leave */
