@@ -410,7 +410,32 @@ static void accesses_are_a_clock(void **state)
     stop(&stage);
 }
 
-/* What hangs on a time after a position waits for that much of the program's own time. */
+/* A lap that is far too short is no iteration: the script is not followed any more. */
+static void laps_of_accesses_take_their_time(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct lanes *lanes = &stage.lanes;
+    struct block *weights[2];
+    for (unsigned i = 0; i < 2; i++)
+        weights[i] = lanes_block(lanes, WEIGHT_BYTES);
+    struct written written = accesses(2);
+    written.head.iteration_ns = UINT64_MAX / 2;
+    set_script(&stage, &written);
+    stage.replay.access_clock_began_ns = ebb__now_ns();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_non_null(stage.replay.current);
+        ebb__move_unpark(&lanes->transfer, weights[i]);
+        ebb__replay_touched(&stage.replay, weights[i], false);
+    }
+    assert_null(stage.replay.current);
+    assert_int_equal(count(&lanes->ground.core.counters->mismatches), 1);
+    assert_int_equal(weights[0]->state, BLOCK_RESIDENT);
+    stop(&stage);
+}
+
+/* What hangs on a time after a position waits for it, and for a program that is held to go on. */
 static void timers_wait_for_their_time(void **state)
 {
     (void)state;
@@ -425,11 +450,10 @@ static void timers_wait_for_their_time(void **state)
     struct block *first = alloc(&stage, bytes_of[FIRST]);
     assert_int_equal(stage.replay.current->timer_count, 1);
     assert_int_equal(weight->state, BLOCK_RESIDENT);
-    uint64_t at = stage.replay.current->timers[0].at_ns,
-             now = ebb__progress_ns(&lanes->ground.core);
-    assert_true(at > now);
-    stage.replay.current->timers[0].at_ns = now + 20 * STEP_NS;
-    ebb__progress_hold(&lanes->ground.core, true); /* time stands */
+    assert_true(stage.replay.current->timers[0].at_ns > ebb__progress_ns(&lanes->ground.core));
+    ebb__progress_hold(&lanes->ground.core,
+                       true); /* who waits for something is not left without more */
+    stage.replay.current->timers[0].at_ns = ebb__progress_ns(&lanes->ground.core) - 1;
     pthread_cond_broadcast(&lanes->transfer.out.work);
     lanes_unlock(lanes);
     usleep(40 * STEP_NS / 1000);
@@ -562,6 +586,7 @@ int main(void)
         cmocka_unit_test(frees_are_hints),
         cmocka_unit_test(an_order_that_varies_is_followed),
         cmocka_unit_test(accesses_are_a_clock),
+        cmocka_unit_test(laps_of_accesses_take_their_time),
         cmocka_unit_test(timers_wait_for_their_time),
         cmocka_unit_test(a_late_return_starts_earlier),
         cmocka_unit_test(the_script_tells_what_is_next),

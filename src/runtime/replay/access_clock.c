@@ -77,8 +77,10 @@ static void touched(struct replay *replay, const struct block *block, bool misse
         uint32_t before = replay->position;
         for (uint32_t passed = 0; passed <= i; passed++)
             ebb__clock_pass(replay);
-        if (replay->position <= before && !begin_lap(replay))
+        if (replay->position <= before && !begin_lap(replay)) {
             ebb__clock_stop(replay);
+            return;
+        }
         arm(replay, block->script_block);
         return;
     }
