@@ -177,7 +177,7 @@ ORDER = {
     ],
     "src/plan": [
         "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
-        "request/compile swap/measure swap/outcome swap/schedule swap/sweep within",
+        "effort request/compile swap/measure swap/outcome swap/schedule swap/sweep within",
         "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/swap",
         "pool/improve pool/valley swap/choice swap/fifo swap/none",
         "pool/exact swap/refine swap/stall_free",
@@ -222,7 +222,7 @@ ORDER = {
         "hooks",
     ],
     "cli": [
-        "command environment lab place planning store_dir",
+        "command environment lab place planning store_dir tune",
         "choices launch load options",
         "doctor import info offline record summary",
         "compare pack plan run simulate",

@@ -1,22 +1,11 @@
 #include "plan/plan.h"
 
-#include "base/tuning.h"
 #include "plan/swap/swap.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define ZERO_STALL_STEPS 16 /* bisection to peak / 65,536 */
-
-struct ebb_effort ebb__plan_effort(const struct ebb_plan_request *request)
-{
-    const struct ebb_tuning *tuning = ebb__tuning();
-    uint64_t box_ns = request->time_limit_ns ? request->time_limit_ns : tuning->plan_box_ns;
-    uint64_t steps = request->effort_steps;
-    if (!steps && request->time_limit_ns)
-        steps = (uint64_t)((double)box_ns / 1e9 * (double)tuning->plan_steps_a_second);
-    return ebb__effort(steps ? steps : tuning->plan_steps, box_ns);
-}
 
 static const struct ebb_policy policies[] = {
     {"ebb", ebb__swap_ebb, ebb__swap_ebb_zero_stall, false},

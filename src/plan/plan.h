@@ -23,7 +23,8 @@
 
 /* Where no clock event says so, a use is taken to be over when within_ticks events have followed
  * and the greater of within_ns and a within_drift_divisor-th of the time from the last clock event
- * to its beginning has passed: by so much may a predicted time be off. These three are rows of the tuning. */
+ * to its beginning has passed: by so much may a predicted time be off. These three are
+ * rows of the tuning. */
 
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
@@ -73,9 +74,9 @@ struct ebb_plan_request {
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
     uint64_t time_limit_ns;        /* soft; 0: plan_box_ns, and the planner's own effort */
-    uint64_t effort_steps;         /* of the search (base/effort.h); 0: what time_limit_ns allows */
     bool newest_only; /* only the newest instance of a block can be evicted (the runtime's script),
                          so gaps of blocks that outlive an iteration are no gaps */
+    uint64_t effort_steps; /* of the search (base/effort.h); 0: what time_limit_ns allows */
 };
 
 /* The effort that the request allows: a limit of time alone stands for the steps that it usually

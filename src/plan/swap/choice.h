@@ -10,8 +10,7 @@
 #include "plan/swap/greedy.h"
 
 /* Lanes that share their bandwidth are slower where both are busy; how often is not known
- * beforehand: so much of their speed is counted on, from all of it to what is always
- * there. */
+ * beforehand: so much of their speed is counted on, from all of it to what is always there. */
 enum { EBB_LANE_SCALES = 5 };
 extern const double ebb__lane_scales[EBB_LANE_SCALES];
 
