@@ -10,10 +10,10 @@ import tempfile
 import time
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(SOURCE, "tests"))
+from devices import DEVICES  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
+
 MIB = 1 << 20
-# device: what EBB_REFUSE takes away so that it is chosen on a system that permits all of them
-DEVICES = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
-           "uffd-remap-user": "kernel,move", "protect": "uffd"}
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 

@@ -9,7 +9,7 @@ Tables, each beside a bound or a peer:
   budgets     iteration time by policy at 80 ... 40 % of the peak, and whether ebb is at or below
               every other one; ebb against the bound on the time
   frontier    AutoSwap's published VGG trace, 260 ... 630 MiB, beside the published overheads
-  footprint   what the allocators of others would have held, and Ebb's pool
+  footprint   what the allocators of others would have held, and Ebb's packing
   large       a plan for 100,000 events and 20,000 blocks an iteration: seconds and memory
   pack        bench/pack.py's
 

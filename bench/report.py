@@ -1,19 +1,32 @@
 #!/usr/bin/python3
 """Tables of Markdown from what the benchmarks wrote, each with its command, date and machine.
 
-    bench/report.py host.json frameworks.json darknet.json malloc.json > docs/performance.md
+    bench/report.py host.json frameworks.json darknet.json malloc.json
+    bench/report.py --write docs/performance.md host.json malloc.json
 
-Reads the files that bench/host.py, bench/frameworks/run.py, bench/darknet.py and bench/malloc_pairs.py write
-with -o, in the order given, and knows them by their key `schema`. Nothing is computed here but medians
+Reads the files that bench/host.py, bench/first.py, bench/frameworks/run.py, bench/darknet.py,
+bench/malloc_pairs.py and bench/ablate.py write with -o, in the order given, and knows them by their
+key `schema`. Nothing is computed here but medians
 of what a file has, and units. A file without command or date is refused: nobody could repeat it.
+
+With --write the tables replace what the document has between the lines
+
+    <!-- report: NAME -->
+    <!-- end -->
+
+where NAME is that of the file, without folder and `.json`. A document without such a section is refused,
+and is then as it was.
 """
 import argparse
 import json
+import os
+import re
 import shlex
 import statistics
 import sys
 import textwrap
 
+from lost import CAUSES, COUNTS
 from malloc_pairs import KINDS as SIZES
 
 MIB = 1 << 20
@@ -33,8 +46,8 @@ def mib(value):
 
 
 def spread(middle, ends):
-    """`1.04 (1.02 to 1.08)`."""
-    return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
+    """`1.04 (1.02-1.08)`."""
+    return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f}-{ends[1]:.2f})"
 
 
 def spread_of(values):
@@ -52,10 +65,21 @@ def prose(text):
     return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False)
 
 
+def items(*texts):
+    """A list of Markdown."""
+    return "\n".join(textwrap.fill(text, LINE, initial_indent="- ", subsequent_indent="  ",
+                                   break_long_words=False, break_on_hyphens=False) for text in texts)
+
+
 def command_lines(command):
-    """As code, in lines that a shell takes for one; no argument is broken."""
+    """As code, in lines that a shell takes for one; no argument is broken. Where the results went to is
+    of no interest: that folder is left out."""
+    words = shlex.split(command)
+    for i, word in enumerate(words[:-1]):
+        if word in ("-o", "--output"):
+            words[i + 1] = os.path.basename(words[i + 1])
     lines = [""]
-    for word in map(shlex.quote, shlex.split(command)):
+    for word in map(shlex.quote, words):
         if lines[-1] and len(lines[-1]) + len(word) > LINE - 12:
             lines.append("    ")
         lines[-1] += word if not lines[-1].strip() else " " + word
@@ -69,10 +93,10 @@ def head(report, title):
             raise Unusable(f"has no {key}: write it anew with the benchmark")
     machine = report["machine"]
     swap = machine.get("swap_bytes")
-    where = (f"{report['date']}; {machine['cpu']}, {machine['cores']} cores, "
-             f"{machine['memory_bytes'] / (1 << 30):.1f} GiB, Linux {machine['kernel']}, store on "
+    where = (f"{report['date']}. {machine['cpu']}, {machine['cores']} cores, "
+             f"{machine['memory_bytes'] / (1 << 30):.1f} GiB, Linux {machine['kernel']}. Store on "
              f"{machine['file_system']}, huge pages `{machine['transparent_hugepages']}`, "
-             f"{'swap' if swap else 'no swap'}, load {machine['load_before']:.2f} before.")
+             f"{'swap' if swap else 'no swap'}. Load before: {machine['load_before']:.2f}.")
     return f"## {title}\n\n{command_lines(report['command'])}\n\n{prose(where)}\n"
 
 
@@ -81,32 +105,34 @@ def head(report, title):
 
 def host(report):
     program = report["program"].split()
-    title = "Training with and without Ebb"
-    if "--model" in program[:-1]:
-        title = f"{program[program.index('--model') + 1]} with and without Ebb"
+    name = program[program.index("--model") + 1] if "--model" in program[:-1] else "Training"
+    title = f"{name} with and without Ebb, `{report['device']}`"
     lanes = report["lanes"]
     peers = ", ".join(f"{name} {statistics.median(run['seconds'][1:]):.2f}"
                       for name, run in report["allocators"].items())
     log = report["malloc_log"]
-    said = (f"Without Ebb {report['allocator']} (seconds an iteration: {peers}). Device "
-            f"`{report['device']}`. Lanes: {lanes['out_bytes_per_s'] / 1e9:.2f} GB/s out, "
-            f"{lanes['in_bytes_per_s'] / 1e9:.2f} in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way "
-            f"while both are busy. Peak of the program's blocks: {mib(log['threshold_peak_bytes'])} "
-            f"MiB. RSS without Ebb: {mib(report['a_rss_bytes'])} MiB. Ratios are medians of the "
-            "pairs (least to most).")
+    pairs = " or ".join(map(str, sorted({len(row["pairs"]) for row in report["rows"]})))
+    said = items(
+        f"Without Ebb: under {report['allocator']}, the fastest. Seconds an iteration: {peers}.",
+        f"Lanes, GB/s: {lanes['out_bytes_per_s'] / 1e9:.2f} out, {lanes['in_bytes_per_s'] / 1e9:.2f} "
+        f"in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way while both are busy.",
+        f"Peak of the program's blocks: {mib(log['threshold_peak_bytes'])} MiB. RSS without Ebb: "
+        f"{mib(report['a_rss_bytes'])} MiB.",
+        f"Ratios of iterations and of whole commands are medians of {pairs} pairs (least-most).",
+        "Faults are those of the median planned iteration. Sizes are in MiB; *out* is what was moved "
+        "out in the whole run.")
     rows = []
     for row in report["rows"]:
-        rows.append([row["budget"], len(row["pairs"]), spread(row["ratio"], row["ratio_spread"]),
+        rows.append([row["budget"], spread(row["ratio"], row["ratio_spread"]),
                      spread(row.get("whole_ratio"), row.get("whole_spread")),
                      f"{number(row['b_s'])}, {number(row['plan_s'])}",
-                     f"{mib(row['peak_resident_bytes'])} / {mib(row['budget_bytes'])}",
+                     f"{mib(row['peak_resident_bytes'])}/{mib(row['budget_bytes'])}",
                      mib(row["peak_rss_bytes"]), mib(row["moved_out_bytes"]),
                      number(row["demand_faults_planned_median"], "{:.0f}"),
                      "equal" if row["losses_equal"] else "DIFFER"])
-    parts = [head(report, title), prose(said), "",
-             table(["budget", "pairs", "iteration, ratio", "whole command, ratio",
-                    "s an iteration, predicted", "resident / budget, MiB", "RSS, MiB",
-                    "moved out, MiB", "faults", "losses"], rows)]
+    parts = [head(report, title), said, "",
+             table(["budget", "iteration", "whole", "s, predicted", "resident/budget", "RSS",
+                    "out", "faults", "losses"], rows)]
     parts += beside(report["rows"])
     if report.get("whole"):
         parts += ["", whole(report["whole"])]
@@ -156,8 +182,8 @@ def frameworks(report):
                      f"{row['planned_iterations']} / {row['iterations']}",
                      number(row["demand_faults_planned_median"], "{:.0f}"), row["mismatches"]])
     return head(report, f"Frameworks at {report['budget']}") + "\n" + table(
-        ["program", "losses", "iteration, ratio", "resident / budget, MiB", "planned / iterations",
-         "faults", "left the template"], rows) + "\n"
+        ["program", "losses", "iteration", "resident / budget, MiB", "planned / all",
+         "faults", "mismatches"], rows) + "\n"
 
 
 def darknet(report):
@@ -171,21 +197,103 @@ def darknet(report):
                      number(summary["demand_faults_planned_median"], "{:.0f}"),
                      "equal" if row["weights_equal"] else "DIFFER"])
     return head(report, "Darknet, which allocates once") + "\n" + table(
-        ["budget", "pairs", "iteration, ratio", "whole command, ratio", "resident / budget, MiB",
-         "planned iterations", "faults", "weights"], rows) + "\n"
+        ["budget", "pairs", "iteration", "whole", "resident / budget, MiB", "planned", "faults",
+         "weights"], rows) + "\n"
 
 
 def malloc_pairs(report):
     def cell(which, key):
         values = [run[key] for run in report[which]]
-        return f"{statistics.median(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+        return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
     rows = [[name, cell("alone", key), cell("under", key)] for key, name in SIZES.items()]
     return head(report, "What an allocation costs") + "\n" + prose(
-        f"Nanoseconds for a malloc and its free, the median of {len(report['alone'])} runs each (least "
-        "to most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
+        f"Nanoseconds for a malloc and its free, the median of {len(report['alone'])} runs each "
+        "(least-most).") + "\n\n" + table(["size", "by itself", "under Ebb"], rows) + "\n"
 
 
-KINDS = {"ebb.bench-host/1": host, "ebb.bench-frameworks/1": frameworks,
+def first(report):
+    lanes = report["lanes"]
+    said = (f"Lanes: {lanes['out_bytes_per_s'] / 1e9:.2f} GB/s out, {lanes['in_bytes_per_s'] / 1e9:.2f} "
+            f"in, {lanes['both_bytes_per_s'] / 1e9:.2f} each way while both are busy. Budget: "
+            f"{report['budget']} of the peak, in bytes; {report['steps']} steps. Lost: time beyond that "
+            "of the same steps without Ebb, in median steps; medians of the pairs. Planned: the first "
+            "step that a plan was in force for half of.")
+    if report["second_run"]:
+        said += f" With the profile of a run before (`{report['second_run']}`)."
+    done = [row for row in report["rows"] if "error" not in row]
+    counts = [str(n) for n in COUNTS if all(str(n) in row["lost"] for row in done)] if done else []
+    rows, causes = [], []
+    for row in report["rows"]:
+        if "error" in row:
+            rows.append([row["name"], " ".join(row["error"].split())[:80], *["-"] * (9 + len(counts))])
+            continue
+        rows.append([row["name"], len(row["pairs"]),
+                     f"{mib(row['count']['threshold_peak_bytes'])} / {mib(row['budget_bytes'])}"
+                     + ("" if row["kept"] else " EXCEEDED"), number(row["median_s"]),
+                     *(number(row["lost"][n], "{:.1f}") for n in counts),
+                     number(row["planned_step"], "{}"), number(row["late_ratio"]),
+                     number(row["whole_ratio"]),
+                     f"{mib(row['moved_out_bytes'])}, {mib(row['moved_in_bytes'])}",
+                     number(row["demand_faults"], "{}"), number(row["load"][1], "{:.1f}"),
+                     ("equal" if row["losses_equal"] else "DIFFER")
+                     + (f"; profile {row['plan_cache']}" if report["second_run"] else "")])
+        causes.append([row["name"], *(number(row["causes"][cause], "{:.1f}") for cause in CAUSES),
+                       number(sum(row["causes"].values()), "{:.1f}")])
+    return "\n".join([
+        head(report, f"The first iterations at {report['budget']}"), prose(said), "",
+        table(["program", "pairs", "peak / budget, MiB", "step, s",
+               *(f"{'lost ' if n == counts[0] else ''}in {n}" for n in counts), "planned",
+               "steps 10 to 20, ratio", "whole command, ratio", "moved out, in, MiB", "faults", "load",
+               "losses"], rows), "",
+        prose("What the first 20 steps, or all if there are fewer, were lost to, in iterations (the "
+              "pair in the middle):"), "",
+        table(["program", *CAUSES, "sum"], causes)]) + "\n"
+
+
+# --- bench/ablate.py -------------------------------------------------------------------------
+
+
+def worst_case(cases, value):
+    """The largest change of a row at this value, and how many cases change at all."""
+    here = [case for case in cases if case["value"] == value]
+    changed = [case for case in here if not case["same"]]
+    if not changed:
+        return "none"
+    worst = max(changed, key=lambda case: abs(case["ratio"] - 1))
+    ends = f" ({100 * (worst['least'] - 1):+.1f} to {100 * (worst['most'] - 1):+.1f})" \
+        if "least" in worst else ""
+    if abs(worst["ratio"] - 1) < 0.00005:
+        return f"another plan, as good, in {len(changed)} of {len(here)}"
+    figure = {"iteration_ns": "iteration", "peak_bytes": "peak", "height_bytes": "height",
+              "lower_bound_bytes": "bound"}[worst["figure"]]
+    return (f"{figure} {100 * (worst['ratio'] - 1):+.2f} %{ends} in {worst['case']}; "
+            f"{len(changed)} of {len(here)} change")
+
+
+def ablate(report):
+    parts = [head(report, "What half and twice of each number do"), prose(
+        "Plans are judged by what they predict for recorded traces; searches count steps, so any "
+        "difference is one. Runs are judged by pairs: a difference is one if all pairs agree and their "
+        "median is farther from 1 than pairs without a change. Cells name the largest difference.")]
+    for acts, title in (("plan", "Rows that act on plans"), ("run", "Rows that act on runs")):
+        rows = []
+        for row in report["rows"]:
+            if row["acts"] != acts:
+                continue
+            values = sorted({case["value"] for case in row["cases"]}, key=float)
+            cells = {"less": "-", "more": "-"}
+            for value in values:
+                cells["less" if float(value) < row["value"] else "more"] = \
+                    f"{value}: {worst_case(row['cases'], value)}"
+            rows.append([f"`{row['name']}`", f"{row['value']:.10g} {row['unit']}", cells["less"],
+                         cells["more"]])
+        if rows:
+            parts += ["", f"### {title}\n", table(["row", "value", "half", "twice"], rows)]
+    return "\n".join(parts) + "\n"
+
+
+KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
+         "ebb.bench-frameworks/1": frameworks,
          "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
 
 
@@ -204,17 +312,44 @@ def section(text):
         raise Unusable(f"lacks what {kind} has: {error!r}") from error
 
 
+MARK = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def replaced(document, sections):
+    """The document with `sections`, Markdown by name, each in its place."""
+    names = [match.group(2) for match in MARK.finditer(document)]
+    for name in sections:
+        if names.count(name) != 1:
+            raise Unusable(f"has {names.count(name)} sections `<!-- report: {name} -->`, not one")
+    return MARK.sub(lambda match: match.group(1) + sections[match.group(2)] + match.group(3)
+                    if match.group(2) in sections else match.group(0), document)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE", help="what a benchmark wrote with -o")
-    sections = []
-    for path in parser.parse_args().files:
+    parser.add_argument("--write", metavar="DOCUMENT", help="replace the files' sections there")
+    arguments = parser.parse_args()
+    sections = {}
+    for path in arguments.files:
+        name = os.path.basename(path).removesuffix(".json")
         try:
             with open(path, encoding="utf-8") as file:
-                sections.append(section(file.read()))
+                if name in sections:
+                    raise Unusable("another file has the same name")
+                sections[name] = section(file.read())
         except (OSError, Unusable) as error:
             sys.exit(f"report.py: {path}: {error}")
-    print("\n".join(sections), end="")
+    if not arguments.write:
+        print("\n".join(sections.values()), end="")
+        return
+    try:
+        with open(arguments.write, encoding="utf-8") as file:
+            document = replaced(file.read(), sections)
+        with open(arguments.write, "w", encoding="utf-8") as file:
+            file.write(document)
+    except (OSError, Unusable) as error:
+        sys.exit(f"report.py: {arguments.write}: {error}")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ static enum ebb_status search(const struct ebb_plan_request *request, uint64_t s
     enum ebb_status status = ebb__swap_init(&swap, request, error);
     if (status)
         return status;
-    uint64_t floor_bytes = swap.smallest_feasible_bytes, deadline_ns = swap.deadline_ns;
+    uint64_t floor_bytes = swap.smallest_feasible_bytes, limit_steps = swap.limit_steps;
     status = ebb__anneal_init(&anneal, &swap, request->model->time_ns, error);
     if (!status) {
         anneal.chance = EBB_ANNEAL_SEED ^ (seed << 32) ^ seed;
         ebb__anneal_start(&anneal);
-        ebb__anneal_greedy(&anneal, floor_bytes, deadline_ns);
-        ebb__anneal_run(&anneal, floor_bytes, deadline_ns);
+        ebb__anneal_greedy(&anneal, floor_bytes, limit_steps);
+        ebb__anneal_run(&anneal, floor_bytes, limit_steps);
         ebb__anneal_take(&anneal, &swap);
         ebb__anneal_fini(&anneal);
         status = ebb__swap_evaluate(&swap, outcome, error);

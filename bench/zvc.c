@@ -5,6 +5,7 @@
 #include "store/zvc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/geometry.h"
 #include "base/order.h"
 
 #include <stdint.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME_BYTES ((size_t)2 << 20)
 #define MOST_ROUNDS 99
 
 int main(int argc, char **argv)
@@ -30,12 +30,12 @@ int main(int argc, char **argv)
         return 1;
     }
     size_t size = content.size - content.size % EBB_ZVC_RUN_BYTES;
-    unsigned char *to = malloc(FRAME_BYTES + 4096), *back = malloc(FRAME_BYTES);
+    unsigned char *to = malloc(EBB_HUGE_BYTES + EBB_PAGE_BYTES), *back = malloc(EBB_HUGE_BYTES);
     uint64_t out_ns[MOST_ROUNDS], in_ns[MOST_ROUNDS], kept = 0, restored = 0;
     for (unsigned long round = 0; round < rounds && to && back; round++) {
         kept = restored = out_ns[round] = in_ns[round] = 0;
-        for (size_t at = 0; at < size; at += FRAME_BYTES) {
-            size_t frame = size - at < FRAME_BYTES ? size - at : FRAME_BYTES;
+        for (size_t at = 0; at < size; at += EBB_HUGE_BYTES) {
+            size_t frame = size - at < EBB_HUGE_BYTES ? size - at : EBB_HUGE_BYTES;
             const unsigned char *from = content.bytes + at;
             uint64_t before = ebb__now_ns();
             size_t small = ebb__zvc_compress(from, frame, to, frame - frame / 8);

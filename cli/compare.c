@@ -11,6 +11,7 @@
 #include "plan/pool/pool.h"
 #include "planning.h"
 
+#include "base/tuning.h"
 #include "base/vec.h"
 
 #include <jansson.h>
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACK_LIMIT_NS ((uint64_t)1000000000) /* arbitrary: 'ebb pack' takes longer where it pays */
 #define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
 
 struct options {
@@ -53,8 +53,8 @@ static const char help[] =
     "usage: ebb compare FILE... [options]\n\n"
     "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
     "shows them side by side; below, the memory that the allocators of others would have\n"
-    "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and Ebb's\n"
-    "pool for its iteration.\n";
+    "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and what\n"
+    "Ebb's packing needs for its iteration.\n";
 static const char tail[] =
     "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n";
 
@@ -64,7 +64,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
                                           .machine = "host",
                                           .store = ".",
-                                          .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES}};
+                                          .smallest_block_bytes = EBB_OFFLINE_TUNED}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &options->given);
     if (code >= 0)
@@ -140,7 +140,7 @@ static enum ebb_status compare_plan(const char *trace, const char *budget,
     enum ebb_status status =
         zero_stall ? EBB_OK : ebb__planning_budget(budget, peak_bytes, &terms.budget_bytes, error);
     if (zero_stall)
-        terms.time_limit_ns = 0;
+        terms.effort_steps = 0;
     struct ebb_planned planned;
     if (!status)
         status = ebb__planning_make(&terms, zero_stall, &planned, error);
@@ -161,7 +161,7 @@ static enum ebb_status add_held(const struct held *held, struct results *results
     return ebb_vec_push(&results->held, *held) ? EBB_OK : fail_memory(error);
 }
 
-/* What the pool needs for one iteration, checked. */
+/* What the packing needs for one iteration, checked. */
 static enum ebb_status compare_pool(const char *trace, const struct ebb_model *model,
                                     struct results *results, struct ebb_error *error)
 {
@@ -176,7 +176,7 @@ static enum ebb_status compare_pool(const char *trace, const struct ebb_model *m
                                        .count = blocks.count,
                                        .period = blocks.period,
                                        .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                       .time_limit_ns = PACK_LIMIT_NS};
+                                       .effort_steps = ebb__tuning()->pack_steps / 5};
     struct ebb_pool_solution solution;
     status = ebb__pool_solve_by(pool, &problem, &solution, error);
     if (!status) {
@@ -205,7 +205,7 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     }
     if (!status && loaded->analysis.has_model)
         status = compare_pool(trace, &loaded->analysis.model, results, error);
-    /* Nothing says when a block could leave: only the allocators can be compared. */
+    /* Nothing says when a block could be evicted: only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
     struct ebb_plan_terms terms =

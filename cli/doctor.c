@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 #define PROBE_BYTES ((uint64_t)128 << 20) /* each way; a run takes more, for better figures */
-/* Slower disks make most budgets cost time: arbitrary. */
+/* Slower disks make most budgets cost time. */
 #define SLOW_BPS 300e6
-/* With less room a training's absent blocks may not fit: arbitrary. */
+/* With less room a training's absent blocks may not fit. */
 #define LITTLE_ROOM_BYTES ((uint64_t)4 << 30)
 #define MOST_MEMORY_BYTES ((uint64_t)1 << 56)
 #define USUAL_MAPPINGS 65530ul /* the kernel's default */
@@ -101,8 +101,9 @@ static void check_kernel(struct report *report)
         "Linux 6.8 or later moves pages without changing mappings", "%s %s on %s", system.sysname,
         system.release, system.machine);
     add(report, "page-tables", version >= 614 ? OK : WARN,
-        "Linux 6.14 or later gives empty page tables back, so that huge pages stay whole",
-        version >= 614 ? "empty ones are given back" : "empty ones stay: huge pages may be split");
+        "Linux 6.14 or later reclaims empty page tables, so that huge pages stay whole",
+        version >= 614 ? "empty ones are reclaimed"
+                       : "empty ones are kept: huge pages may be split");
 }
 
 static void check_place(struct report *report)
@@ -160,7 +161,7 @@ static void check_move(struct report *report)
             fault->needs_swap ? ", and its pages may be swapped out" : "");
     else if (!support->has_move)
         add(report, "move", WARN, "Linux 6.8 or later with CONFIG_USERFAULTFD moves pages",
-            "no UFFDIO_MOVE: what leaves and returns changes mappings");
+            "no UFFDIO_MOVE: evictions and fetches change mappings");
     else if (fault)
         add(report, "move", OK, "", "UFFDIO_MOVE; this kernel may have %s: %s", fault->names,
             fault->needs_swap && !support->may_swap ? "harmless without swap space"
@@ -265,7 +266,7 @@ static void check_memory(struct report *report)
         group = UINT64_MAX;
     add(report, "memory", OK, "", "a run without --budget may take %s%s%s",
         ebb_size_format(ebb__free_memory_budget(), size, sizeof size),
-        group == UINT64_MAX ? "; no limit of a memory cgroup" : "; the memory cgroup leaves ",
+        group == UINT64_MAX ? "; no limit of a memory cgroup" : "; free in the memory cgroup: ",
         group == UINT64_MAX ? "" : ebb_size_format(group, limit, sizeof limit));
     FILE *file = fopen("/proc/swaps", "re");
     char line[512];

@@ -1,5 +1,6 @@
 #include "lab.h"
 
+#include "base/tuning.h"
 #include "lab/bound/bound.h"
 #include "lab/import/import.h"
 
@@ -19,9 +20,9 @@ enum ebb_status ebb__lab_bounds(const struct ebb_plan_request *request, const st
 {
     *bounds = (struct ebb_bounds){.known = true};
     enum ebb_status status =
-        ebb__bound_peak(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->peak_bytes, error);
+        ebb__bound_peak(request, ebb__tuning()->bound_steps, &bounds->peak_bytes, error);
     if (!status && !zero_stall && plan->stall_ns > 0)
-        status = ebb__bound_stall(request, EBB_BOUND_TIME_LIMIT_NS, &bounds->stall_ns, error);
+        status = ebb__bound_stall(request, ebb__tuning()->bound_steps, &bounds->stall_ns, error);
     if (status == EBB_INFEASIBLE)
         bounds->stall_ns = 0; /* no plan is within the budget at all */
     else if (status)

@@ -14,7 +14,7 @@ static enum ebb_status check_needs(const char *path, enum ebb_load_needs needs,
     }
     if (needs >= EBB_LOAD_ACCESSES && !analysis->has_accesses) {
         ebb__fail(error, EBB_ERR_FORMAT, path,
-                  "holds no accesses: nothing says when a block could leave");
+                  "holds no accesses: nothing says when a block could be evicted");
         ebb__error_set_remedy(error, "record it with accesses: ebb record -o FILE -- CMD");
         return EBB_ERR_FORMAT;
     }

@@ -1,5 +1,6 @@
 #include "offline.h"
 
+#include "base/tuning.h"
 #include "choices.h"
 #include "options.h"
 #include "plan/pool/pool.h"
@@ -65,13 +66,13 @@ static const struct ebb_option options[] = {
      .argument = "B",
      AT(smallest_block_bytes),
      .commands = PLAN | COMPARE | SIMULATE,
-     .help = "leave smaller blocks alone (default 256K)"},
+     .help = "smaller blocks stay resident (default 256K)"},
     {.name = "plan",
      .kind = EBB_OPTION_TEXT,
      .argument = "PLAN",
      AT(plan_path),
      .commands = PACK,
-     .help = "of a trace: under a plan that 'ebb plan -o' wrote; a block may come back\n"
+     .help = "of a trace: under a plan that 'ebb plan -o' wrote; a block may be fetched\n"
              "to another address"},
     {.name = "capacity",
      .kind = EBB_OPTION_SIZE,
@@ -98,8 +99,8 @@ static const struct ebb_option options[] = {
      .argument = "S",
      AT(time_limit_ns),
      .commands = PLAN | PACK,
-     .help = "seconds that it may take (default: a plan 0.3, with --zero-stall 1.7;\n"
-             "a packing 5)"},
+     .help = "seconds that it may take; what is found then depends on the machine\n"
+             "(default: as many as its effort, a number of steps, takes)"},
     {.name = "output",
      .letter = 'o',
      .kind = EBB_OPTION_TEXT,
@@ -107,6 +108,10 @@ static const struct ebb_option options[] = {
      AT(out_path),
      .commands = PLAN | PACK,
      .help = "write the plan (JSON), or the addresses (CSV)"},
+    {.name = "tune",
+     .kind = EBB_OPTION_TUNE,
+     .argument = "N=V",
+     .help = "another number than the table has, any number of times; help: lists them"},
     {.name = "json",
      .kind = EBB_OPTION_FLAG,
      AT(json),
@@ -122,5 +127,8 @@ int ebb__offline_parse(enum ebb_offline_command command, const char *name, const
                                     .count = sizeof options / sizeof options[0],
                                     .commands = command,
                                     .tail = tail};
-    return ebb__options_parse(&usage, argc, argv, values);
+    int code = ebb__options_parse(&usage, argc, argv, values);
+    if (values->smallest_block_bytes == EBB_OFFLINE_TUNED)
+        values->smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes;
+    return code;
 }

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define EBB_DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%" /* arbitrary */
+#define EBB_DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%"
+
+#define EBB_OFFLINE_TUNED UINT64_MAX /* a default that a --tune may still change */
 
 /* Bits of ebb_option.commands. */
 enum ebb_offline_command {

@@ -3,6 +3,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "command.h"
+#include "tune.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ static int take(const char *command, const struct ebb_option *option, void *valu
                    ? -1
                    : ebb__command_usage(command, "--%s: '%s' is not a whole number above 0",
                                         option->name, optarg);
+    case EBB_OPTION_TUNE:
+        return ebb__tune_take(command, optarg);
     }
     return -1;
 }

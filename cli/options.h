@@ -27,7 +27,8 @@ enum ebb_option_kind {
     EBB_OPTION_TEXT,    /* anything: const char *, into argv */
     EBB_OPTION_SIZE,    /* as of ebb_size_parse(): uint64_t, bytes */
     EBB_OPTION_SECONDS, /* as of ebb_seconds_parse(): uint64_t, ns */
-    EBB_OPTION_COUNT    /* a whole number above 0: uint64_t */
+    EBB_OPTION_COUNT,   /* a whole number above 0: uint64_t */
+    EBB_OPTION_TUNE     /* as of ebb__tune_take(): no place of its own, any number of times */
 };
 
 struct ebb_option {

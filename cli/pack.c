@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_LIMIT_S 5            /* arbitrary: most inputs need a tenth of a second */
 #define EXIT_TIME_OUT 4           /* neither within the capacity nor proved impossible */
 #define HEAD_BYTES ((size_t)4096) /* enough to see a header */
 
@@ -50,9 +49,8 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.given = {.pool = ebb__pool_name(0),
-                                          .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                          .time_limit_ns = TIME_LIMIT_S * (uint64_t)1000000000}};
+    *options = (struct options){
+        .given = {.pool = ebb__pool_name(0), .capacity_bytes = EBB_POOL_NO_CAPACITY}};
     int code =
         ebb__offline_parse(EBB_OFFLINE_PACK, "pack", help, tail, argc, argv, &options->given);
     if (code >= 0)
@@ -225,7 +223,8 @@ static bool print_json(const struct input *input, const struct ebb_pool_solution
         (json_int_t)input->blocks.iterations, "load_bytes", (json_int_t)load_of(input, solution),
         "height_bytes", (json_int_t)solution->height_bytes, "lower_bound_bytes",
         (json_int_t)solution->lower_bound_bytes, "optimal", solution->optimal, "feasible",
-        solution->feasible, "infeasible", solution->infeasible, "solve_ns",
+        solution->capacity == EBB_POOL_CAPACITY_MET, "infeasible",
+        solution->capacity == EBB_POOL_CAPACITY_IMPOSSIBLE, "solve_ns",
         (json_int_t)solution->solve_ns);
     bool ok = root != NULL;
     if (ok && input->plan.page_bytes)
@@ -252,10 +251,22 @@ static void print_text(const struct input *input, const struct ebb_pool_solution
                (double)solution->height_bytes / (double)input->plan.plan.peak_bytes);
     if (!solution->optimal)
         printf("bound     %" PRIu64 " bytes: no packing is lower\n", solution->lower_bound_bytes);
-    if (solution->infeasible)
+    if (solution->capacity == EBB_POOL_CAPACITY_IMPOSSIBLE)
         printf("capacity  no packing is within it: proved\n");
-    else if (!solution->feasible)
+    else if (solution->capacity == EBB_POOL_CAPACITY_OPEN)
         printf("capacity  not reached in time; whether it can be is open\n");
+}
+
+static int exit_code_of(enum ebb_pool_capacity capacity)
+{
+    switch (capacity) {
+    case EBB_POOL_CAPACITY_MET:
+        return 0;
+    case EBB_POOL_CAPACITY_IMPOSSIBLE:
+        return ebb_status_exit_code(EBB_INFEASIBLE);
+    default:
+        return EXIT_TIME_OUT;
+    }
 }
 
 static enum ebb_status pack(const struct options *options, const struct input *input,
@@ -275,9 +286,7 @@ static enum ebb_status pack(const struct options *options, const struct input *i
             print_text(input, &solution);
         if (!written || fflush(stdout) != 0 || ferror(stdout))
             status = ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
-        *exit_code = solution.feasible     ? 0
-                     : solution.infeasible ? ebb_status_exit_code(EBB_INFEASIBLE)
-                                           : EXIT_TIME_OUT;
+        *exit_code = exit_code_of(solution.capacity);
     }
     ebb__pool_solution_fini(&solution);
     return status;

@@ -8,6 +8,7 @@
 #include "offline.h"
 #include "options.h"
 #include "planning.h"
+#include "tune.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
     *options = (struct ebb_offline){.policy = "ebb",
                                     .machine = "host",
                                     .store = ".",
-                                    .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+                                    .smallest_block_bytes = EBB_OFFLINE_TUNED};
     int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
     if (code >= 0)
         return code;
@@ -65,6 +66,8 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
     json_object_set_new(object, "moved_in_bytes", json_bytes(plan->moved_in_bytes));
     json_object_set_new(object, "plan_ns", json_bytes(plan->plan_ns));
+    json_object_set_new(object, "timed_out", json_boolean(plan->timed_out));
+    json_object_set_new(object, "tuning", ebb__tune_json());
     return object;
 }
 
@@ -100,7 +103,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     const struct ebb_plan_request *request = &planned->request;
     const struct ebb_plan *plan = &planned->plan;
     const struct ebb_model *model = request->model;
-    json_t *root = json_figures(plan, bounds, "ebb.plan-file/1");
+    json_t *root = json_figures(plan, bounds, "ebb.plan-file/2");
     json_t *absences = json_array();
     json_object_set_new(root, "reactive", json_boolean(plan->reactive));
     json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
@@ -116,7 +119,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_object_set_new(item, "bytes", json_bytes(ebb__plan_block_bytes(request, block)));
         json_object_set_new(item, "from_tick", json_bytes(absence->from_tick));
         json_object_set_new(item, "to_tick", json_bytes(absence->to_tick));
-        json_object_set_new(item, "guard_ticks", json_bytes(absence->margin_ticks));
+        json_object_set_new(item, "margin_ticks", json_bytes(absence->margin_ticks));
         json_object_set_new(item, "drops", json_boolean(absence->drops));
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
         json_object_set_new(item, "out_within", json_boolean(absence->out_within));
@@ -131,7 +134,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_array_append_new(absences, item);
     }
     json_object_set_new(root, "absences", absences);
-    json_object_set_new(root, "wide_blocks", json_huge_rounded(planned));
+    json_object_set_new(root, "huge_rounded_blocks", json_huge_rounded(planned));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
@@ -175,6 +178,10 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
            ebb_size_format(plan->moved_out_bytes, a, sizeof a),
            ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
+    if (plan->timed_out)
+        printf(
+            "time        the search ended by the time, not by its effort: another machine may plan "
+            "otherwise\n");
     if (!plan->feasible)
         printf("infeasible  the smallest feasible budget is %s\n",
                ebb_size_format(plan->smallest_feasible_bytes, c, sizeof c));
@@ -189,7 +196,8 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
     terms.page_bytes = page_bytes;
     terms.smallest_block_bytes = options->smallest_block_bytes;
     if (options->time_limit_ns || options->zero_stall)
-        terms.time_limit_ns = options->time_limit_ns;
+        terms.effort_steps = 0;
+    terms.time_limit_ns = options->time_limit_ns;
     struct ebb_planned planned;
     struct ebb_bounds bounds;
     uint64_t unmanaged_bytes;

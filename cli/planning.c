@@ -1,14 +1,15 @@
 #include "planning.h"
 
-#include <string.h>
+#include "base/tuning.h"
 
-#define PROBE_BYTES (256 * EBB_MIB)
+#include <string.h>
 
 enum ebb_status ebb__planning_machine(const char *spec, const char *store,
                                       struct ebb_machine *machine, struct ebb_error *error)
 {
-    return strcmp(spec, "host") == 0 ? ebb__machine_probe(store, PROBE_BYTES, machine, error)
-                                     : ebb__machine_find(spec, machine, error);
+    return strcmp(spec, "host") == 0
+               ? ebb__machine_probe(store, ebb__tuning()->probe_bytes, machine, error)
+               : ebb__machine_find(spec, machine, error);
 }
 
 enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms, uint64_t *bytes,

@@ -13,7 +13,7 @@ EBB_NODISCARD enum ebb_status ebb__planning_machine(const char *spec, const char
                                                     struct ebb_machine *machine,
                                                     struct ebb_error *error);
 
-/* Bytes in fast memory with nothing away, in pages: what percentages are of. */
+/* Bytes in fast memory with nothing evicted, in pages: what percentages are of. */
 EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms,
                                                            uint64_t *bytes,
                                                            struct ebb_error *error);

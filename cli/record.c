@@ -2,6 +2,7 @@
 #include "command.h"
 #include "launch.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "plan/plan.h"
 
@@ -27,9 +28,8 @@ static void join(char *const *argv, char *out, size_t bytes)
     }
 }
 
-/* Read the options. Returns 0, or the exit code to end with; *ended: with 0, too. */
-static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet,
-                 bool *ended)
+/* Returns -1 to go on, else the exit code. */
+static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet)
 {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"threshold", required_argument, NULL, 't'},
@@ -56,7 +56,6 @@ static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool
             break;
         case 'h':
             fputs(help, stdout);
-            *ended = true;
             return 0;
         default:
             ebb__command_usage("record", "unknown option or missing value: %s", argv[optind - 1]);
@@ -68,7 +67,7 @@ static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool
                            serving->record_path ? "no command given" : "no -o FILE");
         return EBB_EXIT_OWN_FAILURE;
     }
-    return 0;
+    return -1;
 }
 
 int ebb__cmd_record(int argc, char **argv)
@@ -77,13 +76,13 @@ int ebb__cmd_record(int argc, char **argv)
         .record = true,
         .policy = ebb__plan_policy("none"),
         .budget_bytes = UINT64_MAX,
-        .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+        .threshold_bytes = EBB_THRESHOLD_BYTES,
         .warn = ebb__launch_warn,
     };
-    bool quiet = false, ended = false;
-    int failed = parse(argc, argv, &serving, &quiet, &ended);
-    if (failed || ended)
-        return failed;
+    bool quiet = false;
+    int code = parse(argc, argv, &serving, &quiet);
+    if (code >= 0)
+        return code;
     char command[256];
     join(argv + optind, command, sizeof command);
     serving.command = command;

@@ -5,7 +5,9 @@
 #include "options.h"
 #include "store_dir.h"
 #include "summary.h"
+#include "tune.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "store/store.h"
 
@@ -24,13 +26,13 @@ static const char help_head[] =
     "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
     "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
     "                             (default: 90 % of the free memory)\n"
-    "      --store DIR            where absent blocks go (default: a directory on a disk); given\n"
+    "      --store DIR            where evicted blocks go (default: a directory on a disk); given\n"
     "                             several times, they are striped; memory or memory:NODE: a file\n"
     "                             in memory, on that NUMA node\n"
     "                             (what was written stays in a disk's free blocks, as swap does: for\n"
     "                             secret data give a directory on an encrypted disk)\n"
     "      --store-limit SIZE     most bytes there\n"
-    "      --compress WHEN        leave zeros out of what goes to the store: auto (default: where the\n"
+    "      --compress WHEN        do not store zeros: auto (default: if the\n"
     "                             store is slower than 1 GB/s), on, off\n"
     "      --policy P             how to plan; the first is the default:\n"
     "                             ";
@@ -38,11 +40,13 @@ static const char help_tail[] =
     "\n      --record FILE          write a trace as well\n"
     "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
     "      --summary-json FILE    the figures, as one JSON object\n"
-    "      --strict               stop (125) where the budget cannot be enforced\n"
-    "      --verify               check what comes back from the store by a 128-bit hash\n"
+    "      --strict               stop (125) if the budget cannot be enforced\n"
+    "      --verify               check every fetch from the store by a 128-bit hash\n"
     "      --threshold SIZE       smaller blocks are left alone (default 128 KiB)\n"
     "      --no-cache             neither read nor write a plan cache\n"
     "      --no-env               set nothing in CMD's environment for its framework\n"
+    "      --tune NAME=VALUE      another number than the table has, any number of times; help: lists\n"
+    "                             them\n"
     "  -q, --quiet                no messages of Ebb's own\n\n"
     "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be executed,\n"
     "127: CMD not found.\n";
@@ -60,6 +64,7 @@ enum {
     OPTION_THRESHOLD,
     OPTION_NO_ENV,
     OPTION_NO_CACHE,
+    OPTION_TUNE,
 };
 
 struct run_options {
@@ -177,19 +182,8 @@ static FILE *open_summary(const struct run_options *run, int *failed)
     return file;
 }
 
-/* For tests: EBB_ALARM_MS=FAULT,TRANSFER, instead of 10 and 60 seconds. */
-static void set_alarm(struct ebb_parent_options *serving)
-{
-    const char *text = getenv("EBB_ALARM_MS");
-    unsigned long fault_ms, transfer_ms;
-    if (!text || sscanf(text, "%lu,%lu", &fault_ms, &transfer_ms) != 2)
-        return;
-    serving->fault_limit_ns = fault_ms * 1000000;
-    serving->transfer_limit_ns = transfer_ms * 1000000;
-}
-
-/* Read the options into *run. Returns 0, or the exit code to end with; *ended: with 0, too. */
-static int parse(int argc, char **argv, struct run_options *run, bool *ended)
+/* Returns -1 to go on, else the exit code. */
+static int parse(int argc, char **argv, struct run_options *run)
 {
     static const struct option options[] = {
         {"budget", required_argument, NULL, 'b'},
@@ -205,6 +199,7 @@ static int parse(int argc, char **argv, struct run_options *run, bool *ended)
         {"threshold", required_argument, NULL, OPTION_THRESHOLD},
         {"no-cache", no_argument, NULL, OPTION_NO_CACHE},
         {"no-env", no_argument, NULL, OPTION_NO_ENV},
+        {"tune", required_argument, NULL, OPTION_TUNE},
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -216,12 +211,17 @@ static int parse(int argc, char **argv, struct run_options *run, bool *ended)
             fputs(help_head, stdout);
             ebb__option_names(ebb__policy_name, POLICY_COLUMN);
             fputs(help_tail, stdout);
-            *ended = true;
             return 0;
         }
         if (option == '?' || option == ':') {
             ebb__command_usage("run", "unknown option or missing value: %s", argv[optind - 1]);
             return EBB_EXIT_OWN_FAILURE;
+        }
+        if (option == OPTION_TUNE) {
+            int code = ebb__tune_take("run", optarg);
+            if (code >= 0)
+                return code;
+            continue;
         }
         int failed = set_option(run, option, optarg);
         if (failed)
@@ -231,7 +231,7 @@ static int parse(int argc, char **argv, struct run_options *run, bool *ended)
         ebb__command_usage("run", "no command given");
         return EBB_EXIT_OWN_FAILURE;
     }
-    return 0;
+    return -1;
 }
 
 static void tell(const struct run_options *run, const struct ebb_summary *summary, FILE *json)
@@ -283,14 +283,13 @@ int ebb__cmd_run(int argc, char **argv)
         .serving = {.policy = ebb__policy_at(0),
                     .budget_bytes = 0,
                     .store_limit_bytes = UINT64_MAX,
-                    .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES,
+                    .threshold_bytes = EBB_THRESHOLD_BYTES,
                     .warn = ebb__launch_warn},
         .summary = EBB_SUMMARY_AUTO,
     };
-    bool ended = false;
-    int failed = parse(argc, argv, &run, &ended);
-    if (failed || ended)
-        return failed;
+    int code = parse(argc, argv, &run);
+    if (code >= 0)
+        return code;
     struct ebb_error error = {0};
     char store[PATH_MAX];
     if (ebb__store_places_find(run.stores, run.store_count, store, sizeof store, &error) !=
@@ -303,10 +302,10 @@ int ebb__cmd_run(int argc, char **argv)
     if (!run.no_cache && ebb__cache_dir_find(cache, sizeof cache))
         run.serving.cache = cache;
     run.serving.command = argv[optind];
-    set_alarm(&run.serving);
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
         run.serving.budget_bytes = ebb__free_memory_budget();
+    int failed = 0;
     FILE *json = open_summary(&run, &failed);
     if (failed)
         return EBB_EXIT_OWN_FAILURE;

@@ -1,5 +1,6 @@
 /* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
 #include "sim/simulate.h"
+
 #include "choices.h"
 #include "command.h"
 #include "load.h"
@@ -16,9 +17,9 @@
 
 static const char help[] =
     "usage: ebb simulate FILE PLAN [options]\n\n"
-    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, lap after\n"
-    "lap until it is steady, and says what it costs beside what the plan predicts. Without\n"
-    "--budget: the plan's.\n";
+    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, again\n"
+    "and again until it is steady, and says what it costs beside what the plan predicts.\n"
+    "Without --budget: the plan's.\n";
 static const char tail[] =
     "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
     "--machine pcie3\n";
@@ -26,8 +27,7 @@ static const char tail[] =
 /* Returns -1 to go on, else the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
-    *options =
-        (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES};
+    *options = (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_OFFLINE_TUNED};
     int code =
         ebb__offline_parse(EBB_OFFLINE_SIMULATE, "simulate", help, tail, argc, argv, options);
     if (code >= 0)

@@ -1,9 +1,12 @@
 #include "summary.h"
 
 #include "options.h"
+#include "tune.h"
 
 #include "base/size.h"
+#include "base/tuning.h"
 #include "device/support.h"
+#include "runtime/protocol.h"
 
 #include <jansson.h>
 #include <sys/wait.h>
@@ -81,19 +84,19 @@ static void text_iterations(const struct ebb_summary *summary, FILE *out)
                 (unsigned long long)figures->iterations.count,
                 ebb_duration_format(figures->iterations.median_ns, a, sizeof a), summary->policy);
     else
-        fprintf(out, "ebb: no repeating iteration was planned: reactive\n");
+        fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
 }
 
 static void text_transfers(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     char a[32], b[32], c[32], d[32];
-    fprintf(out, "ebb: moved %s out, %s in; waited %s; %llu demand faults, %llu mismatches\n",
-            ebb_size_format(figures->transfers.out_bytes, a, sizeof a),
-            ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
-            ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
-            (unsigned long long)figures->faults.demand,
-            (unsigned long long)figures->faults.mismatches);
+    fprintf(
+        out, "ebb: wrote back %s, fetched %s; stalled %s; %llu demand faults, %llu mismatches\n",
+        ebb_size_format(figures->transfers.out_bytes, a, sizeof a),
+        ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
+        ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
+        (unsigned long long)figures->faults.demand, (unsigned long long)figures->faults.mismatches);
     fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
             ebb_size_format(figures->store.peak_bytes, a, sizeof a),
             ebb_size_format(written_bytes(figures), b, sizeof b),
@@ -117,8 +120,15 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: set for its framework:");
         for (size_t i = 0; i < summary->setting_count; i++)
             fprintf(out, " %s=%s", summary->settings[i].name, summary->settings[i].value);
-        fprintf(out, " (--no-env leaves it)\n");
+        fprintf(out, " (--no-env sets nothing)\n");
     }
+    struct ebb_message welcome;
+    if (ebb__tuning_write(welcome.text, sizeof welcome.text) && *welcome.text)
+        fprintf(out, "ebb: other tuning than the table's: %s\n", welcome.text);
+    if (figures->plan.timed_out)
+        fprintf(
+            out,
+            "ebb: a search ended by the time, not by its effort: this plan is not everybody's\n");
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
     double a_day = seconds > 0 ? (double)written_bytes(figures) / seconds * 86400 : 0;
     if (a_day > WEAR_BYTES_A_DAY)
@@ -161,7 +171,7 @@ static void put_transfers(json_t *object, const struct ebb_parent_result *figure
     put(object, "moved_out_bytes", figures->transfers.out_bytes);
     put(object, "compressed_saved_bytes", figures->transfers.saved_bytes);
     put(object, "moved_in_bytes", figures->transfers.in_bytes);
-    put(object, "dropped_clean_bytes", figures->transfers.dropped_bytes);
+    put(object, "evicted_clean_bytes", figures->transfers.evicted_clean_bytes);
     put(object, "stall_ns", figures->transfers.stall_ns);
     put(object, "demand_faults", figures->faults.demand);
     put(object, "demand_faults_planned_median", figures->iterations.demand_faults_median);
@@ -219,7 +229,7 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     json_t *object = json_object();
-    json_object_set_new(object, "schema", json_string("ebb.run/1"));
+    json_object_set_new(object, "schema", json_string("ebb.run/2"));
     put(object, "exit_status", (uint64_t)exit_status(summary->launch));
     put(object, "elapsed_ns", summary->launch->elapsed_ns);
     put_plan(object, summary);
@@ -237,6 +247,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
         json_object_set_new(environment, summary->settings[i].name,
                             json_string(summary->settings[i].value));
     json_object_set_new(object, "environment", environment);
+    json_object_set_new(object, "plan_timed_out", json_boolean(figures->plan.timed_out));
+    json_object_set_new(object, "tuning", ebb__tune_json());
     json_dumpf(object, out, JSON_INDENT(2));
     fputc('\n', out);
     fclose(out);

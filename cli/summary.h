@@ -22,7 +22,7 @@ struct ebb_summary {
 bool ebb__summary_when(const char *text, enum ebb_summary_when *when);
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary);
 void ebb__summary_text(const struct ebb_summary *summary, FILE *out);
-/* Writes `ebb.run/1` and closes `out`. */
+/* Writes `ebb.run/2` and closes `out`. */
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out);
 
 #endif

@@ -25,13 +25,13 @@ import tempfile
 import time
 import uuid
 
+from devices import DEVICES
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 EBB = os.path.join(BIN, "ebb")
 MIB = 1 << 20
-DEVICES = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
-           "uffd-remap-user": "kernel,move", "protect": "uffd"}
 # The kernel cannot wait for an absent page there: what touches blocks by other calls than those
 # that libc's functions make gets EFAULT, which is documented.
 USER_ONLY = ("uffd-move-user", "uffd-remap-user", "protect")

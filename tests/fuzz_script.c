@@ -3,7 +3,7 @@
  * the runtime does, every index of it. */
 #include "fuzz.h"
 #include "plan/request/compile.h"
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 #include "synthetic.h"
 
 #include <string.h>
@@ -57,24 +57,27 @@ static void change(struct ebb_script *script, uint64_t bytes, const uint8_t *cod
 
 static void replay_script(const struct ebb_script *script)
 {
-    static struct ebb_runtime runtime;
+    static struct core core;
+    static struct table table = {.core = &core};
+    static struct addresses addresses = {.core = &core, .table = &table};
+    static struct replay replay = {.core = &core, .table = &table, .addresses = &addresses};
     static struct block block;
     struct prepared_script prepared = {0};
-    runtime.placement.units_total = 1024;
-    FUZZ_REQUIRE(ebb__replay_prepare(&runtime, &prepared, script));
-    FUZZ_REQUIRE(prepared.unit_count <= runtime.placement.units_total);
+    addresses.placement.units_total = 1024;
+    FUZZ_REQUIRE(ebb__replay_prepare(&replay, &prepared, script));
+    FUZZ_REQUIRE(prepared.unit_count <= addresses.placement.units_total);
     for (uint32_t unit = 0; unit < prepared.unit_count; unit++)
         for (uint32_t i = prepared.unit_first[unit]; i < prepared.unit_first[unit + 1]; i++)
             FUZZ_REQUIRE(prepared.unit_covers[i] < script->clock_count);
-    runtime.replay.current = &prepared;
+    replay.current = &prepared;
     const struct ebb_script_event *events = ebb__script_events(script);
     for (uint32_t i = 0; i < script->clock_count; i++) {
-        runtime.replay.position = i;
-        uint32_t ahead = ebb__replay_next_alloc(&runtime, events[i].size_bytes);
+        replay.position = i;
+        uint32_t ahead = ebb__replay_next_alloc(&replay, events[i].size_bytes);
         FUZZ_REQUIRE(ahead == UINT32_MAX || ahead < 2 * script->clock_count);
         block.script_block = events[i].block;
         bool done;
-        uint64_t distance = ebb__replay_distance(&runtime, &block, &done);
+        uint64_t distance = ebb__replay_distance(&replay, &block, &done);
         FUZZ_REQUIRE(distance >> 32 <= script->clock_count || distance == UINT64_MAX);
         for (uint32_t a = prepared.out_first[i], steps = 0; a != EBB_SCRIPT_NONE; steps++) {
             FUZZ_REQUIRE(a < script->absence_count && steps < script->absence_count);

@@ -32,6 +32,14 @@ work = None  # a temporary folder for all tests of a file
 plain_runs = {}  # what Launch.plain() has run, by command
 
 
+def faulty_disk():
+    """A library to be preloaded under which the disk fails as FAULTY_DISK says."""
+    disk = os.path.join(work, "faulty_disk.so")
+    if not os.path.exists(disk):
+        os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
+    return disk
+
+
 def device_of(name):
     """The device `name` of a kernel with UFFDIO_MOVE, or what this kernel has instead."""
     if "move" not in name:

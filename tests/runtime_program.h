@@ -77,7 +77,7 @@ static inline void program_fini(struct program *program)
     free(program->items);
 }
 
-/* What the default policy and the pool make of the model under a budget; free() it. */
+/* What the default policy and the packing make of the model under a budget; free() it. */
 static inline struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
     const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};

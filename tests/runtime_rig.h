@@ -18,7 +18,7 @@
 
 #define STORE_BYTES ((uint64_t)256 << 20)
 #define ARENA_BYTES                                                                                \
-    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest the pool */
+    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest for static placement */
 #define NO_BUDGET UINT64_MAX
 #define PATIENCE_MS 20000u
 
@@ -249,7 +249,7 @@ static inline void drop(struct rig *rig, struct item *item)
 
 static inline struct block *block_of(struct rig *rig, const struct item *item)
 {
-    return ebb__space_find(rig->runtime, (uintptr_t)item->bytes);
+    return ebb__space_find(&rig->runtime->addresses, (uintptr_t)item->bytes);
 }
 
 static inline enum block_state state_of(struct rig *rig, const struct item *item)
@@ -263,16 +263,16 @@ static inline enum block_state state_of(struct rig *rig, const struct item *item
 static inline void send_out(struct rig *rig, const struct item *item)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
-    ebb__move_queue_out(rig->runtime, block_of(rig, item), true);
+    ebb__move_queue_out(&rig->runtime->transfer, block_of(rig, item), true);
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* urgent: somebody waits for it; else it comes back by plan, ahead of its use. */
+/* urgent: somebody waits for it; else it is prefetched by plan. */
 static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
     block_of(rig, item)->copy.stays = keep_copy;
-    ebb__move_queue_in(rig->runtime, block_of(rig, item), urgent);
+    ebb__move_queue_in(&rig->runtime->transfer, block_of(rig, item), urgent);
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 

@@ -1,4 +1,5 @@
-/* From a model to a script, as the default policy and the pool make it. To be included after cmocka. */
+/* From a model to a script, as the default policy and the packing make it. To be included after
+ * cmocka. */
 #ifndef EBB_TESTS_RUNTIME_SCRIPT_H
 #define EBB_TESTS_RUNTIME_SCRIPT_H
 
@@ -19,7 +20,8 @@ static inline struct ebb_plan_request request_for(const struct ebb_model *model,
                                      .time_limit_ns = limit_ns};
 }
 
-/* Something is absent where the budget is below the peak; `placed`: with addresses. free() it. */
+/* Something is absent where the budget is below the peak; `placed`: with static placement. free()
+ * it. */
 static inline struct ebb_script *script_from(const struct ebb_plan_request *request, bool placed)
 {
     struct ebb_plan plan;

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define SECOND ((uint64_t)1000000000u)
+#define STEPS ((uint64_t)100000000)
 
 static struct ebb_machine machine_of(double out_gbps, double in_gbps, uint64_t fixed_ns,
                                      bool duplex)
@@ -26,14 +26,14 @@ static uint64_t peak_bound(const struct ebb_plan_request *request)
 {
     uint64_t bytes;
     struct ebb_error error;
-    if (ebb__bound_peak(request, SECOND, &bytes, &error) != EBB_OK)
+    if (ebb__bound_peak(request, STEPS, &bytes, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
     return bytes;
 }
 
 static enum ebb_status stall_bound(const struct ebb_plan_request *request, uint64_t *stall_ns)
 {
-    return ebb__bound_stall(request, SECOND, stall_ns, NULL);
+    return ebb__bound_stall(request, STEPS, stall_ns, NULL);
 }
 
 /* One block of 1,000 KB is used, then another of the same size while the first has nothing to do
@@ -65,7 +65,7 @@ static void worked_by_hand(void **state)
         /* Half of the idle time is there for each copy. */
         uint64_t idle_ns = i == 0 ? 2000000 : i == 1 ? 1999990 : 1000000;
         struct ebb_model model = make_pair(idle_ns);
-        struct ebb_plan_request request = {&model, &machine, 1000001, 1, 0, 0, false};
+        struct ebb_plan_request request = {&model, &machine, 1000001, 1, 0, 0, false, 0};
         uint64_t bytes;
         assert_int_equal(ebb__bound_floor(&request, &bytes, NULL), EBB_OK);
         assert_int_equal(bytes, 1000000);
@@ -75,7 +75,7 @@ static void worked_by_hand(void **state)
             assert_in_range(bytes, 1000000, 1000001);
             assert_int_equal(stall_ns, 0);
         } else {
-            /* A whole block is not away at any time in between. */
+            /* A whole block is not absent at any time in between. */
             assert_in_range(bytes, 1999999, 2000000);
             assert_in_range(stall_ns, 2000000 - idle_ns - 10, 2000000 - idle_ns);
         }
@@ -177,7 +177,8 @@ static void any_instants_bound(void **state)
                                                     .instants = less ? fewer : instants,
                                                     .instant_count = less ? some : all,
                                                     .stalls = stalls,
-                                                    .time_limit_s = 1};
+                                                    .steps = STEPS,
+                                                    .box_s = 60};
                 assert_int_equal(ebb__bound_solve(&program, NULL), EBB_OK);
                 assert_true(program.solved);
                 *(less ? &some_sum : &all_sum) += program.value;
@@ -205,7 +206,7 @@ static void training_is_bounded(void **state)
     struct ebb_machine slow = machine_of(0.4, 0.3, 50000, true);
     struct ebb_machine fast = machine_of(8, 8, 50000, true);
     struct ebb_plan_request request = {
-        &model, &slow, model.peak_bytes * 4 / 10, 4096, 512 * EBB_KIB, 0, false};
+        &model, &slow, model.peak_bytes * 4 / 10, 4096, 512 * EBB_KIB, 0, false, 0};
     uint64_t slow_peak = peak_bound(&request), stall_ns, less_ns;
     assert_int_equal(stall_bound(&request, &stall_ns), EBB_OK);
     struct ebb_plan plan;
@@ -225,12 +226,12 @@ static void nothing_to_bound(void **state)
     (void)state;
     struct ebb_model empty = {0};
     struct ebb_machine machine = machine_of(1, 1, 0, true);
-    struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false};
+    struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false, 0};
     uint64_t value;
     struct ebb_error error;
-    assert_int_equal(ebb__bound_peak(&request, SECOND, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_peak(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
     assert_int_equal(ebb__bound_floor(&request, &value, &error), EBB_ERR_ARGUMENT);
-    assert_int_equal(ebb__bound_stall(&request, SECOND, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_stall(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
 }
 
 int main(void)

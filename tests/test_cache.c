@@ -1,4 +1,4 @@
-/* Profiles and the folder they are kept in: what was written comes back, whatever else lies there is
+/* Profiles and the folder they are kept in: what was written is read again, whatever else lies there is
  * ignored, and the folder keeps to its cap. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,9 +6,12 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "own_folder.h"
 #include "parent/cache.h"
+#include "parent/profile_format.h"
 #include "synthetic.h"
+#include "trace/codec.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -80,7 +83,7 @@ static void assert_same_model(const struct ebb_model *a, const struct ebb_model 
     }
 }
 
-static void comes_back(void **state)
+static void is_read_as_written(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed < 40; seed++) {
@@ -157,6 +160,29 @@ static void damage_is_seen(void **state)
     assert_int_equal(ebb__profile_decode(bytes, size, other, "x", &read, NULL), EBB_ERR_FORMAT);
     assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
+    free(bytes);
+    ebb__profile_fini(&profile);
+}
+
+/* Sound, but for its version: refused by that, the version before as well as the next. */
+static void other_versions_are_refused(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(7, 2), read;
+    struct ebb_profile_key key = {{1, 2}};
+    uint8_t *bytes;
+    size_t size;
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    for (uint32_t version = EBB_PROFILE_MAJOR - 1; version <= EBB_PROFILE_MAJOR + 1; version++) {
+        bool is_own = version == EBB_PROFILE_MAJOR;
+        ebb__put_le32(bytes + 8, version);
+        ebb__put_le64(bytes + EBB_PROFILE_HEADER_BYTES - 8,
+                      ebb__trace_checksum(bytes, EBB_PROFILE_HEADER_BYTES - 8));
+        assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL),
+                         is_own ? EBB_OK : EBB_ERR_VERSION);
+        assert_int_equal(read.iteration_count, is_own ? 2 : 0);
+        ebb__profile_fini(&read);
+    }
     free(bytes);
     ebb__profile_fini(&profile);
 }
@@ -258,7 +284,8 @@ static void folder_holds_what_was_stored(void **state)
     struct ebb_profile profile = make_profile(3, 2), read;
     struct ebb_profile_key key = {{5, 6}}, other = {{5, 7}};
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_ERR_IO);
-    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(files_in(inner), 1);
     assert_int_equal(ebb__cache_load(inner, other, &read, NULL), EBB_ERR_IO);
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
@@ -266,7 +293,8 @@ static void folder_holds_what_was_stored(void **state)
     ebb__profile_fini(&read);
     /* Again, over it. */
     profile.unmanaged_peak_bytes = 77;
-    assert_int_equal(ebb__cache_store(inner, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(files_in(inner), 1);
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
     assert_int_equal(read.unmanaged_peak_bytes, 77);
@@ -299,11 +327,12 @@ static void foreign_files(void **state)
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
-    assert_int_not_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL),
-                         EBB_OK);
+    assert_int_not_equal(
+        ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
     assert_int_equal(files_in(folder), 1); /* nothing unfinished */
     rmdir(path);
-    assert_int_equal(ebb__cache_store(folder, other, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(
+        ebb__cache_store(folder, other, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
     assert_int_equal(symlink(theirs, path), 0);
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     unlink(path);
@@ -325,7 +354,8 @@ static void file_of_another_user(void **state)
     char path[PATH_MAX + 64];
     struct ebb_profile profile = make_profile(3, 1), read;
     snprintf(path, sizeof path, "%s/00000000000000330000000000000044.profile", folder);
-    assert_int_equal(ebb__cache_store(folder, key, &profile, EBB_CACHE_MOST_BYTES, NULL), EBB_OK);
+    assert_int_equal(ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
+                     EBB_OK);
     assert_int_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
     assert_int_equal(chown(path, 65534, 65534), 0);
@@ -341,8 +371,9 @@ static void unwritable_folder(void **state)
     struct ebb_error error = {0};
     static const char *const places[] = {"/proc/ebb", "/proc/none/at/all", "/dev/null/ebb", ""};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        assert_int_equal(ebb__cache_store(places[i], key, &profile, EBB_CACHE_MOST_BYTES, &error),
-                         EBB_ERR_IO);
+        assert_int_equal(
+            ebb__cache_store(places[i], key, &profile, ebb__tuning()->cache_most_bytes, &error),
+            EBB_ERR_IO);
         assert_true(error.why[0] != 0);
     }
     ebb__profile_fini(&profile);
@@ -398,7 +429,8 @@ static void many_at_once(void **state)
             struct ebb_profile mine = make_profile((uint64_t)c + 1, 2), read;
             int wrong = 0;
             for (int i = 0; i < 150; i++) {
-                wrong |= ebb__cache_store(folder, key, &mine, EBB_CACHE_MOST_BYTES, NULL) != EBB_OK;
+                wrong |= ebb__cache_store(folder, key, &mine, ebb__tuning()->cache_most_bytes,
+                                          NULL) != EBB_OK;
                 wrong |= ebb__cache_load(folder, key, &read, NULL) != EBB_OK;
                 ebb__profile_fini(&read);
             }
@@ -442,9 +474,10 @@ static void keys_tell_programs_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comes_back),
+        cmocka_unit_test(is_read_as_written),
         cmocka_unit_test(newest_iterations_stay),
         cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(lies_are_seen),
         cmocka_unit_test_setup_teardown(folder_holds_what_was_stored, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(foreign_files, make_folder, remove_folder),

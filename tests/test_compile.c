@@ -153,7 +153,7 @@ static void check_absences(const struct ebb_model *model, const struct ebb_plan 
         uint32_t in = absences[i].in_clock, out = absences[i].out_clock;
         assert_int_equal(absences[i].due_clock, last_clock(model, planned->to_tick));
         assert_true(in < clocks);
-        /* Leaving, coming back, due: in this order on the circle. */
+        /* Eviction, prefetch, due: in this order on the circle. */
         assert_true((in + clocks - out) % clocks <=
                     (absences[i].due_clock + clocks - out) % clocks);
         uint64_t starts =
@@ -269,7 +269,7 @@ static void real_plans(void **state)
                                                .machine = &machine,
                                                .budget_bytes = model.peak_bytes * percent / 100,
                                                .page_bytes = 4096,
-                                               .time_limit_ns = 50000000};
+                                               .effort_steps = 15000000};
             struct ebb_plan plan;
             assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL),
                              EBB_OK);

@@ -1,36 +1,48 @@
 #!/usr/bin/python3
-"""What the documents promise exists: relative links, files named in ARCHITECTURE.md, the README's
-length. Broken examples are planted first and must be found."""
+"""What the documents promise exists, and they are easy to read. Checked in every Markdown file:
+
+- relative links lead somewhere, and commands, options and files that are named exist, documents that
+  comments name, too;
+- lines end at 100 columns, rows of tables at 140; a sentence has 25 words at most;
+- ARCHITECTURE.md leads to a README of every folder, and stays short, as does README.md.
+
+A violation of each is planted first, and must be found.
+"""
 import glob
 import os
 import re
 import subprocess
 import sys
-import tempfile
 
-SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
-    os.path.dirname(os.path.abspath(__file__)))
-README_LINES = 150
+from planting import is_same, planted
+
+sys.dont_write_bytecode = True
+
+import reader  # noqa: E402  pylint: disable=wrong-import-position
+from reader import documents, read  # noqa: E402  pylint: disable=wrong-import-position
+
+SOURCE = reader.SOURCE
+LINES = {"README.md": 150, "ARCHITECTURE.md": 200}
+COLUMNS = 100
+ROW_COLUMNS = 140  # a table that is wider is a list
+WORDS = 25
+
+# Folders that need a README of their own, or to be named in that of a folder above.
+TOPS = ("src", "include", "shim", "cli", "train", "tests", "bench")
+# Documents and commands that may be missing, and documents that need not read well.
+PENDING = ()
+UNREAD = ("docs/tuning.md",)
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
-FENCE = re.compile(r"^```.*?^```", re.M | re.S)
-CODE = re.compile(r"`([^`\n]+)`")
+FENCE = reader.FENCE
+CODE = re.compile(r"`([^`]+)`")
 # A name in backquotes that is meant as a file of the tree: it has a folder or a known ending.
 TREE = re.compile(r"^(?:\./)?(?:src|include|shim|cli|tests|bench|examples|docs|cmake|train|debian|"
-                  r"\.ci)(?:/[\w.*{},-]*)*$|^[\w.-]+\.(?:md|txt|json)$")
-
-
-def documents(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith(("build", ".git"))]
-        for name in sorted(names):
-            if name.endswith(".md"):
-                yield os.path.relpath(os.path.join(folder, name), root)
-
-
-def read(root, path):
-    with open(os.path.join(root, path), encoding="utf-8") as file:
-        return file.read()
+                  r"\.ci)(?:/[\w.*{},-]*)*$|^[\w.-]+\.md$")
+# A file beside the README that names it.
+BESIDE = re.compile(r"^[\w/.{},*-]+\.(?:c|h|py|map|cmake)$")
+# In `test_MODULE.c` the capitals stand for any name.
+ANY_NAME = re.compile(r"(?:^|[_/])[A-Z]{3,}\.(?!md)")
 
 
 def exists(root, name):
@@ -48,71 +60,245 @@ def anchors(text):
         yield re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
 
 
+# --- what is named ---------------------------------------------------------------------------
+
+
+def broken_links(root, path, text):
+    for target in LINK.findall(FENCE.sub("", text)):
+        if re.match(r"^[a-z][a-z0-9+.-]*:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        full = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+        if not os.path.exists(os.path.join(root, full)):
+            if not (full.startswith(PENDING) and full.endswith(".md")):
+                yield f"{path}: link to {target} leads nowhere"
+        elif anchor and full.endswith(".md") and anchor not in anchors(read(root, full)):
+            yield f"{path}: link to {target}: no such heading"
+
+
+def missing_files(root, path, text):
+    """Names of files: from the root, or from the folder of a README."""
+    folder = os.path.dirname(path)
+    for name in CODE.findall(FENCE.sub("", text)):
+        if ANY_NAME.search(name):
+            continue
+        if TREE.match(name):
+            if not (exists(root, name) or exists(root, os.path.join(folder, name)) or
+                    name in PENDING):
+                yield f"{path}: {name} does not exist"
+        elif os.path.basename(path) == "README.md" and folder and BESIDE.match(name):
+            if not exists(root, os.path.join(folder, name)):
+                yield f"{path}: {name} is not in {folder}"
+
+
+def commands(text):
+    """Command lines: those in code, a trailing backslash joins two."""
+    for block in FENCE.findall(text):
+        yield from block.replace("\\\n", " ").split("\n")[1:-1]
+    rest = FENCE.sub("", text)
+    indented = re.findall(r"(?:^(?: {4}).*\n?)+", rest, re.M)
+    for block in indented:
+        yield from block.replace("\\\n", " ").split("\n")
+    for span in CODE.findall(rest):
+        yield " ".join(span.split())
+
+
+class Tools:
+    """What can be called in the tree at `root`, and with which options."""
+
+    def __init__(self, root):
+        self.root = root
+        cli = {path: read(root, path) for path in reader.files(root, (".c", ".h"))
+               if path.startswith("cli/")}
+        self.commands = set(re.findall(r'^ *\{"(\w+)", ".*", ebb__cmd_', cli.get("cli/main.c", ""),
+                                       re.M))
+        everything = "\n".join(cli.values())
+        self.options = set(re.findall(r"--([a-z][\w-]*)", everything))
+        self.options |= set(re.findall(r'\.name = "([\w-]+)"', everything))
+        self.options |= set(re.findall(r'\{"([\w-]+)", \w+_argument', everything))
+        makefile = read(root, "Makefile") if os.path.exists(os.path.join(root, "Makefile")) else ""
+        self.targets = set(re.findall(r"^([a-z][\w -]*):", makefile, re.M))
+        self.targets = {name for names in self.targets for name in names.split()}
+
+    def script_options(self, path):
+        """Those of a script, and of what it shares with its neighbours."""
+        text = read(self.root, path)
+        for module in re.findall(r"^(?:import|from) (\w+)", text, re.M):
+            for beside in (f"{os.path.dirname(path)}/{module}.py", f"bench/{module}.py"):
+                if os.path.exists(os.path.join(self.root, beside)):
+                    text += read(self.root, beside)
+        return set(re.findall(r"--([a-z][\w-]*)", text))
+
+    def unknown(self, command):
+        """What of one command line does not exist."""
+        words = re.split(r"[\s;|&()]+", command)
+        options = None  # of the program that is being read
+        who = ""
+        for i, word in enumerate(words):
+            if ANY_NAME.search(word):
+                continue
+            script = re.match(r"^(?:\./)?((?:bench|tests|examples|\.ci)/[\w./-]*\w)$", word)
+            built = re.match(r"^(?:[\w./$-]*/)?bench_(\w+)$", word)
+            if script:
+                who, options = script.group(1), None
+                if not exists(self.root, who) and not exists(self.root, who + ".c"):
+                    if who not in PENDING:
+                        yield f"{who} does not exist"
+                elif who.endswith(".py") and "unittest" not in read(self.root, who):
+                    options = self.script_options(who)
+            elif built:
+                who, options = word, None
+                if not os.path.exists(os.path.join(self.root, f"bench/{built.group(1)}.c")):
+                    yield f"{word} does not exist"
+            elif re.match(r"^(?:[\w./-]*/)?ebb$", word) and i + 1 < len(words):
+                following = words[i + 1]
+                if re.match(r"^[a-z]+$", following):
+                    who, options = f"ebb {following}", self.options
+                    if following not in self.commands:
+                        yield f"there is no command ebb {following}"
+                elif following.startswith("--"):
+                    who, options = "ebb", self.options
+            elif word == "make" and i == 0 and re.match(r"^[a-z][\w-]*$", "".join(words[1:2])):
+                if words[1] not in self.targets:
+                    yield f"there is no make {words[1]}"
+            elif word == "--":
+                options = None
+            elif options is not None and re.match(r"^--[a-z]", word):
+                name = re.match(r"^--([\w-]+)", word).group(1)
+                if name not in options | {"help"}:
+                    yield f"{who} has no option --{name}"
+
+
+NAMED_DOCUMENT = re.compile(r"\bdocs/[\w./-]*\w\.md\b")
+
+
+def missing_documents(root):
+    """Documents that a comment or a message names."""
+    for path in reader.files(root, (".c", ".h", ".def", ".py", ".cmake", ".sh")):
+        if path in ("tests/test_docs.py", "tests/test_bench.py"):
+            continue  # they make some up
+        for name in sorted(set(NAMED_DOCUMENT.findall(read(root, path)))):
+            if not exists(root, name) and name not in PENDING:
+                yield f"{path}: {name} does not exist"
+
+
+# --- how it reads ----------------------------------------------------------------------------
+
+
+def hard_to_read(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        most = ROW_COLUMNS if reader.is_row(line) else COLUMNS
+        if len(line) > most:
+            yield f"{path}:{number}: {len(line)} columns, {most} are allowed"
+    for number, paragraph in reader.paragraphs(text):
+        for sentence in reader.sentences(paragraph):
+            count = reader.words(sentence)
+            if count > WORDS:
+                yield f"{path}:{number}: {count} words, {WORDS} are allowed: {sentence[:40]}"
+
+
+# --- the whole -------------------------------------------------------------------------------
+
+
+def folders_with_sources(root):
+    return sorted({os.path.dirname(path) for path in reader.files(root, (".c", ".h", ".py"))
+                   if path.startswith(TOPS)})
+
+
+def unexplained(root, architecture):
+    """Each folder of sources has a README or is named in the one above it. ARCHITECTURE.md links to
+    that."""
+    for folder in folders_with_sources(root):
+        above, name = folder, ""
+        while above and not os.path.exists(os.path.join(root, above, "README.md")):
+            above = os.path.dirname(above)
+            name = os.path.relpath(folder, above or ".")
+        if not above:
+            if not folder.startswith(PENDING):
+                yield f"{folder}: has no README.md"
+        elif name and f"`{name}/`" not in read(root, f"{above}/README.md"):
+            yield f"{above}/README.md: does not name `{name}/`"
+        elif f"({above}/README.md)" not in architecture:
+            yield f"ARCHITECTURE.md: does not link to {above}/README.md"
+
+
 def problems(root):
+    tools = Tools(root)
     found = []
     for path in documents(root):
         text = read(root, path)
-        for target in LINK.findall(FENCE.sub("", text)):
-            if re.match(r"^[a-z][a-z0-9+.-]*:", target):
-                continue
-            name, _, anchor = target.partition("#")
-            full = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
-            if not os.path.exists(os.path.join(root, full)):
-                found.append(f"{path}: link to {target} leads nowhere")
-            elif anchor and full.endswith(".md") and anchor not in anchors(read(root, full)):
-                found.append(f"{path}: link to {target}: no such heading")
-    if os.path.exists(os.path.join(root, "README.md")):
-        lines = read(root, "README.md").count("\n")
-        if lines > README_LINES:
-            found.append(f"README.md: {lines} lines, {README_LINES} are allowed")
-    else:
-        found.append("README.md: is missing")
+        found += broken_links(root, path, text)
+        found += missing_files(root, path, text)
+        for command in commands(text):
+            found += [f"{path}: {what}" for what in tools.unknown(command)]
+        if not path.startswith(UNREAD):
+            found += hard_to_read(path, text)
+        lines = text.count("\n")
+        if lines > LINES.get(path, lines):
+            found.append(f"{path}: {lines} lines, {LINES[path]} are allowed")
+    for path in LINES:
+        if not os.path.exists(os.path.join(root, path)):
+            found.append(f"{path}: is missing")
     if os.path.exists(os.path.join(root, "ARCHITECTURE.md")):
-        text = read(root, "ARCHITECTURE.md")
-        for name in CODE.findall(FENCE.sub("", text)):
-            if TREE.match(name) and not exists(root, name):
-                found.append(f"ARCHITECTURE.md: {name} does not exist")
-        found += unnamed_folders(root, text)
-    else:
-        found.append("ARCHITECTURE.md: is missing")
-    return found
+        found += unexplained(root, read(root, "ARCHITECTURE.md"))
+    found += missing_documents(root)
+    return list(dict.fromkeys(found))
 
 
-def unnamed_folders(root, text):
-    """Every folder with sources is named: a reader can look each up."""
-    folders = {os.path.dirname(os.path.relpath(path, root))
-               for top in ("src", "include", "shim", "cli", "train")
-               for path in glob.glob(os.path.join(root, top, "**", "*.[ch]"), recursive=True)}
-    return [f"ARCHITECTURE.md: does not name the folder {folder}"
-            for folder in sorted(folders) if f"{folder}/" not in text]
+LONG = ("One two three four five six seven eight nine ten eleven twelve thirteen fourteen\n"
+        "fifteen sixteen seventeen eighteen nineteen twenty and one and two and three and\n"
+        "four `a b c`.\n")
+
+PLANTED = {
+    "README.md": "x\n\n" * (LINES["README.md"] // 2 + 1),
+    "ARCHITECTURE.md": "`src/base/gone.c` `src/base/{size,map}.c` `a/b` [a](src/base/README.md)\n"
+                       "[p](src/plan/README.md) [t](tests/README.md) [c](cli/README.md) "
+                       "[b](bench/README.md)\n",
+    "Makefile": "all:\n\ntest: all\n",
+    "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
+                 "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
+    "docs/commands.md": "`make test`, `make peace`, `tests/test_ANY.c`, `bench_lanes D`,\n"
+                        "`bench/b.py --pairs 3 --apples 4`, `bench_pears`, `tests/gone.py`.\n\n"
+                        "    ebb run --budget 60% --fast \\\n        -- python3 t.py --unknown-to-ebb\n"
+                        "    ebb dance\n",
+    "docs/long.md": "| " + "a" * ROW_COLUMNS + " |\n\n" + "b" * (COLUMNS + 1) + "\n\n- " + LONG +
+                    "\n```\n" + LONG.replace("\n", " ")[:90] + "\n" + LONG + "```\n\n    " +
+                    LONG.replace("\n", "\n    ") + "\n",
+    "src/base/README.md": "`size.c` and `beside.c`.\n", "src/base/size.c": "/* docs/gone.md, docs/a.md */",
+    "src/plan/README.md": "`swap/`\n", "src/plan/swap/a.c": "", "src/plan/pool/a.c": "",
+    "src/new/thing.c": "", "src/old/README.md": "Old.\n", "src/old/a.c": "",
+    "cli/README.md": "", "cli/main.c": '    {"run", "runs", ebb__cmd_run},\n"--budget B"\n',
+    "bench/README.md": "", "bench/b.py": "import c\n", "bench/c.py": '"--pairs"\n',
+    "bench/lanes.c": "",
+}
+
+EXPECTED = [
+    "ARCHITECTURE.md: does not link to src/old/README.md",
+    "ARCHITECTURE.md: link to tests/README.md leads nowhere",
+    "ARCHITECTURE.md: src/base/gone.c does not exist",
+    "ARCHITECTURE.md: src/base/{size,map}.c does not exist",
+    f"README.md: {LINES['README.md'] + 2} lines, {LINES['README.md']} are allowed",
+    "docs/a.md: link to #no-such: no such heading",
+    "docs/a.md: link to b.md leads nowhere",
+    "docs/commands.md: bench/b.py has no option --apples",
+    "docs/commands.md: bench_pears does not exist",
+    "docs/commands.md: ebb run has no option --fast",
+    "docs/commands.md: tests/gone.py does not exist",
+    "docs/commands.md: there is no command ebb dance",
+    "docs/commands.md: there is no make peace",
+    "docs/long.md:1: 144 columns, 140 are allowed",
+    "docs/long.md:3: 101 columns, 100 are allowed",
+    f"docs/long.md:5: 29 words, 25 are allowed: {LONG[:40]}",
+    "src/base/README.md: beside.c is not in src/base",
+    "src/base/size.c: docs/gone.md does not exist",
+    "src/new: has no README.md",
+    "src/plan/README.md: does not name `pool/`",
+]
 
 
 def self_test():
-    planted = {
-        "README.md": "x\n" * (README_LINES + 1),
-        "ARCHITECTURE.md": "`src/base/gone.c` `src/base/{size,map}.c` `size.c` `a/b` src/base/\n",
-        "docs/a.md": "[gone](b.md) [here](../README.md) [out](https://example.org) [x](#no-such)\n"
-                     "```\n[not a link](nowhere.md)\n```\n# Title\n[good](#title)\n",
-        "src/base/size.c": "", "src/new/thing.c": "",
-    }
-    expected = [
-        "ARCHITECTURE.md: does not name the folder src/new",
-        "ARCHITECTURE.md: src/base/gone.c does not exist",
-        "ARCHITECTURE.md: src/base/{size,map}.c does not exist",
-        f"README.md: {README_LINES + 1} lines, {README_LINES} are allowed",
-        "docs/a.md: link to #no-such: no such heading",
-        "docs/a.md: link to b.md leads nowhere",
-    ]
-    with tempfile.TemporaryDirectory() as root:
-        for path, text in planted.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        found = sorted(problems(root))
-    if found != expected:
-        print("self-test: expected", *expected, "found", *found, sep="\n  ")
-    return found == expected
+    with planted(PLANTED) as root:
+        return is_same(problems(root), EXPECTED)
 
 
 def scripts_parse():

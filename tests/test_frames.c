@@ -37,7 +37,7 @@ static bool is_fragmented(const struct rig *rig, uint64_t unit)
     return rig->runtime->memory.frames.fragmented[unit];
 }
 
-/* Runs are what the list says is spare, each of one kind and as long as it can be. */
+/* Runs are what the list says is cached, each of one kind and as long as it can be. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
     const struct frames *frames = &rig->runtime->memory.frames;
@@ -76,7 +76,7 @@ static void frames_are_found_and_lost(void **state)
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_runtime *runtime = rig->runtime;
-    static uint8_t units[UNITS]; /* 0: free, 1: taken, 2: spare */
+    static uint8_t units[UNITS]; /* 0: free, 1: taken, 2: cached */
     struct taken taken[MOST_TAKEN];
     unsigned count = 0;
     uint64_t random = 7, got, claims = 0, full = 0;
@@ -128,7 +128,7 @@ static void frames_are_found_and_lost(void **state)
                 uint64_t kept = random >> 59 & 1 ? one.bytes & ~(EBB_HUGE_BYTES - 1) : 0;
                 if (kept) {
                     for (uint64_t at = 0; at < kept; at += EBB_HUGE_BYTES)
-                        *ebb__pages_fragmented(runtime, one.address + at) =
+                        *ebb__pages_fragmented(&runtime->memory, one.address + at) =
                             (random >> 13 ^ at >> 21) % 3 == 0;
                     ebb__frames_keep(&runtime->memory.frames, one.address, kept);
                     mark(rig, units, one.address, kept, 1, 2);
@@ -186,16 +186,13 @@ static void wait_for_quiet(struct rig *rig)
     struct ebb_runtime *runtime = rig->runtime;
     for (bool quiet = false; !quiet; nap_us(100)) {
         pthread_mutex_lock(&runtime->core.lock);
-        quiet = runtime->transfer.transfers == 0 && runtime->transfer.out_current == NO_BLOCK &&
-                runtime->transfer.in_current == NO_BLOCK &&
-                runtime->transfer.out_queue.first == NO_BLOCK &&
-                runtime->transfer.in_queue.first == NO_BLOCK;
+        quiet = ebb__lanes_are_idle(&runtime->transfer);
         pthread_mutex_unlock(&runtime->core.lock);
     }
 }
 
-/* Blocks of one size leave and return: each page that is written or read moves once, whatever the blocks
- * end in. */
+/* Blocks of one size are evicted and fetched: each page that is written or read moves once,
+ * whatever the blocks end in. */
 static void an_absence_is_two_moves(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Wide blocks: which ones, what they take in a plan, and in the runtime. */
+/* Huge-rounded blocks: which ones, what they take in a plan, and in the runtime. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static struct ebb_plan plan_of(const struct ebb_plan_request *request)
     return plan;
 }
 
-/* What leaves, ends in half a unit at least, and wastes a quarter at most; of any training. */
+/* What is evicted, ends in half a unit at least, and wastes a quarter at most; of any training. */
 static void only_what_is_evicted_and_wastes_little(void **state)
 {
     (void)state;

@@ -66,12 +66,12 @@ class Lab(unittest.TestCase):
         """One table describes them all: a command knows what its help names, and nothing else."""
         shared = ["--machine", "--store", "--smallest-block"]
         wanted = {"plan": ["--budget", "--zero-stall", "--policy", *shared, "--time-limit",
-                           "--output", "--json"],
-                  "simulate": ["--budget", *shared, "--json"]}
+                           "--output", "--tune", "--json"],
+                  "simulate": ["--budget", *shared, "--tune", "--json"]}
         if WITH_LAB:
-            wanted["compare"] = ["--budgets", "--policies", *shared, "--json"]
+            wanted["compare"] = ["--budgets", "--policies", *shared, "--tune", "--json"]
             wanted["pack"] = ["--plan", "--capacity", "--pool", "--period", "--time-limit",
-                              "--output", "--json"]
+                              "--output", "--tune", "--json"]
         every = sorted({option for options in wanted.values() for option in options})
         for command, options in wanted.items():
             code, out, err = run(command, "--help")
@@ -79,7 +79,8 @@ class Lab(unittest.TestCase):
             for option in every:
                 if any(known != option and known.startswith(option) for known in options):
                     continue  # short for that one
-                code, _, said = run(command, option, "1", "--help")
+                value = "help" if option == "--tune" else "1"
+                code, _, said = run(command, option, value, "--help")
                 self.assertEqual((code, said.splitlines()[:1]),
                                  (0, []) if option in options else
                                  (2, [f"ebb: {command}: unknown option '{option}'"]))

@@ -14,26 +14,25 @@ READS = rf"ebb: process \d+: {BLOCK} has been read from the store for \d\.\d s: 
 WRITES = rf"ebb: process \d+: {BLOCK} has been written to the store for \d\.\d s: [^\n]*--store\n"
 
 
+LIMITS = ["--tune", "fault_limit_ns=800ms", "--tune", "transfer_limit_ns=2s"]
+
+
 class Alarm(Launch):
     def setUp(self):
         super().setUp()
-        disk = os.path.join(launching.work, "faulty_disk.so")
-        if not os.path.exists(disk):
-            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
-        self.env["LD_PRELOAD"] = disk
+        self.env["LD_PRELOAD"] = launching.faulty_disk()
         self.expected = self.plain(cycle(), *CYCLE_ARGS).stdout
 
     def expect(self, fault, pattern):
-        self.env["EBB_ALARM_MS"] = "800,2000"
         self.env["FAULTY_DISK"] = fault
-        result = self.run_ebb(cycle(), *CYCLE_ARGS, options=["--budget", "26M"])
+        result = self.run_ebb(cycle(), *CYCLE_ARGS, options=["--budget", "26M", *LIMITS])
         self.assertEqual((0, self.expected), (result.returncode, result.stdout), result.stderr)
         self.assertRegex(result.stderr.decode(), rf"\A{pattern}\Z")
         return result.stderr.decode()
 
     def test_read_that_hangs(self):
         text = self.expect("hang_read=2,hang_ms=3500", WAITS + READS)
-        self.assertIn("which is being read from the store: the store does not answer", text)
+        self.assertIn("which is being fetched from the store: the store does not answer", text)
         waits, read = (re.search(r"block \d+", line)[0] for line in text.splitlines())
         self.assertEqual(waits, read)
 
@@ -75,8 +74,7 @@ class Alarm(Launch):
                 return page[0] == 1 ? 0 : 1;
             }
             """)
-        self.env["EBB_ALARM_MS"] = "800,2000"
-        result = self.run_ebb(program)
+        result = self.run_ebb(program, options=LIMITS)
         if result.returncode == 77:
             self.skipTest("skipped: needs userfaultfd")
         self.assertEqual(0, result.returncode, result.stderr)
@@ -85,10 +83,9 @@ class Alarm(Launch):
 
     def test_stopped_program_is_none(self):
         """Nor is one whose parent was stopped: nobody could go on."""
-        self.env["EBB_ALARM_MS"] = "800,2000"
         self.env["FAULTY_DISK"] = "hang_read=2,hang_ms=4000"
         self.env["FAULTY_DISK_HANGS"] = sign = os.path.join(self.folder, "hangs")
-        parent = self.start(cycle(), *CYCLE_ARGS, options=["--budget", "26M"])
+        parent = self.start(cycle(), *CYCLE_ARGS, options=["--budget", "26M", *LIMITS])
         self.expect_hang(parent, sign)
         with open(f"/proc/{parent.pid}/task/{parent.pid}/children", encoding="ascii") as file:
             program = int(file.read().split()[0])

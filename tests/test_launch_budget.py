@@ -3,12 +3,13 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 
-from launching import CYCLE_ARGS, EBB, MIB, PYTHON, Launch, cycle, main
+from launching import CYCLE_ARGS, EBB, MIB, PYTHON, SOURCE, Launch, cycle, main
 
-# Keys of `ebb.run/1` that scripts rely on.
+# Keys of `ebb.run/2` that scripts rely on.
 SUMMARY_KEYS = """schema exit_status elapsed_ns budget_bytes peak_resident_bytes
     unmanaged_peak_bytes iterations period_events planned_from_iteration policy
     predicted_peak_bytes predicted_iteration_ns predicted_stall_ns_per_iteration
@@ -93,10 +94,34 @@ class Summary(Launch):
         os.unlink(path)
         return summary
 
+    def documented_keys(self):
+        """By key its unit, of docs/formats/summary.md without the table of versions."""
+        with open(os.path.join(SOURCE, "docs", "formats", "summary.md"), encoding="utf-8") as file:
+            text = file.read().split("## Versions")[0]
+        rows = re.findall(r"^\| (`.*?) \| (.*?) \|", text, re.M)
+        return {key: unit for keys, unit in rows for key in re.findall(r"`(\w+)`", keys)}
+
+    def check_documented(self, summary):
+        """The document names every key that is written, no other, and its unit is that of its name."""
+        units = self.documented_keys()
+        self.assertEqual(sorted(units), sorted(summary))
+        ends = {"_bytes": "B", "_ns": "ns", "_bps": "B/s"}
+        for key, unit in units.items():
+            for end, expected in ends.items():
+                if key.endswith(end) and key != "iteration_ns":
+                    self.assertEqual(expected, unit.removesuffix(" or null"), key)
+            if unit == "count":
+                self.assertGreaterEqual(summary[key], 0, key)
+            elif unit == "string":
+                self.assertIs(type(summary[key]), str, key)
+            elif unit.startswith("object"):
+                self.assertIs(type(summary[key]), dict, key)
+
     def check_keys(self, summary):
         self.assertEqual([], [key for key in SUMMARY_KEYS if key not in summary])
+        self.check_documented(summary)
         self.assertEqual("schema", next(iter(summary)))
-        self.assertEqual("ebb.run/1", summary["schema"])
+        self.assertEqual("ebb.run/2", summary["schema"])
         for key, value in summary.items():
             if key.endswith(("_bytes", "_ns")) and key != "iteration_ns":
                 self.assertTrue(value is None or type(value) is int and value >= 0,

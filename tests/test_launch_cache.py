@@ -131,7 +131,7 @@ class PlanCache(launching.Launch):
             self.assertEqual("used", again["plan_cache"])
 
     def test_divergence(self):
-        """Most of it is as it was: playing begins in each iteration, and ends in each."""
+        """Most of it is as it was: the replay begins in each iteration, and ends in each."""
         program = [launching.PYTHON, "-c", DIVERGES]
         command = self.command("--budget", "60%")
         command[command.index("--") + 1:] = program

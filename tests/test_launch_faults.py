@@ -19,10 +19,7 @@ BUDGET = 26 * MIB
 class Faults(Launch):
     def setUp(self):
         super().setUp()
-        disk = os.path.join(launching.work, "faulty_disk.so")
-        if not os.path.exists(disk):
-            os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
-        self.env["LD_PRELOAD"] = disk
+        self.env["LD_PRELOAD"] = launching.faulty_disk()
         self.expected = self.plain(cycle(), *CYCLE_ARGS).stdout
         self.assertTrue(self.expected.startswith(b"checksum "))
 
@@ -75,7 +72,7 @@ class Faults(Launch):
             mover.join()
 
     def test_writes_that_fail(self):
-        """What is away comes back, what is not stays; said once."""
+        """Evicted blocks are fetched, resident ones stay; said once."""
         for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
             result, figures = self.expect_same(f"write_error={error},good_writes=6")
             self.assertRegex(result.stderr, rb"\Aebb: [^\n]*" + word + rb"[^\n]*\n\Z")

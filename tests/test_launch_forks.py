@@ -22,14 +22,14 @@ class Forks(Launch):
         self.assertEqual("right", words.pop())
         return words
 
-    def test_store_space_returns(self):
-        """As much after FORKS as after ten, but for two of 16 blocks that may chance to be away at once:
+    def test_store_space_is_free_again(self):
+        """As much after FORKS as after ten, but for two of 16 blocks that may be evicted at once by chance:
         each fork keeps several where space does not return."""
         early, late = map(int, self.forks("sequence", str(FORKS)))
         self.assertGreater(early, 0)
         self.assertLessEqual(late, early * 1.05 + (2 << 18))
 
-    def test_store_space_returns_without_parent(self):
+    def test_store_space_is_free_again_without_parent(self):
         """Generations end although `ebb` has died."""
         early, late = map(int, self.forks("orphan", "60", status=-signal.SIGKILL))
         self.assertGreater(early, 0)

@@ -40,7 +40,7 @@ int main(void)
 """
 
 
-class Pool(Launch):
+class StaticPlacement(Launch):
     def figures(self, *extra, options):
         path = os.path.join(self.folder, "summary.json")
         plain = self.plain(cycle(), *ARGS, *extra)
@@ -59,7 +59,7 @@ class Pool(Launch):
         self.assertTrue(forks or not exceeded)
         return figures
 
-    def check_pool(self, figures):
+    def check_placement(self, figures):
         """Whole units: in a program as small as this one the last of them counts."""
         self.assertGreater(figures["planned_iterations"], 5)
         self.assertGreater(figures["placement_blocks"], 12 * figures["planned_iterations"])
@@ -69,7 +69,7 @@ class Pool(Launch):
 
     def test_addresses_alone(self):
         figures = self.figures(*LONG, options=["--policy", "none", "--budget", "60M"])
-        self.check_pool(figures)
+        self.check_placement(figures)
         # Where a plan takes over from another one some blocks stand in the way of its addresses.
         self.assertLessEqual(20 * figures["placement_misses"], figures["placement_blocks"], figures)
         self.assertEqual(0, figures["moved_out_bytes"])
@@ -77,11 +77,11 @@ class Pool(Launch):
         self.assertGreater(figures["placement_load_bytes"], 20 * MIB)
 
     def test_addresses_alone_in_what_the_program_took(self):
-        self.check_pool(self.figures(*LONG, options=["--policy", "none", "--budget", "100%"]))
+        self.check_placement(self.figures(*LONG, options=["--policy", "none", "--budget", "100%"]))
 
     def test_beside_absences(self):
         figures = self.figures(options=["--budget", "34M"])
-        self.check_pool(figures)
+        self.check_placement(figures)
         self.assertGreater(figures["moved_out_bytes"], 0)
 
     def test_with_what_was_not_planned(self):

@@ -7,7 +7,8 @@ violations in a copy of the rule's world and expects to find each: a check that 
 import os
 import re
 import sys
-import tempfile
+
+from planting import is_same, planted
 
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
@@ -116,10 +117,12 @@ def violations(root):
 
 
 # The parts of the runtime, from the lowest to the highest: a part calls those before it only, and its
-# header includes theirs only. What lies in src/runtime itself is `runtime`, but for the two words that it
-# shares with the parent. Upwards there is one way: the questions of core/core.h.
-PARTS = ["core", "words", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
-WORDS = ("ledger", "script")
+# header includes theirs only. What lies in src/runtime itself is `runtime`, but for the words: what a
+# runtime is created with, and what it shares with the parent. Upwards there is one way: the questions of
+# core/core.h. So no part knows the runtime as a whole.
+PARTS = ["words", "core", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
+WORDS = ("config", "ledger", "script")
+WHOLE = re.compile(r"\bstruct ebb_runtime\b|\"runtime/(internal|runtime)\.h\"")
 DEFINITION = re.compile(r"^(?!static )[a-z][\w *]*?[ *](ebb__\w+)\([^;{}]*\)\n\{", re.M)
 CALL = re.compile(r"\b(ebb__\w+)\(")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -134,7 +137,7 @@ def part_of(path):
 
 
 def calls_upwards(root):
-    """Calls and header includes of the runtime that lead to a higher part."""
+    """Calls and header includes of the runtime that lead to a higher part, or to the whole."""
     texts, homes, found = {}, {}, []
     for path in sources(root):
         if path.startswith("src/runtime/"):
@@ -143,16 +146,122 @@ def calls_upwards(root):
             for name in DEFINITION.findall(texts[path]):
                 homes[name] = path
     for path, text in texts.items():
+        if part_of(path) < PARTS.index("runtime") and WHOLE.search(text):
+            found.append(f"{path}: a part knows those below it, not the whole runtime")
         for name in sorted(set(CALL.findall(text)) if path.endswith(".c") else ()):
             if name in homes and part_of(homes[name]) > part_of(path):
                 found.append(f"{path}: calls {name}() of {homes[name]}, which stands above it")
         for _, name in INCLUDE.findall(text) if path.endswith(".h") else ():
             target = resolve(root, path, name)
-            if target and target.startswith("src/runtime/") and target != "src/runtime/runtime.h" \
-                    and part_of(target) > part_of(path):
+            if target and target.startswith("src/runtime/") and part_of(target) > part_of(path):
                 found.append(f"{path}: \"{name}\" stands above it")
     return found
 
+
+# The files of other folders, from the lowest to the highest line: a file calls functions, and names
+# data, of files on the lines above its own only. So no two files call each other in a circle, and what
+# a file needs can be read, and tested, before it. What libc and the program call (malloc, read, fork)
+# is no call of ours: the shim's own functions of such names may be reached from anywhere.
+ORDER = {
+    "src/model": [
+        "access_clock derive detect instances recurrence units",
+        "landmark parts stream",
+        "build slots windows",
+        "properties times unordered watch_iterations watch_phrases",
+        "iteration watch_patterns",
+        "analyse watch",
+    ],
+    "src/sim": [
+        "reactive setup",
+        "simulate",
+    ],
+    "src/plan": [
+        "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
+        "effort request/compile swap/measure swap/outcome swap/schedule swap/sweep within",
+        "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/swap",
+        "pool/improve pool/valley swap/choice swap/fifo swap/none",
+        "pool/exact swap/refine swap/stall_free",
+        "pool/ebb swap/stretched",
+        "pool/pool swap/ebb",
+        "place/place plan",
+        "request/request",
+    ],
+    "src/device": [
+        "ballast fake host_shared kernel room runs uffd",
+        "host_move host_protect host_remap trial",
+        "host support",
+    ],
+    "src/store": [
+        "descriptor extents faulty zvc",
+        "compressed mapped",
+        "file memory",
+        "striped",
+    ],
+    "src/parent": [
+        "copies measured profile states stuck tell",
+        "alarm budget lanes observe profile_read trial",
+        "cache plans",
+        "recall replan",
+        "gone learn",
+        "doors",
+        "parent",
+        "finish",
+    ],
+    "shim/malloc": [
+        "callers ending fault_stacks lost next process settings",
+        "masks threads",
+        "events keeper sampler",
+        "guard service",
+        "mappings pins signals stacks",
+        "descriptors lent limits locks names",
+        "calls hello",
+        "join",
+        "forked",
+        "atfork",
+        "rawfork start",
+        "hooks",
+    ],
+    "cli": [
+        "command environment lab place planning store_dir tune",
+        "choices launch load options",
+        "doctor import info offline record summary",
+        "compare pack plan run simulate",
+        "main no_lab",
+    ],
+}
+
+# In the place of other files in some builds: what it defines is looked for in those.
+STAND_INS = ("cli/no_lab.c",)
+DEFINED = re.compile(r"^(?!static |extern )[a-z_][\w *]*?[ *](ebb_\w+)"
+                     r"(?:\([^;{}]*\)\n\{|(?:\[\w*\])? = )", re.M)
+NAME = re.compile(r"\bebb_\w+\b")
+
+
+def calls_out_of_order(root, order):
+    """Calls in the folders of `order` that do not lead down, and files that have no place there."""
+    found = []
+    for folder, lines in order.items():
+        place = {f"{folder}/{name}.c": i for i, line in enumerate(lines) for name in line.split()}
+        texts, homes = {}, {}
+        for path in sources(root):
+            if path.startswith(f"{folder}/") and path.endswith(".c"):
+                with open(os.path.join(root, path), encoding="utf-8") as file:
+                    texts[path] = COMMENT.sub("", file.read())
+                if path not in STAND_INS:
+                    homes.update({name: path for name in DEFINED.findall(texts[path])})
+        for path in sorted(set(texts) - set(place)):
+            found.append(f"{path}: has no line in ORDER of tests/test_layers.py")
+        for path in sorted(set(place) - set(texts)):
+            found.append(f"{path}: is in ORDER of tests/test_layers.py and nowhere else")
+        for path, text in sorted(texts.items()):
+            for name in sorted(set(NAME.findall(text)) & set(homes)):
+                home = homes[name]
+                if home != path and path in place and place.get(home, -1) >= place[path]:
+                    found.append(f"{path}: uses {name} of {home}, which does not stand below it")
+    return found
+
+
+PLANTED_ORDER = {"src/parent": ["tell", "budget plans", "learn gone"]}
 
 PLANTED = {  # file: (text, is it a violation)
     "src/base/size.h": ("#include <stdint.h>\n", False),
@@ -209,10 +318,24 @@ PLANTED = {  # file: (text, is it a violation)
     "src/runtime/core/core.c": ("void ebb__core_mark(int value)\n{\n    (void)value;\n}\n", False),
     "src/runtime/core/up.c": ("void ebb__core_up(void)\n{\n    ebb__pages_give(1);\n}\n", True),
     "src/runtime/core/said.c": ("/* ebb__pages_give(1) is above. */\n", False),
+    "src/runtime/config.h": ("", False),
+    "src/runtime/runtime.h": ('#include "runtime/config.h"\n', False),
+    "src/runtime/core/core.h": ('#include "runtime/config.h"\n', False),
+    "src/runtime/core/whole.h": ("void ebb__core_all(struct ebb_runtime *runtime);\n", True),
+    "src/runtime/core/config.c": ("static struct ebb_runtime_config usual;\n", False),
+    "src/runtime/memory/whole.c": ('#include "runtime/internal.h"\n', True),
+    "src/runtime/whole.h": ("void ebb__runtime_all(struct ebb_runtime *runtime);\n", False),
     "src/runtime/replay/replay.h": ('#include "runtime/script.h"\n', False),
     "src/runtime/block/block.h": ('#include "runtime/replay/replay.h"\n', True),
     "src/parent/good.c": ('#include "runtime/script.h"\n#include "plan/plan.h"\n', False),
     "src/parent/bad.c": ('#include "runtime/internal.h"\n', True),
+    "src/parent/tell.c": ("const char *ebb__tell_name = 0;\nvoid ebb__tell(int a)\n{\n}\n",
+                          False),
+    "src/parent/budget.c": ("int ebb__budget(void)\n{\n    ebb__tell(1);\n}\n", False),
+    "src/parent/plans.c": ("int ebb__plans(void)\n{\n    return ebb__budget();\n}\n", True),
+    "src/parent/learn.c": ("int ebb__learn(void)\n{\n    /* ebb__other() */\n    ebb__plans();\n}\n",
+                           False),
+    "src/parent/unlisted.c": ("int ebb__unlisted(void)\n{\n    ebb__plans();\n}\n", True),
     "cli/good.c": ('#include "plan/swap/lanes.h"\n#include <zstd.h>\n', False),
     "include/ebb/ebb.h": ("#include <stddef.h>\n", False),
     "train/good.c": ("#include <ebb/ebb.h>\n", False),
@@ -223,25 +346,19 @@ PLANTED = {  # file: (text, is it a violation)
 
 
 def self_test():
-    with tempfile.TemporaryDirectory() as root:
-        for path, (text, _) in PLANTED.items():
-            full = os.path.join(root, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as file:
-                file.write(text)
-        accused = {line.split(":")[0] for line in violations(root) + calls_upwards(root)}
+    with planted({path: text for path, (text, _) in PLANTED.items()}) as root:
+        accused = {line.split(":")[0] for line in violations(root) + calls_upwards(root)
+                   + calls_out_of_order(root, PLANTED_ORDER)}
     guilty = {path for path, (_, bad) in PLANTED.items() if bad}
-    for path in sorted(guilty - accused):
-        print(f"self-test: a planted violation was not found: {path}")
-    for path in sorted(accused - guilty):
-        print(f"self-test: an innocent file was accused: {path}")
-    return guilty == accused
+    guilty |= {"src/parent/gone.c",  # listed, and not there
+               "src/parent/good.c", "src/parent/bad.c", "src/parent/lab.c"}  # there, and not listed
+    return is_same(accused, guilty)
 
 
 def main():
     if not self_test():
         return 1
-    found = violations(SOURCE) + calls_upwards(SOURCE)
+    found = violations(SOURCE) + calls_upwards(SOURCE) + calls_out_of_order(SOURCE, ORDER)
     for line in found:
         print(line)
     count = sum(1 for _ in sources(SOURCE))

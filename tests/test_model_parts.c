@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "base/vec.h"
 #include "check/check.h"
 #include "machine/machine.h"
@@ -12,7 +13,7 @@
 #include "plan/plan.h"
 #include "synthetic.h"
 
-#define UNIT EBB_PART_BYTES
+#define UNIT EBB_HUGE_BYTES
 
 struct trace {
     EBB_VEC(struct ebb_event) events;
@@ -51,7 +52,7 @@ static void check_planned(const struct ebb_model *model, uint64_t percent)
                                        .budget_bytes = model->peak_bytes * percent / 100,
                                        .page_bytes = 4096,
                                        .smallest_block_bytes = 4096,
-                                       .time_limit_ns = 2000000};
+                                       .effort_steps = 600000};
     struct ebb_plan plan;
     struct ebb_error error;
     assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, &error), EBB_OK);

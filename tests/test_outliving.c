@@ -138,8 +138,13 @@ static void plans_fit_every_instance(void **state)
     for (size_t p = 0; (policy = policy_at(p)); p++)
         for (uint64_t mib = 3; mib <= 12; mib++)
             for (int newest = 0; newest < 2; newest++) {
-                struct ebb_plan_request request = {&model, &machine, mib * EBB_MIB, 4096,
-                                                   4096,   20000000, newest};
+                struct ebb_plan_request request = {.model = &model,
+                                                   .machine = &machine,
+                                                   .budget_bytes = mib * EBB_MIB,
+                                                   .page_bytes = 4096,
+                                                   .smallest_block_bytes = 4096,
+                                                   .time_limit_ns = 20000000,
+                                                   .newest_only = newest};
                 struct ebb_plan plan;
                 struct ebb_error error;
                 assert_int_equal(ebb__plan_make(policy, &request, &plan, &error), EBB_OK);
@@ -165,7 +170,7 @@ static void checker_knows_that_it_is_used_again(void **state)
     assert_int_equal(ebb__machine_named("pcie4", &machine, NULL), EBB_OK);
     uint32_t kept = kept_of(&model), alloc = model.blocks[kept].alloc_tick;
     struct ebb_check_request check = {&model, &machine, 12 * EBB_MIB, 4096};
-    struct ebb_plan_request request = {&model, &machine, 12 * EBB_MIB, 4096, 4096, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 12 * EBB_MIB, 4096, 4096, 0, false, 0};
     struct ebb_plan plan;
     struct ebb_error error;
     assert_int_equal(ebb__plan_make(ebb__plan_policy("none"), &request, &plan, &error), EBB_OK);

@@ -143,7 +143,7 @@ class Planned(unittest.TestCase):
         found = json.loads(out)
         with open(os.path.join(self.folder.name, "plan.json"), encoding="utf-8") as file:
             plan = json.load(file)
-        # The output is away while the second and the third block live; 9 MiB as it comes back.
+        # The output is absent while the second and the third block live; 9 MiB during its fetch.
         self.assertEqual(len(plan["absences"]), 1)
         self.assertEqual(found["plan_peak_bytes"], plan["peak_bytes"])
         self.assertEqual(found["load_bytes"], plan["peak_bytes"])

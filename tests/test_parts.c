@@ -63,18 +63,18 @@ static void drop_large(struct rig *rig, struct large *large)
 static uint32_t parts_of(struct rig *rig, const struct large *large)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
-    struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large->bytes);
+    struct block *head = ebb__space_find(&rig->runtime->addresses, (uintptr_t)large->bytes);
     uint32_t parts = head->run.parts, count = 0;
     uint64_t bytes = 0;
     for (uint32_t i = ebb__block_index(&rig->runtime->table, head); i != NO_BLOCK;
-         i = ebb__part_next(rig->runtime, i)) {
+         i = ebb__part_next(&rig->runtime->table, i)) {
         struct block *part = &rig->runtime->table.blocks[i];
         assert_int_equal(part->address, (uintptr_t)large->bytes + bytes);
         assert_int_equal(part->serial, head->serial);
         bytes += part->page_bytes;
         count++;
         for (uint64_t at = 0; at < part->page_bytes; at += EBB_HUGE_BYTES)
-            assert_ptr_equal(ebb__space_find(rig->runtime, part->address + at), part);
+            assert_ptr_equal(ebb__space_find(&rig->runtime->addresses, part->address + at), part);
     }
     pthread_mutex_unlock(&rig->runtime->core.lock);
     assert_int_equal(count, parts);
@@ -123,8 +123,8 @@ static void one_piece_where_there_is_room(void **state)
     rig_close(rig);
 }
 
-/* A block that was freed with some of its parts away leaves nothing behind that another block, of the
- * size of a part, could be taken for. */
+/* A block that was freed with some of its parts evicted leaves nothing behind that another block,
+ * of the size of a part, could be taken for. */
 static void freed_parts_are_no_blocks(void **state)
 {
     (void)state;
@@ -189,12 +189,12 @@ static void trace_names_units(void **state)
         bool expected[5] = {false}, seen[5] = {false};
         for (size_t i = round; i < large.slice_count; i += 6)
             for (size_t at = i * SLICE_BYTES; at < i * SLICE_BYTES + large.slices[i].size; at += 8)
-                expected[at / EBB_PART_BYTES] = true;
+                expected[at / EBB_HUGE_BYTES] = true;
         size_t count = ebb__ring_read(rig->ring, events, 256);
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(events[i].kind, EBB_EVENT_ACCESS);
             assert_int_equal(events[i].flags, EBB_EVENT_PART);
-            size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_PART_BYTES);
+            size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_HUGE_BYTES);
             assert_true(unit < 5 && !seen[unit]);
             assert_int_equal(events[i].size_bytes, unit < 4 ? (unit + 1) * 2 * MIB : 9 * MIB);
             seen[unit] = true;
@@ -240,8 +240,9 @@ static void what_was_one_part_need_not_fit(void **state)
         struct rig *rig = open_rig(10 * MIB, false, false);
         struct large large = make_large(rig, 31 * MIB);
         pthread_mutex_lock(&rig->runtime->core.lock);
-        struct block *head = ebb__space_find(rig->runtime, (uintptr_t)large.slices[0].bytes);
-        assert_int_not_equal(ebb__part_shape(rig->runtime, head, 2, 13), NO_BLOCK);
+        struct block *head =
+            ebb__space_find(&rig->runtime->addresses, (uintptr_t)large.slices[0].bytes);
+        assert_int_not_equal(ebb__part_shape(&rig->runtime->table, head, 2, 13), NO_BLOCK);
         assert_true(head->run.parts <= 4);
         pthread_mutex_unlock(&rig->runtime->core.lock);
         for (size_t i = 0; i < large.slice_count; i++)
@@ -521,7 +522,7 @@ static void accesses_are_a_clock(void **state)
     assert_true(laps >= 2 && laps <= 6); /* two laps may have been taken for one iteration */
     assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
     assert_within_budget(rig);
-    /* What the clock stands on goes: nothing is played any more. */
+    /* What the clock stands on goes: nothing is replayed any more. */
     drop_large(rig, &large);
     assert_null(rig->runtime->replay.current);
     assert_all_gone(rig);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "machine/machine.h"
 #include "plan/place/place.h"
 #include "plan/place/resident.h"
@@ -16,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE ((uint64_t)4096)
-#define UNIT EBB_RESIDENT_UNIT_BYTES
+#define UNIT EBB_HUGE_BYTES
 
 static const struct ebb_machine machine = {"test", {0.1, 20000}, {0.1, 20000}, true};
 
@@ -27,7 +28,7 @@ static struct ebb_plan_request request_for(const struct ebb_model *model, uint64
                                      .budget_bytes = budget_bytes,
                                      .page_bytes = PAGE,
                                      .smallest_block_bytes = PAGE,
-                                     .time_limit_ns = 20000000,
+                                     .effort_steps = 6000000,
                                      .newest_only = true};
 }
 
@@ -84,7 +85,8 @@ static void check_addresses(const struct ebb_plan_request *request, const struct
     assert_true(count == 0 ? places->placement_bytes == 0 : places->placement_bytes > 0);
 }
 
-/* Bytes of all blocks just after an event, units of the pool counted whole, with nothing away. */
+/* Bytes of all blocks just after an event, units of the static placement counted whole, with
+ * nothing absent. */
 static uint64_t bytes_at(const struct ebb_plan_request *request, const struct ebb_places *places,
                          uint32_t tick)
 {
@@ -247,7 +249,7 @@ static void trainings_are_placed_within_the_budget(void **state)
     }
 }
 
-/* Where the plan cannot keep the budget, nothing may stand fast that could leave. */
+/* Where the plan cannot keep the budget, nothing may be placed that could be evicted. */
 static void infeasible_plans_place_what_is_brief(void **state)
 {
     (void)state;

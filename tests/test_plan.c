@@ -28,7 +28,7 @@ static void random_models(void **state)
                                                    .budget_bytes = model.peak_bytes * percent / 100,
                                                    .page_bytes = seed % 3 ? 1 : 4096,
                                                    .smallest_block_bytes = seed % 5 ? 0 : 100000,
-                                                   .time_limit_ns = 5000000};
+                                                   .effort_steps = 1500000};
                 struct ebb_plan plan = make(policies[p], &request);
                 assert_holds(&request, &plan);
                 /* No plan is within a budget below the bound, and `ebb` is within any other. */
@@ -82,7 +82,7 @@ static void brute_force_agrees(void **state)
 {
     (void)state;
     uint32_t cases = 0, slower = 0, stalls = 0;
-    /* Some 400 cases, two thirds of which stall at best and take all of their time: 12 s. */
+    /* Some 400 cases, two thirds of which stall at best and take all of their effort: 12 s. */
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct ebb_model model = make_random(seed, 14, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, seed % 2 ? 8 : 2, true);
@@ -91,7 +91,7 @@ static void brute_force_agrees(void **state)
                                                .machine = &machine,
                                                .budget_bytes = model.peak_bytes * percent / 100,
                                                .page_bytes = 1,
-                                               .time_limit_ns = 60000000};
+                                               .effort_steps = 15000000};
             struct ebb_swap_outcome best;
             uint32_t gap_count;
             bool any = brute_force(&request, &best, &gap_count);
@@ -148,7 +148,7 @@ static void smallest_budget_without_a_stall(void **state)
                                            .machine = &machine,
                                            .budget_bytes = UINT64_MAX / 4,
                                            .page_bytes = 1,
-                                           .time_limit_ns = 3000000};
+                                           .effort_steps = 1000000};
         struct ebb_plan plan;
         uint32_t gap_count;
         assert_int_equal(ebb__plan_zero_stall(ebb__plan_policy("ebb"), &request, &plan, NULL),
@@ -179,7 +179,7 @@ static void generous_lanes_never_stall(void **state)
     struct ebb_machine machine = machine_of(4, 3, true);
     for (uint64_t percent = 60; percent >= 40; percent -= 10) {
         struct ebb_plan_request request = {
-            &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0, false};
+            &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0, false, 0};
         struct ebb_plan plan = make("ebb", &request);
         assert_holds(&request, &plan);
         assert_true(plan.feasible);
@@ -211,7 +211,7 @@ static void nothing_moves_for_nothing(void **state)
                                            .machine = &machine,
                                            .budget_bytes = model.peak_bytes * 7 / 10,
                                            .page_bytes = 1,
-                                           .time_limit_ns = 200000000};
+                                           .effort_steps = 60000000};
         struct ebb_plan plan = make("ebb", &request);
         struct ebb_absence *rest = must(calloc(plan.absence_count + 1u, sizeof *rest));
         for (uint32_t i = 0; plan.feasible && plan.stall_ns == 0 && i < plan.absence_count; i++) {
@@ -245,7 +245,8 @@ static void tight_lanes_as_fast_as_fifo(void **state)
         struct ebb_machine machine = machine_of(1.45, 0.85, seed != 2);
         for (uint64_t percent = 60; percent >= 20; percent -= 20) {
             struct ebb_plan_request request = {
-                &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0, false};
+                &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0,
+                false,  0};
             struct ebb_plan ebb = make("ebb", &request), fifo = make("fifo", &request);
             assert_holds(&request, &ebb);
             assert_holds(&request, &fifo);
@@ -279,11 +280,11 @@ static void copies_are_kept_where_only_read(void **state)
     make_event(&maker, now, EBB_EVENT_FREE, a, 0);
     struct ebb_model model = make_model(&maker, now + 10);
     struct ebb_machine machine = machine_of(1, 1, true);
-    struct ebb_plan_request request = {&model, &machine, 1500, 1, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 1500, 1, 0, 0, false, 0};
     struct ebb_plan plan = make("ebb", &request);
     assert_holds(&request, &plan);
     assert_int_equal(plan.absence_count, 3);
-    assert_true(plan.absences[0].keep_copy);  /* read, then away again */
+    assert_true(plan.absences[0].keep_copy);  /* read, then absent again */
     assert_false(plan.absences[1].keep_copy); /* written */
     assert_false(plan.absences[2].keep_copy); /* freed next */
     ebb__plan_fini(&plan);
@@ -295,8 +296,8 @@ static void small_blocks_stay(void **state)
     (void)state;
     struct ebb_model model = make_training(20, 200 * EBB_MIB, 1000000000u, 3);
     struct ebb_machine machine = machine_of(4, 4, true);
-    struct ebb_plan_request request = {&model, &machine, model.peak_bytes / 2, 4096, 3 * EBB_MIB,
-                                       0,      false};
+    struct ebb_plan_request request = {&model, &machine, model.peak_bytes / 2, 4096, 3 * EBB_MIB, 0,
+                                       false,  0};
     struct ebb_plan plan = make("ebb", &request);
     assert_true(plan.absence_count > 0);
     for (uint32_t i = 0; i < plan.absence_count; i++)
@@ -310,7 +311,7 @@ static void impossible_budgets(void **state)
     (void)state;
     struct ebb_model model = make_training(20, 200 * EBB_MIB, 1000000000u, 3);
     struct ebb_machine machine = machine_of(4, 4, true);
-    struct ebb_plan_request request = {&model, &machine, EBB_MIB, 4096, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, EBB_MIB, 4096, 0, 0, false, 0};
     struct ebb_plan plan = make("ebb", &request);
     uint64_t least = plan.smallest_feasible_bytes;
     assert_false(plan.feasible);

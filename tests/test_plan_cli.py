@@ -17,7 +17,7 @@ VGG = os.path.join(DATA, "singa", "vec_block_fresh_vgg.csv")
 MIB = 1 << 20
 KEYS = """schema policy budget_bytes feasible smallest_feasible_bytes peak_bytes lower_bound_bytes
     lower_bound_stall_ns gap stall_ns iteration_ns absences moved_out_bytes moved_in_bytes
-    plan_ns""".split()
+    plan_ns timed_out tuning""".split()
 PUBLISHED = ["appobmem", "autoswap", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
              "autoswap:swdoa", "autoswap:vote", "autoswap:bo"]
 
@@ -136,7 +136,24 @@ class Plan(Planned):
             with open(path, encoding="utf-8") as file:
                 written = json.load(file)
             self.assertEqual(reactive, written["reactive"])
-            self.assertEqual({a["guard_ticks"] for a in written["absences"]}, margins)
+            self.assertEqual({a["margin_ticks"] for a in written["absences"]}, margins)
+
+    def test_plan_files_of_other_versions(self):
+        """Members of version 1 had other names, of which some were optional: it is refused."""
+        path = os.path.join(self.folder.name, "plan.json")
+        self.plan("--budget", "70%", "--policy", "autoswap", "-o", path)
+        with open(path, encoding="utf-8") as file:
+            written = json.load(file)
+        for version, said in (("2", None), ("1", "a plan file of version 1; this Ebb reads"),
+                              ("21", "a plan file of version 21; this Ebb reads"),
+                              ("", "a plan file of version ; this Ebb reads")):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**written, "schema": f"ebb.plan-file/{version}"}, file)
+            done = subprocess.run([EBB, "simulate", self.trace, path], capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(1 if said else 0, done.returncode, done.stderr)
+            self.assertIn(said or "", done.stderr)
+        self.assertIn("ebb plan -o", done.stderr)
 
     def test_bad_usage(self):
         for arguments, said in (

@@ -215,7 +215,7 @@ static void scores_by_hand(void **state)
     (void)state;
     struct ebb_model model = scored_model();
     struct ebb_machine machine = {"one", {1, 100}, {2, 50}, true};
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -242,7 +242,7 @@ static void scores_by_hand(void **state)
     /* Over 6000: 1000 at the ticks 2, 3, 6 and 7, 4000 at 4 and 5. */
     assert_true(ranking.score[EBB_SCORE_WDOA][small] == 1000 + 1000 + 4000 + 4000 + 1000 + 1000);
     assert_true(ranking.score[EBB_SCORE_WDOA][large] == 1000 + 4000 + 4000 + 1000);
-    /* `small` is taken first; it is away from tick 2 on, so that 2000 at 4 and 5 are left. */
+    /* `small` is taken first; it is absent from tick 2 on, so that 2000 at 4 and 5 are left. */
     assert_true(ranking.score[EBB_SCORE_SWDOA][small] == 12000);
     assert_true(ranking.score[EBB_SCORE_SWDOA][large] == 4000);
 
@@ -264,7 +264,7 @@ static void short_gaps_score_below_zero(void **state)
     (void)state;
     struct ebb_model model = scored_model();
     struct ebb_machine machine = {"slow", {100, 0}, {100, 0}, true};
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -286,7 +286,7 @@ static void votes_and_prefixes(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(3, 5, true);
-        struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 1, 0, 0, false};
+        struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 1, 0, 0, false, 0};
         struct ebb_swap swap;
         struct ebb_swap_ranking ranking;
         assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -334,8 +334,8 @@ static void margins_pass_first(void **state)
     for (uint64_t seed = 1; seed <= 30; seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(20, 20, true);
-        struct ebb_plan_request request = {&model, &machine, model.peak_bytes * 8 / 10, 1, 0,
-                                           0,      false};
+        struct ebb_plan_request request = {&model, &machine, model.peak_bytes * 8 / 10, 1, 0, 0,
+                                           false,  0};
         struct ebb_plan autoswap = make("autoswap", &request), other = make("appobmem", &request);
         for (uint32_t i = 0; i < autoswap.absence_count; i++) {
             const struct ebb_absence *absence = &autoswap.absences[i];
@@ -402,7 +402,7 @@ static void bayes_survives_monotony(void **state)
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* Room for two of three: each leaves for another, the one used longest ago. */
+/* Room for two of three: each evicts another, the least recently used. */
 static void lru_by_hand(void **state)
 {
     (void)state;
@@ -412,13 +412,13 @@ static void lru_by_hand(void **state)
     make_event(&maker, 1000, EBB_EVENT_ALLOC, scratch[0], 0);        /* 0 */
     make_event(&maker, 1100, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);  /* 1: fetched */
     make_event(&maker, 2000, EBB_EVENT_FREE, scratch[0], 0);         /* 2 */
-    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a leaves */
+    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a is evicted */
     make_event(&maker, 3000, EBB_EVENT_ALLOC, scratch[1], 0);        /* 4 */
     make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* 5: there */
     make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
     struct ebb_model model = make_model(&maker, 10000);
     struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true};
-    struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0, false, 0};
     struct ebb_plan plan = make("lru", &request);
     assert_holds(&request, &plan);
     assert_true(plan.reactive && plan.feasible);
@@ -447,8 +447,8 @@ static void lru_by_hand(void **state)
     ebb__model_fini(&model);
 }
 
-/* The same by another way: no list, but the time of each block's last use; the block that leaves is
- * looked for among all. */
+/* The same by another way: no list, but the time of each block's last use; the block that is
+ * evicted is looked for among all. */
 struct naive {
     const struct ebb_model *model;
     uint64_t budget, resident, stall_ns;
@@ -574,13 +574,13 @@ static void reactive_becomes_steady(void **state)
     }
 }
 
-/* What forward makes and backward reads leaves, whatever the budget; weights stay. */
+/* What forward makes and backward reads is evicted, whatever the budget; weights stay. */
 static void vdnn_takes_feature_maps(void **state)
 {
     (void)state;
     struct ebb_model model = make_training(30, 300 * EBB_MIB, 2000000000u, 5);
     struct ebb_machine machine = machine_of(6, 6, true);
-    struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 4096, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 4096, 0, 0, false, 0};
     struct ebb_plan all = make("vdnn:all", &request), conv = make("vdnn:conv", &request);
     assert_true(conv.absence_count >= 10 && conv.absence_count < all.absence_count);
     uint64_t least = UINT64_MAX, sum = 0;
@@ -621,7 +621,7 @@ static void names_of_policies(void **state)
     assert_null(ebb__plan_policy("lru")); /* not of that folder */
     struct ebb_model model = scored_model();
     struct ebb_machine machine = machine_of(1, 1, true);
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0};
     struct ebb_plan plan;
     struct ebb_error error;
     assert_int_equal(ebb__plan_zero_stall(NULL, &request, &plan, &error), EBB_ERR_ARGUMENT);

@@ -75,11 +75,11 @@ static void brute_force_agrees(void **state)
         }
         problem.capacity_bytes = best - 1;
         struct ebb_pool_solution refused = solve("ebb", &problem);
-        assert_true(refused.infeasible && !refused.feasible);
+        assert_int_equal(refused.capacity, EBB_POOL_CAPACITY_IMPOSSIBLE);
         ebb__pool_solution_fini(&refused);
         problem.capacity_bytes = best;
         struct ebb_pool_solution granted = solve("exact", &problem);
-        assert_true(granted.feasible && !granted.infeasible);
+        assert_int_equal(granted.capacity, EBB_POOL_CAPACITY_MET);
         ebb__pool_solution_fini(&granted);
     }
     assert_true(over_load > 20); /* else nothing beyond the load was asked of the search */
@@ -125,11 +125,11 @@ static void planted_optimum(void **state)
         struct ebb_pool_solution solution = solve("ebb", &problem);
         assert_int_equal(solution.load_bytes, 1000);
         assert_int_equal(solution.height_bytes, 1000);
-        assert_true(solution.feasible && solution.optimal);
+        assert_true(solution.capacity == EBB_POOL_CAPACITY_MET && solution.optimal);
         ebb__pool_solution_fini(&solution);
         problem.capacity_bytes = 999;
         solution = solve("ebb", &problem);
-        assert_true(solution.infeasible);
+        assert_int_equal(solution.capacity, EBB_POOL_CAPACITY_IMPOSSIBLE);
         ebb__pool_solution_fini(&solution);
     }
 }
@@ -235,8 +235,8 @@ static void mutated_packings_are_rejected(void **state)
     REJECTS(lower_bound_bytes--);
     REJECTS(lower_bound_bytes = good.height_bytes + 1);
     REJECTS(load_bytes--);
-    REJECTS(feasible = false);
-    REJECTS(infeasible = true);
+    REJECTS(capacity = EBB_POOL_CAPACITY_OPEN);
+    REJECTS(capacity = EBB_POOL_CAPACITY_IMPOSSIBLE);
     REJECTS(optimal = !good.optimal);
     REJECTS(count--);
     ebb__pool_solution_fini(&good);

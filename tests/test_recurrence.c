@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "model/recurrence.h"
 #include "synthetic.h"
 
@@ -12,7 +13,7 @@ static bool use(struct ebb_recurrence *recurrence, uint64_t unit)
 {
     bool begins;
     struct ebb_event event = {.block = 1 + unit % 3,
-                              .size_bytes = (unit + 1) * EBB_PART_BYTES,
+                              .size_bytes = (unit + 1) * EBB_HUGE_BYTES,
                               .kind = EBB_EVENT_ACCESS,
                               .access = EBB_ACCESS_WRITE,
                               .flags = EBB_EVENT_PART};

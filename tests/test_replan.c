@@ -1,4 +1,5 @@
-/* Planning again: a parent with a process that is played to it, its lanes and times as the test says. */
+/* Planning again: a parent with a process that the test imitates, its lanes and times as the test
+ * says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,7 +111,7 @@ static uint64_t peak_bytes(void)
     return peak;
 }
 
-/* Learnt, planned for 60 %, and the plan plays. */
+/* Learnt, planned for 60 %, and the plan is replayed. */
 static struct stage *open_stage(void)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));

@@ -1,5 +1,5 @@
-/* A template whose events come in another order each time: matched all the same, left when the program
- * does something else, taken up again. */
+/* A template whose events are unordered: matched all the same, left when the program does something
+ * else, taken up again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

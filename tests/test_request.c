@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "model/analyse.h"
 #include "own_folder.h"
 #include "parent/internal.h"
@@ -84,7 +85,7 @@ static void record(const char *path)
         }
     }
     const struct ebb_trace_info info = {
-        .command = "test", .threshold_bytes = EBB_PARENT_THRESHOLD_BYTES, .page_bytes = 4096};
+        .command = "test", .threshold_bytes = EBB_THRESHOLD_BYTES, .page_bytes = 4096};
     struct ebb_trace_writer *writer;
     assert_int_equal(ebb__trace_writer_open(path, &info, &writer, NULL), EBB_OK);
     assert_int_equal(ebb__trace_writer_append(writer, made.items, made.count, NULL), EBB_OK);
@@ -263,7 +264,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
     offline_read(recorded->plan, &terms, &offline);
     const struct ebb_plan *plan = &offline.planned.plan;
 
-    print_message("%s %u %%: %u absences, %u wide\n", policy, percent, plan->absence_count,
+    print_message("%s %u %%: %u absences, %u huge-rounded\n", policy, percent, plan->absence_count,
                   offline.planned.huge_rounded.count);
     assert_int_equal(stage->parent.figures.plan.stall_ns, plan->stall_ns);
     assert_int_equal(stage->parent.figures.plan.iteration_ns, plan->iteration_ns);
@@ -331,6 +332,7 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.page_bytes, plain.page_bytes);
     assert_int_equal(found.smallest_block_bytes, plain.smallest_block_bytes);
     assert_int_equal(found.time_limit_ns, plain.time_limit_ns);
+    assert_int_equal(found.effort_steps, plain.effort_steps);
     assert_int_equal(found.beside_bytes, 3 * EBB_MIB);
     assert_int_equal(found.margin_bytes, 4096);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);
@@ -352,7 +354,7 @@ static void terms_of_a_run(void **state)
     ebb__model_fini(&model);
 }
 
-/* Plan files say which blocks are wide, and readers believe only what can be. */
+/* Plan files say which blocks are huge-rounded, and readers believe only what can be. */
 static void huge_rounded_blocks_in_plan_files(void **state)
 {
     (void)state;
@@ -374,14 +376,14 @@ static void huge_rounded_blocks_in_plan_files(void **state)
         snprintf(list, sizeof list, cases[i].text, huge_rounded, huge_rounded);
         int bytes = snprintf(
             text, sizeof text,
-            "{\"schema\": \"ebb.plan-file/1\", \"policy\": \"x\", \"budget_bytes\": 1,"
+            "{\"schema\": \"ebb.plan-file/2\", \"policy\": \"x\", \"budget_bytes\": 1,"
             " \"smallest_feasible_bytes\": 1, \"peak_bytes\": 1, \"stall_ns\": 0,"
             " \"iteration_ns\": 1, \"moved_out_bytes\": 0, \"moved_in_bytes\": 0, \"plan_ns\": 0,"
             " \"feasible\": false, \"page_bytes\": 4096, \"model_ticks\": %u,"
             " \"model_iteration_ns\": %llu, \"absences\": [], \"machine\": {\"schema\":"
             " \"ebb.machine/1\", \"name\": \"m\", \"duplex\": true,"
             " \"out\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0},"
-            " \"in\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0}}, \"wide_blocks\": %s}",
+            " \"in\": {\"ns_per_byte\": 1.0, \"fixed_ns\": 0}}, \"huge_rounded_blocks\": %s}",
             model->tick_count, (unsigned long long)ebb__model_iteration_ns(model), list);
         struct ebb_plan_file file;
         struct ebb_error error = {0};

@@ -18,8 +18,8 @@ struct worked {
     struct ebb_pool_source source;
 };
 
-/* A weight is used once an iteration and away from before its end until after its beginning; an
- * output is away between its two uses, while a block of scratch lives. */
+/* A weight is used once an iteration and absent from before its end until after its beginning; an
+ * output is absent between its two uses, while a block of scratch lives. */
 static void work_out(struct worked *worked)
 {
     struct maker maker = {0};
@@ -93,7 +93,7 @@ static void worked_out_by_hand(void **state)
     ebb__model_fini(&worked.model);
 }
 
-/* The output drops: it never comes back, and its end is that of the copy out. */
+/* The output drops: it is never fetched, and its end is that of the copy out. */
 static void dropped_blocks_end_early(void **state)
 {
     (void)state;

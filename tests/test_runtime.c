@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include "runtime_program.h"
+
+#include "base/tuning.h"
 #include "synthetic.h"
 
 #include <errno.h>
@@ -263,7 +265,7 @@ static void late_faults_give_no_pages(void **state)
     struct item other = make(rig, size, 1);
     struct item item = {(unsigned char *)rig, size, 3};
     uintptr_t address =
-        rig->device.layout.arena.base + rig->runtime->space.units_used * EBB_HUGE_BYTES;
+        rig->device.layout.arena.base + rig->runtime->addresses.space.units_used * EBB_HUGE_BYTES;
     rig->faulty.delay_us = 20000;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, allocate, &item), 0);
@@ -366,15 +368,15 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
     struct block *block = block_of(rig, item);
     if (block->state == BLOCK_EVICTED && block->transfer.queue != QUEUE_IN) {
         block->copy.stays = keep_copy;
-        ebb__move_queue_in(rig->runtime, block, false);
+        ebb__move_queue_in(&rig->runtime->transfer, block, false);
     }
     if (block->state == BLOCK_WRITING_BACK)
-        block->transfer.cancelled = true;
+        ebb__block_cancel(block);
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* What comes back ahead of its use has taken the room that the program needs first. */
-static void early_returns_give_way(void **state)
+/* A prefetch has taken the memory that the program needs first. */
+static void early_prefetches_give_way(void **state)
 {
     (void)state;
     for (int kept = 0; kept < 2; kept++) {
@@ -393,7 +395,7 @@ static void early_returns_give_way(void **state)
             check(rig, &needed);
             rig->faulty.delay_us = 0;
             drop(rig, &needed);
-            call_back(rig, &evicted, kept); /* it may have been there, and made to leave */
+            call_back(rig, &evicted, kept); /* it may have been resident, and evicted */
             wait_for_state(rig, &evicted, BLOCK_RESIDENT);
             check(rig, &evicted);
             evict_now(rig, &evicted);
@@ -409,7 +411,7 @@ static void early_returns_give_way(void **state)
 }
 
 /* It is freed while it turns back, and used while it does. */
-static void early_returns_are_used_or_freed(void **state)
+static void early_prefetches_are_used_or_freed(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)20 << 20, false);
@@ -418,14 +420,14 @@ static void early_returns_are_used_or_freed(void **state)
     for (uint64_t round = 0; round < 6; round++) {
         struct item evicted = make(rig, 8 << 20, round);
         evict_now(rig, &evicted);
-        send_out(rig, &pinned); /* it is known then that it cannot leave */
+        send_out(rig, &pinned); /* it is known then that it cannot be evicted */
         ebb__runtime_settle(rig->runtime);
         rig->faulty.delay_us = 30000;
         call_in(rig, &evicted, false, false);
         wait_for_state(rig, &evicted, BLOCK_FETCHING);
         pthread_mutex_lock(&rig->runtime->core.lock);
-        bool room = ebb__room_make(rig->runtime, 8 << 20);
-        bool given_up = block_of(rig, &evicted)->transfer.given_up;
+        bool room = ebb__room_make(&rig->runtime->reclaim, 8 << 20);
+        bool given_up = block_of(rig, &evicted)->transfer.end == TRANSFER_GIVEN_UP;
         pthread_mutex_unlock(&rig->runtime->core.lock);
         assert_true(room && given_up);
         if (round % 2)
@@ -479,14 +481,14 @@ static void unchanged_copies_are_evicted_free(void **state)
         wait_for_state(rig, &item, BLOCK_RESIDENT);
         check(rig, &item);
         evict_now(rig, &item);
-        assert_int_equal(atomic_load(&rig->counters->dropped_bytes), round * (5 << 20));
+        assert_int_equal(atomic_load(&rig->counters->evicted_clean_bytes), round * (5 << 20));
         assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), written);
     }
     call_in(rig, &item, true, true);
     wait_for_state(rig, &item, BLOCK_RESIDENT);
     put(rig, &item, 2); /* modified: it has to be written again */
     evict_now(rig, &item);
-    assert_int_equal(atomic_load(&rig->counters->dropped_bytes), 3 * (5 << 20));
+    assert_int_equal(atomic_load(&rig->counters->evicted_clean_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
     check(rig, &item);
     drop(rig, &item);
@@ -531,8 +533,8 @@ static void writes_that_fail(void **state)
     }
 }
 
-/* Every failure says how long to wait for the next try; room that comes back is used, and the budget is
- * kept again. Each is said once. */
+/* Every failure says how long to wait for the next try; space that is free again is used, and the
+ * budget is kept again. Each is said once. */
 static void store_that_recovers(void **state)
 {
     (void)state;
@@ -544,8 +546,8 @@ static void store_that_recovers(void **state)
     struct item items[16];
     for (uint64_t i = 0; i < 16; i++)
         items[i] = make(rig, 1 << 20, i);
-    uint64_t pause_ns = rig->runtime->store.pause_ns;
-    assert_true(pause_ns > 1 && pause_ns <= EBB_STORE_MOST_PAUSES);
+    uint64_t pause_ns = rig->runtime->transfer.store.pause_ns;
+    assert_true(pause_ns > 1 && pause_ns <= ebb__tuning()->store_most_pauses);
     assert_true(held(rig) > budget);
     assert_int_equal(atomic_load(&rig->warned), 1);
     rig->faulty.write_errno = 0; /* somebody has tidied up */
@@ -637,7 +639,7 @@ static void early_reads_that_fail(void **state)
     ebb__runtime_settle(rig->runtime);
     rig->faulty.read_errno = EIO;
     pthread_mutex_lock(&rig->runtime->core.lock);
-    ebb__move_queue_in(rig->runtime, block_of(rig, &item), false);
+    ebb__move_queue_in(&rig->runtime->transfer, block_of(rig, &item), false);
     pthread_mutex_unlock(&rig->runtime->core.lock);
     ebb__runtime_settle(rig->runtime);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
@@ -650,7 +652,7 @@ static void early_reads_that_fail(void **state)
     rig_close(rig);
 }
 
-/* What a system call has does not leave; afterwards it does. */
+/* What a system call uses is not evicted; afterwards it may be. */
 static void pinned_for_a_call(void **state)
 {
     (void)state;
@@ -662,7 +664,7 @@ static void pinned_for_a_call(void **state)
     for (unsigned pins = 2; pins > 0; pins--) {
         pthread_mutex_lock(&rig->runtime->core.lock);
         assert_int_equal(block_of(rig, &item)->pins, pins);
-        assert_false(ebb__move_park(rig->runtime, block_of(rig, &item)));
+        assert_false(ebb__move_park(&rig->runtime->transfer, block_of(rig, &item)));
         pthread_mutex_unlock(&rig->runtime->core.lock);
         check(rig, &item);
         if (pins == 2)
@@ -832,7 +834,7 @@ static void script_is_replayed(void **state)
     program_settles(&program, rig, 3);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
 
-    /* A disk that is slow for a while: what comes back early then does not do so for good. */
+    /* A disk that is slow for a while: prefetches that are early then are not early for good. */
     ebb__runtime_settle(rig->runtime);
     rig->faulty.delay_us = 20000;
     program_lap(&program, rig, true, UINT32_MAX);
@@ -846,8 +848,8 @@ static void script_is_replayed(void **state)
     free(script);
 }
 
-/* In an operation the program uses, again and again, what the template knows to be used in another one
- * only. That does not make it the first to leave. */
+/* In an operation the program uses, again and again, what the template knows to be used in another
+ * one only. That does not make it the first to be evicted. */
 static void uses_beside_the_script(void **state)
 {
     (void)state;
@@ -1011,7 +1013,7 @@ static void script_of_other_blocks(void **state)
         struct program program;
         program_init(&program, rig, model);
         struct ebb_script *script = script_for(&program.model, model.peak_bytes * 6 / 10);
-        /* Only persistent blocks are to leave. */
+        /* Only persistent blocks are to be evicted. */
         struct ebb_script_absence *absences = (void *)((char *)script + script->absences_offset);
         struct ebb_script_block *blocks = (void *)((char *)script + script->blocks_offset);
         for (uint32_t i = 0; i < script->absence_count; i++)
@@ -1171,8 +1173,8 @@ static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64
     return counted_ops->fresh(device, target, bytes);
 }
 
-/* Many small blocks, a few large ones, and again. *made: bytes of pages made in laps 0 and 1; pieced: units
- * of the arena in each lap. */
+/* Many small blocks, a few large ones, and again. *made: bytes of pages made in laps 0 and 1;
+ * fragmented: units of the arena in each lap. */
 static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
 {
     struct ebb_device_ops ops = *rig->runtime->core.device.ops;
@@ -1203,8 +1205,8 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
     rig->runtime->core.device.ops = counted_ops;
 }
 
-/* Units are split and pieced together, but once the budget is full no page is made any more; what is
- * pieced is split first. */
+/* Units are split and assembled, but once the budget is full no page is made any more; fragmented
+ * units are split first. */
 static void pages_are_not_exchanged(void **state)
 {
     (void)state;
@@ -1218,7 +1220,7 @@ static void pages_are_not_exchanged(void **state)
     rig_close(rig);
 }
 
-/* Where there is time for it no unit stays in pieces: neither what would be pieced together, nor what was
+/* Where there is time for it no unit stays in pieces: neither what would be assembled, nor what was
  * while there was none. */
 static void pages_are_exchanged_in_time(void **state)
 {
@@ -1253,8 +1255,8 @@ int main(void)
         cmocka_unit_test(late_faults_leave_no_page),
         cmocka_unit_test(late_faults_give_no_pages),
         cmocka_unit_test(access_cancels_a_write_back),
-        cmocka_unit_test(early_returns_give_way),
-        cmocka_unit_test(early_returns_are_used_or_freed),
+        cmocka_unit_test(early_prefetches_give_way),
+        cmocka_unit_test(early_prefetches_are_used_or_freed),
         cmocka_unit_test(pinned_stays),
         cmocka_unit_test(unchanged_copies_are_evicted_free),
         cmocka_unit_test(writes_that_fail),

@@ -72,7 +72,7 @@ static void allocation_waits_for_room(void **state)
     struct small small = small_make(50, 50, 500);
     uint64_t stalls[8];
     struct ebb_sim_times times;
-    /* a leaves from 20 to 120; b wants 50 bytes at 50 and gets them at 120: 70 ns. */
+    /* a is written back from 20 to 120; b wants 50 bytes at 50 and gets them at 120: 70 ns. */
     struct ebb_sim_result result = run(&small, &one, 110, &times, stalls);
     assert_int_equal(result.stall_ns, 70);
     assert_int_equal(result.room_stall_ns, 70);
@@ -140,7 +140,8 @@ static void standstill_breaks_the_budget(void **state)
     struct ebb_sim_result result = run(&small, &one, 120, NULL, NULL);
     assert_false(result.feasible);
     assert_int_equal(result.peak_bytes, 150);
-    assert_int_equal(result.stall_ns, 200); /* b waits for a to leave, a is fetched on access */
+    assert_int_equal(result.stall_ns, 200); /* b waits for the eviction of a, a is fetched on
+                                               access */
     ebb__model_fini(&small.model);
 }
 
@@ -151,7 +152,7 @@ static void a_drop_is_never_fetched(void **state)
     uint32_t a = make_block(&maker, 100), b = make_block(&maker, 100);
     make_event(&maker, 0, EBB_EVENT_ALLOC, a, 0);
     make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
-    make_event(&maker, 150, EBB_EVENT_ALLOC, b, 0); /* a may leave from here: b waits 100 */
+    make_event(&maker, 150, EBB_EVENT_ALLOC, b, 0); /* a may be evicted from here: b waits 100 */
     make_event(&maker, 200, EBB_EVENT_FREE, b, 0);
     make_event(&maker, 300, EBB_EVENT_FREE, a, 0);
     struct small small = {make_model(&maker, 400),
@@ -165,7 +166,7 @@ static void a_drop_is_never_fetched(void **state)
     ebb__model_fini(&small.model);
 }
 
-/* A persistent block that is away across the iteration's end. */
+/* A persistent block that is absent across the iteration's end. */
 static void wraps_around(void **state)
 {
     (void)state;
@@ -220,11 +221,11 @@ static void lanes_are_serial_and_share(void **state)
     uint32_t c = make_persistent(&maker, 300), t = make_block(&maker, 1);
     make_event(&maker, 0, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);
     make_event(&maker, 0, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);
-    make_event(&maker, 100, EBB_EVENT_ALLOC, t, 0); /* a, then b leave */
+    make_event(&maker, 100, EBB_EVENT_ALLOC, t, 0); /* a, then b are evicted */
     make_event(&maker, 1000, EBB_EVENT_FREE, t, 0);
     make_event(&maker, 1500, EBB_EVENT_ACCESS, c, EBB_ACCESS_READ);
     uint32_t u = make_block(&maker, 1);
-    make_event(&maker, 2000, EBB_EVENT_ALLOC, u, 0); /* c leaves */
+    make_event(&maker, 2000, EBB_EVENT_ALLOC, u, 0); /* c is evicted */
     make_event(&maker, 2400, EBB_EVENT_FREE, u, 0);
     struct ebb_model model = make_model(&maker, 4000);
     struct ebb_absence absences[] = {

@@ -1,5 +1,5 @@
-/* Slabs that nobody uses: they leave first, come back with their bytes, what is used stays; a fork finds
- * all of them there. */
+/* Slabs that nobody uses: they are evicted first and fetched with their bytes, what is used stays;
+ * a fork finds all of them there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,19 +106,19 @@ static void what_is_used_stays(void **state)
         const struct block *block = block_of(stage.rig, &stage.slabs[i]);
         assert_false(block->copy.is_there);
         assert_in_range(
-            stage.rig->runtime->slabs
-                .slabs[(block->address - stage.rig->runtime->slabs.base) / EBB_SLAB_BYTES]
+            stage.rig->runtime->addresses.slabs
+                .slabs[(block->address - stage.rig->runtime->addresses.slabs.base) / EBB_SLAB_BYTES]
                 .doublings,
             1, 8);
     }
-    /* Blocks of press() itself may have been evicted, but no slab had to come back. */
+    /* Blocks of press() itself may have been evicted, but no slab had to be fetched. */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(atomic_load(&stage.rig->counters->demand_faults) - faults, 0, 20u * 9u * 2u);
     stage_close(&stage);
 }
 
-/* While accesses are observed slabs are looked at, too, so that the first plan knows which are in use; it
- * is no event, and nothing leaves while there is room. */
+/* While accesses are observed slabs are looked at, too, so that the first plan knows which are in
+ * use; it is no event, and nothing is evicted while there is memory. */
 static void observing_tells_what_is_used(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void all_are_there_at_a_fork(void **state)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    press(&stage, 0, 20); /* and then they may leave again */
+    press(&stage, 0, 20); /* and then they may be evicted again */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS);
     assert_within_budget(stage.rig);
     for (uint32_t i = 0; i < SLABS; i++)
@@ -190,7 +190,7 @@ static void nothing_is_evicted_to_a_store_that_fails(void **state)
     stage_close(&stage);
 }
 
-/* A garbage collector looks at everything, though it does not fit beside what cannot leave. */
+/* A garbage collector looks at everything, though it does not fit beside what cannot be evicted. */
 static void a_walk_over_all(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void a_walk_over_all(void **state)
 }
 
 /* An instruction may need two slabs: where only what is in use is left, the last ones that came stay. */
-static void what_has_just_come_stays(void **state)
+static void what_has_just_arrived_stays(void **state)
 {
     (void)state;
     struct stage stage = stage_open(false);
@@ -217,10 +217,10 @@ static void what_has_just_come_stays(void **state)
     struct block *block;
     uint32_t left = 0;
     pthread_mutex_lock(&runtime->core.lock);
-    while ((block = ebb__slab_oldest(runtime))) {
+    while ((block = ebb__slab_oldest(&runtime->reclaim))) {
         assert_ptr_equal(block,
                          block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
-        ebb__move_queue_out(runtime, block, false);
+        ebb__move_queue_out(&runtime->transfer, block, false);
         left++;
     }
     pthread_mutex_unlock(&runtime->core.lock);
@@ -261,7 +261,7 @@ int main(void)
         cmocka_unit_test(all_are_there_at_a_fork),
         cmocka_unit_test(nothing_is_evicted_to_a_store_that_fails),
         cmocka_unit_test(a_walk_over_all),
-        cmocka_unit_test(what_has_just_come_stays),
+        cmocka_unit_test(what_has_just_arrived_stays),
         cmocka_unit_test(given_back_in_any_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

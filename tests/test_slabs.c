@@ -43,7 +43,7 @@ static void every_size_fits_closely(void **state)
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_slabs *slabs = slabs_on(rig);
     size_t before = 0;
-    for (size_t bytes = EBB_SLABS_LEAST_BYTES; bytes <= EBB_SLABS_MOST_BYTES; bytes++) {
+    for (size_t bytes = EBB_SMALL_LEAST_BYTES; bytes <= EBB_SMALL_MOST_BYTES; bytes++) {
         void *object = ebb__slabs_alloc(slabs, bytes, 16);
         assert_non_null(object);
         size_t usable = ebb__slabs_usable_bytes(slabs, object);
@@ -54,8 +54,8 @@ static void every_size_fits_closely(void **state)
         assert_true(ebb__slabs_free(slabs, object));
         before = usable;
     }
-    assert_null(ebb__slabs_alloc(slabs, EBB_SLABS_LEAST_BYTES - 1, 1));
-    assert_null(ebb__slabs_alloc(slabs, EBB_SLABS_MOST_BYTES + 1, 1));
+    assert_null(ebb__slabs_alloc(slabs, EBB_SMALL_LEAST_BYTES - 1, 1));
+    assert_null(ebb__slabs_alloc(slabs, EBB_SMALL_MOST_BYTES + 1, 1));
     assert_int_equal(live(rig), 0);
     close_both(rig, slabs);
 }
@@ -65,7 +65,7 @@ static void alignments(void **state)
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
     struct ebb_slabs *slabs = slabs_on(rig);
-    for (size_t alignment = 1; alignment <= EBB_SLABS_MOST_BYTES; alignment *= 2)
+    for (size_t alignment = 1; alignment <= EBB_SMALL_MOST_BYTES; alignment *= 2)
         for (size_t bytes = 300; bytes < 9000; bytes = bytes * 5 / 3)
             for (unsigned i = 0; i < 9; i++) {
                 void *object = ebb__slabs_alloc(slabs, bytes, alignment);
@@ -73,7 +73,7 @@ static void alignments(void **state)
                 assert_int_equal((uintptr_t)object % alignment, 0);
             }
     /* Nothing in a slab is aligned to more than the largest class. */
-    assert_null(ebb__slabs_alloc(slabs, 300, 2 * EBB_SLABS_MOST_BYTES));
+    assert_null(ebb__slabs_alloc(slabs, 300, 2 * EBB_SMALL_MOST_BYTES));
     close_both(rig, slabs);
 }
 

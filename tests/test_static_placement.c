@@ -1,4 +1,5 @@
-/* Blocks at planned addresses: the runtime on a device of plain memory plays a script with a pool. */
+/* Blocks at planned addresses: the runtime on a device of plain memory is replayed a script with a
+ * pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ struct stage {
     struct ebb_script *script;
 };
 
-/* A training whose script, for `percent` of its peak, is played already. */
+/* A training whose script, for `percent` of its peak, is replayed already. */
 static struct stage stage_open(unsigned percent)
 {
     struct stage stage = {.rig = rig_open(NO_BUDGET, false)};
@@ -52,7 +53,7 @@ static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
         position += model->events[t].clock;
     uint32_t block = ebb__script_events(stage->script)[position].block;
     uint64_t place = ebb__script_blocks(stage->script)[block].place;
-    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->placement.base + place;
+    return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->addresses.placement.base + place;
 }
 
 /* An iteration in which every block at a planned address is asked to be zeroed; returns how many
@@ -184,8 +185,9 @@ static void alignments_are_kept(void **state)
     stage_close(&stage);
 }
 
-/* The program leaves the plan in the middle: what lies in the pool stays where it is, everything
- * else makes way, the budget holds; the pool's spare pages go where they are needed. */
+/* The program departs from the plan in the middle: what lies in the static placement stays where it
+ * is, everything else makes way, the budget holds; the static placement's cached pages go where
+ * they are needed. */
 static void divergence_keeps_the_budget(void **state)
 {
     (void)state;
@@ -211,7 +213,7 @@ static void divergence_keeps_the_budget(void **state)
             else if (event->kind == EBB_EVENT_FREE)
                 drop(rig, &stage.program.items[event->block]);
         }
-        uintptr_t base = rig->runtime->placement.base;
+        uintptr_t base = rig->runtime->addresses.placement.base;
         for (uint32_t b = 0; b < model->block_count; b++)
             alive += (uintptr_t)stage.program.items[b].bytes >= base;
         assert_true(alive > 0);
@@ -237,10 +239,10 @@ static void divergence_keeps_the_budget(void **state)
             check(rig, &others[i]);
             drop(rig, &others[i]);
         }
-        assert_int_equal(rig->runtime->placement.load_bytes, 0);
+        assert_int_equal(rig->runtime->addresses.placement.load_bytes, 0);
         ebb__runtime_settle(rig->runtime);
         uint64_t evicted = atomic_load(&rig->counters->reactive_evictions);
-        uint64_t pages = held(rig), cached = rig->runtime->placement.cached_bytes;
+        uint64_t pages = held(rig), cached = rig->runtime->addresses.placement.cached_bytes;
         if (cached) {
             struct item from_cached = make(rig, cached, 4);
             check(rig, &from_cached);
@@ -250,7 +252,7 @@ static void divergence_keeps_the_budget(void **state)
         }
         struct item large = make(rig, budget - ((uint64_t)4 << 20), 5);
         check(rig, &large);
-        assert_true(rig->runtime->placement.held_bytes <= (uint64_t)4 << 20);
+        assert_true(rig->runtime->addresses.placement.held_bytes <= (uint64_t)4 << 20);
         assert_within_budget(rig);
         drop(rig, &large);
         stage_close(&stage);
@@ -259,7 +261,7 @@ static void divergence_keeps_the_budget(void **state)
 
 /* Small blocks have come to hold what the plan counts on: what is allocated from then on can make way,
  * and the budget holds. Once there is room again addresses are the planned ones again. */
-static void less_room_leaves_the_static_placement_alone(void **state)
+static void less_memory_stops_the_static_placement(void **state)
 {
     (void)state;
     struct stage stage = stage_open(70);
@@ -291,8 +293,8 @@ static void less_room_leaves_the_static_placement_alone(void **state)
     stage_close(&stage);
 }
 
-/* The next plan for the same iteration, here one without addresses, comes while much lies at those of
- * the plan before: what that one has in the pool goes on until little is there. */
+/* The next plan for the same iteration, here one without addresses, comes while much lies at those
+ * of the plan before: what that one has in the static placement goes on until little is there. */
 static void the_next_plan_waits(void **state)
 {
     (void)state;
@@ -320,11 +322,13 @@ static void the_next_plan_waits(void **state)
             continue;
         }
         *item = make(rig, model->blocks[event->block].size_bytes, tick);
-        most = runtime->placement.load_bytes > most ? runtime->placement.load_bytes : most;
+        most = runtime->addresses.placement.load_bytes > most
+                   ? runtime->addresses.placement.load_bytes
+                   : most;
         placed += planned && planned == (uintptr_t)item->bytes;
         if (placed == 3 && planned)
             assert_int_equal(ebb__runtime_set_script(runtime, next, next->bytes), EBB_OK);
-        if (placed < 3 || runtime->placement.load_bytes * 2 > most) {
+        if (placed < 3 || runtime->addresses.placement.load_bytes * 2 > most) {
             assert_non_null(runtime->replay.current);
             assert_true(!planned || planned == (uintptr_t)item->bytes);
         }
@@ -353,9 +357,10 @@ static unsigned traces_begun(struct rig *rig)
     return begun;
 }
 
-/* Accesses are observed again while blocks lie in the pool: they stay, new ones are watched. What is done
- * to those that stay is not seen: until they are gone nothing counts as observed, or for an iteration. */
-static void tracing_leaves_the_static_placement_alone(void **state)
+/* Accesses are observed again while blocks lie in the static placement: they stay, new ones are
+ * watched. What is done to those that stay is not seen: until they are gone nothing counts as
+ * observed, or for an iteration. */
+static void tracing_keeps_the_static_placement(void **state)
 {
     (void)state;
     struct stage stage = stage_open(100);
@@ -372,7 +377,7 @@ static void tracing_leaves_the_static_placement_alone(void **state)
     assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
     check(rig, placed);
     struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
-    assert_true((uintptr_t)other.bytes < rig->runtime->placement.base);
+    assert_true((uintptr_t)other.bytes < rig->runtime->addresses.placement.base);
     put(rig, placed, 9);
     check(rig, &other);
     assert_int_equal(traces_begun(rig), 0);
@@ -437,12 +442,12 @@ static void malformed_places(void **state)
     stage_close(&stage);
 }
 
-/* What the program touches in the pool without owning it is nobody's harm. */
+/* What the program touches in the static placement without owning it is nobody's harm. */
 static void orphan_pages_make_way(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, false);
-    uintptr_t base = rig->runtime->placement.base;
+    uintptr_t base = rig->runtime->addresses.placement.base;
     for (unsigned unit = 0; unit < 12; unit++) {
         ebb__runtime_fault(rig->runtime, base + unit * EBB_HUGE_BYTES + 5 * EBB_PAGE_BYTES, true);
         assert_true(
@@ -465,7 +470,8 @@ static void orphan_pages_make_way(void **state)
 
 /* --- processes and threads --- */
 
-/* In the child: what was in the pool can be read, written and freed, and new blocks made. */
+/* In the child: what was in the static placement can be read, written and freed, and new blocks
+ * made. */
 static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct ebb_ring *ring)
 {
     struct rig *rig = stage->rig;
@@ -492,7 +498,8 @@ static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct
             return false;
         *item = more;
     }
-    return rig->runtime->placement.load_bytes == 0 && rig->runtime->placement.held_bytes == 0;
+    return rig->runtime->addresses.placement.load_bytes == 0 &&
+           rig->runtime->addresses.placement.held_bytes == 0;
 }
 
 static void forks_share_the_static_placement(void **state)
@@ -512,7 +519,7 @@ static void forks_share_the_static_placement(void **state)
         else if (event->kind == EBB_EVENT_FREE)
             drop(rig, &stage.program.items[event->block]);
     }
-    assert_true(rig->runtime->placement.load_bytes > 0);
+    assert_true(rig->runtime->addresses.placement.load_bytes > 0);
     static struct ebb_ledger ledger = {.magic = EBB_LEDGER_MAGIC, .budget_bytes = NO_BUDGET};
     struct ebb_ring *ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
@@ -608,7 +615,7 @@ static void threads_meet_in_the_static_placement(void **state)
     for (unsigned lap = 0; lap < 2; lap++)
         program_lap(&stage.program, rig, false, UINT32_MAX);
     assert_true(atomic_load(&rig->counters->placement_blocks) > blocks);
-    assert_int_equal(rig->runtime->placement.load_bytes, 0);
+    assert_int_equal(rig->runtime->addresses.placement.load_bytes, 0);
     stage_close(&stage);
 }
 
@@ -620,9 +627,9 @@ int main(void)
         cmocka_unit_test(late_free_takes_no_address),
         cmocka_unit_test(alignments_are_kept),
         cmocka_unit_test(divergence_keeps_the_budget),
-        cmocka_unit_test(less_room_leaves_the_static_placement_alone),
+        cmocka_unit_test(less_memory_stops_the_static_placement),
         cmocka_unit_test(the_next_plan_waits),
-        cmocka_unit_test(tracing_leaves_the_static_placement_alone),
+        cmocka_unit_test(tracing_keeps_the_static_placement),
         cmocka_unit_test(malformed_places),
         cmocka_unit_test(orphan_pages_make_way),
         cmocka_unit_test(forks_share_the_static_placement),

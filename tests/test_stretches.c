@@ -1,5 +1,6 @@
-/* Long stretches without clock events: blocks that leave and come back within them, planned, checked,
- * compiled and played. An optimizer touches one weight after the other, without an allocation. */
+/* Long stretches without clock events: blocks that are evicted and fetched within them, planned,
+ * checked, compiled and replayed. An optimizer touches one weight after the other, without an
+ * allocation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+
+#include "base/tuning.h"
 #include "plan/plan.h"
 #include "plan/request/compile.h"
 #include "plan/swap/swap.h"
@@ -48,7 +51,7 @@ static struct ebb_plan_request request_for(const struct ebb_model *model, unsign
                                      .machine = &machine,
                                      .budget_bytes = model->peak_bytes * percent / 100,
                                      .page_bytes = PAGE,
-                                     .time_limit_ns = 60000000};
+                                     .effort_steps = 18000000};
 }
 
 static struct ebb_plan plan_of(const struct ebb_model *model, const char *policy, unsigned percent)
@@ -94,7 +97,7 @@ static void what_did_not_fit_together_does(void **state)
     ebb__model_fini(&model);
 }
 
-/* Every gap keeps its margins: a block is neither sent away nor expected at the moment of its use. */
+/* Every gap keeps its margins: a block is neither evicted nor expected at the moment of its use. */
 static void margins_are_kept(void **state)
 {
     (void)state;
@@ -112,8 +115,8 @@ static void margins_are_kept(void **state)
         seen++;
         assert_false(model.events[gap->ready_tick].clock);
         assert_int_equal(gap->ready_tick, (gap->from_tick + gap->margin_ticks) % model.tick_count);
-        assert_true((gap->ready_ns + lap - used_ns) % lap >= EBB_WITHIN_NS);
-        assert_true(gap->need_ns - gap->due_ns >= EBB_WITHIN_NS);
+        assert_true((gap->ready_ns + lap - used_ns) % lap >= ebb__tuning()->within_ns);
+        assert_true(gap->need_ns - gap->due_ns >= ebb__tuning()->within_ns);
     }
     assert_true(seen > WEIGHTS / 2);
     ebb__swap_fini(&swap);
@@ -148,7 +151,7 @@ static void early_departures_are_rejected(void **state)
         *absence = good;
     }
     assert_true(tried > 0);
-    /* A use that begins less than EBB_WITHIN_NS before may go on. */
+    /* A use that begins less than ebb__tuning()->within_ns before may go on. */
     for (uint32_t t = 0; t < model.tick_count; t++)
         model.time_ns[t] = model.time_ns[t] / 64;
     assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
@@ -275,8 +278,9 @@ static struct ebb_script *compile_lap_long(const struct ebb_model *model, struct
     return script;
 }
 
-/* What leaves within a stretch and is needed there again in the next lap stays away between: also
- * where the program pauses, so that the time to leave has come before the use. */
+/* A block that is evicted within a stretch and needed there again in the next lap is absent
+ * between. This holds also if the program pauses, so that the time of the eviction is before the
+ * use. */
 static void absences_last_a_lap(void **state)
 {
     (void)state;
@@ -317,7 +321,7 @@ static void absences_last_a_lap(void **state)
 
 /* Weights that were only read when they were observed are written in all laps but the first `read_laps`:
  * how many copies in the store have been found out to be stale, and bytes that left without a write. */
-static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
+static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
 {
     struct ebb_model model = make_optimizer(), real = make_optimizer();
     struct ebb_plan plan = plan_of(&model, "ebb", 50);
@@ -343,7 +347,7 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
         assert_true(plan.absences[i].keep_copy || !current->changes[block]);
     }
     assert_true(kept > 0);
-    *dropped_bytes = atomic_load(&rig->counters->dropped_bytes);
+    *evicted_clean_bytes = atomic_load(&rig->counters->evicted_clean_bytes);
     rig_close(rig);
     free(script);
     ebb__plan_fini(&plan);
@@ -356,11 +360,11 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *dropped_bytes)
 static void stale_copies_are_not_kept(void **state)
 {
     (void)state;
-    uint64_t dropped_bytes;
-    assert_int_equal(stale_copies(6, &dropped_bytes), 0);
-    assert_true(dropped_bytes > 0);
-    assert_true(stale_copies(0, &dropped_bytes) > 0);
-    assert_int_equal(dropped_bytes, 0);
+    uint64_t evicted_clean_bytes;
+    assert_int_equal(stale_copies(6, &evicted_clean_bytes), 0);
+    assert_true(evicted_clean_bytes > 0);
+    assert_true(stale_copies(0, &evicted_clean_bytes) > 0);
+    assert_int_equal(evicted_clean_bytes, 0);
 }
 
 int main(void)

@@ -60,7 +60,7 @@ class Train(unittest.TestCase):
         # What exceeds the budget leaves in each of them; a half, since the peak is that of learning.
         lacking = figures["managed_peak_bytes"] - figures["budget_bytes"]
         self.assertGreater(lacking, 0)
-        self.assertGreaterEqual(figures["moved_out_bytes"] + figures["dropped_clean_bytes"],
+        self.assertGreaterEqual(figures["moved_out_bytes"] + figures["evicted_clean_bytes"],
                                 planned * lacking / 2)
         self.assertEqual(0, figures["lost_events"])
 

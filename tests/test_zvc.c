@@ -88,7 +88,7 @@ static void anything_is_restored_or_refused(void **state)
 }
 
 /* Blocks come, are cut at units, are read in pieces and go; all slots of one store. */
-static void divided_blocks_come_back(void **state)
+static void divided_blocks_are_read_again(void **state)
 {
     (void)state;
     enum { SLOTS = 6, MOST = 9 };
@@ -195,7 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_compressed_is_restored),
         cmocka_unit_test(anything_is_restored_or_refused),
-        cmocka_unit_test(divided_blocks_come_back),
+        cmocka_unit_test(divided_blocks_are_read_again),
         cmocka_unit_test(a_child_reads_what_was_written),
         cmocka_unit_test(failures_of_the_store_are_told),
     };

@@ -39,7 +39,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 # pylint: disable=wrong-import-position
 from paired import DEVICES, MIB, allocators, provenance  # noqa: E402
 
-PACKAGES = "torch torchvision tensorflow-cpu jax transformers lightning accelerate numpy".split()
+PACKAGES = "torch torchvision tensorflow-cpu jax transformers lightning accelerate timm numpy".split()
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "3"}
 TORCH = os.path.join(SOURCE, "examples", "torch_train.py")

@@ -1,21 +1,15 @@
-/* libc calls that take buffers: what they read or write is brought into memory and kept there until
- * they return, on devices where a system call cannot wait for an absent page (calls_need_pins).
- * Elsewhere they go straight on.
+/* libc calls that take buffers: what they read or write is brought into memory and kept there
+ * until they return, on devices where a system call cannot wait for an absent page
+ * (calls_need_pins). Elsewhere they go straight on.
  *
  * What this cannot cover, on those devices: system calls that are not made through these functions
- * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted output of
- * strings that are managed blocks themselves. They fail with EFAULT where the block is
+ * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted
+ * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
  * absent, as the kernel reports a bad address; no wrong byte is read. */
 #include "calls.h"
 
-#include "guard.h"
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
 #include <mqueue.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,70 +20,6 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-static _Atomic bool pinning;
-/* Code: of libc, of the loader. */
-static struct text {
-    uintptr_t first, last;
-} libc, loader;
-
-/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Around a fork the runtime is locked, and
- * under a guard it may be; the calls are the shim's own then: their buffers are on a stack, which stays
- * where it is. */
-static inline struct ebb_runtime *runtime_for(const void *buffer)
-{
-    if (!atomic_load_explicit(&pinning, memory_order_relaxed))
-        return NULL;
-    struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    bool is_theirs = runtime && ebb__runtime_owns(runtime, buffer) && !ebb__fork_is_under_way() &&
-                     !ebb__guard_is_entered();
-    return is_theirs ? runtime : NULL;
-}
-
-static void pin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
-{
-    struct ebb_guard guard;
-    ebb__guard_enter(&guard);
-    ebb__runtime_pin(runtime, buffer, bytes);
-    ebb__guard_leave(&guard);
-}
-
-static void unpin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
-{
-    struct ebb_guard guard;
-    ebb__guard_enter(&guard);
-    ebb__runtime_unpin(runtime, buffer, bytes);
-    ebb__guard_leave(&guard);
-}
-
-bool ebb__calls_have_blocks(const struct ebb_buffers *buffers)
-{
-    if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !buffers->vector)
-        return false;
-    for (size_t i = 0; i < buffers->count; i++)
-        if (runtime_for(buffers->vector[i].iov_base))
-            return true;
-    return false;
-}
-
-void ebb__calls_pin(const struct ebb_buffers *buffers)
-{
-    for (size_t i = 0; i < buffers->count; i++) {
-        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
-        if (runtime)
-            pin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
-    }
-}
-
-void ebb__calls_unpin(void *argument)
-{
-    const struct ebb_buffers *buffers = argument;
-    for (size_t i = 0; i < buffers->count; i++) {
-        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
-        if (runtime)
-            unpin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
-    }
-}
 
 #define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
     EBB_HAND_ON(type, name, parameters, arguments, (&(struct iovec)EBB_BUFFER_OF(buffer, bytes)), 1)
@@ -189,16 +119,17 @@ BUFFER(int, puts, (const char *from), (from), from, SIZE_MAX)
 
 /* A file's buffer is the kernel's as long as the file is open. */
 EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
+
 EXPORT void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes);
+
 EXPORT void setbuf(FILE *restrict file, char *restrict buffer);
 
 int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
 {
     int (*next)(FILE *, char *, int, size_t);
     EBB_BEHIND(next, setvbuf);
-    struct ebb_runtime *runtime = runtime_for(buffer);
-    if (runtime)
-        pin(runtime, buffer, bytes);
+    const struct iovec vector = EBB_BUFFER_OF(buffer, bytes);
+    ebb__calls_pin(&(struct ebb_buffers){&vector, 1});
     return next(file, buffer, mode, bytes);
 }
 
@@ -231,75 +162,3 @@ BUFFER(size_t, __fread_chk,
 BUFFER(size_t, __fread_unlocked_chk,
        (void *restrict to, size_t room, size_t size, size_t count, FILE *restrict file),
        (to, room, size, count, file), to, size *count)
-
-static inline bool is_in(const struct text *text, const void *address)
-{
-    return (uintptr_t)address - text->first < text->last - text->first;
-}
-
-struct search {
-    const void *inside;
-    struct text *found;
-};
-
-static int note_text(struct dl_phdr_info *info, size_t bytes, void *argument)
-{
-    const struct search *search = argument;
-    (void)bytes;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t first = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type != PT_LOAD || (uintptr_t)search->inside - first >= segment->p_memsz)
-            continue;
-        *search->found = (struct text){first, first + segment->p_memsz};
-        return 1;
-    }
-    return 0;
-}
-
-void ebb__shim_know_libc(void)
-{
-    struct search searches[] = {{dlsym(RTLD_NEXT, "fread"), &libc},
-                                {dlsym(RTLD_DEFAULT, "__tls_get_addr"), &loader}};
-    for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++)
-        if (searches[i].inside)
-            dl_iterate_phdr(note_text, &searches[i]);
-}
-
-bool ebb__shim_is_of_loader(const void *caller)
-{
-    return is_in(&loader, caller);
-}
-
-bool ebb__shim_is_of_libc(const void *caller)
-{
-    return is_in(&libc, caller) || ebb__shim_is_of_loader(caller);
-}
-
-bool ebb__shim_may_wait_in(const void *address)
-{
-    return runtime_for(address) != NULL;
-}
-
-void ebb__shim_wait_in(const void *address, size_t bytes)
-{
-    struct ebb_runtime *runtime = runtime_for(address);
-    if (!runtime)
-        return;
-    int saved = errno;
-    struct ebb_guard guard;
-    ebb__guard_enter(&guard);
-    ebb__runtime_keep(runtime, address, bytes);
-    ebb__guard_leave(&guard);
-    errno = saved;
-}
-
-void ebb__shim_pin_buffers(bool on)
-{
-    atomic_store(&pinning, on);
-}
-
-bool ebb__shim_is_buffer_of_libc(const void *caller)
-{
-    return atomic_load_explicit(&pinning, memory_order_relaxed) && is_in(&libc, caller);
-}

@@ -4,6 +4,7 @@
  * before. So one that has had page faults enough counts the pages that it alone has once more itself, when
  * it ends by exit() or _exit(). One that is killed does not. */
 #include "base/smaps.h"
+#include "base/tuning.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define LEAST_FAULTS 64
 
 EXPORT void _exit(int status);
 EXPORT void _Exit(int status);
@@ -37,7 +37,7 @@ __attribute__((destructor)) static void note_copies(void)
 {
     int saved = errno;
     struct ebb_smaps smaps;
-    if (counters && faults() - faults_before >= LEAST_FAULTS &&
+    if (counters && faults() - faults_before >= (long)ebb__tuning()->fork_least_faults &&
         ebb__smaps_read("/proc/self/smaps", atomic_load(&counters->arena_first),
                         atomic_load(&counters->arena_last), &smaps)) {
         uint64_t held = atomic_load(&counters->held_bytes);

@@ -1,14 +1,15 @@
 /* Hello: how the library in a process finds the parent of its run, and what it is handed.
  *
- * EBB_RUN says where the parent is (runtime/protocol.h). It may be stale: of a run that has ended, or
- * inherited by a program that outlives it. Then there is nobody to say hello to, or somebody else has
- * the parent's name: that one must neither get our ring nor give us orders. The parent may also be
- * slow, or stopped. It is waited for as long as it lives: a process that went on alone would hold
- * memory that no budget counts. Its death ends the wait, since the sockets hang up. */
+ * EBB_RUN says where the parent is (settings.c). It may be stale: of a run that has ended, or
+ * inherited by a program that outlives it. Then there is nobody to say hello to, or somebody else
+ * has the parent's name: that one must neither get our ring nor give us orders. The parent may
+ * also be slow, or stopped. It is waited for as long as it lives: a process that went on alone
+ * would hold memory that no budget counts. Its death ends the wait, since the sockets hang up. */
 #include "shim.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/tuning.h"
 #include "device/os.h"
 #include "runtime/protocol.h"
 
@@ -17,8 +18,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -27,40 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
-struct ebb_shim_settings ebb__shim_settings;
-
-static struct {
-    int inherited;
-    unsigned long long inode;
-    long process_id; /* the parent's */
-    unsigned long user_id;
-    unsigned long long secret[2];
-    char name[64];
-} where;
-
-bool ebb__shim_read_settings(void)
-{
-    const char *text = getenv(EBB_PROTOCOL_ENV);
-    struct ebb_shim_settings *settings = &ebb__shim_settings;
-    int consumed = 0;
-    unsigned long long threshold;
-    if (!text ||
-        sscanf(text, "2:%d:%llu:%ld:%lu:%16llx%16llx:%63[^:]:%llu:%u:%n", &where.inherited,
-               &where.inode, &where.process_id, &where.user_id, &where.secret[0], &where.secret[1],
-               where.name, &threshold, &settings->flags, &consumed) != 9 ||
-        consumed == 0)
-        return false;
-    settings->threshold = (size_t)threshold;
-    snprintf(settings->places, sizeof settings->places, "%s", text + consumed);
-    return true;
-}
-
 /* Is the other end the parent's? Beyond a pid namespace its number is not known, and reads 0. */
 static bool leads_to_parent(int descriptor, struct ucred *peer)
 {
     socklen_t bytes = sizeof *peer;
     return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, peer, &bytes) == 0 &&
-           (peer->pid == 0 || peer->pid == where.process_id);
+           (peer->pid == 0 || peer->pid == ebb__shim_settings.parent_id);
 }
 
 static bool is_inherited_socket(int descriptor)
@@ -68,33 +39,29 @@ static bool is_inherited_socket(int descriptor)
     struct stat status;
     struct ucred peer;
     return ebb__os_status(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
-           (unsigned long long)status.st_ino == where.inode && leads_to_parent(descriptor, &peer);
-}
-
-bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode)
-{
-    return descriptor == where.inherited && inode == where.inode && S_ISSOCK(mode);
+           (unsigned long long)status.st_ino == ebb__shim_settings.inode &&
+           leads_to_parent(descriptor, &peer);
 }
 
 /* A socket on which the parent hears a hello; -1: none. *ours: close it afterwards. */
 static int reach_parent(bool *ours)
 {
     *ours = false;
-    if (is_inherited_socket(where.inherited))
-        return where.inherited;
+    if (is_inherited_socket(ebb__shim_settings.inherited))
+        return ebb__shim_settings.inherited;
     int descriptor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (descriptor < 0)
         return -1;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strlen(where.name);
-    memcpy(address.sun_path + 1, where.name, length);
+    size_t length = strlen(ebb__shim_settings.parent_name);
+    memcpy(address.sun_path + 1, ebb__shim_settings.parent_name, length);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
     struct ucred peer;
     int failed;
     do /* one that is interrupted may be made again: nothing has happened */
         failed = connect(descriptor, (struct sockaddr *)&address, bytes);
     while (failed && errno == EINTR);
-    if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != where.user_id) {
+    if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != ebb__shim_settings.user_id) {
         close(descriptor);
         return -1;
     }
@@ -125,10 +92,11 @@ static struct ebb_ring *make_ring(int *memory)
 static bool send_hello(int parent, const int descriptors[2])
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    struct ebb_message hello = {.kind = EBB_MESSAGE_HELLO,
-                                .process_id = (uint32_t)getpid(),
-                                .parent_process_id = (uint32_t)getppid(),
-                                .secret = {where.secret[0], where.secret[1]}};
+    struct ebb_message hello = {
+        .kind = EBB_MESSAGE_HELLO,
+        .process_id = (uint32_t)getpid(),
+        .parent_process_id = (uint32_t)getppid(),
+        .secret = {ebb__shim_settings.secret[0], ebb__shim_settings.secret[1]}};
     prctl(PR_GET_NAME, hello.text);
     while (!ebb__message_send(parent, &hello, descriptors, 2, 0)) {
         if (errno != ETOOMANYREFS)
@@ -155,6 +123,24 @@ static struct ebb_ledger *map_ledger(int descriptor)
     return NULL;
 }
 
+/* The parent's tuning, which a fork has from its parent already. A row that this library does not know is
+ * of another Ebb: then the table holds here. */
+static void take_tuning(int channel, struct ebb_message *welcome)
+{
+    static bool taken;
+    if (taken)
+        return;
+    taken = true;
+    welcome->text[sizeof welcome->text - 1] = 0;
+    if (ebb__tuning_read(welcome->text, NULL) == EBB_OK)
+        return;
+    const struct ebb_message refused = {
+        .kind = EBB_MESSAGE_WARN,
+        .process_id = (uint32_t)getpid(),
+        .text = "the library in the process does not know this --tune: its own table holds there"};
+    ebb__message_send(channel, &refused, NULL, 0, 0);
+}
+
 /* Wait for the answer, however slow the parent is; false where it has gone. */
 static bool be_welcomed(struct ebb_shim_parent *parent)
 {
@@ -177,6 +163,8 @@ static bool be_welcomed(struct ebb_shim_parent *parent)
         ebb__message_close(came, count);
     parent->store_limit_bytes = welcome.limit_bytes;
     parent->trace = welcome.value != 0;
+    if (parent->ledger)
+        take_tuning(parent->channel, &welcome);
     return parent->ledger != NULL;
 }
 

@@ -85,7 +85,7 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
                                                                  bool zeroed)
 {
     /* No object is larger than PTRDIFF_MAX: the next allocator refuses it, with its errno. */
-    if (bytes < EBB_SLABS_LEAST_BYTES || bytes > PTRDIFF_MAX)
+    if (bytes < EBB_SMALL_LEAST_BYTES || bytes > PTRDIFF_MAX)
         return NULL;
     if (bytes >= ebb__shim_threshold && (ebb__shim_is_of_loader(__builtin_return_address(0)) ||
                                          ebb__shim_is_buffer_of_libc(__builtin_return_address(0))))
@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     void *pointer = NULL;
     if (bytes < ebb__shim_threshold) {
         struct ebb_slabs *slabs = ebb__shim_slabs();
-        if (slabs && bytes <= EBB_SLABS_MOST_BYTES &&
+        if (slabs && bytes <= EBB_SMALL_MOST_BYTES &&
             !ebb__shim_is_of_libc(__builtin_return_address(0))) {
             pointer = ebb__slabs_alloc_there(slabs, bytes, alignment);
             if (!pointer)

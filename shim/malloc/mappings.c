@@ -1,15 +1,16 @@
-/* What the program does to the mappings of its blocks: mprotect, madvise, mlock, mbind, munmap, mremap,
- * mmap over them. Elsewhere these calls go straight on.
+/* What the program does to the mappings of its blocks: mprotect, madvise, mlock, mbind, munmap,
+ * mremap, mmap over them. Elsewhere these calls go straight on.
  *
- * Pages of a block may be absent when such a call comes, and a mapping that differs from its neighbours
- * cannot be moved. So advice that cannot change a byte is taken as heard, advice to forget bytes
- * clears them, and whatever truly changes a mapping is done to a block that is brought home and kept
- * there until it is freed (src/runtime/keep.c). To make accessible what is accessible changes nothing.
+ * Pages of a block may be absent when such a call comes, and a mapping that differs from its
+ * neighbours cannot be moved. So advice that cannot change a byte is taken as heard, advice to
+ * forget bytes clears them, and whatever truly changes a mapping is done to a block that is fetched
+ * and kept in place until it is freed (src/runtime/keep.c). To make accessible what is accessible
+ * changes nothing.
  *
  * syscall() with the number of such a call comes here, too. What this cannot see are instructions
- * of the program's own. There the device copes:
- * it moves by pieces, and what cannot be moved stays, or is copied. The device without userfaultfd
- * cannot: what such a call makes readable of an absent block reads as zeros. */
+ * of the program's own. There the device copes: it moves by pieces, and what cannot be moved stays,
+ * or is copied. The device without userfaultfd cannot: what such a call makes readable of an absent
+ * block reads as zeros. */
 #include "device/host.h"
 #include "device/os.h"
 #include "guard.h"

@@ -1,9 +1,9 @@
-/* Libc calls that take names and structures: a program that keeps an arena of its own in one large block has its
- * paths, its struct stat and its sets of descriptors there. Where system calls cannot wait for absent pages
- * they are brought into memory, as the buffers of calls.c are.
+/* Libc calls that take names and structures: a program that keeps an arena of its own in one large
+ * block has its paths, its struct stat and its sets of descriptors there. Where system calls cannot
+ * wait for absent pages they are fetched and kept resident, as the buffers of calls.c are.
  *
- * Not covered: ioctl() and fcntl(), whose argument may be anything, arguments of exec functions that are
- * lists (execl), and what a structure points to where that is not named here. */
+ * Not covered: ioctl() and fcntl(), whose argument may be anything, arguments of exec functions
+ * that are lists (execl), and what a structure points to where that is not named here. */
 #include "calls.h"
 
 #include <dirent.h>

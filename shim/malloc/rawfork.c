@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* What a child needs of its stack before its runtime is there. Arbitrary. */
+/* What a child needs of its stack before its runtime is there: far more than it uses. */
 #define STACK_BYTES ((size_t)64 << 10)
 
 EXPORT pid_t _Fork(void);

@@ -6,17 +6,17 @@
  * and this one does nothing else. */
 #include "shim.h"
 
+#include "base/tuning.h"
+
 #include <malloc.h>
 #include <time.h>
-
-#define SAMPLE_NS ((uint64_t)100000000)
-#define MOST_SAMPLE_NS ((uint64_t)6400000000)
 
 static void *sample(void *argument)
 {
     struct ebb_counters *counters = argument;
     /* Walks its free lists: ever more rarely. */
-    for (uint64_t pause_ns = SAMPLE_NS;; pause_ns += pause_ns < MOST_SAMPLE_NS ? pause_ns : 0) {
+    for (uint64_t pause_ns = ebb__tuning()->unmanaged_sample_ns;;
+         pause_ns += pause_ns < ebb__tuning_unmanaged_most_ns() ? pause_ns : 0) {
         struct mallinfo2 info = mallinfo2();
         ebb__ledger_raise(&counters->unmanaged_bytes, info.uordblks + info.hblkhd);
         struct timespec pause = {.tv_sec = (time_t)(pause_ns / 1000000000),

@@ -1,26 +1,6 @@
 /* The shim for programs on the CPU: what its files share.
  *
- * hooks.c        malloc and its relatives: managed above the threshold, else the next allocator
- * next.c         the allocator and the functions of libc behind us
- * guard.h        how every entry is made safe against signals, cancellation and re-entry: the rules
- * stacks.c       threads that run on blocks
- * hello.c        finding the parent of the run, and being welcomed
- * start.c        the runtime at the first managed block, the service thread, forks
- * atfork.c       the runtime is held still around a fork
- * rawfork.c      forks without handlers
- * ending.c       what the child of a fork has copied
- * lent.c         pages that the kernel keeps for longer than a call
- * threads.c      the shim's own threads, which the program must not notice
- * sampler.c      one that asks libc's allocator what it has given out
- * lost.c         the end of a process whose bytes cannot be had
- * descriptors.c  keeps the program from closing what the shim needs
- * mappings.c     what the program does to the mappings of its blocks
- * calls.c        libc calls that take buffers, for devices whose blocks system calls cannot wait for
- * names.c        those that take names and structures
- * signals.c      faults that come as SIGSEGV, for the device without userfaultfd
- * masks.c        masks of signals, which lose SIGSEGV there
- * events.c       functions that libc calls in threads of its own
- * fault_stacks.c and the stacks on which they are served
+ * README.md says what each file is for.
  * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
  * runtime's lock. */
 #ifndef EBB_SHIM_SHIM_H
@@ -52,8 +32,8 @@ struct ebb_next {
 /* The next allocator; NULL while it is being looked up (then ebb__shim_bootstrap_*() serve). */
 const struct ebb_next *ebb__shim_next(void);
 /* Memory for the look-up itself, never given back. */
-/* Nothing is asked of it from here on, or it is again: in a child that it has not heard of, threads that are not
- * there may have left its locks held. */
+/* Nothing is asked of it from here on, or it is again: in a child that it has not heard of,
+ * threads that are not there may have left its locks held. */
 void ebb__shim_spare_next(bool on);
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
@@ -71,21 +51,28 @@ struct ebb_behind {
         void *function = ebb__shim_behind(&behind);                                                \
         memcpy(&(next), &function, sizeof(next));                                                  \
     } while (0)
-/* Look up all of them; once, before there is an runtime. The loader's lock, which a look-up takes, may be
- * held by a thread that waits for an absent block (a constructor in dlopen()), so the runtime's threads,
- * which would bring that block, must not need it. Nor may a signal handler. */
+/* Look up all of them; once, before there is a runtime. The loader's lock, which a look-up takes,
+ * may be held by a thread that waits for an absent block (a constructor in dlopen()), so the
+ * runtime's threads, which would bring that block, must not need it. Nor may a signal handler. */
 void ebb__shim_look_up_behind(void);
 /* The function, looked up now where it is called before that. */
 void *ebb__shim_behind(struct ebb_behind *behind);
 
-/* hello.c: what EBB_RUN says. */
+/* settings.c: what EBB_RUN says. */
 struct ebb_shim_settings {
+    int inherited;            /* descriptor of the socket on which the parent hears hellos */
+    unsigned long long inode; /* its */
+    long parent_id;
+    unsigned long user_id;
+    unsigned long long secret[2];
+    char parent_name[64]; /* abstract address, for those without the descriptor */
     size_t threshold;
     unsigned flags;        /* EBB_PROTOCOL_FLAG_* */
     char places[PATH_MAX]; /* of the store, one a line */
 };
 extern struct ebb_shim_settings ebb__shim_settings;
-/* Is this, of which fstat() says that, the socket by which programs inherit the way to the parent? */
+/* Is this, of which fstat() says that, the socket by which programs inherit the way to the
+ * parent? */
 bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode);
 /* False: this process is of no run. */
 bool ebb__shim_read_settings(void);
@@ -99,7 +86,8 @@ struct ebb_shim_parent {
     uint64_t store_limit_bytes;
     bool trace;
 };
-/* Say hello and be welcomed, however long that takes; false, and all is empty: there is no parent. */
+/* Say hello and be welcomed, however long that takes; false, and all is empty: there is no
+ * parent. */
 bool ebb__shim_say_hello(struct ebb_shim_parent *parent);
 
 /* lost.c: say why on stderr, and end the process. */
@@ -114,26 +102,29 @@ struct ebb_slabs *ebb__shim_slabs(void);
 /* The runtime if it has been started. */
 struct ebb_runtime *ebb__shim_runtime_now(void);
 
-/* mappings.c: where blocks lie; once the device is there. calls.c has the last two. */
+/* mappings.c: where blocks lie; once the device is there. pins.c has the last two. */
 void ebb__shim_know_arena(struct ebb_device_range arena);
-/* True where a function of mappings.c does what the system call means: *result is its result, errno as it sets
- * it. False: the call is still to be made. */
+/* True where a function of mappings.c does what the system call means: *result is its result,
+ * errno as it sets it. False: the call is still to be made. */
 bool ebb__shim_maps(long number, const long arguments[6], long *result);
-/* Where system calls cannot wait for absent pages: the block with [address, + bytes) is kept. The kernel is about
- * to read there, and others' threads sleep on it for as long as they like. */
+/* Where system calls cannot wait for absent pages: the block with [address, + bytes) is kept. The
+ * kernel is about to read there, and others' threads sleep on it for as long as they like. */
 void ebb__shim_wait_in(const void *address, size_t bytes);
 /* True where it may do so: for that address, on that device. */
 bool ebb__shim_may_wait_in(const void *address);
 
-/* calls.c: find out where libc and the loader are; once, before the next. */
+/* callers.c: find out where libc and the loader are; once, before the next. */
 void ebb__shim_know_libc(void);
-/* True where the caller, by its return address, is one of them. What they keep is none of ours while it is
- * small: the runtime's own threads may come to use it, and the child of a fork before it has an runtime. */
+/* True where the caller, by its return address, is one of them. What they keep is none of ours
+ * while it is small: the runtime's own threads may come to use it, and the child of a fork before
+ * it has a runtime. */
 bool ebb__shim_is_of_libc(const void *caller);
-/* True where it is the loader. What that keeps (tables of symbols, thread-local variables) is none of ours
- * at all: every thread may come to use it, and under the loader's lock. */
+/* True where it is the loader. What that keeps (tables of symbols, thread-local variables) is none
+ * of ours at all: every thread may come to use it, and under the loader's lock. */
 bool ebb__shim_is_of_loader(const void *caller);
-/* From here on buffers are pinned while libc calls have them; or are not any more. */
+/* True where it is libc itself. */
+bool ebb__shim_is_in_libc(const void *caller);
+/* pins.c: from here on buffers are pinned while libc calls have them; or are not any more. */
 void ebb__shim_pin_buffers(bool on);
 /* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
  * libc's own, whose system calls nobody sees. */
@@ -147,35 +138,39 @@ const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy);
 bool ebb__shim_masks(long number, const long arguments[6], long *result);
 /* A context, and those that it is linked with, before the kernel takes their masks. */
 void ebb__shim_mask_contexts(const ucontext_t *context);
-/* fault_stacks.c: the calling thread and all that are created from here on get a stack for signals. */
+/* fault_stacks.c: the calling thread and all that are created from here on get a stack for
+ * signals. */
 void ebb__shim_give_signal_stacks(void);
 /* fault_stacks.c: as sigaltstack(), of which the program sees its own stack only. */
 int ebb__shim_signal_stack(const stack_t *stack, stack_t *before);
 /* signals.c: take SIGSEGV; false where it cannot be had. */
 bool ebb__shim_take_faults(void);
 
-/* start.c, for atfork.c: in the thread that forks, under a guard. */
+/* forked.c, for atfork.c: in the thread that forks, under a guard. */
 void ebb__shim_before_fork(void);
 void ebb__shim_after_fork_parent(void);
 void ebb__shim_after_fork_child(void);
-/* atfork.c: the handlers themselves, for forks that have none; and whether this thread is between them. */
+/* atfork.c: the handlers themselves, for forks that have none; and whether this thread is between
+ * them. */
 void ebb__fork_before(void);
 void ebb__fork_after_parent(void);
 void ebb__fork_after_child(void);
 bool ebb__fork_is_under_way(void);
-/* lent.c: the kernel keeps these pages for longer than a call: the blocks there stay where they are. */
+/* lent.c: the kernel keeps these pages for longer than a call: the blocks there stay where they
+ * are. */
 struct iovec;
 struct msghdr;
 void ebb__shim_lend(const struct iovec *vector, size_t count);
 /* Likewise where `flags` say so; returns the first argument. */
 const void *ebb__shim_lend_to_send(const void *from, size_t bytes, int flags);
 const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int flags);
-/* From here on what writes while no call is under way cannot be set up; is it so? Then that is said. */
+/* From here on what writes while no call is under way cannot be set up; is it so? Then that is
+ * said. */
 void ebb__shim_refuse_async(void);
 bool ebb__shim_refuses_async(void);
 /* ending.c: this is the child of a fork, with counters of its own. */
 void ebb__shim_watch_ending(struct ebb_counters *own);
-/* start.c: tell it to the person who runs the program. */
+/* process.c: tell it to the person who runs the program. */
 void ebb__shim_warn(const char *message);
 /* atfork.c: see to it that these are called; any number of times. */
 void ebb__shim_register_fork(void);

@@ -134,8 +134,8 @@ static void describe(const void *context, bool *write, bool *fetch)
 #endif
 }
 
-/* The page is there now, or the access is to be tried again. A block that the program has protected is
- * there, too; but it may have come back, and been kept, since the access failed. So what fails twice
+/* The page is there now, or the access is to be tried again. A block that the program has protected
+ * is there, too; but it may have been fetched and kept since the access failed. So what fails twice
  * at one address is the program's own. */
 static bool is_served(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {

@@ -1,4 +1,4 @@
-/* Stacks that lie in blocks: what the guard needs of stacks.c. */
+/* Stacks that lie in blocks: what the guard and stacks.c need of keeper.c. */
 #ifndef EBB_SHIM_STACKS_H
 #define EBB_SHIM_STACKS_H
 
@@ -19,11 +19,18 @@ static inline bool ebb__stacks_own(uintptr_t address)
            address >= atomic_load_explicit(&ebb__stacks_first, memory_order_relaxed);
 }
 
-/* Start the thread that keeps them: once a process, before a thread of the program enters the runtime; false
- * where it cannot be had. */
+static inline bool ebb__stacks_has(const void *address)
+{
+    return ebb__stacks_own((uintptr_t)address);
+}
+
+/* It is in no block, or in one that stays where it is. */
+bool ebb__stacks_stay(const struct ebb_runtime *runtime, const void *address);
+/* Start the thread that keeps them: once a process, before a thread of the program enters the
+ * runtime; false where it cannot be had. */
 bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range arena);
-/* The blocks that this thread stands on, at `frame`, are kept from here on. True: it had to be waited
- * for, and the signals `blocked` are blocked now, *signals is what was before. */
+/* The blocks that this thread stands on, at `frame`, are kept from here on. True: it had to be
+ * waited for, and the signals `blocked` are blocked now, *signals is what was before. */
 bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *signals);
 
 #endif

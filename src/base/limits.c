@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 /* A table of descriptors grows to the highest one, and a fork copies it: where the program may have
- * more than this, it will hardly have so many. Arbitrary. */
+ * more than this, it will hardly have so many. */
 #define MOST_NUMBER ((rlim_t)4096)
 #define USUAL_NUMBER 700
 #define ROOM 256 /* for descriptors behind the program's */

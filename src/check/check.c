@@ -1,5 +1,7 @@
 #include "check/check.h"
 
+#include "base/tuning.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +46,7 @@ struct check {
     uint32_t *next_clock; /* by tick: the first clock event behind it */
     struct span *spans;
     bool *taken;   /* by tick: an absence begins behind it */
-    bool *dropped; /* by tick: a FREE of a block that has left already */
+    bool *dropped; /* by tick: a FREE of a block that is evicted already */
 };
 
 #define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
@@ -150,7 +152,7 @@ static enum ebb_status copy_check(struct check *check, uint32_t i, const char *d
     return EBB_OK;
 }
 
-/* The event at which leaving may start, guard apart where that is a clock event. */
+/* The event at which the eviction may start, margin apart if that is a clock event. */
 static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
 {
     if (!absence->out_within)
@@ -170,19 +172,19 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     uint32_t clock = check->next_clock[absence->from_tick];
     uint32_t to_clock = (clock + ticks - absence->from_tick - 1) % ticks + 1;
     if (absence->margin_ticks == 0 || absence->margin_ticks >= length || to_clock >= length)
-        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted outside its gap, while in use", i,
                          absence->block);
     uint32_t back = 0;
     while (back < ticks && !model->events[(absence->from_tick + ticks - back) % ticks].clock)
         back++;
     uint64_t began_ns = model->time_ns[(absence->from_tick + ticks - back) % ticks];
     uint64_t lasts_ns = unroll(check, model->time_ns[absence->from_tick], began_ns) - began_ns;
-    uint64_t over_ns = lasts_ns / EBB_WITHIN_DRIFT;
-    if (over_ns < EBB_WITHIN_NS)
-        over_ns = EBB_WITHIN_NS;
-    if (absence->margin_ticks < EBB_WITHIN_TICKS ||
+    uint64_t over_ns = lasts_ns / ebb__tuning()->within_drift_divisor;
+    if (over_ns < ebb__tuning()->within_ns)
+        over_ns = ebb__tuning()->within_ns;
+    if (absence->margin_ticks < ebb__tuning()->within_ticks ||
         after_ns - model->time_ns[absence->from_tick] < over_ns)
-        return VIOLATION(check, "absence %u: block %u leaves while it may be in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted while it may be in use", i,
                          absence->block);
     return EBB_OK;
 }
@@ -202,7 +204,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     if (absence->to_tick <= ready)
         span->need += check->turn_ns;
     if (absence->margin_ticks >= model->tick_count)
-        return VIOLATION(check, "absence %u: a guard of more than an iteration", i);
+        return VIOLATION(check, "absence %u: a margin of more than an iteration", i);
     if (absence->out_within && within_check(check, i) != EBB_OK)
         return EBB_ERR_FORMAT;
     uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % model->tick_count;
@@ -211,7 +213,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
         after_margin_ns = unroll(check, model->time_ns[check->next_clock[after_margin]], ready_ns);
     span->out_start = unroll(check, absence->out_start_ns, after_margin_ns);
     if (span->out_start > span->need)
-        return VIOLATION(check, "absence %u: block %u leaves outside its gap, while in use", i,
+        return VIOLATION(check, "absence %u: block %u is evicted outside its gap, while in use", i,
                          absence->block);
     span->out_end = unroll(check, absence->out_end_ns, span->out_start);
     if (span->out_end > span->need)
@@ -360,7 +362,7 @@ static enum ebb_status curve_check(struct check *check)
         if (i)
             resident += changes[i - 1].bytes;
         if (resident < 0)
-            status = VIOLATION(check, "more leaves than is there at %" PRIu64 " ns", at_ns);
+            status = VIOLATION(check, "more is evicted than is resident at %" PRIu64 " ns", at_ns);
         else if ((uint64_t)resident > plan->peak_bytes)
             status = VIOLATION(check,
                                "%" PRId64 " bytes resident at %" PRIu64

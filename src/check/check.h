@@ -5,14 +5,15 @@
  *   - its block and ticks exist; from_tick and to_tick are successive uses of the block (two
  *     accesses, or the last access and the FREE: then and only then it `drops`); no gap is taken
  *     twice, so that no two absences of one block overlap
- *   - the copy out starts at or after the first clock event behind from_tick and its guard (where it
- *     leaves within a stretch: at or after the event behind its guard, by which the use is over as
+ *   - the copy out starts at or after the first clock event behind from_tick and its margin (where it
+ *     starts within a stretch: at or after the event behind its margin, by which the use is over as
  *     plan.h says), ends before the copy in starts, and that ends at or before to_tick
  *   - each copy takes its lane's time at least; where the plan declares stalls, less on the model
  *     clock by as much at most, because that clock stands meanwhile
  *   - at most one copy at a time on each lane
  * and for the plan: the resident bytes at every instant are within the peak that it claims, that
- * peak within the budget unless it says `feasible == false`, and its sums are those of its absences.
+ * peak within the budget unless it says `feasible == false`, and its sums are those of its
+ * absences.
  *
  * Not checked: whether there is a better plan; whether lanes that share bandwidth get it. */
 #ifndef EBB_CHECK_CHECK_H

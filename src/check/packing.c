@@ -146,10 +146,12 @@ static enum ebb_status figures_check(const struct check *check)
         return VIOLATION(check, "its bound is below the load of %" PRIu64, check->peak);
     if (solution->lower_bound_bytes > solution->height_bytes)
         return VIOLATION(check, "its height is below its bound");
-    if (solution->feasible != (solution->height_bytes <= capacity))
-        return VIOLATION(check, "feasible is not what its height says");
-    if (solution->infeasible != (solution->lower_bound_bytes > capacity))
-        return VIOLATION(check, "infeasible is not what its bound says");
+    bool met = solution->capacity == EBB_POOL_CAPACITY_MET;
+    bool impossible = solution->capacity == EBB_POOL_CAPACITY_IMPOSSIBLE;
+    if (met != (solution->height_bytes <= capacity))
+        return VIOLATION(check, "the capacity is not what its height says");
+    if (impossible != (solution->lower_bound_bytes > capacity))
+        return VIOLATION(check, "the capacity is not what its bound says");
     if (solution->optimal != (solution->height_bytes == solution->lower_bound_bytes))
         return VIOLATION(check, "optimal is not what its bound says");
     return EBB_OK;

@@ -4,7 +4,7 @@
 #include "device/os.h"
 
 /* Pairs of mappings: a readable page between inaccessible ones. 3 % of the kernel's default, for as many
- * blocks that return; arbitrary. */
+ * blocks that return: a limit. */
 #define PAIRS 1024u
 #define PAIRS_A_CALL 4u /* mremap wants six mappings free */
 

@@ -2,16 +2,17 @@
  *
  * The runtime sees three ranges of address space of equal rights, all 2 MiB aligned:
  *   arena    the program's blocks; an access to a page that is not there is a *fault*
- *   staging  blocks that are parked or transferred, and spare huge pages
- *   depot    spare small pages (4 KiB), a stack
+ *   staging  blocks that are parked or transferred, and cached huge pages
+ *   page_stack  cached small pages (4 KiB), a stack
  * `move` takes pages from any of them to any other; what is moved is the pages themselves.
  *
- * Implementations: host_move.c, host_remap.c and host_protect.c, of which host.c chooses, and fake.c
- * (plain memory and memcpy, for tests). All functions may be called from any thread, but the
+ * Implementations: host_move.c, host_remap.c and host_protect.c, of which host.c chooses, and
+ * fake.c (plain memory and memcpy, for tests). All functions may be called from any thread, but the
  * runtime's lock serialises move, fresh and release. */
 #ifndef EBB_DEVICE_DEVICE_H
 #define EBB_DEVICE_DEVICE_H
 
+#include "base/geometry.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -19,8 +20,6 @@
 #include <stdint.h>
 
 #define EBB_DEVICE_VERSION 1
-#define EBB_PAGE_BYTES ((uint64_t)4096)
-#define EBB_HUGE_BYTES ((uint64_t)2 << 20)
 
 enum ebb_device_kind {
     EBB_DEVICE_NONE = 0,

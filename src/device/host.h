@@ -7,7 +7,7 @@
 
 /* Room to make new pages in before they are moved to where they belong: huge ones, small ones. */
 #define EBB_HOST_NURSERY_BYTES ((uint64_t)64 << 20)
-#define EBB_HOST_SMALL_NURSERY_BYTES ((uint64_t)2 << 20)
+#define EBB_HOST_SMALL_NURSERY_BYTES EBB_HUGE_BYTES
 
 struct ebb_host {
     int uffd; /* -1: the device does without */
@@ -21,7 +21,7 @@ struct ebb_host {
 
 extern struct ebb_host ebb__host;
 
-/* Where an address lies; what is no range of the device's own counts as depot. */
+/* Where an address lies; what is no range of the device's own counts as page stack. */
 enum ebb_host_place { EBB_HOST_ARENA, EBB_HOST_STAGING, EBB_HOST_PAGE_STACK };
 enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t address);
 

@@ -46,8 +46,8 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
     return range.len;
 }
 
-/* One page that MOVE refuses, because the program has changed the mapping at one end: what comes back is
- * copied, what would leave stays. */
+/* One page that MOVE refuses, because the program has changed the mapping at one end: what is
+ * fetched is copied, what would be evicted stays. */
 static enum ebb_device_result move_refused(void *state, uintptr_t target, uintptr_t source)
 {
     uint64_t copied;
@@ -170,32 +170,24 @@ static bool host_renew(void *state, uintptr_t address, uint64_t bytes)
     return ebb__uffd_renew(ebb__host.uffd, address, bytes);
 }
 
-static const struct ebb_device_ops kernel_ops = {
-    .version = EBB_DEVICE_VERSION,
-    .kind = EBB_DEVICE_UFFD_MOVE,
-    .move = host_move,
-    .fresh = host_fresh,
-    .release = host_release,
-    .fill = host_fill,
-    .unshare = host_unshare,
-    .let = host_let,
-    .renew = host_renew,
-    .close_holes = ebb__host_close_holes,
-};
+/* They differ in whether faults of the kernel's own accesses are served, too. */
+#define OPS(name, its_kind, pins)                                                                  \
+    static const struct ebb_device_ops name = {                                                    \
+        .version = EBB_DEVICE_VERSION,                                                             \
+        .kind = its_kind,                                                                          \
+        .calls_need_pins = pins,                                                                   \
+        .move = host_move,                                                                         \
+        .fresh = host_fresh,                                                                       \
+        .release = host_release,                                                                   \
+        .fill = host_fill,                                                                         \
+        .unshare = host_unshare,                                                                   \
+        .let = host_let,                                                                           \
+        .renew = host_renew,                                                                       \
+        .close_holes = ebb__host_close_holes,                                                      \
+    }
 
-static const struct ebb_device_ops user_ops = {
-    .version = EBB_DEVICE_VERSION,
-    .kind = EBB_DEVICE_UFFD_MOVE_USER,
-    .calls_need_pins = true,
-    .move = host_move,
-    .fresh = host_fresh,
-    .release = host_release,
-    .fill = host_fill,
-    .unshare = host_unshare,
-    .let = host_let,
-    .renew = host_renew,
-    .close_holes = ebb__host_close_holes,
-};
+OPS(kernel_ops, EBB_DEVICE_UFFD_MOVE, false);
+OPS(user_ops, EBB_DEVICE_UFFD_MOVE_USER, true);
 
 enum ebb_status ebb__host_move_open(struct ebb_device *device, struct ebb_error *error)
 {

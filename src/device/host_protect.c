@@ -1,13 +1,13 @@
-/* The host device where userfaultfd is forbidden or absent: page protection, and faults that come as
- * SIGSEGV in the thread that touches an absent page (Linux 5.7, for MREMAP_DONTUNMAP).
+/* The host device where userfaultfd is forbidden or absent: page protection, and faults that come
+ * as SIGSEGV in the thread that touches an absent page (Linux 5.7, for MREMAP_DONTUNMAP).
  *
- * What leaves the arena is made inaccessible, then its pages are moved to staging by mremap(), which
- * leaves an inaccessible mapping behind; what comes back is moved by mremap() too and is accessible
- * at once, whole. Nothing is copied, but each move changes mappings. System calls on an absent page
- * fail with EFAULT and pages that direct I/O still writes are moved all the same: calls that take
- * buffers must keep their blocks from leaving (calls_need_pins).
+ * A range that is parked is made inaccessible, then its pages are moved to staging by mremap(),
+ * which keeps an inaccessible mapping in the arena. A range that is fetched is moved by mremap()
+ * too, and is accessible at once, as a whole. Nothing is copied, but each move changes mappings.
+ * System calls on an absent page fail with EFAULT and pages that direct I/O still writes are moved
+ * all the same: calls that take buffers must pin their blocks (calls_need_pins).
  *
- * Spare pages go back to the system, and appear where they are wanted when they are first touched
+ * Cached pages go back to the system, and appear where they are wanted when they are first touched
  * (anew_is_cheaper). */
 #include "device/ballast.h"
 #include "device/host.h"

@@ -2,16 +2,16 @@
  * pages are moved by mremap(), which leaves an empty mapping behind. Nothing is copied, and huge
  * pages stay huge; each move changes mappings, which takes the memory map's lock for writing.
  *
- * What is absent is registered with the userfaultfd, so that an access waits. What is resident is an
- * ordinary mapping, in which the kernel makes pages at first touch. Where the system has no more
- * mappings to give, a block stays where it is, and what must come back is copied in.
+ * What is absent is registered with the userfaultfd, so that an access waits. What is resident is
+ * an ordinary mapping, in which the kernel makes pages at first touch. Where the system has no more
+ * mappings to give, a block stays where it is, and what must be fetched is copied in.
  *
- * Each run of resident pages is a mapping of its own, and there may not be many (runs.h). Where there
- * are enough, a new block gets small zero pages within the registered range instead.
+ * Each run of resident pages is a mapping of its own, and there may not be many (runs.h). Where
+ * there are enough, a new block gets small zero pages within the registered range instead.
  *
  * A page that the kernel is still writing to cannot be told from another: calls that take buffers
- * must keep their blocks from leaving (calls_need_pins). Spare pages go back to the system and
- * appear anew where they are wanted (anew_is_cheaper). */
+ * must pin their blocks (calls_need_pins). Cached pages go back to the system and appear anew where
+ * they are wanted (anew_is_cheaper). */
 #include "device/host.h"
 #include "device/os.h"
 #include "device/runs.h"
@@ -53,7 +53,7 @@ static void empty_frames(uintptr_t address, uint64_t bytes, bool has_pages)
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
-    /* Registered first: from the first page that leaves on an access must wait. */
+    /* Registered first: from the first page that is evicted on, an access must wait. */
     bool good = !ebb__runs_full_in_staging() && watch(source, bytes, true) &&
                 ebb__os_remap_pieces(target, source, bytes, moved);
     if (*moved)

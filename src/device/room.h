@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Three ranges of 16 GiB, the least that is worth it (arbitrary), and the device's own. */
+/* Three ranges of 16 GiB, the least that is worth it, and the device's own. */
 #define EBB_ROOM_LEAST_BYTES (((uint64_t)48 << 30) + ((uint64_t)66 << 20))
 
 struct ebb_room {

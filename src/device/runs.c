@@ -1,4 +1,6 @@
 #include "device/runs.h"
+
+#include "base/tuning.h"
 #include "device/os.h"
 
 #include <fcntl.h>
@@ -7,10 +9,6 @@
 #include <unistd.h>
 
 #define MAPPINGS_WHERE_UNKNOWN 65530ul /* the kernel's default */
-/* A run has a neighbour that is a mapping, too: with this share half of all mappings are the arena's at
- * most, and a fourth staging's. Arbitrary. */
-#define SHARE_OF_ARENA 4
-#define SHARE_OF_STAGING 8
 
 static struct {
     uintptr_t base;
@@ -63,15 +61,15 @@ void ebb__runs_note(uintptr_t address, bool begins)
 
 bool ebb__runs_full_in_arena(void)
 {
-    return runs.count[0] >= runs.most / SHARE_OF_ARENA;
+    return runs.count[0] >= runs.most / ebb__tuning()->mapping_divisor;
 }
 
 bool ebb__runs_many_in_staging(void)
 {
-    return runs.count[1] >= runs.most / SHARE_OF_STAGING / 2;
+    return runs.count[1] >= runs.most / (2 * ebb__tuning()->mapping_divisor) / 2;
 }
 
 bool ebb__runs_full_in_staging(void)
 {
-    return runs.count[1] >= runs.most / SHARE_OF_STAGING;
+    return runs.count[1] >= runs.most / (2 * ebb__tuning()->mapping_divisor);
 }

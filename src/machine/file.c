@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_FIXED_NS 1000000000000 /* a quarter of an hour for one transfer: arbitrary */
+#define MOST_FIXED_NS 1000000000000 /* a limit: a quarter of an hour for one transfer */
 
 static enum ebb_status lane_read(const json_t *lane, const char *path, const char *name,
                                  struct ebb_lane *out, struct ebb_error *error)

@@ -9,6 +9,7 @@
  * what happens later: write caches that fill up, thermal limits, other users of the disk; what a
  * run measures replaces these figures. */
 #include "base/clock.h"
+#include "base/geometry.h"
 #include "base/lines.h"
 #include "base/order.h"
 #include "machine/machine.h"
@@ -24,12 +25,10 @@
 #include <unistd.h>
 
 #define REQUEST_BYTES ((size_t)8 << 20)
-#define SMALL_BYTES ((size_t)4096)
-#define ALIGN_BYTES ((size_t)2 << 20)
 #define WORKERS 2 /* for each place */
 #define MOST_PLACES 8
 #define SMALL_REQUESTS 9
-#define PHASE_LIMIT_NS 120000000ull /* arbitrary: short beside any program's start */
+#define PHASE_LIMIT_NS 120000000ull /* short beside any program's start */
 /* Shares of the rates alone that both directions have together, added up: 2 where they do not share
  * bandwidth, 1 where they share all of it. The model knows only these two. */
 #define DUPLEX_SHARES 1.5
@@ -113,7 +112,7 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
     uint64_t times[SMALL_REQUESTS];
     for (size_t i = 0; i < SMALL_REQUESTS; i++) {
         uint64_t before = ebb__now_ns();
-        int failed = transfer(file, writing, buffer, SMALL_BYTES, i * SMALL_BYTES);
+        int failed = transfer(file, writing, buffer, EBB_PAGE_BYTES, i * EBB_PAGE_BYTES);
         if (failed)
             return failed;
         times[i] = ebb__now_ns() - before;
@@ -238,14 +237,15 @@ enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
         return status;
 
     size_t buffer_bytes = 2 * WORKERS * files.count * REQUEST_BYTES; /* each direction its own */
-    size_t mapped_bytes = buffer_bytes + ALIGN_BYTES;
+    size_t mapped_bytes = buffer_bytes + EBB_HUGE_BYTES;
     unsigned char *mapped =
         mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
         close_files(&files);
         return ebb__fail(error, EBB_ERR_MEMORY, places, "no memory for the probe's buffers");
     }
-    unsigned char *buffers = mapped + (ALIGN_BYTES - (uintptr_t)mapped % ALIGN_BYTES) % ALIGN_BYTES;
+    unsigned char *buffers =
+        mapped + (EBB_HUGE_BYTES - (uintptr_t)mapped % EBB_HUGE_BYTES) % EBB_HUGE_BYTES;
     madvise(buffers, buffer_bytes, MADV_HUGEPAGE);
     /* Neither zeros nor a pattern that a store could compress away. */
     uint64_t random = 0x9e3779b97f4a7c15u;

@@ -1,16 +1,10 @@
 #include "access_clock.h"
 
 #include "base/map.h"
+#include "base/tuning.h"
 #include "base/vec.h"
 
-/* A guard costs a fault, 15 to 55 us: a hundredth of the time at most. */
-#define SPACING_NS ((uint64_t)5000000)
 #define MOST_ACCESSES 512u
-/* Fewer do not tell one place from another. Arbitrary. */
-#define FEWEST_ACCESSES 8u
-/* A guard is armed while this many before it are awaited; it must not be in use meanwhile. As in
- * src/runtime/replay/access_clock.c, and one more. */
-#define ARMED 4u
 
 struct clock_access {
     uint64_t position;      /* tick, of the second of two turns */
@@ -19,7 +13,7 @@ struct clock_access {
 
 typedef EBB_VEC(struct clock_access) clock_access_vec;
 
-/* Where the guard `back` places before the next one stood, were it of an endless row. */
+/* The position of the event `back` places before `index`, on the unrolled timeline. */
 static uint64_t position_before(const clock_access_vec *chosen, size_t index, size_t back,
                                 uint32_t ticks)
 {
@@ -35,8 +29,8 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick,
     struct ebb_map used = {0};
     uint32_t ticks = model->tick_count;
     uint64_t spacing = ebb__model_iteration_ns(model) / MOST_ACCESSES, last_ns = 0;
-    if (spacing < SPACING_NS)
-        spacing = SPACING_NS;
+    if (spacing < ebb__tuning()->access_clock_spacing_ns)
+        spacing = ebb__tuning()->access_clock_spacing_ns;
     bool ok = true;
     for (uint64_t position = 0; ok && position < 2 * (uint64_t)ticks; position++) {
         uint32_t tick = (uint32_t)(position % ticks);
@@ -51,9 +45,10 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick,
         if (position < ticks || before == 0)
             continue;
         bool apart = chosen->count == 0 || model->time_ns[tick] >= last_ns + spacing;
-        bool rested = chosen->count < ARMED
-                          ? before <= ticks
-                          : before <= chosen->items[chosen->count - ARMED].position;
+        bool rested =
+            chosen->count < ebb__tuning_access_clock_rest()
+                ? before <= ticks
+                : before <= chosen->items[chosen->count - ebb__tuning_access_clock_rest()].position;
         if (!apart || !rested)
             continue;
         ok = ok && ebb_vec_push(chosen, ((struct clock_access){position, before}));
@@ -62,13 +57,14 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick,
     ebb__map_fini(&used);
     /* The first ones must have rested since the last ones of the turn before. */
     size_t bad = 0;
-    while (ok && bad < chosen->count && bad < ARMED &&
-           chosen->items[bad].used_position > position_before(chosen, bad, ARMED, ticks))
+    while (ok && bad < chosen->count && bad < ebb__tuning_access_clock_rest() &&
+           chosen->items[bad].used_position >
+               position_before(chosen, bad, ebb__tuning_access_clock_rest(), ticks))
         bad++;
     for (size_t i = bad; i < chosen->count; i++)
         chosen->items[i - bad] = chosen->items[i];
     chosen->count -= bad;
-    if (chosen->count < FEWEST_ACCESSES)
+    if (chosen->count < ebb__tuning()->access_clock_fewest)
         chosen->count = 0;
     return ok;
 }

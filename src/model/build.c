@@ -10,6 +10,8 @@
 #include "instances.h"
 #include "parts.h"
 
+#include "base/geometry.h"
+
 #include <string.h>
 
 bool ebb__model_is_tick(const struct ebb_event *event)
@@ -178,7 +180,7 @@ static bool note_unit(struct builder *b, size_t tick, const struct ebb_event *ev
         for (size_t i = 0; i < b->entries.count; i++)
             b->units[i] = EBB_TICK_NONE;
     }
-    b->units[tick] = (uint32_t)((event->size_bytes - 1) / EBB_PART_BYTES);
+    b->units[tick] = (uint32_t)((event->size_bytes - 1) / EBB_HUGE_BYTES);
     return true;
 }
 

@@ -16,13 +16,15 @@
 
 #include "seen.h"
 
+#include "base/tuning.h"
+
 #include "base/vec.h"
 
 #include <string.h>
 
 enum {
     SMALL_PERIODS = 8,        /* always tracked */
-    CANDIDATE_LIMIT = 32,     /* in all; arbitrary: more than eight at a time was never seen */
+    CANDIDATE_LIMIT = 32,     /* in all: more than eight at a time was never seen */
     LEVEL_COUNT = 7,          /* grams of 8, 64 ... 2^21 symbols */
     LONG_GRAM_SHARE = 8,      /* grams of 64 and more are met at one in so many symbols */
     SAMPLE_LIMIT = 32,        /* phases at which the load is compared */
@@ -101,17 +103,18 @@ static size_t sample_offset(size_t sample, size_t period)
 }
 
 /* How far two loads may lie apart. What a period allocates is free again at its end, but for 1 % of
- * the peak; or 2 % of what it allocates, up to 3 % of the peak: a program may fill queues in its
+ * the peak; or a part of what it allocates, up to 3 % of the peak: a program may fill queues in its
  * first iterations. An inner repetition of a deep network adds less than that but much of what its
- * own load varies by: so a sixteenth of that swing is the limit too, noise of 1/4096 of the peak
- * apart (all arbitrary). */
+ * own load varies by: so a part of that swing is the limit too, noise of 1/4096 of the peak apart. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
 {
     size_t newest = d->live.count - 1;
-    uint64_t limit = (d->allocated.items[newest] - d->allocated.items[newest - period]) / 50;
+    uint64_t limit = (d->allocated.items[newest] - d->allocated.items[newest - period]) /
+                     ebb__tuning()->load_growth_divisor;
     limit = limit < d->peak / 32 ? limit : d->peak / 32;
     limit = limit > d->peak / 100 ? limit : d->peak / 100;
-    uint64_t share = swing / 16 > d->peak / 4096 ? swing / 16 : d->peak / 4096;
+    uint64_t share = swing / ebb__tuning()->load_swing_divisor;
+    share = share > d->peak / 4096 ? share : d->peak / 4096;
     return limit < share ? limit : share;
 }
 

@@ -39,7 +39,8 @@ struct division {
     struct ebb_model made;
 };
 
-/* List the uses of the units of all blocks that are to be divided, unit by unit. False: no memory. */
+/* List the uses of the units of all blocks that are to be divided, unit by unit. False: no
+ * memory. */
 bool ebb__division_collect_uses(struct division *division);
 /* Join neighbouring units of one history to parts. False: no memory. */
 bool ebb__division_find_parts(struct division *division);

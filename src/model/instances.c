@@ -153,7 +153,7 @@ static void find_free(struct builder *b, size_t k)
         p->free_event = own->free_event;
         return;
     }
-    size_t most = 64; /* iterations; arbitrary where the own FREE is unknown */
+    size_t most = 64; /* iterations, a limit where the own FREE is unknown */
     if (own->free_event != NO_INDEX)
         most = (allocs_before(b, own->free_event) - b->first_rank) / n + 1;
     for (size_t wraps = 1; wraps <= most; wraps++) {
@@ -174,8 +174,9 @@ static void find_free(struct builder *b, size_t k)
         place_before_alloc(b, k);
 }
 
-/* Does an earlier instance end when it should, where the template block lives for `wraps` iterations
- * and a bit? Weights allocated just before the first iteration may have the right sizes, too. */
+/* Does an earlier instance end when it should, where the template block lives for `wraps`
+ * iterations and a bit? Weights allocated just before the first iteration may have the right sizes,
+ * too. */
 static bool ends_in_time(const struct builder *b, const struct instance *instance, size_t wraps)
 {
     size_t rank = b->allocs.count;

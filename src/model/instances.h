@@ -1,5 +1,5 @@
-/* The blocks of a whole trace, and which of them are the same block of one iteration, the window: the
- * first half of building a model (build.c is the other). */
+/* The blocks of a whole trace, and which of them are the same block of one iteration, the window:
+ * the first half of building a model (build.c is the other). */
 #ifndef EBB_MODEL_INSTANCES_H
 #define EBB_MODEL_INSTANCES_H
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    UNORDERED_BEFORE = 6, /* iterations before the pattern: lifetimes across them; arbitrary */
+    UNORDERED_BEFORE = 6, /* iterations before the pattern, a limit: lifetimes across them */
     UNORDERED_BEHIND = 2,
     UNORDERED_OBSERVED = 2, /* whose accesses are laid over the pattern's */
 };

@@ -7,6 +7,8 @@
  * Fails: where every size occurs more than once an iteration. */
 #include "landmark.h"
 
+#include "base/tuning.h"
+
 #include "base/order.h"
 #include "base/vec.h"
 
@@ -14,12 +16,9 @@
 
 enum {
     LOOKED_AT = 1 << 15, /* symbols; an iteration may have a third of them */
-    LEAST_PERIOD = 16,   /* symbols; arbitrary: less is a loop inside of something */
-    COMPARED = 12,       /* candidates; arbitrary */
+    COMPARED = 12,       /* candidates, a limit: the right one is among the first */
     ALIKE_SHARE = 1024,  /* similarity is a number from 0 to this */
-    ALIKE_ENOUGH = 896,  /* 7/8; arbitrary, training differs by under 1 % */
     ALIKE_STEP = 16,     /* smaller differences of similarity do not count */
-    SWING_SHARE = 16,    /* of what the load varies by, so little is no difference; arbitrary */
 };
 
 struct place {
@@ -69,7 +68,7 @@ static bool load_is_back(const struct ebb_detector *detector, const size_t at[3]
         most = load > most ? load : most;
     }
     *swing_bytes = high - low;
-    return most - least <= *swing_bytes / SWING_SHARE;
+    return most - least <= *swing_bytes / ebb__tuning()->load_swing_divisor;
 }
 
 /* Put the candidate among those with the least load, in order of it. */
@@ -104,7 +103,8 @@ static size_t collect(const struct ebb_detector *detector, const struct place *p
             .count = next - i};
         size_t older = made.at[1] - made.at[0], newer = made.at[2] - made.at[1];
         size_t apart = older > newer ? older - newer : newer - older;
-        if (newer < LEAST_PERIOD || apart > ebb__landmark_tolerance(newer) ||
+        if (newer < ebb__tuning()->landmark_least_period ||
+            apart > ebb__landmark_tolerance(newer) ||
             end - made.at[2] > newer + ebb__landmark_tolerance(newer))
             continue;
         made.load_bytes = load_before(detector, made.at[2]);
@@ -184,7 +184,8 @@ static bool goes_on(const struct candidate *candidate, const struct candidate *l
 /* Is the candidate's load well above that with which `longer` begins? */
 static bool is_within(const struct candidate *candidate, const struct candidate *longer)
 {
-    return candidate->load_bytes > longer->load_bytes + longer->swing_bytes / SWING_SHARE;
+    return candidate->load_bytes >
+           longer->load_bytes + longer->swing_bytes / ebb__tuning()->load_swing_divisor;
 }
 
 /* Of an iteration the parts pause, or come at other distances (forward and backward) while much of it
@@ -215,7 +216,7 @@ static bool choose(const struct ebb_detector *detector, struct candidate *kept, 
         kept[i].alike = 0;
         if (load_is_back(detector, kept[i].at, &kept[i].swing_bytes))
             kept[i].alike = similarity(detector, kept[i].at, room, room + most) / ALIKE_STEP;
-        if (kept[i].alike < ALIKE_ENOUGH / ALIKE_STEP)
+        if ((double)(kept[i].alike * ALIKE_STEP) < ebb__tuning()->landmark_alike * ALIKE_SHARE)
             kept[i].alike = 0;
     }
     for (size_t i = 0; i < count; i++) {

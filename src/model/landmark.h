@@ -9,6 +9,8 @@
 
 #include "model/detect.h"
 
+#include "base/tuning.h"
+
 struct ebb_landmark {
     uint64_t size_bytes;   /* of the allocation with which each iteration begins */
     size_t period_symbols; /* allocations in the newest whole iteration */
@@ -19,7 +21,7 @@ struct ebb_landmark {
 /* How many allocations more or fewer an iteration may have. */
 static inline size_t ebb__landmark_tolerance(size_t period_symbols)
 {
-    return period_symbols / 8 + 4; /* arbitrary; TensorFlow: 5 of 1,821 */
+    return period_symbols / ebb__tuning()->stray_divisor + 4;
 }
 
 /* Look for a landmark among the newest symbols of `detector`, which must be sizes of allocations.

@@ -38,7 +38,7 @@ struct ebb_model_block {
     uint64_t serial;          /* of the instance in the modelled iteration (see struct ebb_event) */
     uint64_t size_bytes;      /* as asked for; of a part: its own */
     uint64_t allocated_bytes; /* of the whole allocation where this is a part of it, else 0 */
-    uint32_t part_first;      /* units of EBB_PART_BYTES from the allocation's start */
+    uint32_t part_first;      /* units of EBB_HUGE_BYTES from the allocation's start */
     uint32_t part_count;      /* 0: not a part */
     uint32_t alloc_tick;
     uint32_t free_tick;
@@ -96,7 +96,8 @@ struct ebb_model {
     bool has_accesses;    /* false: the trace held none for this iteration */
     bool unordered;       /* threads interleave: the order of the events varies from iteration to
                             iteration, and the accesses are those of several */
-    uint64_t slack_bytes; /* woven: what another order may need beyond load_bytes, as observed */
+    uint64_t slack_bytes; /* unordered: what another order may need beyond load_bytes, as
+                             observed */
 };
 
 /* Duration of one iteration. */

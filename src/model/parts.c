@@ -5,6 +5,8 @@
 
 #include "division.h"
 
+#include "base/geometry.h"
+
 #include <string.h>
 
 /* The part of `block` in which `unit` lies. O(log parts). */
@@ -62,7 +64,7 @@ static bool is_whole(const struct division *division, uint32_t part)
 {
     const struct part *p = &division->parts.items[part];
     uint64_t size = division->old->blocks[p->block].size_bytes;
-    return p->first == 0 && p->count * EBB_PART_BYTES >= size;
+    return p->first == 0 && p->count * EBB_HUGE_BYTES >= size;
 }
 
 static bool number_blocks(struct division *division)
@@ -204,8 +206,8 @@ static bool write_blocks(struct division *division)
             continue;
         for (uint32_t p = first; p < last; p++) {
             const struct part *part = &division->parts.items[p];
-            uint64_t begin = part->first * EBB_PART_BYTES;
-            uint64_t bytes = part->count * EBB_PART_BYTES;
+            uint64_t begin = part->first * EBB_HUGE_BYTES;
+            uint64_t bytes = part->count * EBB_HUGE_BYTES;
             out = &made->blocks[part->made];
             *out = made->blocks[division->made_block[i]];
             out->allocated_bytes = block->size_bytes;

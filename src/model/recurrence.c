@@ -8,19 +8,19 @@
  * O(1) a use where lengths differ, else O(uses of an iteration); O(uses) memory, since tracing began. */
 #include "recurrence.h"
 
+#include "base/geometry.h"
+#include "base/tuning.h"
+
 #include "base/map.h"
 #include "base/vec.h"
 
 #include <string.h>
 
 enum {
-    MOST_TOUCHES = 6, /* of that unit in an iteration; arbitrary */
-    FEWEST_USES = 16, /* in an iteration; arbitrary */
-    A_MOMENT = 6,     /* uses; arbitrary */
-    PLACES = 16,      /* in an iteration that are told apart; arbitrary */
-    USES_AN_ALLOC =
-        10,   /* programs that allocate more often are known by that: more or less exact */
-    LATE = 4, /* iterations by which it has not been: then EBB_USES_AN_ALLOC */
+    MOST_TOUCHES = 6, /* of that unit in an iteration, a limit */
+    PLACES = 16,      /* in an iteration that are told apart, a limit */
+    LATE =
+        4, /* iterations by which it has not been: then uses_an_allocation, before twice as many */
     FORGET_AT = 1 << 21, /* uses; then all over again */
 };
 
@@ -82,7 +82,7 @@ static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *ev
                    bool *again)
 {
     uint64_t unit = event->flags & EBB_EVENT_PART && event->size_bytes
-                        ? (event->size_bytes - 1) / EBB_PART_BYTES
+                        ? (event->size_bytes - 1) / EBB_HUGE_BYTES
                         : 0;
     uint64_t key = key_of(event->block, unit), known;
     if (!ebb__map_get(&recurrence->units, key, &known)) {
@@ -96,7 +96,7 @@ static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *ev
     }
     *id = (uint32_t)known;
     size_t before = recurrence->newest.items[*id];
-    *again = before && recurrence->ids.count - before < A_MOMENT;
+    *again = before && recurrence->ids.count - before < ebb__tuning()->recurrence_moment;
     if (*again)
         return true;
     recurrence->newest.items[*id] = recurrence->ids.count + 1;
@@ -164,8 +164,9 @@ static void look(struct ebb_recurrence *recurrence, uint32_t id)
         size_t middle = back[k], first = back[2 * k];
         size_t allocs = recurrence->allocs.items[now] - recurrence->allocs.items[middle];
         bool late = now > LATE * (now - middle);
-        if (now - middle < FEWEST_USES || !about_equal(now - middle, middle - first) ||
-            allocs * (late ? EBB_USES_AN_ALLOC : USES_AN_ALLOC) > now - middle)
+        if (now - middle < ebb__tuning()->recurrence_fewest_uses ||
+            !about_equal(now - middle, middle - first) ||
+            allocs * ebb__tuning()->uses_an_allocation * (late ? 1 : 2) > now - middle)
             continue;
         recurrence->next_test = now + (now - middle) / 16;
         if (!alike(recurrence, first, middle, now))

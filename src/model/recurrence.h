@@ -12,10 +12,6 @@
 
 #include <stdbool.h>
 
-/* A program that allocates more often than once in so many uses is known by its allocations, if
- * anything repeats there: accesses tell iterations only of the others. Arbitrary. */
-#define EBB_USES_AN_ALLOC 5
-
 struct ebb_recurrence;
 
 EBB_NODISCARD enum ebb_status ebb__recurrence_create(struct ebb_recurrence **recurrence);

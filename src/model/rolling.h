@@ -9,7 +9,7 @@
 #include "base/vec.h"
 
 #define EBB_ROLLING_PRIME (((uint64_t)1 << 61) - 1)
-#define EBB_ROLLING_BASE UINT64_C(0x0b4c9d2f7a31e685) /* arbitrary, below the prime */
+#define EBB_ROLLING_BASE UINT64_C(0x0b4c9d2f7a31e685) /* any number below the prime */
 
 /* A zeroed struct is the empty sequence. */
 struct ebb_rolling {

@@ -2,6 +2,8 @@
  * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
 #include "stream.h"
 
+#include "base/geometry.h"
+
 #include <string.h>
 
 enum ebb_status ebb__stream_init(struct ebb_stream *stream)
@@ -218,7 +220,7 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
 
 static uint64_t access_symbol(const struct ebb_event *event)
 {
-    uint64_t unit = event->flags & EBB_EVENT_PART ? event->size_bytes / EBB_PART_BYTES + 1 : 0;
+    uint64_t unit = event->flags & EBB_EVENT_PART ? event->size_bytes / EBB_HUGE_BYTES + 1 : 0;
     return (event->block << 24 ^ unit) << 2 | event->access;
 }
 
@@ -297,7 +299,7 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
     return follow(stream, kept);
 }
 
-enum { ROOM_LIMIT = 1 << 16 }; /* allocations; arbitrary */
+enum { ROOM_LIMIT = 1 << 16 }; /* allocations, a limit: more are looked at in pieces */
 
 /* Which serials occurred: a bit each for those that are not far above the number of events, a map
  * for the others. */

@@ -58,7 +58,7 @@ struct ebb_serials {
     struct ebb_map sparse;
 };
 
-enum { EBB_STREAM_BEST = 8 }; /* repetitions remembered; arbitrary */
+enum { EBB_STREAM_BEST = 8 }; /* repetitions remembered: a limit */
 
 struct ebb_stream {
     struct {

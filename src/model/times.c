@@ -30,7 +30,7 @@ static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
     return ns > waited ? ns - waited : 0;
 }
 
-enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from; arbitrary */
+enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from: a median of more is the same */
 
 /* One of them in any case: the lower where there is no middle one. */
 static uint64_t median(uint64_t *values, size_t count)

@@ -2,9 +2,8 @@
  * Method: the history of a unit is the list of operations in which it is used; neighbours of one
  * history are one part. Two tensors that happen to share a history are as good as one, and a tensor
  * that does not begin at a unit's border makes a part of its own of the unit that it shares. Units
- * that are never used have no pages and are in no part; those before the first used one belong to its
- * part, so that a block's first part is at its start.
- * O(ticks + accesses log accesses). */
+ * that are never used have no pages and are in no part; those before the first used one belong to
+ * its part, so that a block's first part is at its start. O(ticks + accesses log accesses). */
 #include "division.h"
 
 static int by_unit(const void *left, const void *right)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    NEAR = 7, /* knots; a longer span is not filled but dotted; arbitrary */
+    NEAR = 7, /* knots; a longer span is not filled but dotted: a limit */
 };
 
 /* Like accesses come to stand together. */

@@ -20,7 +20,7 @@ struct ebb_unordered {
 
 /* Lay `windows` (successive iterations, each ending where the next begins) over windows[own].
  * `observed`: of the newest so many (1 or more) that were traced the accesses are taken. Release
- * with ebb__unordered_fini(). EBB_ERR_MEMORY, with *weave empty. O(events log events). */
+ * with ebb__unordered_fini(). EBB_ERR_MEMORY, with *unordered empty. O(events log events). */
 EBB_NODISCARD enum ebb_status ebb__unordered_make(const struct ebb_stream *stream,
                                                   const struct ebb_window *windows, size_t count,
                                                   size_t own, size_t observed,

@@ -2,6 +2,8 @@
  * seen of it (watch_iterations.c). */
 #include "watch.h"
 
+#include "base/tuning.h"
+
 #include "iteration.h"
 #include "landmark.h"
 #include "watch_state.h"
@@ -9,9 +11,8 @@
 #include <string.h>
 
 enum {
-    EVENT_LIMIT = 1 << 22, /* then the older half goes; 128 MiB of events */
-    /* Of a program that does nothing but its iteration fewer are kept. */
-    STEADY_LIMIT = 1 << 15, /* at least */
+    EVENT_LIMIT = 1 << 22,  /* then the older half goes; 128 MiB of events */
+    STEADY_LIMIT = 1 << 15, /* kept at least of a program that does nothing but its iteration */
     LOOK_EVERY = 1 << 12,   /* events between two looks at whether it is steady */
 };
 
@@ -86,7 +87,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
 static bool is_full(const struct ebb_watch *watch)
 {
     size_t count = watch->stream.events.count;
-    size_t enough = STEADY_ITERATIONS * watch->window_events;
+    size_t enough = (size_t)ebb__tuning()->steady_iterations * watch->window_events;
     if (count < STEADY_LIMIT || count % LOOK_EVERY)
         return count >= EVENT_LIMIT;
     return count >= EVENT_LIMIT || (count >= enough && ebb__watch_is_steady(watch));

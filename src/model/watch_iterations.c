@@ -1,10 +1,13 @@
-/* The iterations that a watch has seen, oldest first: recorded when they end, dropped when they turn
- * out to be loops within an iteration, forgotten but for their counts when there are very many. */
+/* The iterations that a watch has seen, oldest first: recorded when they end, dropped when they
+ * turn out to be loops within an iteration, forgotten but for their counts when there are very
+ * many. */
 #include "watch_state.h"
+
+#include "base/tuning.h"
 
 #include <string.h>
 
-enum { KEPT_ITERATIONS = 1 << 10 }; /* for medians: enough; arbitrary */
+enum { KEPT_ITERATIONS = 1 << 10 }; /* a limit; enough for medians */
 
 size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
                                    uint64_t otherwise)
@@ -18,8 +21,8 @@ size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbo
     return next;
 }
 
-/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what was
- * taken for iterations since then is none, nor is anything else that repeated within one. */
+/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what
+ * was taken for iterations since then is none, nor is anything else that repeated within one. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin)
 {
@@ -101,10 +104,10 @@ bool ebb__watch_is_steady(const struct ebb_watch *watch)
     const struct ebb_watch_iteration *all = watch->iterations.items;
     size_t count = watch->iterations.count;
     uint64_t now = watch->event_base + watch->stream.events.count;
-    if (!watch->found || count < STEADY_ITERATIONS ||
+    if (!watch->found || count < (size_t)ebb__tuning()->steady_iterations ||
         now - all[count - 1].last_event > 2 * watch->window_events)
         return false;
-    for (size_t i = count - STEADY_ITERATIONS + 1; i < count; i++)
+    for (size_t i = count - (size_t)ebb__tuning()->steady_iterations + 1; i < count; i++)
         if (all[i].pattern != watch->pattern || all[i].first_event != all[i - 1].last_event)
             return false;
     return true;

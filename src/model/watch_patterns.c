@@ -5,21 +5,20 @@
  * cannot last that long. Iterations recorded before the new one began are kept, but for those of
  * repetitions that turn out to be loops within it: these were none, wherever they were seen.
  *
- * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over the
- * weights while they are initialised looks like iterations, too, and training, which allocates, comes
- * after it. Which of the two tells iterations depends on how often the program allocates.
+ * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over
+ * the weights while they are initialised looks like iterations, too, and training, which allocates,
+ * comes after it. Which of the two tells iterations depends on how often the program allocates.
  *
  * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
  * repetition is in force, so that a strictly periodic program does not pay for it. */
+#include "base/tuning.h"
+
 #include "landmark.h"
-#include "recurrence.h"
 #include "watch_state.h"
 
 enum {
-    SMALLEST_REPETITION = 8, /* symbols: two equal allocations are no training loop; arbitrary */
-    LEAST_PAUSE = 64,        /* symbols from one look for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096,       /* those seen, within these limits; arbitrary */
-    CLOCK_ALLOCS = 64,       /* in an iteration: enough to tell when what is due; arbitrary */
+    LEAST_PAUSE = 64,  /* symbols from one look for a landmark to the next: an eighth of */
+    MOST_PAUSE = 4096, /* those seen, within these limits */
 };
 
 static bool is_about(size_t symbols, size_t period)
@@ -72,8 +71,8 @@ void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes)
     watch->alloc_count++;
 }
 
-/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that the
- * program still does? */
+/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that
+ * the program still does? */
 static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_t covered)
 {
     for (size_t i = 0; i < known_count(watch); i++) {
@@ -120,14 +119,14 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
 /* Do marks tell iterations, rather than allocations of which there are so many in one? */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
-    return !marks_by_accesses(watch) || allocs * EBB_USES_AN_ALLOC <= window_events;
+    return !marks_by_accesses(watch) || allocs * ebb__tuning()->uses_an_allocation <= window_events;
 }
 
-/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in which
- * `allocs` are made? Then it is that iteration, known exactly. */
+/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in
+ * which `allocs` are made? Then it is that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
-    return marks_by_accesses(watch) && period_allocs >= CLOCK_ALLOCS &&
+    return marks_by_accesses(watch) && period_allocs >= ebb__tuning()->clock_allocations &&
            period_allocs * 4 >= allocs * 3;
 }
 
@@ -150,6 +149,23 @@ static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetiti
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     return ebb__stream_coverage(&watch->stream, repetition) /
            (symbols / repetition->period_symbols);
+}
+
+/* From now on the repetition, known or new, is the program's iteration. */
+static void take(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
+    uint32_t pattern = (uint32_t)watch->pattern_count;
+    for (size_t age = 0; age < known_count(watch); age++) {
+        uint32_t number;
+        const struct ebb_template *known = known_of_age(watch, age, &number);
+        if (is_known(watch, known, repetition)) {
+            pattern = number;
+            template = *known;
+            break;
+        }
+    }
+    adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
 }
 
 /* Is the repetition that of the template, whose order was taken to vary? The first iterations differ in
@@ -186,7 +202,7 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     }
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     if (kind != EBB_SYMBOL_MARK) {
-        if (symbols < SMALLEST_REPETITION)
+        if (symbols < ebb__tuning()->smallest_repetition)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && !whole && !proves_ordered(watch, repetition) &&
@@ -213,23 +229,14 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     if ((watch->found && is_known(watch, &watch->template, repetition)) ||
         ebb__watch_is_composed(watch, repetition))
         return;
-    ebb__watch_adopt(watch, repetition);
+    take(watch, repetition);
 }
 
-void ebb__watch_adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+void ebb__watch_take_longer(struct ebb_watch *watch)
 {
-    struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
-    uint32_t pattern = (uint32_t)watch->pattern_count;
-    for (size_t age = 0; age < known_count(watch); age++) {
-        uint32_t number;
-        const struct ebb_template *known = known_of_age(watch, age, &number);
-        if (is_known(watch, known, repetition)) {
-            pattern = number;
-            template = *known;
-            break;
-        }
-    }
-    adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
+    const struct ebb_repetition *current = &watch->stream.current[EBB_SYMBOL_ALLOC];
+    if (watch->held && ebb__watch_is_composed(watch, current))
+        take(watch, current);
 }
 
 /* Nothing repeats exactly: does it otherwise? Not where exact iterations have been seen within what

@@ -5,13 +5,8 @@
  * these, and to learn their accesses, costs more than to plan the iteration at once and to be reactive
  * in the rest. So an iteration that is planned is held: what is composed of it does not replace it,
  * unless the caller finds that the rest costs too much (ebb__watch_longer() says what it cost). */
+#include "base/tuning.h"
 #include "watch_state.h"
-
-enum {
-    /* Something else replaces a held iteration only if it goes on for more than so many of it. What
-     * comes between iterations may repeat a few times: the batches of an evaluation. */
-    HELD_ITERATIONS = 8,
-};
 
 void ebb__watch_hold(struct ebb_watch *watch)
 {
@@ -21,7 +16,7 @@ void ebb__watch_hold(struct ebb_watch *watch)
 
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events)
 {
-    return watch->held && events <= HELD_ITERATIONS * watch->window_events;
+    return watch->held && events <= ebb__tuning()->held_iterations * watch->window_events;
 }
 
 /* Where the held iteration stands next, at or after symbol `at`; `last`: not before that. */
@@ -87,11 +82,4 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
         at = next < end ? next + period : end;
     }
     return true;
-}
-
-void ebb__watch_take_longer(struct ebb_watch *watch)
-{
-    const struct ebb_repetition *current = &watch->stream.current[EBB_SYMBOL_ALLOC];
-    if (watch->held && ebb__watch_is_composed(watch, current))
-        ebb__watch_adopt(watch, current);
 }

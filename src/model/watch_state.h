@@ -6,8 +6,7 @@
 #include "model/windows.h"
 
 enum {
-    STEADY_ITERATIONS = 64, /* what could a longer look back find? Arbitrary. */
-    KNOWN_PATTERNS = 8,     /* training, evaluation, a last batch ...; arbitrary */
+    KNOWN_PATTERNS = 8, /* a limit: training, evaluation, a last batch */
 };
 
 struct ebb_watch {
@@ -40,13 +39,14 @@ struct ebb_watch {
  * `otherwise`. */
 size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
                                    uint64_t otherwise);
-/* Drop what was taken for iterations since the event `begin`, since when the repetition `pattern` goes
- * on, of `window_events` an iteration. */
+/* Drop what was taken for iterations since the event `begin`, since when the repetition `pattern`
+ * goes on, of `window_events` an iteration. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin);
 /* Record the iterations that have ended. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_record(struct ebb_watch *watch);
-/* Do the newest STEADY_ITERATIONS follow each other without a gap, up to the newest event? */
+/* Do the newest steady_iterations (tuning.def) follow each other without a gap, up to the newest
+ * event? */
 bool ebb__watch_is_steady(const struct ebb_watch *watch);
 /* Allocations in the newest iteration; 0 if there is none. */
 size_t ebb__watch_allocs_of_newest(const struct ebb_watch *watch);
@@ -66,7 +66,5 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
 /* Does the held iteration stay, though something else has repeated for so many events? */
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
-/* The repetition takes the place of the template, whatever that is. */
-void ebb__watch_adopt(struct ebb_watch *watch, const struct ebb_repetition *repetition);
 
 #endif

@@ -1,6 +1,6 @@
-/* Method: a template is the hash of one period of symbols, so each place of a stream is looked at in
- * O(1). Between landmarks nothing is hashed: there a window goes from one landmark to the next, if
- * it has about as many symbols as the template. */
+/* Method: a template is the hash of one period of symbols, so each place of a stream is looked at
+ * in O(1). Between landmarks nothing is hashed: there a window goes from one landmark to the next,
+ * if it has about as many symbols as the template. */
 #include "windows.h"
 
 #include "landmark.h"
@@ -134,7 +134,8 @@ bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_wind
     return false;
 }
 
-/* The end of what the program does in the window: marks behind its last event are the next one's. */
+/* The end of what the program does in the window: marks behind its last event are the next
+ * one's. */
 static size_t window_end(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     size_t last = window->last;

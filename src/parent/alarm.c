@@ -5,16 +5,13 @@
  * (trace/waits.h). How long that has been is counted here, from when it was first seen, and not while
  * nobody could go on: while the process, or this one, was stopped. */
 #include "base/size.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define FAULT_LIMIT_NS ((uint64_t)10000000000)
-#define TRANSFER_LIMIT_NS ((uint64_t)60000000000)
 #define LOOKS 10u /* in the shorter of the limits */
-/* Not looked for so long: this process was stopped, or busy. Arbitrary. */
-#define GAP_NS ((uint64_t)3000000000)
 
 struct overdue {
     const struct ebb_wait *wait; /* the oldest; NULL: none */
@@ -84,15 +81,15 @@ static const char *state_of(const struct process *process, const struct ebb_wait
     uint32_t kind = transfer ? atomic_load(&transfer->kind) : atomic_load(&wait->kind);
     switch (kind) {
     case EBB_WAIT_READ:
-        return "is being read from the store";
+        return "is being fetched from the store";
     case EBB_WAIT_WRITE:
-        return "is being written to the store";
+        return "is being written back to the store";
     case EBB_WAIT_NEW:
         return "is new and has no memory yet";
     case EBB_WAIT_WRITING_BACK:
-        return "was leaving when it was needed";
+        return "was being written back when it was needed";
     default:
-        return "is in the store, where nobody reads it yet";
+        return "is in the store, and its fetch has not begun";
     }
 }
 
@@ -110,8 +107,8 @@ static void name_block(const struct ebb_wait *wait, char *name, size_t bytes)
 static const char store_remedy[] = "the store does not answer: look at its disk or server (dmesg), "
                                    "or end the program and give another one by --store";
 static const char slow_remedy[] =
-    "the store is slow, or much is before it; a faster one by --store, "
-    "or a larger --budget, shortens that";
+    "the store is slow, or other transfers are ahead: give a faster store "
+    "by --store, or a larger --budget";
 static const char runtime_remedy[] = "if it does not go on, end the program, give it a larger "
                                      "--budget, and report this";
 
@@ -173,13 +170,14 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
 {
     const struct ebb_parent_options *options = &parent->options;
     struct alarm *alarm = &process->alarm;
-    uint64_t fault_limit_ns = options->fault_limit_ns ? options->fault_limit_ns : FAULT_LIMIT_NS;
+    uint64_t fault_limit_ns =
+        options->fault_limit_ns ? options->fault_limit_ns : ebb__tuning()->fault_limit_ns;
     uint64_t transfer_limit_ns =
-        options->transfer_limit_ns ? options->transfer_limit_ns : TRANSFER_LIMIT_NS;
+        options->transfer_limit_ns ? options->transfer_limit_ns : ebb__tuning()->transfer_limit_ns;
     uint64_t shorter_ns = fault_limit_ns < transfer_limit_ns ? fault_limit_ns : transfer_limit_ns;
     if (now_ns - alarm->looked_ns < shorter_ns / LOOKS)
         return;
-    bool gap = now_ns - alarm->looked_ns > GAP_NS;
+    bool gap = now_ns - alarm->looked_ns > ebb__tuning()->alarm_gap_ns;
     alarm->looked_ns = now_ns;
     struct overdue fault = {0}, transfer = {0};
     note(process, now_ns, gap, &fault, &transfer);

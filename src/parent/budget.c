@@ -5,9 +5,7 @@
  * more, the budget grows; where it is much more, what was taken for the iterations was not them. */
 #include "parent/internal.h"
 
-/* A peak that exceeds the known one by more than a fourth and this much is another one; arbitrary. */
-#define MUCH_MORE_SHARE 4
-#define MUCH_MORE_BYTES ((uint64_t)16 << 20)
+#include "base/tuning.h"
 
 uint64_t ebb__budget_peak(const struct process *process)
 {
@@ -93,7 +91,8 @@ bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
     uint64_t peak = ebb__budget_peak(process), known = parent->budget.of_bytes;
     if (parent->budget.state != BUDGET_SHARED || parent->budget.of != process || peak <= known)
         return false;
-    if (peak <= known + known / MUCH_MORE_SHARE + MUCH_MORE_BYTES) {
+    if (peak <=
+        known + known / ebb__tuning()->other_peak_divisor + ebb__tuning()->other_peak_bytes) {
         uint64_t budget = share_of_peak(parent, peak);
         if (budget > atomic_load(&parent->ledger->budget_bytes))
             atomic_store(&parent->ledger->budget_bytes, budget);

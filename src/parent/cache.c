@@ -1,5 +1,7 @@
 #include "parent/cache.h"
 
+#include "base/tuning.h"
+
 #include "base/file.h"
 #include "base/vec.h"
 
@@ -17,7 +19,7 @@
 
 #define SUFFIX ".profile"
 #define UNFINISHED ".ebb-" /* of a file that is being written */
-/* Older ones belong to writers that were killed. Arbitrary: none writes for a second. */
+/* Older ones belong to writers that were killed. None writes for a second: the value is without influence. */
 #define UNFINISHED_SECONDS 3600
 
 static bool add_link(XXH3_state_t *hash, int process_id, const char *name)
@@ -51,9 +53,13 @@ bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile
     XXH3_state_t *hash = XXH3_createState();
     if (!hash)
         return false;
-    char about[64];
-    int length =
-        snprintf(about, sizeof about, EBB_VERSION " %llu", (unsigned long long)threshold_bytes);
+    /* Plans of another tuning are other plans, so they are other profiles. */
+    char about[600], tuning[400];
+    if (!ebb__tuning_write(tuning, sizeof tuning))
+        tuning[0] = 0;
+    int length = snprintf(about, sizeof about, EBB_VERSION " %llu %llx %s",
+                          (unsigned long long)threshold_bytes,
+                          (unsigned long long)ebb__tuning_table(), tuning);
     bool good = XXH3_128bits_reset(hash) == XXH_OK &&
                 XXH3_128bits_update(hash, about, (size_t)length + 1) == XXH_OK &&
                 add_link(hash, process_id, "exe") && add_link(hash, process_id, "cwd") &&
@@ -82,7 +88,7 @@ enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key ke
     if (lstat(path, &found) != 0)
         return ebb__fail(error, EBB_ERR_IO, path, "%s", strerror(errno));
     if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() ||
-        (uint64_t)found.st_size > EBB_CACHE_MOST_BYTES)
+        (uint64_t)found.st_size > ebb__tuning()->cache_most_bytes)
         return ebb__fail(error, EBB_ERR_FORMAT, path, "not a file of this user's cache");
     struct ebb_file_content content;
     enum ebb_status status = ebb__file_read(path, "a profile", 0, NULL, &content, error);

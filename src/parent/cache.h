@@ -10,8 +10,6 @@
 
 #include <stdbool.h>
 
-#define EBB_CACHE_MOST_BYTES ((uint64_t)64 << 20) /* hundreds of programs; arbitrary */
-
 /* Key of the program that process `process_id` runs now: its executable, arguments and working
  * directory, `threshold_bytes` and Ebb's version. False where /proc does not tell. */
 bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key);

@@ -15,17 +15,13 @@
  * it is looked at has counted its own pages itself (shim/malloc/ending.c). */
 #include "base/clock.h"
 #include "base/smaps.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#define SHARE 100u
-#define LOOK_NS ((uint64_t)20000000)
-/* So few pages are below what anyone would notice. Arbitrary. */
-#define LEAST_FAULTS 64u
 
 /* Its number where `ebb` lives, which may be another than it has for itself; 0: it is not known. */
 static int process_id(const struct process *process)
@@ -126,12 +122,13 @@ void ebb__copies_look(struct ebb_parent *parent)
     if (relatives < 2) {
         parent->copies.bytes = 0;
     } else if (relatives != parent->copies.relatives ||
-               faults - parent->copies.faults >= LEAST_FAULTS) {
+               faults - parent->copies.faults >= ebb__tuning()->fork_least_faults) {
         parent->copies.bytes = count(parent);
         parent->copies.faults = faults;
     }
     parent->copies.relatives = relatives;
     ebb__copies_note(parent, parent->copies.bytes);
-    uint64_t end = ebb__now_ns(), pause = (end - now) * SHARE;
-    parent->copies.look_ns = end + (pause > LOOK_NS ? pause : LOOK_NS);
+    uint64_t end = ebb__now_ns(), pause = (end - now) * ebb__tuning()->fork_look_divisor;
+    parent->copies.look_ns =
+        end + (pause > ebb__tuning()->fork_look_ns ? pause : ebb__tuning()->fork_look_ns);
 }

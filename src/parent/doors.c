@@ -5,6 +5,7 @@
 #include "parent/internal.h"
 
 #include "base/limits.h"
+#include "base/tuning.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,11 +114,12 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     process->budget_from = parent->options.budget_fraction > 0 ? -1 : 0;
     parent->main_said_hello |= process->process_id == parent->main_process_id;
     ebb__recall_find(parent, process, (int)hello->parent_process_id);
-    ebb__parent_send(process,
-                     &(struct ebb_message){.kind = EBB_MESSAGE_WELCOME,
-                                           .value = process->phase == PHASE_OBSERVING,
-                                           .limit_bytes = parent->options.store_limit_bytes},
-                     parent->ledger_descriptor);
+    struct ebb_message message = {.kind = EBB_MESSAGE_WELCOME,
+                                  .value = process->phase == PHASE_OBSERVING,
+                                  .limit_bytes = parent->options.store_limit_bytes};
+    if (!ebb__tuning_write(message.text, sizeof message.text))
+        message.text[0] = 0; /* `ebb run` refuses so many */
+    ebb__parent_send(process, &message, parent->ledger_descriptor);
     if (parent->options.compress == EBB_COMPRESS_ON || parent->lanes.compressed)
         ebb__parent_tell(process, EBB_MESSAGE_COMPRESS, 0);
     ebb__recall_plan(parent, process);

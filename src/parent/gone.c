@@ -17,7 +17,7 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->transfers.out_bytes += atomic_load(&counters->moved_out_bytes);
     result->transfers.in_bytes += atomic_load(&counters->moved_in_bytes);
     result->transfers.saved_bytes += atomic_load(&counters->saved_bytes);
-    result->transfers.dropped_bytes += atomic_load(&counters->dropped_bytes);
+    result->transfers.evicted_clean_bytes += atomic_load(&counters->evicted_clean_bytes);
     result->transfers.stall_ns += atomic_load(&counters->stall_ns);
     result->faults.demand += atomic_load(&counters->demand_faults);
     result->faults.mismatches += atomic_load(&counters->mismatches);

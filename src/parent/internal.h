@@ -33,8 +33,8 @@ struct trial {
     size_t looked_at;                  /* iterations then */
     uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
     unsigned replans;
-    unsigned cramped; /* iterations in a row for which the plan needed more than its share */
-    unsigned roomy;   /* likewise, in which the share was much more than the plan was made for */
+    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
+    unsigned room_iterations; /* in a row in which it was so */
     unsigned room_replans;
 };
 
@@ -75,8 +75,6 @@ struct stream {
     bool replaying;                    /* a plan is being followed */
 };
 
-#define RETRY_NS ((uint64_t)100000000) /* from one attempt to plan to the next */
-
 /* When to plan: learn.c. */
 struct learning {
     size_t settled_pattern;   /* the repetition that was looked at last, and */
@@ -92,7 +90,7 @@ struct sent {
     struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
     bool has_access_clock;                     /* it has accesses for a clock */
     uint64_t share_bytes;                      /* of the budget, that it was made for */
-    uint64_t slab_bytes;                       /* of slabs in use, which it had to leave room for */
+    uint64_t slab_bytes;                       /* of slabs in use, which it left memory for */
     uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
     uint64_t margin_bytes; /* of its share, left free because that has shrunk before */
     uint64_t small_bytes;  /* most that small blocks held while a plan was in force */
@@ -106,7 +104,7 @@ struct recall {
     struct ebb_profile profile; /* while RECALLED */
     uint64_t at_allocs;         /* allocations that had been made when its plans were sent */
     size_t judged;              /* iterations looked at while RECALLED */
-    unsigned diverged;          /* of these, those that were not played to their end */
+    unsigned diverged;          /* of these, those that were not replayed to their end */
     unsigned disappointments;   /* of these, those in which blocks were not where they had to be */
 };
 
@@ -147,7 +145,7 @@ struct copies {
 struct lanes {
     enum lanes_state state;
     struct ebb_machine machine; /* while KNOWN */
-    bool compressed;            /* it is that of a store that leaves zeros out */
+    bool compressed;            /* it is that of a store that does not store zeros */
     pthread_t prober;           /* while PROBING */
     enum ebb_status status;     /* what it found, and why not */
     struct ebb_error error;
@@ -211,8 +209,8 @@ void ebb__doors_close(struct ebb_parent *parent);
 uint64_t ebb__budget_peak(const struct process *process);
 /* The budget of the run: given, or a share of what this process has been seen to take. */
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
-/* The part of it that the process's blocks may fill: not what the others hold, nor what its own small
- * blocks do, which never leave. */
+/* The part of it that the process's blocks may fill: not what the others hold, nor what its own
+ * small blocks do, which no plan evicts. */
 uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
                            uint64_t budget);
 /* A share of the peak that the process's profile tells is in force before its first allocation. */
@@ -232,7 +230,8 @@ void ebb__budget_forget(struct ebb_parent *parent, const struct process *process
 void ebb__lanes_begin(struct ebb_parent *parent);
 /* Wait for it to end, or measure now. */
 void ebb__lanes_await(struct ebb_parent *parent);
-/* parent->lanes.machine is what they are; compressed: by leaving zeros out, which processes do then. */
+/* parent->lanes.machine is what they are; compressed: zeros are not stored, which processes do
+ * then. */
 void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
 /* Wait for the prober, whatever it finds. */
 void ebb__lanes_fini(struct ebb_parent *parent);

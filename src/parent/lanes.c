@@ -2,17 +2,14 @@
  * has enough to move, or taken from an earlier run. */
 #include "parent/internal.h"
 
-/* A lane out that is slower, 1 GB/s, gains by what compression leaves out more than two processors at
- * work lose by it (docs/host-engine.md, "Compression"). */
-#define COMPRESS_FROM_NS_PER_BYTE 1.0
-#define PROBE_BYTES ((uint64_t)256 << 20)
+#include "base/tuning.h"
 
 static void *probe(void *argument)
 {
     struct ebb_parent *parent = argument;
     struct lanes *lanes = &parent->lanes;
-    lanes->status =
-        ebb__machine_probe(parent->options.store, PROBE_BYTES, &lanes->machine, &lanes->error);
+    lanes->status = ebb__machine_probe(parent->options.store, ebb__tuning()->probe_bytes,
+                                       &lanes->machine, &lanes->error);
     return NULL;
 }
 
@@ -49,7 +46,7 @@ void ebb__lanes_await(struct ebb_parent *parent)
         if (ebb__machine_named("nvme", &lanes->machine, &error) != EBB_OK)
             lanes->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
     }
-    bool slow = lanes->machine.out.ns_per_byte > COMPRESS_FROM_NS_PER_BYTE;
+    bool slow = lanes->machine.out.ns_per_byte > ebb__tuning()->compress_from_ns_per_byte;
     ebb__lanes_know(parent, parent->options.compress == EBB_COMPRESS_ON ||
                                 (parent->options.compress == EBB_COMPRESS_AUTO && slow));
 }

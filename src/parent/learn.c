@@ -1,15 +1,10 @@
 /* Learning and planning for one process: as soon as two iterations have been seen and the accesses
- * of one are known, plan it, check the plan, send it. When the program leaves what was learnt and
- * does not come back within an iteration and a half, its accesses are observed again. */
+ * of one are known, plan it, check the plan, send it. When the program departs from what was learnt
+ * and does not match it again within an iteration and a half, its accesses are observed again. */
 #include "base/clock.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 #include "plan/plan.h"
-
-#define PATIENCE_ITERATIONS 64 /* arbitrary */
-/* A repetition must have lasted so many allocations: layers of a model repeat a few, too. Arbitrary. */
-#define EVIDENT_ALLOCATIONS 32u
-/* What comes between planned iterations may wait for one part in so many of the time. */
-#define BESIDE_SHARE 20u
 
 /* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
  * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on, with
@@ -25,8 +20,8 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     }
     size_t in_a_row = ebb__parent_seen(process).in_a_row;
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
-    bool evident = allocs == 0 || in_a_row * allocs >= EVIDENT_ALLOCATIONS;
-    return (touched * 2 >= all && evident) || in_a_row >= PATIENCE_ITERATIONS;
+    bool evident = allocs == 0 || in_a_row * allocs >= ebb__tuning()->evident_allocations;
+    return (touched * 2 >= all && evident) || in_a_row >= ebb__tuning()->patience_iterations;
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
@@ -38,7 +33,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
     ebb__parent_settle(process);
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK) {
-        process->learning.next_attempt_ns = now + RETRY_NS / 10;
+        process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
         return;
     }
     if (parent->options.record) {
@@ -48,7 +43,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             ebb__parent_tell(process, EBB_MESSAGE_TRACE, 0);
             ebb__phase_set(&process->phase, PHASE_FOLLOWED);
         }
-        process->learning.next_attempt_ns = now + RETRY_NS / 10;
+        process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
         ebb__lanes_await(parent);
         if (ebb__parent_plan(parent, process, &model, 0)) {
@@ -61,7 +56,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
         }
-        process->learning.next_attempt_ns = ebb__now_ns() + RETRY_NS;
+        process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
     }
     ebb__model_fini(&model);
 }
@@ -114,7 +109,7 @@ static bool take_longer(struct process *process)
         return false;
     process->learning.judged_at = count;
     if (!ebb__watch_longer(process->stream.watch, &longer) ||
-        longer.waited_ns * BESIDE_SHARE <= longer.duration_ns)
+        longer.waited_ns * ebb__tuning()->beside_divisor <= longer.duration_ns)
         return false;
     ebb__watch_take_longer(process->stream.watch);
     ebb__parent_settle(process);

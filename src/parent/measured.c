@@ -2,10 +2,9 @@
  * observed. */
 #include "parent/internal.h"
 
-#include <stdlib.h>
+#include "base/tuning.h"
 
-/* What a lane must have moved to be believed. */
-#define LEAST_LANE_BYTES ((uint64_t)64 << 20)
+#include <stdlib.h>
 
 struct lane_counts ebb__measured_counts(const struct process *process)
 {
@@ -25,7 +24,7 @@ struct lane_counts ebb__measured_counts(const struct process *process)
 static double measured_rate(uint64_t bytes, uint64_t busy_ns, uint64_t both_ns, bool duplex,
                             double assumed)
 {
-    if (bytes < LEAST_LANE_BYTES)
+    if (bytes < ebb__tuning()->replan_lane_bytes)
         return assumed;
     double ns = (double)busy_ns - (duplex ? 0 : (double)both_ns / 2);
     return ns > 0 ? ns / (double)bytes : assumed;

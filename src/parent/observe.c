@@ -1,5 +1,6 @@
 /* What the events of a process have shown so far, and the return to observing its accesses. */
 #include "base/clock.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 struct seen ebb__parent_seen(const struct process *process)
@@ -43,5 +44,5 @@ void ebb__parent_trace(struct process *process)
     ebb__phase_set(&process->phase, PHASE_RELEARNING);
     process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
     process->stream.allocs_lost = 0;
-    process->learning.next_attempt_ns = ebb__now_ns() + RETRY_NS;
+    process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
 }

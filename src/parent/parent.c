@@ -1,7 +1,9 @@
 #include "parent/internal.h"
 
 #include "base/clock.h"
+#include "base/geometry.h"
 #include "base/limits.h"
+#include "base/tuning.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,13 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often rings are looked at while processes allocate. A ring of 65,536 events then holds what a
- * program does at 6 million events a second. */
-#define DRAIN_MS 10
 #define BATCH_EVENTS 4096
-#define REAP_NS ((uint64_t)100000000)
-/* Programs that never have this much to move are not worth a probe of the disk. Arbitrary. */
-#define PROBE_FROM_BYTES ((uint64_t)16 << 20)
 
 static enum ebb_status make_ledger(struct ebb_parent *parent, struct ebb_error *error)
 {
@@ -62,7 +58,7 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
         clock_gettime(CLOCK_REALTIME, &now);
         struct ebb_trace_info info = {
             .threshold_bytes = options->threshold_bytes,
-            .page_bytes = EBB_PLAN_PAGE_BYTES,
+            .page_bytes = EBB_PAGE_BYTES,
             .start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
         };
         snprintf(info.command, sizeof info.command, "%s", options->command);
@@ -222,7 +218,7 @@ static void reap(struct ebb_parent *parent)
         return;
     unsigned reaped = ebb__ledger_reap(parent->ledger, parent->ledger_descriptor);
     parent->departed -= reaped < parent->departed ? reaped : parent->departed;
-    parent->reap_ns = now + REAP_NS;
+    parent->reap_ns = now + ebb__tuning()->reap_ns;
 }
 
 int ebb__parent_step(struct ebb_parent *parent)
@@ -237,7 +233,8 @@ int ebb__parent_step(struct ebb_parent *parent)
             continue;
         drain(parent, process);
         if (process->stream.watch && atomic_load(&process->stream.ring->counters.managing)) {
-            if (atomic_load(&process->stream.ring->counters.live_bytes) >= PROBE_FROM_BYTES)
+            if (atomic_load(&process->stream.ring->counters.live_bytes) >=
+                ebb__tuning()->probe_from_bytes)
                 ebb__lanes_begin(parent);
             ebb__parent_learn(parent, process);
             busy = true;
@@ -248,7 +245,7 @@ int ebb__parent_step(struct ebb_parent *parent)
     ebb__copies_look(parent);
     reap(parent);
     feed_starving(parent);
-    return busy ? DRAIN_MS : 100;
+    return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 
 void ebb__parent_destroy(struct ebb_parent *parent)

@@ -18,10 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Requests of at least so many bytes become managed blocks. */
-#define EBB_PARENT_THRESHOLD_BYTES ((uint64_t)128 << 10)
-
-/* Are zeros left out of what goes to the store? */
+/* Are zeros not stored? */
 enum ebb_compress {
     EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
     EBB_COMPRESS_ON,
@@ -98,10 +95,11 @@ struct ebb_plan_figures {
     uint64_t replans; /* of these, because lanes or waits were not as assumed */
     uint64_t peak_bytes, stall_ns;
     uint64_t iteration_ns; /* with stalls; 0: none was made */
+    bool timed_out;        /* its search ended by the box of time */
 };
 
 struct ebb_transfer_figures {
-    uint64_t out_bytes, in_bytes, dropped_bytes;
+    uint64_t out_bytes, in_bytes, evicted_clean_bytes;
     uint64_t saved_bytes; /* of those moved out: zeros that were not written */
     uint64_t stall_ns;
     uint64_t reactive_evictions, busy_blocks;

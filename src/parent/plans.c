@@ -1,15 +1,12 @@
 /* From what is known of a process to a plan that is in force: the terms, the plan, its check, the script.
  * How a plan comes of its terms is src/plan/request, as for `ebb plan`. */
 #include "base/limits.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* Less in a row may be a loop within an operation: no plan is better than one that is not feasible.
- * Arbitrary. */
-#define EVIDENT_WORK_NS ((uint64_t)20000000)
 
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script)
 {
@@ -51,8 +48,8 @@ static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned 
     parent->budget.told_infeasible = true;
     if (least && least <= plan->budget_bytes) {
         ebb__parent_warn(parent,
-                         "policy %s can plan for %.1f MiB at least: the rest is evicted when room "
-                         "is needed",
+                         "policy %s can plan for %.1f MiB at least: the rest is evicted when "
+                         "memory is needed",
                          plan->policy, (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
         return;
     }
@@ -66,7 +63,8 @@ static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned 
 static bool is_evident(const struct process *process, const struct ebb_plan *plan)
 {
     size_t in_a_row = ebb__parent_seen(process).in_a_row; /* 0: it comes from an earlier run */
-    return in_a_row == 0 || in_a_row * (plan->iteration_ns - plan->stall_ns) >= EVIDENT_WORK_NS;
+    return in_a_row == 0 ||
+           in_a_row * (plan->iteration_ns - plan->stall_ns) >= ebb__tuning()->evident_work_ns;
 }
 
 struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
@@ -110,6 +108,7 @@ static void note_figures(struct figures *figures, const struct ebb_planned *plan
     figures->plan.peak_bytes = peak_bytes + planned->beside_bytes;
     figures->plan.stall_ns = plan->stall_ns;
     figures->plan.iteration_ns = plan->iteration_ns;
+    figures->plan.timed_out = plan->timed_out;
     figures->period_events = planned->model->tick_count;
 }
 

@@ -31,7 +31,7 @@ struct ebb_profile {
     uint64_t small_bytes; /* what small blocks took of the budget */
     uint64_t store_id;    /* of the store that the lanes are those of: ebb__profile_store_id() */
     struct ebb_machine machine;                                      /* the lanes as measured */
-    bool compressed;                                                 /* by leaving zeros out */
+    bool compressed;                                                 /* zeros are not stored */
     struct ebb_profile_iteration iterations[EBB_PROFILE_ITERATIONS]; /* oldest first */
     uint32_t iteration_count;
 };

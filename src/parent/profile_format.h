@@ -8,7 +8,7 @@
 #define EBB_PROFILE_MAGIC_BYTES 8u
 #define EBB_PROFILE_MAJOR 2u
 #define EBB_PROFILE_HEADER_BYTES 64u
-/* 4 iterations of a million events: far more than planners take. Arbitrary. */
+/* 4 iterations of a million events: a limit of the format, far more than planners take. */
 #define EBB_PROFILE_MOST_BODY_BYTES ((uint64_t)256 << 20)
 
 #define EBB_PROFILE_EVENT_BYTES 8u

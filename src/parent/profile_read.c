@@ -2,6 +2,8 @@
  * becomes an index, and what is accepted is as a builder would have made it. */
 #include "parent/profile.h"
 
+#include "base/geometry.h"
+
 #include "parent/profile_format.h"
 #include "trace/codec.h"
 
@@ -83,10 +85,10 @@ static const char *check_events(const struct ebb_model *model)
 static const char *check_part(const struct ebb_model *model, uint32_t index)
 {
     const struct ebb_model_block *block = &model->blocks[index];
-    uint64_t first = block->part_first * EBB_PART_BYTES;
+    uint64_t first = block->part_first * EBB_HUGE_BYTES;
     if (block->part_count == 0)
         return block->part_first || block->allocated_bytes ? "a part that is none" : NULL;
-    uint64_t most = block->part_count * EBB_PART_BYTES;
+    uint64_t most = block->part_count * EBB_HUGE_BYTES;
     if (block->allocated_bytes > MOST_BYTES || first >= block->allocated_bytes)
         return "a part outside its block";
     uint64_t rest = block->allocated_bytes - first;

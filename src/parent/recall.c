@@ -1,25 +1,17 @@
 /* Beginning with what an earlier run of the same program has learnt.
  *
- * A profile is found by what the program is, but whether it holds is for the live stream to say: its
- * plans are sent before the program's first allocation, the runtime plays one only where the live
- * allocations are those of its template and the initialisation is over, and here the first planned
- * iterations are judged. Where blocks are not where the plan says, where the program does something
- * else or takes more than it did, the profile is dropped, its plans are forgotten, and the program is
- * learnt as if there had been none. */
+ * A profile is found by what the program is, but whether it holds is for the live stream to say:
+ * its plans are sent before the program's first allocation, the runtime replays one only if the
+ * live allocations are those of its template and the initialisation is over, and here the first
+ * planned iterations are judged. If blocks are not where the plan says, or if the program does
+ * something else or takes more than it did, the profile is dropped, its plans are forgotten, and
+ * the program is learnt as if there had been none. */
 #include "parent/internal.h"
+
+#include "base/tuning.h"
 #include "plan/plan.h"
 
 #include <string.h>
-
-/* Demand faults of a planned iteration that say nothing: one in so many uses, and these. A plan that
- * is right has none in steady state; its first lap may. */
-#define TOLERATED_FAULTS 4u
-#define TOLERATED_SHARE 50u
-#define MOST_DISAPPOINTMENTS 3u
-#define MOST_DIVERGED 3u
-/* A presumed peak may be exceeded by so much: what is not managed is only sampled, and varies. */
-#define PEAK_SLACK_BYTES ((uint64_t)4 << 20)
-#define PEAK_SLACK_SHARE 20u
 
 const char *ebb__cache_use_name(enum ebb_cache_use use)
 {
@@ -146,11 +138,12 @@ static bool names_hold(const struct process *process, const struct ebb_model *mo
 static bool exceeds_peak(const struct process *process)
 {
     uint64_t known = process->recall.profile.unmanaged_peak_bytes;
-    return ebb__budget_peak(process) > known + known / PEAK_SLACK_SHARE + PEAK_SLACK_BYTES;
+    return ebb__budget_peak(process) > known + known / ebb__tuning()->presumed_peak_divisor +
+                                           ebb__tuning()->presumed_peak_bytes;
 }
 
-/* So many allocations, two iterations' and more, and it does not play: the program does something
- * else now. */
+/* So many allocations, two iterations' and more, and no plan is replayed: the program does
+ * something else. */
 static bool has_missed(const struct process *process)
 {
     const struct ebb_profile *profile = &process->recall.profile;
@@ -167,8 +160,9 @@ static bool has_missed(const struct process *process)
            process->stream.allocs_lost > patience;
 }
 
-/* An iteration that is as long as one of the profile, behind the initialisation and the sending of the
- * plans, and was not played to its end. The first of them may be the one in which playing began. */
+/* An iteration that is as long as one of the profile, behind the initialisation and the sending of
+ * the plans, and was not replayed to its end. The first of them may be the one in which the replay
+ * began. */
 static bool has_diverged(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
     const struct ebb_profile *profile = &process->recall.profile;
@@ -194,7 +188,8 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     for (; process->recall.judged < count; process->recall.judged++) {
         const struct ebb_watch_iteration *iteration =
             &iterations[process->recall.judged - forgotten];
-        if (has_diverged(process, iteration) && ++process->recall.diverged == MOST_DIVERGED) {
+        if (has_diverged(process, iteration) &&
+            ++process->recall.diverged == ebb__tuning()->recall_patience) {
             drop(parent, process);
             return;
         }
@@ -202,12 +197,14 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
             iteration->planned ? matching_model(process, iteration) : NULL;
         if (!model)
             continue;
-        if (iteration->demand_faults <= TOLERATED_FAULTS + model->access_count / TOLERATED_SHARE &&
+        if (iteration->demand_faults <=
+                ebb__tuning()->recall_faults +
+                    model->access_count / ebb__tuning()->recall_faults_divisor &&
             names_hold(process, model)) {
             confirm(parent, process);
             return;
         }
-        if (++process->recall.disappointments == MOST_DISAPPOINTMENTS) {
+        if (++process->recall.disappointments == ebb__tuning()->recall_patience) {
             drop(parent, process);
             return;
         }
@@ -265,7 +262,7 @@ void ebb__recall_save(struct ebb_parent *parent, struct process *process)
     learnt->store_id = ebb__profile_store_id(parent->options.store);
     learnt->machine = parent->lanes.machine;
     learnt->compressed = parent->lanes.compressed;
-    if (ebb__cache_store(parent->options.cache, process->recall.key, learnt, EBB_CACHE_MOST_BYTES,
-                         NULL) != EBB_OK)
+    if (ebb__cache_store(parent->options.cache, process->recall.key, learnt,
+                         ebb__tuning()->cache_most_bytes, NULL) != EBB_OK)
         return; /* the next run learns for itself */
 }

@@ -1,38 +1,23 @@
 /* What a plan assumed and what came of it.
  *
  * Lanes are measured before anything is planned, alone and for a fraction of a second; the first
- * iterations are timed while accesses are observed. Once a plan plays, both are known better: the
- * runtime counts what its lanes move and how long they are busy, and untraced iterations pass. Where
- * the lanes differ markedly from what was assumed, or the program waits markedly longer than was
- * predicted and the lanes or its own pace differ, the same iteration is planned again with what was
- * measured.
+ * iterations are timed while accesses are observed. Once a plan is replayed, both are known better:
+ * the runtime counts what its lanes move and how long they are busy, and untraced iterations pass.
+ * Where the lanes differ markedly from what was assumed, or the program waits markedly longer than
+ * was predicted and the lanes or its own pace differ, the same iteration is planned again with what
+ * was measured.
  *
- * And it is planned again where the room that the plan was made for is not there any more, or much more.
+ * It is also planned again if there is less memory than the plan was made for, or much more.
  *
- * So that this settles: a plan is judged over several iterations and enough bytes, the waits double,
- * there is a last time, and a plan that turns out slower than the one before gives way to it for
- * good. */
+ * So that this settles: a plan is judged over several iterations and enough bytes, the waits
+ * double, there is a last time, and a plan that turns out slower than the one before gives way to
+ * it for good. */
 #include "base/order.h"
+#include "base/tuning.h"
 #include "parent/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define FIRST_WAIT_ITERATIONS 4u /* planned ones, before a plan is judged; doubles. Arbitrary */
-/* Its pace is known sooner than its lanes: an iteration tells it. */
-#define PACE_ITERATIONS 2u
-#define MOST_REPLANS 4u
-#define LANE_TOLERANCE 0.15
-/* Waiting over the prediction that is not worth a thought: so many times it, and of an iteration. */
-#define STALL_FACTOR 1.5
-#define STALL_TOLERANCE 0.03
-/* With inputs that differ by less a planner finds the same again. */
-#define WORTHWHILE 0.05
-#define SLOWER 1.03
-/* Iterations in a row for which the room that a plan was made for is not there; arbitrary. */
-#define CRAMPED_ITERATIONS 2u
-#define MUCH_ROOM_SHARE 20 /* of the budget, as a divisor: so much more room is worth a plan */
-#define MOST_ROOM_REPLANS 6u
 
 /* The planned iterations of this trial: how many, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
@@ -52,7 +37,7 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     return taken;
 }
 
-/* The iteration that plays, with its times as known now, in place of what is in `learnt`. */
+/* The iteration that is replayed, with its times as known now, in place of what is in `learnt`. */
 static struct ebb_profile_iteration *refresh(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
@@ -93,23 +78,26 @@ static bool replan(struct ebb_parent *parent, struct process *process,
     return true;
 }
 
-/* Small blocks, or other processes, have come to hold what the plan counts on: the runtime leaves its
- * addresses alone meanwhile. Or they have let go of much that it could not have: what they kept turned
- * out not to be used. */
+/* Small blocks, or other processes, hold memory that the plan counts on: the runtime does not use
+ * its static placement meanwhile. Or they have released much memory that the plan could not have:
+ * it turned out not to be used. */
 static enum replan_reason judge_room(struct trial *trial, const struct sent *sent, uint64_t budget,
                                      uint64_t share)
 {
     bool is_roomy = sent->peak_bytes && budget != UINT64_MAX &&
-                    share > sent->share_bytes + budget / MUCH_ROOM_SHARE;
-    trial->cramped = sent->peak_bytes > share ? trial->cramped + 1 : 0;
-    trial->roomy = is_roomy ? trial->roomy + 1 : 0;
-    if ((trial->cramped < CRAMPED_ITERATIONS && trial->roomy < CRAMPED_ITERATIONS) ||
-        trial->room_replans == MOST_ROOM_REPLANS)
+                    share > sent->share_bytes + budget / ebb__tuning()->replan_room_divisor;
+    bool is_cramped = sent->peak_bytes > share;
+    enum replan_reason room = is_roomy ? REPLAN_ROOMY : is_cramped ? REPLAN_CRAMPED : REPLAN_NONE;
+    trial->room_iterations = room == trial->room ? trial->room_iterations + 1 : 1;
+    trial->room = room;
+    if (trial->room_iterations < ebb__tuning()->replan_room_iterations ||
+        trial->room_replans == ebb__tuning()->replan_most_for_room)
         return REPLAN_NONE;
-    return is_roomy ? REPLAN_ROOMY : REPLAN_CRAMPED;
+    return room;
 }
 
-/* Plan for the room that there is: where it is less, what is lacking, and each time twice the margin. */
+/* Plan for the memory that there is: if it is less, less what is lacking, and each time twice the
+ * margin. */
 static bool find_room(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
@@ -123,7 +111,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
         uint64_t lacking = sent->peak_bytes - share;
         sent->margin_bytes = lacking > 2 * before ? lacking : 2 * before;
     }
-    trial->cramped = trial->roomy = 0;
+    trial->room = REPLAN_NONE;
     trial->room_replans++;
     if (!replan(parent, process, &parent->lanes.machine)) {
         sent->margin_bytes = before;
@@ -151,14 +139,16 @@ static struct findings look(const struct process *process, size_t wanted)
     struct lane_counts now = ebb__measured_counts(process);
     ebb__measured_lanes(&trial->machine, &trial->counts, &now, &found.measured);
     uint64_t stall_ns = (now.stall_ns - trial->counts.stall_ns) / (planned ? planned : 1);
-    found.waits = (double)stall_ns > (double)trial->predicted_stall_ns * STALL_FACTOR +
-                                         (double)found.median_ns * STALL_TOLERANCE;
+    found.waits =
+        (double)stall_ns > (double)trial->predicted_stall_ns * ebb__tuning()->replan_stall_factor +
+                               (double)found.median_ns * ebb__tuning()->replan_stall_share;
     /* What the plan took for the time between uses was that of observed iterations. */
     uint64_t work_ns = found.median_ns > stall_ns ? found.median_ns - stall_ns : 0;
-    found.faster =
-        planned && (double)work_ns * (1 + LANE_TOLERANCE) < (double)trial->predicted_work_ns;
-    found.slower = planned && trial->before_ns && process->sent.script_before &&
-                   (double)found.median_ns > (double)trial->before_ns * SLOWER;
+    found.faster = planned && (double)work_ns * (1 + ebb__tuning()->replan_lane_change) <
+                                  (double)trial->predicted_work_ns;
+    found.slower =
+        planned && trial->before_ns && process->sent.script_before &&
+        (double)found.median_ns > (double)trial->before_ns * ebb__tuning()->replan_slower;
     found.enough = planned >= wanted / 2;
     return found;
 }
@@ -167,12 +157,13 @@ static enum replan_reason judge(const struct trial *trial, const struct findings
 {
     if (found->slower)
         return REPLAN_BACK;
-    if (trial->replans == MOST_REPLANS)
+    if (trial->replans == ebb__tuning()->replan_most)
         return REPLAN_ENOUGH;
     if (found->waits && found->faster)
         return REPLAN_PACE;
     if (ebb__measured_differ(&trial->machine, &found->measured,
-                             found->waits ? WORTHWHILE : LANE_TOLERANCE))
+                             found->waits ? ebb__tuning()->replan_worth
+                                          : ebb__tuning()->replan_lane_change))
         return REPLAN_LANES;
     return REPLAN_NONE;
 }
@@ -222,9 +213,9 @@ static void wait_for_first(struct ebb_parent *parent, struct process *process, s
 static void judge_trial(struct ebb_parent *parent, struct process *process, size_t count)
 {
     struct trial *trial = &process->trial;
-    size_t wanted = (size_t)FIRST_WAIT_ITERATIONS << trial->replans;
+    size_t wanted = (size_t)ebb__tuning()->replan_wait_iterations << trial->replans;
     size_t seen = count - trial->first_iteration;
-    bool early = seen == PACE_ITERATIONS && trial->replans == 0;
+    bool early = seen == ebb__tuning()->replan_pace_iterations && trial->replans == 0;
     if (seen < wanted && !early)
         return;
     const struct findings found = look(process, wanted);

@@ -6,7 +6,7 @@
 
 #define TO(state) ((uint32_t)1 << (state))
 
-/* By the state that is left: those that may follow. */
+/* By state: those that may follow. */
 static const uint32_t phases[PHASE_COUNT] = {
     [PHASE_OBSERVING] =
         TO(PHASE_RECALLED) | TO(PHASE_PLANNED) | TO(PHASE_FOLLOWED) | TO(PHASE_RELEARNING),

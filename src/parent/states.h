@@ -57,8 +57,8 @@ enum alarm_state {
 /* Why a plan gives way: replan.c. No state, each is decided anew. */
 enum replan_reason {
     REPLAN_NONE,
-    REPLAN_CRAMPED, /* less room is left than the plan needs */
-    REPLAN_ROOMY,   /* there is much more room than it was made for */
+    REPLAN_CRAMPED, /* less memory is left than the plan needs */
+    REPLAN_ROOMY,   /* there is much more memory than it was made for */
     REPLAN_PACE,    /* the program waits, and works faster than was assumed */
     REPLAN_LANES,   /* the lanes are others than was assumed */
     REPLAN_BACK,    /* the plan before was faster: that one again, for good */

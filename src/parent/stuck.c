@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_THREADS 512 /* looked at in a process; arbitrary */
+#define MOST_THREADS 512 /* looked at in a process: a limit */
 
 static bool read_line(int process_id, int thread, const char *name, const char *key, char *line,
                       int bytes)

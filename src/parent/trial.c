@@ -1,5 +1,5 @@
-/* The trial of a plan begins when it is sent: what was assumed is noted, so that replan.c can compare it
- * with what comes. */
+/* The trial of a plan begins when it is sent: what was assumed is noted, so that replan.c can
+ * compare it with what comes. */
 #include "parent/internal.h"
 
 void ebb__trial_begin(struct ebb_parent *parent, struct process *process)

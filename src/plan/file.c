@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SCHEMA "ebb.plan-file/"
+/* Members had other names in version 1: its optional ones would be passed over in silence. */
+#define VERSION "2"
+
 struct reader {
     const char *name;
     const struct ebb_model *model;
@@ -74,8 +78,8 @@ static enum ebb_status read_absence(const struct reader *reader, const json_t *o
         status = take_index(reader, object, what, "from_tick", last, &absence->from_tick);
     if (!status)
         status = take_index(reader, object, what, "to_tick", last, &absence->to_tick);
-    if (!status && json_object_get(object, "guard_ticks"))
-        status = take_index(reader, object, what, "guard_ticks", last, &absence->margin_ticks);
+    if (!status && json_object_get(object, "margin_ticks"))
+        status = take_index(reader, object, what, "margin_ticks", last, &absence->margin_ticks);
     if (!status)
         status = take_boolean(reader, object, what, "drops", &absence->drops);
     if (!status)
@@ -127,7 +131,7 @@ static enum ebb_status read_absences(const struct reader *reader, const json_t *
 static enum ebb_status read_huge_rounded(const struct reader *reader, const json_t *array)
 {
     struct ebb_huge_rounded *huge_rounded = &reader->file->huge_rounded;
-    const char *const what = "member wide_blocks ";
+    const char *const what = "member huge_rounded_blocks ";
     if (!array)
         return EBB_OK;
     if (!json_is_array(array))
@@ -179,8 +183,15 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const char *policy = json_string_value(json_object_get(root, "policy"));
     uint64_t ticks, iteration_ns;
-    if (!schema || strcmp(schema, "ebb.plan-file/1") != 0)
-        return fail(reader, "member schema ", "is not ebb.plan-file/1");
+    if (!schema || strncmp(schema, SCHEMA, strlen(SCHEMA)) != 0)
+        return fail(reader, "member schema ", "is not " SCHEMA VERSION);
+    if (strcmp(schema + strlen(SCHEMA), VERSION) != 0) {
+        ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name,
+                  "a plan file of version %.8s; this Ebb reads version " VERSION,
+                  schema + strlen(SCHEMA));
+        ebb__error_set_remedy(reader->error, "plan the trace again with 'ebb plan -o'");
+        return EBB_ERR_FORMAT;
+    }
     if (!policy)
         return fail(reader, "member policy ", "must be a string");
     snprintf(file->plan.policy, sizeof file->plan.policy, "%s", policy);
@@ -204,7 +215,7 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
     status = ebb__machine_from_json(json_object_get(root, "machine"), reader->name, &file->machine,
                                     reader->error);
     if (!status)
-        status = read_huge_rounded(reader, json_object_get(root, "wide_blocks"));
+        status = read_huge_rounded(reader, json_object_get(root, "huge_rounded_blocks"));
     return status ? status : read_absences(reader, json_object_get(root, "absences"));
 }
 

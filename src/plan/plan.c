@@ -3,7 +3,6 @@
 #include "plan/swap/swap.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ZERO_STALL_STEPS 16 /* bisection to peak / 65,536 */
@@ -108,11 +107,4 @@ enum ebb_status ebb__plan_zero_stall(const struct ebb_policy *policy,
     if (status)
         ebb__plan_fini(plan);
     return status;
-}
-
-void ebb__plan_fini(struct ebb_plan *plan)
-{
-    free(plan->absences);
-    plan->absences = NULL;
-    plan->absence_count = 0;
 }

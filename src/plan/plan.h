@@ -1,16 +1,17 @@
-/* The plan: which block leaves fast memory when, and when it is back.
+/* The plan: which block is evicted when, and when it is resident again.
  *
  * Ticks are those of the model the plan was made for. An absence takes one gap of one block:
- *   from_tick   the access before the gap; leaving may start once the use that began there is
+ *   from_tick   the access before the gap; the eviction may start once the use that began there is
  *               over, that is at the first clock event after it (ebb_gap.from_ns; but see out_within)
- *   in_ns       when coming back should start, ns from the iteration's start, cyclic
+ *   in_ns       when the prefetch should start, ns from the iteration's start, cyclic
  *   to_tick     the access (or FREE) at which the block must be resident again
- *   drops       to_tick is the block's FREE: it never comes back
+ *   drops       to_tick is the block's FREE: it is never fetched
  * Bytes of a block count as resident until its copy out is done, and again from the start of its
  * copy in. */
 #ifndef EBB_PLAN_PLAN_H
 #define EBB_PLAN_PLAN_H
 
+#include "base/effort.h"
 #include "base/status.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -18,14 +19,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
-/* Where no clock event says so, a use is taken to be over when EBB_WITHIN_TICKS events have followed
- * and the greater of EBB_WITHIN_NS and an EBB_WITHIN_DRIFT-th of the time from the last clock event
- * to its beginning has passed: by so much may a predicted time be off. Arbitrary: an operation on a
- * few MiB; an optimizer touches three or four blocks for each parameter. */
-#define EBB_WITHIN_NS 1000000u
-#define EBB_WITHIN_TICKS 8
-#define EBB_WITHIN_DRIFT 8
+/* Where no clock event says so, a use is taken to be over when within_ticks events have followed
+ * and the greater of within_ns and a within_drift_divisor-th of the time from the last clock event
+ * to its beginning has passed: by so much may a predicted time be off. These three are
+ * rows of the tuning. */
 
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
@@ -33,18 +32,19 @@ struct ebb_absence {
     uint32_t to_tick;
     bool drops;
     bool keep_copy; /* the trace says that the block is only read until its next absence: the store
-                       keeps its copy, so that it may leave unwritten if unchanged */
-    uint32_t margin_ticks; /* so many more events pass before leaving may start: it does at the
-                              first clock event after from_tick + guard_ticks */
+                       keeps its copy, so that it may be evicted without a write if unchanged */
+    uint32_t margin_ticks; /* so many more events pass before the eviction may start: it does at the
+                              first clock event after from_tick + margin_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */
     uint64_t out_end_ns;
     uint64_t in_start_ns; /* 0 and unused where drops */
     uint64_t in_end_ns;
     uint64_t stall_ns; /* predicted: how long the program waits for the block */
     /* In a long stretch without clock events, whose accesses only the trace knows the times of: */
-    bool out_within; /* leaving may start at the event from_tick + guard_ticks itself, although
-                        it is no clock event: the use is taken to be over (EBB_WITHIN_NS) */
-    bool in_within;  /* the block may still be away at the last clock event before to_tick: the
+    bool out_within; /* the eviction may start at the event from_tick + margin_ticks itself,
+                        although it is no clock event: the use is taken to be over
+                        (within_ns) */
+    bool in_within;  /* the block may still be absent at the last clock event before to_tick: the
                         program is not held there */
 };
 
@@ -63,6 +63,7 @@ struct ebb_plan {
     uint64_t moved_out_bytes;
     uint64_t moved_in_bytes;
     uint64_t plan_ns; /* time spent planning */
+    bool timed_out;   /* the search ended by the box of time: another machine may plan otherwise */
 };
 
 /* What a planner is asked. */
@@ -72,10 +73,24 @@ struct ebb_plan_request {
     uint64_t budget_bytes; /* on resident block bytes, each block rounded up to page_bytes */
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks never move */
-    uint64_t time_limit_ns;        /* soft */
-    bool newest_only; /* only the newest instance of a block can be told to leave (the runtime's
-                         script), so gaps of blocks that outlive an iteration are no gaps */
+    uint64_t time_limit_ns;        /* soft; 0: plan_box_ns, and the planner's own effort */
+    bool newest_only; /* only the newest instance of a block can be evicted (the runtime's script),
+                         so gaps of blocks that outlive an iteration are no gaps */
+    uint64_t effort_steps; /* of the search (base/effort.h); 0: what time_limit_ns allows */
 };
+
+/* The effort that the request allows: a limit of time alone stands for the steps that it usually
+ * suffices for. */
+struct ebb_effort ebb__plan_effort(const struct ebb_plan_request *request);
+
+/* The request for one of `count` plans that share what is allowed for one. */
+static inline void ebb__plan_request_share(struct ebb_plan_request *request, uint64_t count)
+{
+    if (request->effort_steps)
+        request->effort_steps = (request->effort_steps - 1) / count + 1;
+    if (request->time_limit_ns)
+        request->time_limit_ns = (request->time_limit_ns - 1) / count + 1;
+}
 
 /* Bytes that a block takes in fast memory under this request. */
 static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *request,
@@ -85,13 +100,14 @@ static inline uint64_t ebb__plan_block_bytes(const struct ebb_plan_request *requ
     return (block->size_bytes + page - 1) / page * page;
 }
 
-/* When the use at `from` is over: the first tick at which it surely is (EBB_WITHIN_NS), `ready` where
+/* When the use at `from` is over: the first tick at which it surely is (within_ns), `ready` where
  * that is none before it, which is the first clock event after `from`. `before`: of
  * ebb__model_clocks_before(). O(distance). */
 uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,
                             uint32_t ready);
-/* The last tick behind the clock event `due`, the last one before `to`, at which what is used at `to`
- * must be back, lest it is used earlier than predicted; `due` where there is none. O(distance). */
+/* The last tick behind the clock event `due`, the last one before `to`, at which what is used at
+ * `to` must be resident, lest it is used earlier than predicted; `due` where there is none.
+ * O(distance). */
 uint32_t ebb__plan_use_near(const struct ebb_model *model, uint32_t due, uint32_t to);
 
 /* Makes *plan, of which the name of the policy is set; the caller releases it also on failure. */
@@ -135,6 +151,11 @@ EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(ebb_planner make,
                                                           struct ebb_plan *plan,
                                                           struct ebb_error *error);
 
-void ebb__plan_fini(struct ebb_plan *plan);
+static inline void ebb__plan_fini(struct ebb_plan *plan)
+{
+    free(plan->absences);
+    plan->absences = NULL;
+    plan->absence_count = 0;
+}
 
 #endif

@@ -2,6 +2,8 @@
  * is in one place for those who plan and for the bound on what they can reach; src/check has its own. */
 #include "plan/plan.h"
 
+#include "base/tuning.h"
+
 static uint32_t ticks_between(const struct ebb_model *model, uint32_t from, uint32_t to)
 {
     return to > from ? to - from : to + model->tick_count - from;
@@ -17,8 +19,8 @@ static uint64_t ns_between(const struct ebb_model *model, uint32_t from, uint32_
  * `start`. */
 static uint64_t margin_ns(const struct ebb_model *model, uint32_t start, uint32_t tick)
 {
-    uint64_t drift_ns = ns_between(model, start, tick) / EBB_WITHIN_DRIFT;
-    return drift_ns > EBB_WITHIN_NS ? drift_ns : EBB_WITHIN_NS;
+    uint64_t drift_ns = ns_between(model, start, tick) / ebb__tuning()->within_drift_divisor;
+    return drift_ns > ebb__tuning()->within_ns ? drift_ns : ebb__tuning()->within_ns;
 }
 
 uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *before, uint32_t from,
@@ -26,7 +28,7 @@ uint32_t ebb__plan_use_over(const struct ebb_model *model, const uint32_t *befor
 {
     uint32_t length = ticks_between(model, from, ready);
     uint64_t safe_ns = margin_ns(model, model->events[from].clock ? from : before[from], from);
-    for (uint32_t step = EBB_WITHIN_TICKS; step < length; step++) {
+    for (uint32_t step = (uint32_t)ebb__tuning()->within_ticks; step < length; step++) {
         uint32_t tick = (uint32_t)(((uint64_t)from + step) % model->tick_count);
         if (ns_between(model, from, tick) >= safe_ns)
             return tick;

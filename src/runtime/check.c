@@ -46,7 +46,7 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
 {
     const struct memory *memory = &runtime->memory;
     uint64_t held = memory->page_stack_bytes + memory->frames.cached_bytes +
-                    memory->frames.tail_cache_bytes + runtime->placement.held_bytes;
+                    memory->frames.tail_cache_bytes + runtime->addresses.placement.held_bytes;
     uint64_t pending = 0;
     uint32_t queued_out = 0, queued_in = 0;
     if (runtime->unchecked++ < runtime->table.count)
@@ -60,7 +60,8 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
         held += held_bytes(block);
         queued_out += queue == QUEUE_OUT;
         queued_in += queue == QUEUE_IN;
-        if (queue == QUEUE_OUT || block->state == BLOCK_WRITING_BACK || block->transfer.given_up)
+        if (queue == QUEUE_OUT || block->state == BLOCK_WRITING_BACK ||
+            block->transfer.end == TRANSFER_GIVEN_UP)
             pending += block->page_bytes;
         /* Its bytes are at one place. */
         EBB_CHECK_THAT(has_frame(block) == (block->frame != 0));
@@ -70,8 +71,8 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
         EBB_CHECK_THAT(queue != QUEUE_IN || block->state == BLOCK_EVICTED ||
                        block->state == BLOCK_BARE);
     }
-    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.out_queue, QUEUE_OUT) == queued_out);
-    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.in_queue, QUEUE_IN) == queued_in);
+    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.out.queue, QUEUE_OUT) == queued_out);
+    EBB_CHECK_THAT(queue_length(runtime, runtime->transfer.in.queue, QUEUE_IN) == queued_in);
     EBB_CHECK_THAT(held == atomic_load(&runtime->core.counters->held_bytes));
     EBB_CHECK_THAT(pending <= runtime->transfer.out_pending_bytes);
 }

@@ -3,10 +3,10 @@
 
 static void note_access(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
 {
-    bool demand = absent && !runtime->uses.trace;
+    bool demand = absent && !runtime->table.uses.trace;
     if (demand)
         atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
-    if (demand || (runtime->uses.trace && !block->use.open)) {
+    if (demand || (runtime->table.uses.trace && !block->use.open)) {
         const struct block *head = &runtime->table.blocks[block->run.head];
         struct ebb_event event = {
             .block = block->serial,
@@ -15,48 +15,48 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
             .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
             .flags = demand ? EBB_EVENT_DEMAND : 0,
         };
-        if (ebb__part_is_large(runtime, ebb__whole_pages(head->size_bytes))) {
+        if (ebb__part_is_large(&runtime->table, ebb__whole_pages(head->size_bytes))) {
             /* One event for each unit of the part; where it was absent, one for all of it. */
             uint64_t first = block->address - head->address;
             event.flags |= EBB_EVENT_PART;
             for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
-                uint64_t end = first + unit * EBB_PART_BYTES;
+                uint64_t end = first + unit * EBB_HUGE_BYTES;
                 event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
-                ebb__core_event(runtime, &event);
+                ebb__core_event(&runtime->core, &event);
             }
         } else {
-            ebb__core_event(runtime, &event);
+            ebb__core_event(&runtime->core, &event);
         }
     }
-    ebb__move_touch(runtime, block);
+    ebb__move_touch(&runtime->transfer, block);
 }
 
 static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uintptr_t address,
                            bool write)
 {
     if (block->wait.fault_ns == 0) {
-        ebb__feedback_missed(runtime, block);
-        ebb__replay_seen(runtime, block);
+        ebb__feedback_missed(&runtime->replay, block);
+        ebb__replay_seen(&runtime->replay, block);
     }
     switch (block->state) {
-    case BLOCK_PARKED: /* about to leave, or a guard, or observed */
+    case BLOCK_PARKED: /* a candidate for eviction, an event of the access clock, or observed */
         note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
-        ebb__move_unpark(runtime, block);
-        ebb__access_clock_touched(runtime, block, false);
+        ebb__move_unpark(&runtime->transfer, block);
+        ebb__replay_touched(&runtime->replay, block, false);
         break;
     case BLOCK_BARE:
-        /* The program does not know its address yet: a fault that was reported before the block that
-         * was here was freed. */
+        /* The program does not know its address yet: the fault was reported before the previous
+         * block here was freed. */
         if (runtime->table.blocks[block->run.head].unborn)
             break;
         note_access(runtime, block, write, false);
         if (block->transfer.queue == QUEUE_IN)
             break; /* a worker is on it: two must not give it pages */
-        if (ebb__pages_take(runtime, block->address, block->page_bytes)) {
+        if (ebb__pages_take(&runtime->memory, block->address, block->page_bytes)) {
             ebb__block_become(block, BLOCK_RESIDENT);
         } else {
-            ebb__waits_fault(runtime, block);
-            ebb__move_queue_in(runtime, block, true);
+            ebb__waits_fault(&runtime->table, block);
+            ebb__move_queue_in(&runtime->transfer, block, true);
         }
         break;
     case BLOCK_WRITING_BACK:
@@ -64,13 +64,13 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
             note_access(runtime, block, write, true);
-            ebb__waits_fault(runtime, block);
-            ebb__access_clock_touched(runtime, block, true);
+            ebb__waits_fault(&runtime->table, block);
+            ebb__replay_touched(&runtime->replay, block, true);
         }
-        ebb__move_call_back(runtime, block);
+        ebb__move_call_back(&runtime->transfer, block);
         break;
     default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
-        ebb__space_fill(runtime, block, address);
+        ebb__space_fill(&runtime->addresses, block, address);
         break;
     }
 }
@@ -82,22 +82,22 @@ static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *bl
     bool is_known = runtime->replay.current && block->script_block != EBB_SCRIPT_NONE;
     struct block *head = &runtime->table.blocks[block->run.head];
     if (is_known || head->unborn || (block->state != BLOCK_BARE && block->state != BLOCK_EVICTED) ||
-        ebb__pages_available(runtime) >= block->page_bytes)
+        ebb__pages_available(&runtime->memory) >= block->page_bytes)
         return block;
-    ebb__part_split(runtime, head);
-    return ebb__space_find(runtime, address);
+    ebb__part_split(&runtime->table, head);
+    return ebb__space_find(&runtime->addresses, address);
 }
 
 /* The block that the thread may have to wait for; NULL: for none. */
 static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
-    if (ebb__placement_owns(runtime, address)) {
-        ebb__placement_fill(runtime, address);
+    if (ebb__placement_owns(&runtime->addresses, address)) {
+        ebb__placement_fill(&runtime->memory, address);
         return NULL;
     }
-    struct block *block = ebb__space_find(runtime, address);
+    struct block *block = ebb__space_find(&runtime->addresses, address);
     if (block && block->kind == BLOCK_SLAB) {
-        ebb__slab_fault(runtime, block, address);
+        ebb__slab_fault(&runtime->reclaim, block, address);
         return block;
     }
     if (block)
@@ -105,20 +105,20 @@ static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t addres
     if (block)
         fault_in_block(runtime, block, address, write);
     else
-        ebb__space_fill(runtime, NULL, address);
+        ebb__space_fill(&runtime->addresses, NULL, address);
     return block;
 }
 
 /* Uses of small objects tell nothing of operations. */
 static void note_pause(struct ebb_runtime *runtime, uintptr_t address)
 {
-    if (!ebb__slab_owns(runtime, address) && ebb__observe_pause(runtime))
-        ebb__room_approach_budget(runtime);
+    if (!ebb__slab_owns(&runtime->addresses, address) && ebb__observe_pause(&runtime->transfer))
+        ebb__room_approach_budget(&runtime->reclaim);
 }
 
 void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
-    struct ebb_wait *wait = ebb__waits_enter(runtime, address);
+    struct ebb_wait *wait = ebb__waits_enter(&runtime->table, address);
     pthread_mutex_lock(&runtime->core.lock);
     note_pause(runtime, address);
     look_at_fault(runtime, address, write);
@@ -129,7 +129,7 @@ void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool wri
 
 bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
-    struct ebb_wait *wait = ebb__waits_enter(runtime, address);
+    struct ebb_wait *wait = ebb__waits_enter(&runtime->table, address);
     pthread_mutex_lock(&runtime->core.lock);
     const struct block *block = ebb__keep_live_at(runtime, address);
     bool waits = !block || !block->kept || block->state != BLOCK_RESIDENT;

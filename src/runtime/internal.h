@@ -7,24 +7,18 @@
 #include "base/check.h"
 #include "runtime/reclaim/reclaim.h"
 #include "runtime/replay/replay.h"
+#include "runtime/runtime.h"
 
 struct ebb_runtime {
     struct core core;
-    struct uses uses;
     struct table table;
-    struct space space;
-    struct placement placement;
-    struct slab_space slabs;
+    struct addresses addresses;
     struct memory memory;
-    struct store_copies copies;
-    struct store_health store;
     struct transfer transfer;
+    struct reclaim reclaim;
     struct replay replay;
-    uint64_t next_serial;
-    uint64_t alone_until_ns; /* other processes gave nothing: do not ask before */
-    uint64_t unchecked;      /* operations since the last check, in EBB_CHECK builds */
-    bool beyond;             /* the budget may be exceeded: nothing could leave */
-    bool full_said;          /* that the device has no room for further blocks */
+    uint64_t unchecked; /* operations since the last check, in EBB_CHECK builds */
+    bool full_said;     /* that the device has no room for further blocks */
 };
 
 /* keep.c: the block or part, wherever it lies, that has `address`; NULL: none that is alive. */
@@ -41,7 +35,9 @@ static inline void ebb__runtime_check(struct ebb_runtime *runtime)
 #endif
 
 /* runtime.c */
-void ebb__runtime_announce(struct ebb_runtime *runtime);  /* it is at work: for the parent */
-void ebb__runtime_init_sync(struct ebb_runtime *runtime); /* no lock needed */
+void ebb__runtime_announce(struct ebb_runtime *runtime); /* it is at work: for the parent */
+
+/* policy.c: what mechanism asks; the context is a struct ebb_runtime. */
+extern const struct policy ebb__runtime_policy;
 
 #endif

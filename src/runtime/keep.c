@@ -1,18 +1,20 @@
-/* Blocks that are kept: they stay where they are, with the pages that they have, until they are freed.
+/* Blocks that are kept: they stay where they are, with the pages that they have, until they are
+ * freed.
  *
- * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to the
- * kernel for longer than a call (vmsplice). Neither survives a move. Such a block is brought home
- * first, is never moved again, and counts as resident. When it is freed its mapping is made anew, and its
- * pages go back to the system: nobody else may get a page that the kernel still reads.
+ * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to
+ * the kernel for longer than a call (vmsplice). Neither survives a move. Such a block is fetched
+ * first, is never moved again, and counts as resident. When it is freed its mapping is made anew,
+ * and its pages go back to the system: nobody else may get a page that the kernel still reads.
  *
- * Of a large block only the units of 2 MiB that are concerned are kept, the rest goes on moving. */
+ * Of a large block only the units of 2 MiB that are concerned are kept; the rest may still be
+ * evicted. */
 #include "runtime/internal.h"
 
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
 {
-    struct block *block = ebb__placement_owns(runtime, address)
-                              ? ebb__placement_covering(runtime, address)
-                              : ebb__space_find(runtime, address);
+    struct block *block = ebb__placement_owns(&runtime->addresses, address)
+                              ? ebb__placement_covering(&runtime->addresses, address)
+                              : ebb__space_find(&runtime->addresses, address);
     if (!block || address - block->address >= block->page_bytes)
         return NULL;
     bool is_slab = block->kind == BLOCK_SLAB && block->state != BLOCK_EMPTY;
@@ -47,7 +49,7 @@ bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint
     return kept;
 }
 
-/* It is home: from here on its mapping is the program's. */
+/* It is resident: from here on its mapping is the program's. */
 static void let_go(struct ebb_runtime *runtime, uintptr_t at)
 {
     pthread_mutex_lock(&runtime->core.lock);
@@ -66,13 +68,13 @@ bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_
         pthread_mutex_lock(&runtime->core.lock);
         struct block *block = ebb__keep_live_at(runtime, at);
         if (block && block->kind != BLOCK_SLAB && block->kind != BLOCK_STATIC) {
-            ebb__part_split(runtime, &runtime->table.blocks[block->run.head]);
+            ebb__part_split(&runtime->table, &runtime->table.blocks[block->run.head]);
             block = ebb__keep_live_at(runtime, at);
         }
         if (block) {
             found = block->kept = true;
             if (block->transfer.queue == QUEUE_OUT)
-                ebb__move_unqueue_out(runtime, block);
+                ebb__move_unqueue_out(&runtime->transfer, block);
         }
         uintptr_t next = next_of(block, at);
         bool is_here = !block || block->state == BLOCK_RESIDENT;

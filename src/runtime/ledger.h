@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EBB_LEDGER_MAGIC 0x3272656764656c45ull
-#define EBB_LEDGER_SLOTS 4096u /* processes at a time; arbitrary */
+#define EBB_LEDGER_SLOTS 4096u /* processes at a time: a limit of storage */
 
 enum ebb_ledger_slot_state {
     EBB_LEDGER_FREE = 0,
@@ -131,8 +131,8 @@ static inline void ebb__ledger_force(struct ebb_ledger *ledger, struct ebb_ledge
     ebb__ledger_note(ledger, held);
 }
 
-/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the others
- * hold, nor its own small blocks, which never leave. */
+/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the
+ * others hold, nor its own small blocks, which are never evicted by plan. */
 static inline uint64_t ebb__ledger_share(const struct ebb_ledger *ledger, uint64_t budget,
                                          uint64_t own, uint64_t small)
 {

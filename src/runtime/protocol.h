@@ -22,12 +22,13 @@
 #define EBB_PROTOCOL_ENV "EBB_RUN"
 #define EBB_PROTOCOL_FLAG_QUIET 1u    /* no warnings of the shim's own on stderr */
 #define EBB_PROTOCOL_FLAG_RECORD 2u   /* record only: never move anything out */
-#define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check what comes back against what left */
-#define EBB_PROTOCOL_FLAG_COMPRESS 8u /* leave zeros out on the way out, when told to */
+#define EBB_PROTOCOL_FLAG_VERIFY 4u   /* check every fetch against what was written back */
+#define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, when told to */
 
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: socket, ring */
-    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses */
+    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
+                                text: the tuning, as of ebb__tuning_write() */
     EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes;
                                 none, 0: forget all scripts */
     EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: 1 on, 0 off */

@@ -1,15 +1,12 @@
 #include "runtime/internal.h"
 
+#include "base/tuning.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-
-#define MOST_OPEN ((uint32_t)1 << 20)
-#define LOOKS_AN_ALLOC 8u /* at slabs, while accesses are observed: a tenth of a ms. Arbitrary */
-#define MOST_EXTENTS ((size_t)1 << 16)
 
 static uint32_t thread_id(void)
 {
@@ -22,30 +19,19 @@ static uint32_t thread_id(void)
 static void block_event(struct ebb_runtime *runtime, enum ebb_event_kind kind,
                         const struct block *block)
 {
-    ebb__core_event(runtime, &(struct ebb_event){.block = block->serial,
-                                                 .size_bytes = block->size_bytes,
-                                                 .kind = (uint8_t)kind,
-                                                 .thread = thread_id()});
-}
-
-void ebb__runtime_init_sync(struct ebb_runtime *runtime)
-{
-    pthread_mutex_init(&runtime->core.lock, NULL);
-    pthread_cond_init(&runtime->core.changed, NULL);
-    pthread_cond_init(&runtime->transfer.out_work, NULL);
-    pthread_cond_init(&runtime->transfer.in_work, NULL);
+    ebb__core_event(&runtime->core, &(struct ebb_event){.block = block->serial,
+                                                        .size_bytes = block->size_bytes,
+                                                        .kind = (uint8_t)kind,
+                                                        .thread = thread_id()});
 }
 
 /* Everything but the workers; also where some of it could not be had. */
 static void release(struct ebb_runtime *runtime)
 {
-    ebb__relatives_fini(runtime);
-    ebb__space_fini(runtime);
-    ebb__pages_fini(runtime);
-    ebb__core_unmap(runtime->uses.open_blocks, MOST_OPEN * sizeof *runtime->uses.open_blocks);
-    ebb__core_unmap(runtime->replay.history, HISTORY * sizeof *runtime->replay.history);
-    ebb__core_unmap(runtime->copies.extent_table,
-                    MOST_EXTENTS * sizeof *runtime->copies.extent_table);
+    ebb__replay_fini(&runtime->replay);
+    ebb__memory_fini(&runtime->memory);
+    ebb__address_fini(&runtime->addresses);
+    ebb__block_fini(&runtime->table);
     ebb__core_unmap(runtime, sizeof *runtime);
 }
 
@@ -67,49 +53,16 @@ void ebb__runtime_announce(struct ebb_runtime *runtime)
     atomic_store(&counters->managing, 1);
 }
 
-static bool is_planned(const struct ebb_runtime *runtime)
+static bool init_parts(struct ebb_runtime *runtime)
 {
-    return runtime->replay.current != NULL;
+    if (!ebb__block_init(&runtime->table, &runtime->core) ||
+        !ebb__address_init(&runtime->addresses, &runtime->table) ||
+        !ebb__memory_init(&runtime->memory, &runtime->addresses))
+        return false;
+    ebb__transfer_init(&runtime->transfer, &runtime->memory);
+    ebb__reclaim_init(&runtime->reclaim, &runtime->transfer);
+    return ebb__replay_init(&runtime->replay, &runtime->transfer);
 }
-
-static uint64_t iteration_ns(const struct ebb_runtime *runtime)
-{
-    return runtime->replay.current ? runtime->replay.current->script->iteration_ns : 0;
-}
-
-static bool knows(const struct ebb_runtime *runtime, const struct block *block)
-{
-    return runtime->replay.current && block->script_block != EBB_SCRIPT_NONE;
-}
-
-/* Timers stood meanwhile: the lane out looks at them. */
-static void resumed(struct ebb_runtime *runtime)
-{
-    pthread_cond_signal(&runtime->transfer.out_work);
-}
-
-static void slab_parked(struct ebb_runtime *runtime, struct block *block)
-{
-    ebb__slab_count(runtime, block, false);
-}
-
-static const struct policy policy = {
-    .is_planned = is_planned,
-    .iteration_ns = iteration_ns,
-    .knows = knows,
-    .next_use = ebb__replay_next_use,
-    .next_alloc = ebb__replay_next_alloc,
-    .next_cover = ebb__replay_next_cover,
-    .is_awaited = ebb__access_clock_await,
-    .evicting = ebb__feedback_early,
-    .was_late = ebb__feedback_late,
-    .changed = ebb__clock_changed,
-    .fire = ebb__timers_fire,
-    .resumed = resumed,
-    .make_room = ebb__room_get,
-    .slab_parked = slab_parked,
-    .slab_back = ebb__slab_back,
-};
 
 enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
                                     struct ebb_runtime **created, struct ebb_error *error)
@@ -117,40 +70,13 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
     struct ebb_runtime *runtime = ebb__core_memory(sizeof *runtime);
     if (!runtime)
         return lack_memory(error);
-    runtime->core.config = *config;
-    runtime->core.device = config->device;
-    if (runtime->core.config.part_from_bytes == 0)
-        runtime->core.config.part_from_bytes = EBB_PART_FROM_BYTES;
-    if (runtime->core.config.pause_ns == 0)
-        runtime->core.config.pause_ns = EBB_PAUSE_NS;
-    if (runtime->core.config.slab_reclaim_ns == 0)
-        runtime->core.config.slab_reclaim_ns = EBB_SLAB_RECLAIM_NS;
-    if (runtime->core.config.store_pause_ns == 0)
-        runtime->core.config.store_pause_ns = EBB_STORE_PAUSE_NS;
-    if (runtime->core.config.exchange_share == 0)
-        runtime->core.config.exchange_share = EBB_EXCHANGE_SHARE;
-    runtime->core.policy = &policy;
-    runtime->core.ledger = config->ledger;
-    runtime->core.slot = config->slot ? config->slot : config->ledger->slots;
-    runtime->core.ring = config->ring;
-    runtime->core.counters = &config->ring->counters;
-    ebb__runtime_init_sync(runtime);
-    runtime->uses.open_capacity = MOST_OPEN;
-    runtime->uses.open_blocks = ebb__core_memory(MOST_OPEN * sizeof *runtime->uses.open_blocks);
-    runtime->replay.history = ebb__core_memory(HISTORY * sizeof *runtime->replay.history);
-    runtime->copies.extent_table =
-        ebb__core_memory(MOST_EXTENTS * sizeof *runtime->copies.extent_table);
-    bool has_relatives =
-        ebb__relatives_init(runtime); /* whatever failed before: it is undone, too */
-    if (!runtime->uses.open_blocks || !runtime->replay.history || !runtime->copies.extent_table ||
-        !has_relatives || !ebb__space_init(runtime) || !ebb__pages_init(runtime)) {
+    ebb__core_init(&runtime->core, config, &ebb__runtime_policy, runtime);
+    if (!init_parts(runtime)) {
         release(runtime);
         return lack_memory(error);
     }
-    ebb__extents_init(&runtime->copies.extents, runtime->copies.extent_table, MOST_EXTENTS,
-                      UINT64_MAX);
-    runtime->uses.trace = config->trace;
-    if (!ebb__mover_start(runtime)) {
+    runtime->table.uses.trace = config->trace;
+    if (!ebb__mover_start(&runtime->transfer)) {
         enum ebb_status status = ebb__fail(error, EBB_ERR_LIMIT, "the runtime's threads",
                                            "they cannot be started: %s", strerrordesc_np(errno));
         ebb__error_set_remedy(error, "raise the limit of processes (ulimit -u, the cgroup's "
@@ -159,15 +85,15 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
         return status;
     }
     ebb__runtime_announce(runtime);
-    if (runtime->uses.trace)
-        ebb__core_mark(runtime, EBB_MARK_TRACE_ON, 0);
+    if (runtime->table.uses.trace)
+        ebb__core_mark(&runtime->core, EBB_MARK_TRACE_ON, 0);
     *created = runtime;
     return EBB_OK;
 }
 
 void ebb__runtime_destroy(struct ebb_runtime *runtime)
 {
-    ebb__mover_stop(runtime);
+    ebb__mover_stop(&runtime->transfer);
     atomic_store(&runtime->core.counters->managing, 0);
     release(runtime);
 }
@@ -176,12 +102,12 @@ void ebb__runtime_destroy(struct ebb_runtime *runtime)
 static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes, bool force)
 {
     if (block->kind == BLOCK_STATIC)
-        return ebb__placement_back(runtime, block, force);
-    return force ? ebb__pages_force(runtime, block->address, bytes)
-                 : ebb__pages_take(runtime, block->address, bytes);
+        return ebb__placement_back(&runtime->memory, block, force);
+    return force ? ebb__pages_force(&runtime->memory, block->address, bytes)
+                 : ebb__pages_take(&runtime->memory, block->address, bytes);
 }
 
-/* As try_attach(), waiting for room as long as something is leaving. */
+/* As try_attach(), waiting for memory as long as something is being written back. */
 static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
 {
     if (try_attach(runtime, block, bytes, false))
@@ -189,26 +115,22 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     uint64_t began = ebb__now_ns();
     struct asking asking = {0};
     bool got = false;
-    struct ebb_wait *wait = ebb__waits_block(runtime, block);
+    struct ebb_wait *wait = ebb__waits_block(&runtime->table, block);
     runtime->transfer.room_waits++;
     while (!(got = try_attach(runtime, block, bytes, false))) {
         if (block->kind == BLOCK_STATIC)
-            bytes = ebb__placement_lacking(runtime, block);
-        if (!ebb__room_make(runtime, bytes)) {
-            if (ebb__room_ask_others(runtime, bytes, &asking))
+            bytes = ebb__placement_lacking(&runtime->memory, block);
+        if (!ebb__room_make(&runtime->reclaim, bytes)) {
+            if (ebb__room_ask_others(&runtime->reclaim, bytes, &asking))
                 continue;
             got = try_attach(runtime, block, bytes, true);
             break;
         }
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
-        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
-                               &until);
+        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + 1000000000);
     }
     runtime->transfer.room_waits--;
     ebb__wait_end(wait);
-    ebb__progress_stalled(runtime, ebb__now_ns() - began);
+    ebb__progress_stalled(&runtime->core, ebb__now_ns() - began);
     return got;
 }
 
@@ -224,16 +146,16 @@ void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes)
 static void make_new(struct ebb_runtime *runtime, struct block *block)
 {
     block->unborn = true;
-    block->use.last = runtime->uses.event_number + 1;
-    block->use.touch = ++runtime->uses.touches;
+    block->use.last = runtime->table.uses.event_number + 1;
+    block->use.touch = ++runtime->table.uses.touches;
     block->use.planned_evict_at = block->use.evicted_at = block->use.needed_at = 0;
     block->wait.fault_ns = 0;
     block->wait.asking.since_ns = 0;
     block->pinned_until = 0;
     block->pins = 0;
     block->script_block = EBB_SCRIPT_NONE;
-    block->use.open = block->transfer.urgent = block->transfer.cancelled =
-        block->transfer.given_up = block->copy.stays = false;
+    block->use.open = block->transfer.urgent = block->copy.stays = false;
+    block->transfer.end = TRANSFER_GOES_ON;
     block->copy.is_there = block->copy.is_hashed = false;
     block->transfer.queue = QUEUE_NONE;
     block->inherited = block->kept = false;
@@ -243,7 +165,7 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
 {
     make_new(runtime, block);
     block->size_bytes = bytes;
-    block->serial = ++runtime->next_serial;
+    block->serial = ++runtime->table.newest_serial;
     atomic_fetch_add(&runtime->core.counters->allocations, 1);
     ebb__runtime_count_live(runtime, (int64_t)bytes);
 }
@@ -252,16 +174,16 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
     bool got;
-    if (runtime->uses.trace)
-        ebb__part_split(runtime, block);
-    if (block->kind != BLOCK_STATIC && (runtime->uses.trace || block->run.parts > 1))
+    if (runtime->table.uses.trace)
+        ebb__part_split(&runtime->table, block);
+    if (block->kind != BLOCK_STATIC && (runtime->table.uses.trace || block->run.parts > 1))
         return true;
     /* What no plan counts on in one piece need not wait until there is room for all of it. */
-    if (block->kind != BLOCK_STATIC && ebb__part_is_large(runtime, block->page_bytes) &&
+    if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
-        got = ebb__pages_take(runtime, block->address, block->page_bytes);
+        got = ebb__pages_take(&runtime->memory, block->address, block->page_bytes);
         if (!got) {
-            ebb__part_split(runtime, block);
+            ebb__part_split(&runtime->table, block);
             return true;
         }
     } else {
@@ -279,7 +201,7 @@ static bool device_is_full(struct ebb_runtime *runtime)
     if (!ops->is_full || !ops->is_full(runtime->core.device.state))
         return false;
     if (!runtime->full_said)
-        ebb__core_warn(runtime,
+        ebb__core_warn(&runtime->core,
                        "too many blocks for the mappings that this system permits: further "
                        "ones are NOT within the budget; raise vm.max_map_count");
     runtime->full_said = true;
@@ -293,25 +215,26 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
     pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->uses.trace) {
-        ebb__observe_close(runtime);
-        ebb__slab_look(runtime, LOOKS_AN_ALLOC);
+    if (runtime->table.uses.trace) {
+        ebb__observe_close(&runtime->transfer);
+        ebb__slab_look(&runtime->reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
     }
-    ebb__room_approach_budget(runtime);
-    struct block *block = ebb__replay_place(runtime, bytes, alignment);
+    ebb__room_approach_budget(&runtime->reclaim);
+    struct block *block = ebb__replay_place(&runtime->replay, bytes, alignment);
     if (!block)
-        page_bytes = ebb__clock_page_bytes(runtime, bytes);
+        page_bytes = ebb__clock_page_bytes(&runtime->replay, bytes);
     bool has_pages = false;
-    if (!block && !runtime->uses.trace && !ebb__clock_expects_parts(runtime, bytes)) {
-        block = ebb__pages_take_cached(runtime, page_bytes);
+    if (!block && !runtime->table.uses.trace &&
+        !ebb__clock_expects_parts(&runtime->replay, bytes)) {
+        block = ebb__pages_take_cached(&runtime->memory, page_bytes);
         has_pages = block != NULL;
     }
     bool is_full = !block && device_is_full(runtime);
     if (!block && !is_full)
-        block = ebb__space_take(runtime, page_bytes);
+        block = ebb__space_take(&runtime->addresses, page_bytes);
     while (!block && !is_full &&
-           ebb__pages_strip_cached(runtime)) /* spare blocks hold address space too */
-        block = ebb__space_take(runtime, page_bytes);
+           ebb__pages_strip_cached(&runtime->memory)) /* spare blocks hold address space too */
+        block = ebb__space_take(&runtime->addresses, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);
         return NULL;
@@ -320,11 +243,12 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     begin_life(runtime, block, bytes);
     ebb__block_become(block, has_pages ? BLOCK_RESIDENT : BLOCK_BARE);
     block_event(runtime, EBB_EVENT_ALLOC, block);
-    ebb__clock_end_step(runtime, EBB_EVENT_ALLOC, ebb__clock_step(runtime, EBB_EVENT_ALLOC, block));
+    ebb__clock_end_step(&runtime->replay, EBB_EVENT_ALLOC,
+                        ebb__clock_step(&runtime->replay, EBB_EVENT_ALLOC, block));
     if (!has_pages && !furnish(runtime, block)) {
         ebb__runtime_count_live(runtime, -(int64_t)bytes);
         block_event(runtime, EBB_EVENT_FREE, block);
-        ebb__move_discard(runtime, block);
+        ebb__move_discard(&runtime->transfer, block);
         pthread_mutex_unlock(&runtime->core.lock);
         return NULL;
     }
@@ -340,19 +264,19 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
 bool ebb__runtime_owns(const struct ebb_runtime *runtime, const void *pointer)
 {
     uintptr_t base = runtime->core.device.layout.arena.base;
-    return (uintptr_t)pointer - base < runtime->slabs.base - base;
+    return (uintptr_t)pointer - base < runtime->addresses.slabs.base - base;
 }
 
 uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most)
 {
-    *most = runtime->slabs.total;
-    return runtime->slabs.base;
+    *most = runtime->addresses.slabs.total;
+    return runtime->addresses.slabs.base;
 }
 
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    struct block *block = ebb__slab_take(runtime);
+    struct block *block = ebb__slab_take(&runtime->addresses);
     uintptr_t address = 0;
     if (block) {
         make_new(runtime, block);
@@ -360,10 +284,10 @@ uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
         if (attach(runtime, block, EBB_SLAB_BYTES)) {
             ebb__block_become(block, BLOCK_RESIDENT);
             block->unborn = false;
-            ebb__slab_count(runtime, block, true);
+            ebb__slab_count(&runtime->reclaim, block, true);
             address = block->address;
         } else {
-            ebb__slab_give(runtime, block);
+            ebb__slab_give(&runtime->addresses, block);
         }
     }
     ebb__runtime_check(runtime);
@@ -374,10 +298,10 @@ uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
 void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    struct block *block = ebb__slab_find(runtime, slab);
+    struct block *block = ebb__slab_find(&runtime->addresses, slab);
     if (block->state == BLOCK_RESIDENT)
-        ebb__slab_count(runtime, block, false);
-    ebb__move_discard(runtime, block);
+        ebb__slab_count(&runtime->reclaim, block, false);
+    ebb__move_discard(&runtime->transfer, block);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }
@@ -385,7 +309,7 @@ void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab)
 /* The live block that starts at `pointer`; NULL: none. */
 static struct block *block_at(struct ebb_runtime *runtime, const void *pointer)
 {
-    struct block *block = ebb__space_find(runtime, (uintptr_t)pointer);
+    struct block *block = ebb__space_find(&runtime->addresses, (uintptr_t)pointer);
     bool begins = block && block->address == (uintptr_t)pointer &&
                   block->run.head == ebb__block_index(&runtime->table, block);
     return begins && ebb__block_is_live(block) ? block : NULL;
@@ -399,18 +323,18 @@ bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
         pthread_mutex_unlock(&runtime->core.lock);
         return false;
     }
-    if (runtime->uses.trace)
-        ebb__observe_close(runtime);
+    if (runtime->table.uses.trace)
+        ebb__observe_close(&runtime->transfer);
     ebb__runtime_count_live(runtime, -(int64_t)block->size_bytes);
     block_event(runtime, EBB_EVENT_FREE, block);
-    struct due due = ebb__clock_step(runtime, EBB_EVENT_FREE, block);
-    ebb__part_join(runtime, block);
+    struct due due = ebb__clock_step(&runtime->replay, EBB_EVENT_FREE, block);
+    ebb__part_join(&runtime->table, block);
     for (uint32_t i = ebb__block_index(&runtime->table, block), next; i != NO_BLOCK; i = next) {
-        next = ebb__part_next(runtime, i);
-        ebb__move_discard(runtime, &runtime->table.blocks[i]);
+        next = ebb__part_next(&runtime->table, i);
+        ebb__move_discard(&runtime->transfer, &runtime->table.blocks[i]);
     }
-    ebb__clock_end_step(runtime, EBB_EVENT_FREE, due);
-    ebb__room_approach_budget(runtime);
+    ebb__clock_end_step(&runtime->replay, EBB_EVENT_FREE, due);
+    ebb__room_approach_budget(&runtime->reclaim);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     return true;
@@ -428,37 +352,38 @@ size_t ebb__runtime_usable_bytes(struct ebb_runtime *runtime, const void *pointe
 void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->uses.trace != on) {
+    if (runtime->table.uses.trace != on) {
         if (!on)
-            for (uint32_t i = 0; i < runtime->uses.open_count; i++)
-                runtime->table.blocks[runtime->uses.open_blocks[i]].use.open = false;
-        runtime->uses.open_count = 0;
-        runtime->uses.trace = on;
+            for (uint32_t i = 0; i < runtime->table.uses.open_count; i++)
+                runtime->table.blocks[runtime->table.uses.open_blocks[i]].use.open = false;
+        runtime->table.uses.open_count = 0;
+        runtime->table.uses.trace = on;
         for (uint32_t i = 1; i <= runtime->table.count; i++) {
             struct block *block = &runtime->table.blocks[i];
             if (block->kind == BLOCK_SLAB)
                 continue;
             if (on && ebb__block_is_live(block) && block->run.head == i)
-                ebb__part_split(runtime, block);
+                ebb__part_split(&runtime->table, block);
             if (on && block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
                 block->kind != BLOCK_STATIC)
-                ebb__move_park(runtime, block);
+                ebb__move_park(&runtime->transfer, block);
             else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
-                ebb__move_unpark(runtime, block);
+                ebb__move_unpark(&runtime->transfer, block);
         }
         for (uint32_t i = 1; !on && i <= runtime->table.count; i++)
             if (ebb__block_is_live(&runtime->table.blocks[i]) &&
                 runtime->table.blocks[i].run.parts > 1)
-                ebb__part_join(runtime, &runtime->table.blocks[i]);
+                ebb__part_join(&runtime->table, &runtime->table.blocks[i]);
         if (on) {
-            runtime->uses.blind_until = runtime->uses.event_number + runtime->placement.clocks;
-            ebb__observe_note(runtime);
-        } else if (runtime->uses.blind_until) {
-            runtime->uses.blind_until = 0; /* nothing has been said of it */
+            runtime->table.uses.blind_until =
+                runtime->table.uses.event_number + runtime->replay.planned_clocks;
+            ebb__observe_note(&runtime->transfer);
+        } else if (runtime->table.uses.blind_until) {
+            runtime->table.uses.blind_until = 0; /* nothing has been said of it */
         } else {
-            ebb__core_mark(runtime, EBB_MARK_TRACE_OFF, 0);
+            ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }
-        ebb__access_clock_arm(runtime);
+        ebb__replay_watch(&runtime->replay);
     }
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
@@ -469,32 +394,39 @@ void ebb__runtime_shrink(struct ebb_runtime *runtime, uint64_t bytes)
     pthread_mutex_lock(&runtime->core.lock);
     if (runtime->memory.owed_bytes < bytes)
         runtime->memory.owed_bytes = bytes;
-    ebb__pages_trim(runtime);
-    ebb__room_evict_until(runtime, runtime->memory.owed_bytes);
+    ebb__pages_trim(&runtime->memory);
+    ebb__room_evict_until(&runtime->reclaim, runtime->memory.owed_bytes);
     pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_trim(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    ebb__room_approach_budget(runtime);
+    ebb__room_approach_budget(&runtime->reclaim);
     pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_settle(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    while (runtime->transfer.out_queue.first != NO_BLOCK ||
-           runtime->transfer.out_current != NO_BLOCK || runtime->transfer.in_current != NO_BLOCK ||
-           runtime->transfer.transfers || runtime->transfer.in_queue.first != NO_BLOCK) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 5000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_clockwait(&runtime->core.changed, &runtime->core.lock, CLOCK_MONOTONIC,
-                               &until);
-    }
+    while (!ebb__lanes_are_idle(&runtime->transfer))
+        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + 5000000);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
+}
+
+enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
+                                        const struct ebb_script *script, uint64_t bytes)
+{
+    return ebb__replay_set_script(&runtime->replay, script, bytes);
+}
+
+void ebb__runtime_forget_scripts(struct ebb_runtime *runtime)
+{
+    ebb__replay_forget_scripts(&runtime->replay);
+}
+
+unsigned ebb__runtime_thread_count(const struct ebb_runtime *runtime)
+{
+    return runtime->transfer.worker_count;
 }

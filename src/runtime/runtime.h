@@ -7,77 +7,24 @@
  *
  * A block is in one of these states; each transition is one function of transfer/moves.c:
  *
- *     bare -> resident <-> parked -> leaving -> away -> coming -> resident
+ *     bare -> resident <-> parked -> writing back -> evicted -> fetching -> resident
  *
- * parked: its pages are in staging, an access is seen and brings it back at once. bare: it has no
- * pages yet (while accesses are traced). All state is guarded by one lock; transfers happen
- * outside of it. Until a script is in force, and whenever the program departs from it, the runtime
- * is reactive: it evicts what is needed latest as far as known, else what was used longest ago,
- * and fetches on access. */
+ * parked: its pages are in staging; an access is seen and unparks it at once. bare: it has no pages
+ * yet (while accesses are traced). One lock protects all state; transfers happen outside of it.
+ * Until a script is in force, and whenever the program departs from it, the runtime is reactive: it
+ * evicts the block that is needed latest as far as known, else the least recently used one, and
+ * fetches on access. */
 #ifndef EBB_RUNTIME_RUNTIME_H
 #define EBB_RUNTIME_RUNTIME_H
 
-#include "base/status.h"
-#include "device/device.h"
-#include "runtime/ledger.h"
+#include "runtime/config.h"
 #include "runtime/script.h"
-#include "store/store.h"
-#include "trace/ring.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct ebb_runtime;
-
-/* Smaller blocks are one piece. Above it the program may well keep many tensors in one block; what it
- * touches as a whole costs 32 faults and more while accesses are observed. */
-#define EBB_PART_FROM_BYTES ((uint64_t)64 << 20)
-
-/* Programs that allocate once have no events, and some operations are long: what is touched later than
- * this is taken for another operation. */
-#define EBB_PAUSE_NS ((uint64_t)20000000)
-
-/* Memory of small objects: the unit in which it is had, and leaves. Of what a framework has loaded and does
- * not use, pieces of 64 KiB catch 90 %, of 256 KiB 70 % (docs/host-engine.md, "What is managed"). */
-#define EBB_SLAB_BYTES ((uint64_t)64 << 10)
-#define EBB_SLAB_RECLAIM_NS ((uint64_t)500000000)
-
-/* A store that could not be written is tried again after so long, and each time that it fails after twice
- * as long, up to so many times it: room on a disk comes and goes, and one block tells. Arbitrary. */
-#define EBB_STORE_PAUSE_NS ((uint64_t)1000000000)
-#define EBB_STORE_MOST_PAUSES 64
-
-/* Units that consist of small pages are exchanged for huge ones during one part in so many of the time,
- * which is what that costs at most. Arbitrary. */
-#define EBB_EXCHANGE_SHARE 64u
-
-struct ebb_runtime_config {
-    struct ebb_device device;
-    struct ebb_ledger *ledger;
-    struct ebb_ledger_slot *slot; /* of it, this process's; NULL: the first */
-    struct ebb_ring *ring;        /* events and counters go here */
-    bool trace;                   /* observe accesses from the start */
-    bool verify;                  /* check what comes back against what left, by a 128-bit hash */
-    uint64_t part_from_bytes;     /* blocks from here on have parts; 0: EBB_PART_FROM_BYTES */
-    uint64_t pause_ns; /* an operation ends after so long without an event; 0: EBB_PAUSE_NS */
-    uint64_t slab_reclaim_ns; /* slabs are looked at so often at most; 0: EBB_SLAB_RECLAIM_NS */
-    uint64_t store_pause_ns;  /* a store that failed is tried again after that, doubling; 0:
-                                EBB_STORE_PAUSE_NS */
-    uint32_t exchange_share;  /* as a divisor; 0: EBB_EXCHANGE_SHARE */
-    uint32_t process_id;
-    /* Opens the store when something must leave for the first time; may be NULL (nothing moves).
-     * Called without the runtime's lock. */
-    enum ebb_status (*open_store)(void *context, struct ebb_store *store, struct ebb_error *error);
-    /* Tells the person who runs the program something that must not go unsaid. */
-    void (*warn)(void *context, const char *message);
-    /* The runtime has opened a descriptor that the program must not close, or gives it up. May be NULL. */
-    void (*protect)(void *context, int descriptor, bool on);
-    /* The only copy of a block could not be read: does not return, or the block stays absent. */
-    void (*lost)(void *context, const char *message);
-    void *context;
-    unsigned out_workers, in_workers; /* transfers in flight a lane; 0: four */
-};
 
 /* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started; nothing is left behind then. */
 EBB_NODISCARD enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
@@ -101,8 +48,8 @@ size_t ebb__runtime_usable_bytes(struct ebb_runtime *runtime, const void *pointe
 /* Slabs, for small objects: EBB_SLAB_BYTES each, all in one range of `*most` of them that begins at the
  * returned address. Thread-safe. */
 uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most);
-/* One with its pages, waiting for blocks to leave if need be, over the budget if that is of no use; 0
- * where memory is out. Its bytes are any. And back, whatever is in it. Thread-safe. */
+/* One with its pages. Waits for evictions if need be, and exceeds the budget if those do not help;
+ * 0 if memory is out. Its bytes are undefined. And the reverse, whatever it holds. Thread-safe. */
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime);
 void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab);
 /* So many bytes more (or fewer) are in use. Thread-safe, no lock. */
@@ -132,8 +79,8 @@ bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer);
 bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
 
 /* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
- * soon as the live stream is found in it; where one of the same iteration plays, when the least lies at
- * the addresses of that one. EBB_ERR_FORMAT where it is not valid. */
+ * soon as the live stream is found in it; if a script of the same iteration is in force, when the
+ * static placement of that one holds the fewest bytes. EBB_ERR_FORMAT if it is not valid. */
 EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
                                                       const struct ebb_script *script,
                                                       uint64_t bytes);
@@ -141,10 +88,10 @@ EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtim
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime);
 /* Start or stop observing accesses. */
 void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on);
-/* The ledger's budget has changed: give back what is over it. */
+/* The ledger's budget has changed: release what exceeds it. */
 void ebb__runtime_trim(struct ebb_runtime *runtime);
 
-/* Give `bytes` back to the system as soon as may be: another process of the run starves. */
+/* Release `bytes` to the system as soon as possible: another process of the run starves. */
 void ebb__runtime_shrink(struct ebb_runtime *runtime, uint64_t bytes);
 
 /* Around fork(): before, in the parent, and in the child (where `device` must have been set up

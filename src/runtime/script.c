@@ -1,12 +1,14 @@
 #include "runtime/script.h"
 
+#include "base/geometry.h"
+
 #include "trace/event.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE_MASK ((uint64_t)4095)
+#define PAGE_MASK (EBB_PAGE_BYTES - 1)
 
 static bool array_fits(uint64_t bytes, uint64_t offset, uint64_t count, uint64_t item_bytes)
 {
@@ -25,7 +27,7 @@ static bool parts_ok(const struct ebb_script *script, uint32_t first)
     if (head->parts > script->block_count - first || head->part_first ||
         (head->parts > 1 && !head->part_count))
         return false;
-    uint64_t units = (head->size_bytes + EBB_PART_BYTES - 1) / EBB_PART_BYTES, end = 0;
+    uint64_t units = (head->size_bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES, end = 0;
     for (uint32_t i = first; i < first + head->parts; i++) {
         if ((i > first && blocks[i].parts) || blocks[i].serial != head->serial ||
             (first < script->persistent_count) != (i < script->persistent_count) ||

@@ -14,8 +14,8 @@
 
 #define EBB_SCRIPT_MAGIC 0x3174706972635345ull
 #define EBB_SCRIPT_NONE UINT32_MAX
-/* Threads interleave: the events come in varying order, all but the first, an ALLOC whose size occurs
- * nowhere else (replay/unordered.c). */
+/* Threads interleave: the order of the events varies. The first one is fixed: an ALLOC whose size
+ * occurs nowhere else (replay/unordered.c). */
 #define EBB_SCRIPT_UNORDERED 1u
 #define EBB_SCRIPT_NO_PLACE UINT64_MAX
 
@@ -29,17 +29,18 @@ struct ebb_script_event {
 struct ebb_script_block {
     uint64_t serial;     /* of a persistent block; 0: allocated in the iteration */
     uint64_t size_bytes; /* of the allocation */
-    uint64_t place;      /* where in the pool it goes, bytes, a multiple of the page; or
+    uint64_t place;      /* where in the static placement it goes, bytes, a multiple of the page; or
                             EBB_SCRIPT_NO_PLACE, as for persistent blocks, absent ones and parts */
     uint32_t first_use;  /* into uses */
     uint32_t use_count;
-    /* A part of a large block: units [part_first, + part_count) of EBB_PART_BYTES; part_count == 0:
+    /* A part of a large block: units [part_first, + part_count) of EBB_HUGE_BYTES; part_count == 0:
      * a whole block. The parts of a block follow each other in order; `parts` is their number at the
      * first of them, which stands for the block in events, and 0 in the others; 1: a whole block. */
     uint32_t part_first, part_count;
     uint32_t parts;
     uint32_t
-        huge_rounded; /* 1: it takes whole units of EBB_PART_BYTES, unless it lies in the pool */
+        huge_rounded; /* 1: it takes whole units of EBB_HUGE_BYTES, unless it lies in the static
+                         placement */
 };
 
 /* A use, so long after a clock position; 0 where that varies (EBB_SCRIPT_UNORDERED). */
@@ -48,14 +49,15 @@ struct ebb_script_use {
     uint32_t within_us;
 };
 
-/* One absence. out_clock + out_delay_ns: leaving may start; in_clock + in_delay_ns: coming back should start;
- * due_clock: the program must not pass this position before the block is back; in_within: it may, the
- * block is used due_delay_ns after. Delays are in the program's own time, stalls left out. Where two of
- * the positions are the same and the later moment has the lesser delay a whole lap lies between. */
+/* One absence. out_clock + out_delay_ns: the write back may start; in_clock + in_delay_ns: the
+ * prefetch should start; due_clock: the program must not pass this position before the block is
+ * resident; in_within: it may, the block is used due_delay_ns after. Delays are in the program's
+ * own time, stalls left out. Where two of the positions are the same and the later moment has the
+ * lesser delay a whole lap lies between. */
 struct ebb_script_absence {
     uint32_t block;
     uint32_t out_clock;
-    uint32_t in_clock;  /* EBB_SCRIPT_NONE: never comes back (freed while away) */
+    uint32_t in_clock;  /* EBB_SCRIPT_NONE: never fetched (freed while evicted) */
     uint32_t due_clock; /* likewise */
     uint64_t in_delay_ns;
     uint64_t out_delay_ns;
@@ -72,8 +74,8 @@ struct ebb_script {
     uint64_t first_serial; /* blocks with lower serials belong to the initialisation: they are not
                               looked for in the template; 0: unknown */
     uint64_t placement_bytes; /* no placed block reaches beyond */
-    /* Most that its blocks hold at a time, units of the pool counted whole: with less room nothing is
-     * placed. 0: whatever lies in the pool may always. */
+    /* Most that its blocks hold at a time, units of the static placement counted whole: with less
+     * room nothing is placed. 0: whatever lies in the static placement may always. */
     uint64_t peak_bytes;
     uint32_t clock_count;
     uint32_t block_count;
@@ -129,7 +131,8 @@ static inline bool ebb__script_is_during(uint32_t position, uint32_t from, uint6
 /* True where `script` of `bytes` mapped bytes is whole and every index within bounds. */
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
 
-/* Larger ones are refused: two million times as many events as a large training has. Arbitrary. */
+/* Larger ones are refused, a limit of the format: two million times as many events as a large training
+ * has. */
 #define EBB_SCRIPT_MOST_BYTES ((uint64_t)1 << 30)
 /* A private, read-only copy of the `bytes` in a file, to be valid or not: what its sender still can
  * write, or cut short, is never looked at twice. NULL: the size is none of a script's, the file has

@@ -1,12 +1,12 @@
 #include "runtime/slabs.h"
 
+#include "base/tuning.h"
+
 #include "runtime/internal.h"
 
 #include <sys/mman.h>
 
-#define SLAB_BYTES ((size_t)EBB_SLAB_BYTES)
-#define KEPT_SLABS 4u /* empty ones, for the next request; arbitrary */
-#define NO_SLAB 0u    /* slabs are counted from 1 */
+#define NO_SLAB 0u /* slabs are counted from 1 */
 
 /* 256 to 1024 in steps of 64, then eight to a doubling. */
 #define EVEN_STEP ((size_t)64)
@@ -15,7 +15,7 @@
 #define PER_DOUBLING 8u
 #define DOUBLINGS 4u
 #define CLASSES (EVEN_CLASSES + PER_DOUBLING * DOUBLINGS)
-#define MASK_WORDS (SLAB_BYTES / EBB_SLABS_LEAST_BYTES / 64)
+#define MASK_WORDS (EBB_SLAB_BYTES / EBB_SMALL_LEAST_BYTES / 64)
 
 enum { CLASS_FREE = 0 }; /* slab->class of a slab without a class; else class + 1 */
 
@@ -33,7 +33,7 @@ struct ebb_slabs {
     struct slab *slabs;
     struct {
         pthread_mutex_t lock;
-        uint32_t with_room; /* slab; the class's lock guards all its slabs */
+        uint32_t with_room; /* slab; the class's lock protects all its slabs */
     } classes[CLASSES];
     pthread_mutex_t lock; /* what follows; taken after a class's lock */
     uint32_t kept;
@@ -44,9 +44,9 @@ struct ebb_slabs {
 static unsigned class_of(size_t bytes)
 {
     if (bytes <= EVEN_MOST)
-        return bytes <= EBB_SLABS_LEAST_BYTES
+        return bytes <= EBB_SMALL_LEAST_BYTES
                    ? 0
-                   : (unsigned)((bytes - EBB_SLABS_LEAST_BYTES + EVEN_STEP - 1) / EVEN_STEP);
+                   : (unsigned)((bytes - EBB_SMALL_LEAST_BYTES + EVEN_STEP - 1) / EVEN_STEP);
     unsigned power = 63u - (unsigned)__builtin_clzll((unsigned long long)(bytes - 1));
     size_t low = (size_t)1 << power;
     unsigned step = (unsigned)((bytes - 1 - low) / (low / PER_DOUBLING));
@@ -56,7 +56,7 @@ static unsigned class_of(size_t bytes)
 static size_t class_bytes(unsigned class)
 {
     if (class < EVEN_CLASSES)
-        return EBB_SLABS_LEAST_BYTES + class * EVEN_STEP;
+        return EBB_SMALL_LEAST_BYTES + class * EVEN_STEP;
     unsigned step = class - EVEN_CLASSES;
     return (EVEN_MOST << step / PER_DOUBLING) / PER_DOUBLING *
            (PER_DOUBLING + step % PER_DOUBLING + 1);
@@ -64,12 +64,12 @@ static size_t class_bytes(unsigned class)
 
 static uint32_t slab_at(const struct ebb_slabs *slabs, uintptr_t address)
 {
-    return (uint32_t)((address - slabs->base) / SLAB_BYTES) + 1;
+    return (uint32_t)((address - slabs->base) / EBB_SLAB_BYTES) + 1;
 }
 
 static uintptr_t slab_address(const struct ebb_slabs *slabs, uint32_t slab)
 {
-    return slabs->base + (slab - 1) * SLAB_BYTES;
+    return slabs->base + (slab - 1) * EBB_SLAB_BYTES;
 }
 
 static void link_slab(struct ebb_slabs *slabs, uint32_t *head, uint32_t slab)
@@ -144,7 +144,7 @@ static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class, bool ask)
         pthread_mutex_unlock(&slabs->lock);
     }
     struct slab *slab = &slabs->slabs[index];
-    unsigned capacity = (unsigned)(SLAB_BYTES / class_bytes(class));
+    unsigned capacity = (unsigned)(EBB_SLAB_BYTES / class_bytes(class));
     slab->class = (uint16_t)(class + 1);
     slab->capacity = slab->free_count = (uint16_t)capacity;
     for (unsigned word = 0; word < MASK_WORDS; word++) {
@@ -160,7 +160,7 @@ static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
     slabs->slabs[index].class = CLASS_FREE;
     pthread_mutex_lock(&slabs->lock);
-    bool keep = slabs->kept_count < KEPT_SLABS;
+    bool keep = slabs->kept_count < ebb__tuning()->slabs_kept;
     if (keep) {
         link_slab(slabs, &slabs->kept, index);
         slabs->kept_count++;
@@ -179,7 +179,7 @@ static unsigned aligned_class(unsigned class, size_t alignment)
 
 static void *alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment, bool ask)
 {
-    if (bytes < EBB_SLABS_LEAST_BYTES || bytes > EBB_SLABS_MOST_BYTES)
+    if (bytes < EBB_SMALL_LEAST_BYTES || bytes > EBB_SMALL_MOST_BYTES)
         return NULL;
     unsigned class = class_of(bytes);
     if (alignment > EVEN_STEP)
@@ -220,7 +220,7 @@ void *ebb__slabs_alloc_there(struct ebb_slabs *slabs, size_t bytes, size_t align
 
 bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
 {
-    return (uintptr_t)pointer - slabs->base < slabs->most * SLAB_BYTES;
+    return (uintptr_t)pointer - slabs->base < slabs->most * EBB_SLAB_BYTES;
 }
 
 /* The slab and the object's place in it; false where no object starts at `pointer`. The class of a
@@ -232,7 +232,7 @@ static bool find(struct ebb_slabs *slabs, const void *pointer, uint32_t *index, 
     const struct slab *slab = &slabs->slabs[*index];
     if (slab->class == CLASS_FREE)
         return false;
-    size_t bytes = class_bytes(slab->class - 1u), within = offset % SLAB_BYTES;
+    size_t bytes = class_bytes(slab->class - 1u), within = offset % EBB_SLAB_BYTES;
     *place = (unsigned)(within / bytes);
     return within % bytes == 0 && *place < slab->capacity;
 }

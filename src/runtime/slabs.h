@@ -1,8 +1,9 @@
 /* Small blocks: too small to be moved one by one, yet part of what the budget covers.
  *
- * A slab allocator. A slab, which the runtime gives, holds objects of one size class. What is known of
- * it lies outside of it, so that neither an allocation nor a free touches the objects' memory. Small
- * blocks are not traced and are no events; they count, and a slab that nobody uses leaves (reclaim/slabs.c).
+ * A slab allocator. A slab, which the runtime gives, holds objects of one size class. What is known
+ * of it lies outside of it, so that neither an allocation nor a free touches the objects' memory.
+ * Small blocks are not traced and are no events; they count, and a slab that nobody uses is evicted
+ * (reclaim/slabs.c).
  *
  * Size classes are multiples of 64 bytes, at most 12.5 % apart from 1 KiB on (source: the spacing
  * of jemalloc's classes, halved), so every object is aligned for vector code. Thread-safe: one lock
@@ -10,11 +11,8 @@
 #ifndef EBB_RUNTIME_SLABS_H
 #define EBB_RUNTIME_SLABS_H
 
+#include "base/geometry.h"
 #include "runtime/runtime.h"
-
-/* Sizes served. Below, the next allocator's thread caches are better; above, slabs waste more. */
-#define EBB_SLABS_LEAST_BYTES ((size_t)256)
-#define EBB_SLABS_MOST_BYTES ((size_t)16 << 10)
 
 struct ebb_slabs;
 

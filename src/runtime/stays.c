@@ -5,9 +5,8 @@
 bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer)
 {
     uintptr_t address = (uintptr_t)pointer;
-    if (ebb__placement_owns(runtime, address))
+    if (ebb__placement_owns(&runtime->addresses, address))
         return true;
-    /* Only looks: what it returns is not changed. */
-    const struct block *block = ebb__space_find((struct ebb_runtime *)(uintptr_t)runtime, address);
+    const struct block *block = ebb__space_find(&runtime->addresses, address);
     return block && __atomic_load_n(&block->kept, __ATOMIC_ACQUIRE);
 }

@@ -9,7 +9,7 @@
 #define NONE UINT32_MAX
 
 /* Where a block is: not there, untouched since it was allocated, in use, in the list of those that
- * may leave, or away. */
+ * may be evicted, or evicted. */
 enum place { DEAD, UNTOUCHED, IN_USE, LISTED, EVICTED };
 
 struct block {
@@ -18,7 +18,7 @@ struct block {
     bool movable;
     uint32_t newer, older; /* neighbours in the list */
     uint32_t used_tick;    /* of the last access */
-    uint32_t evicted_tick; /* the event that it made room for */
+    uint32_t evicted_tick; /* the event that it was evicted for */
 };
 
 struct reactive {
@@ -63,7 +63,7 @@ static void list_push(struct reactive *sim, uint32_t index)
     sim->listed_bytes += block->bytes;
 }
 
-/* The operation is over: what it used may leave, in the order in which it was used. */
+/* The operation is over: what it used may be evicted, in the order in which it was used. */
 static void uses_end(struct reactive *sim)
 {
     for (size_t i = 0; i < sim->in_use.count; i++)
@@ -72,7 +72,7 @@ static void uses_end(struct reactive *sim)
     sim->in_use.count = 0;
 }
 
-/* Make blocks leave until `bytes` more fit, as long as there are any. */
+/* Evict blocks until `bytes` more fit, as long as there are any. */
 static void room_make(struct reactive *sim, uint64_t bytes)
 {
     while (sim->resident_bytes + bytes > sim->request->budget_bytes && sim->oldest != NONE) {

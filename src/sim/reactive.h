@@ -1,13 +1,13 @@
 /* The reactive simulator: an iteration under a budget with nothing planned, lap after lap until the
  * same blocks are there at a lap's begin as at the one before.
  *
- *   - Where an allocation or a missing block needs room, the blocks that were used longest ago leave
+ *   - Where an allocation or a missing block needs memory, the least recently used are evicted
  *     one after another until it fits; then the missing block is copied in. The program waits for
  *     all of it, so nothing overlaps and every copy is a stall.
  *   - A block is in use from its access to the first clock event after it; before its first access
  *     there is nothing to move. Blocks below smallest_block_bytes and those that live longer than an
- *     iteration never leave.
- *   - If nothing is left to leave, the budget is broken and the run goes on.
+ *     iteration are never evicted.
+ *   - If nothing can be evicted, the budget is broken and the run goes on.
  *
  * Every copy out costs its lane time, also where a kept copy would spare it. Deterministic.
  * O(events + evictions * blocks in use) a lap. Source: LRU, after docs/papers.md. */
@@ -38,7 +38,7 @@ struct ebb_reactive_result {
     uint64_t iteration_ns;
     uint64_t moved_out_bytes;
     uint64_t moved_in_bytes;
-    uint64_t smallest_feasible_bytes; /* the most that is needed together, whatever has left */
+    uint64_t smallest_feasible_bytes; /* the most that is needed together, whatever is evicted */
     uint32_t laps;
     bool steady; /* the last two laps ended as they began */
 };

@@ -9,14 +9,14 @@
  * plan adds is waiting. The **model clock** is the program's progress in stall-free time: it stands
  * while the program stalls. All times given and taken here are on it.
  *
- *   - An absence becomes ready at the first clock event after its from_tick (and its guard), or, where
- *     it leaves within a stretch, at the event behind its guard itself. Copies out run one by
+ *   - An absence becomes ready at the first clock event after its from_tick (and its margin), or, where
+ *     it starts within a stretch, at the event behind its margin itself. Copies out run one by
  *     one in the order in which they became ready (at one event: in that of out_start_ns, counted
  *     from there; then in that of the absences).
  *   - A copy in is due to start when the model clock reaches in_start_ns; it starts when the lane
  *     is free and resident + its bytes <= budget. Copies in run in the order of in_start_ns; one
  *     that the program waits for goes first.
- *   - An access to an absent block stalls until the block is back; a copy out still waiting or
+ *   - An access to an absent block stalls until the block is resident; a copy out still waiting or
  *     running is cancelled by the access instead (its predicted times are then meaningless).
  *   - An allocation takes its pages at once and stalls until they fit.
  *   - Bytes count until the copy out is done and again from the start of the copy in.

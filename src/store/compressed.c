@@ -7,15 +7,15 @@
  * where a frame does. A child of a fork has the table as it was, like the slots that it may read. */
 #include "store/store.h"
 
+#include "base/geometry.h"
+
 #include "store/zvc.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define FRAME_BYTES ((uint64_t)2 << 20)
-#define PAGE_BYTES ((uint64_t)4096)
-/* A frame is compressed where it becomes smaller by an eighth. Arbitrary. */
+/* A frame is compressed where it becomes smaller by an eighth: less is not worth the copy. */
 #define WORTHWHILE_BYTES(bytes) ((bytes) - (bytes) / 8)
 /* Of store; frames beyond are not compressed. The table takes a 2,048th of it, as address space. */
 #define MOST_TABLE_BYTES ((uint64_t)4 << 40)
@@ -37,7 +37,7 @@ static struct compressed stores[MOST_STORES]; /* no pages: free */
 
 /* One for each transfer that can be under way, address space until it is used. */
 #define MOST_BUFFERS 64
-#define BUFFER_BYTES (FRAME_BYTES + PAGE_BYTES)
+#define BUFFER_BYTES (EBB_HUGE_BYTES + EBB_PAGE_BYTES)
 static unsigned char *buffers;
 static atomic_bool taken[MOST_BUFFERS];
 
@@ -63,13 +63,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Pages of the compressed frame at `offset`; 0: it is as it was. */
 static uint16_t pages_at(const struct compressed *compressed, uint64_t offset)
 {
-    uint64_t page = offset / PAGE_BYTES;
+    uint64_t page = offset / EBB_PAGE_BYTES;
     return page < compressed->page_count ? compressed->pages[page] : 0;
 }
 
 static void note_pages(struct compressed *compressed, uint64_t offset, uint64_t pages)
 {
-    uint64_t page = offset / PAGE_BYTES;
+    uint64_t page = offset / EBB_PAGE_BYTES;
     if (page < compressed->page_count && compressed->pages[page] != pages)
         compressed->pages[page] = (uint16_t)pages;
 }
@@ -80,7 +80,7 @@ static uint64_t plain_run(const struct compressed *compressed, uint64_t offset, 
                           uint64_t done)
 {
     while (done < bytes && pages_at(compressed, offset + done) == 0)
-        done += least(FRAME_BYTES, bytes - done);
+        done += least(EBB_HUGE_BYTES, bytes - done);
     return done;
 }
 
@@ -90,16 +90,16 @@ static int write_frame(struct compressed *compressed, const char *from, uint64_t
 {
     const struct ebb_store *under = &compressed->under;
     uint64_t pages = 0;
-    if (offset / PAGE_BYTES < compressed->page_count) {
+    if (offset / EBB_PAGE_BYTES < compressed->page_count) {
         size_t size = ebb__zvc_compress(from, bytes, buffer, WORTHWHILE_BYTES(bytes));
-        pages = (size + PAGE_BYTES - 1) / PAGE_BYTES;
-        memset(buffer + size, 0, pages * PAGE_BYTES - size);
+        pages = (size + EBB_PAGE_BYTES - 1) / EBB_PAGE_BYTES;
+        memset(buffer + size, 0, pages * EBB_PAGE_BYTES - size);
     }
     note_pages(compressed, offset, pages);
     if (pages == 0)
         return under->ops->write(under->state, from, bytes, offset);
-    atomic_fetch_add(compressed->saved_bytes, bytes - pages * PAGE_BYTES);
-    return under->ops->write(under->state, buffer, pages * PAGE_BYTES, offset);
+    atomic_fetch_add(compressed->saved_bytes, bytes - pages * EBB_PAGE_BYTES);
+    return under->ops->write(under->state, buffer, pages * EBB_PAGE_BYTES, offset);
 }
 
 static int compressed_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
@@ -108,13 +108,13 @@ static int compressed_write(void *state, const void *from, uint64_t bytes, uint6
     int buffer = atomic_load(compressed->wanted) ? take_buffer() : -1;
     int why = 0;
     if (buffer < 0) {
-        for (uint64_t done = 0; done < bytes; done += FRAME_BYTES)
+        for (uint64_t done = 0; done < bytes; done += EBB_HUGE_BYTES)
             note_pages(compressed, offset + done, 0);
         return compressed->under.ops->write(compressed->under.state, from, bytes, offset);
     }
-    for (uint64_t done = 0; done < bytes && !why; done += FRAME_BYTES)
-        why = write_frame(compressed, (const char *)from + done, least(FRAME_BYTES, bytes - done),
-                          offset + done, buffer_at(buffer));
+    for (uint64_t done = 0; done < bytes && !why; done += EBB_HUGE_BYTES)
+        why = write_frame(compressed, (const char *)from + done,
+                          least(EBB_HUGE_BYTES, bytes - done), offset + done, buffer_at(buffer));
     atomic_store(&taken[buffer], false);
     return why;
 }
@@ -122,7 +122,7 @@ static int compressed_write(void *state, const void *from, uint64_t bytes, uint6
 static int read_frame(struct compressed *compressed, char *to, uint64_t bytes, uint64_t offset)
 {
     const struct ebb_store *under = &compressed->under;
-    uint64_t stored = pages_at(compressed, offset) * PAGE_BYTES;
+    uint64_t stored = pages_at(compressed, offset) * EBB_PAGE_BYTES;
     int buffer = take_buffer();
     if (buffer < 0)
         return ENOMEM;
@@ -144,7 +144,7 @@ static int compressed_read(void *state, void *to, uint64_t bytes, uint64_t offse
             why = under->ops->read(under->state, (char *)to + done, end - done, offset + done);
             done = end;
         } else {
-            uint64_t frame = least(FRAME_BYTES, bytes - done);
+            uint64_t frame = least(EBB_HUGE_BYTES, bytes - done);
             why = read_frame(compressed, (char *)to + done, frame, offset + done);
             done += frame;
         }
@@ -191,7 +191,7 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
     uint16_t *table = NULL;
     uint64_t reach = least(store->limit_bytes, MOST_TABLE_BYTES), pages;
     do { /* less where address space is rationed */
-        pages = reach / PAGE_BYTES;
+        pages = reach / EBB_PAGE_BYTES;
         table = address_space((pages + 1) * sizeof *table);
         reach /= 2;
     } while (!table && reach >= LEAST_TABLE_BYTES);

@@ -20,8 +20,9 @@
 #include <emmintrin.h>
 #endif
 
-#define GROW_BYTES ((uint64_t)4 << 20)  /* as blocks are moved */
-#define REACH_BYTES ((uint64_t)1 << 40) /* address space, where there is no limit; arbitrary */
+#define GROW_BYTES ((uint64_t)4 << 20) /* as blocks are moved */
+#define REACH_BYTES                                                                                \
+    ((uint64_t)1 << 40) /* address space, where there is no limit: any large number */
 #define LEAST_REACH_BYTES ((uint64_t)1 << 30) /* with less it is not mapped */
 
 struct mapped {

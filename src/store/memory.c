@@ -15,7 +15,7 @@
 
 #define MOST_NODES 1024
 #define POLICY_BIND 2                   /* MPOL_BIND of <numaif.h> */
-#define REACH_BYTES ((uint64_t)1 << 40) /* as far as the node is asked for; arbitrary */
+#define REACH_BYTES ((uint64_t)1 << 40) /* a limit: as far as the node is asked for */
 
 /* "memory" or "memory:NODE". */
 static bool parse(const char *place, long *node)

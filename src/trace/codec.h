@@ -26,7 +26,7 @@
 
 #define EBB_TRACE_HEADER_FIXED_BYTES 48u /* up to the command */
 #define EBB_TRACE_HEADER_MIN_BYTES (EBB_TRACE_HEADER_FIXED_BYTES + 8u)
-#define EBB_TRACE_HEADER_MAX_BYTES 4096u /* arbitrary; leaves room for later minor versions */
+#define EBB_TRACE_HEADER_MAX_BYTES 4096u /* room for later minor versions */
 #define EBB_TRACE_BLOCK_HEADER_BYTES 40u
 #define EBB_TRACE_FOOTER_BYTES 32u /* less than a block header: see the reader's rule for tails */
 

@@ -44,9 +44,8 @@ enum ebb_mark {
     2u /* ACCESS: the runtime itself announces each use, in every iteration,
                                   not only where accesses are observed */
 #define EBB_EVENT_PART                                                                             \
-    4u /* ACCESS: to a part of a large block: the EBB_PART_BYTES, counted from
+    4u /* ACCESS: to a part of a large block: the EBB_HUGE_BYTES, counted from
                              its start, in which the byte before size_bytes lies */
-#define EBB_PART_BYTES ((uint64_t)2 << 20)
 
 struct ebb_event {
     uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never falls in one file */

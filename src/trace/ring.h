@@ -40,17 +40,17 @@ struct ebb_counters {
      * both ways were. */
     _Atomic uint64_t out_lane_bytes, in_lane_bytes;
     _Atomic uint64_t out_busy_ns, in_busy_ns, both_busy_ns;
-    _Atomic uint64_t saved_bytes;   /* of those written: zeros that were left out */
-    _Atomic uint64_t dropped_bytes; /* left without a write: an unchanged copy was there */
-    _Atomic uint64_t stall_ns;      /* the program waited for a transfer or for room */
-    _Atomic uint64_t demand_faults; /* learning excluded */
-    _Atomic uint64_t mismatches;    /* the live stream left the template */
+    _Atomic uint64_t saved_bytes;         /* of those written: zeros that were left out */
+    _Atomic uint64_t evicted_clean_bytes; /* evicted without a write: an unchanged copy was there */
+    _Atomic uint64_t stall_ns;            /* the program waited for a transfer or for memory */
+    _Atomic uint64_t demand_faults;       /* learning excluded */
+    _Atomic uint64_t mismatches;          /* the live stream left the template */
     _Atomic uint64_t resyncs;
     _Atomic uint64_t reactive_evictions;
     _Atomic uint64_t store_bytes;
     _Atomic uint64_t store_peak_bytes;
     _Atomic uint64_t placement_load_bytes; /* most that lived at planned addresses */
-    _Atomic uint64_t placement_peak_bytes; /* most pages held for them, spare ones included */
+    _Atomic uint64_t placement_peak_bytes; /* most pages held for them, cached ones included */
     _Atomic uint64_t placement_blocks;     /* allocations served at planned addresses */
     _Atomic uint64_t placement_misses;     /* planned, but the address was not free */
     _Atomic uint64_t page_moves;           /* runs of pages moved */

@@ -16,9 +16,9 @@ enum ebb_wait_kind {
     EBB_WAIT_ANSWER = 1, /* a fault that nobody has looked at yet; the subject is its address */
     EBB_WAIT_MESSAGE,    /* a message of the parent, likewise */
     EBB_WAIT_NEW,        /* for a block that has no pages yet; from here the subject is its index */
-    EBB_WAIT_WRITING_BACK, /* for one that is leaving */
-    EBB_WAIT_EVICTED,      /* for one that is in the store */
-    EBB_WAIT_FETCHING,     /* for one that is being read */
+    EBB_WAIT_WRITING_BACK, /* for one that is being written back */
+    EBB_WAIT_EVICTED,      /* for one that is evicted */
+    EBB_WAIT_FETCHING,     /* for one that is being fetched */
     EBB_WAIT_READ,         /* a transfer from the store */
     EBB_WAIT_WRITE,        /* to it */
     EBB_WAIT_OPEN,         /* the store is being opened; no subject */

@@ -1,6 +1,7 @@
-/* handed: buffers in blocks that leave, handed over otherwise than by read, write and their like: requests that
- * libc's own threads carry out, many messages at once, message queues, streams' buffers, a process's memory.
- * Prints "good" where every call has done all of its work and every byte is right. */
+/* handed: buffers in blocks that are evicted, handed over otherwise than by read, write and their
+ * like: requests that libc's own threads carry out, many messages at once, message queues, streams'
+ * buffers, a process's memory. Prints "good" where every call has done all of its work and every
+ * byte is right. */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <errno.h>
@@ -41,7 +42,7 @@ static void fill(int i)
         blocks[i][at] = byte_at(i, at);
 }
 
-/* All blocks but `but` and its successor are used, so that these two leave. */
+/* All blocks but `but` and its successor are used, so that these two are evicted. */
 static void press(int but)
 {
     for (int turn = 0; turn < 2; turn++)

@@ -1,5 +1,6 @@
-/* Locks of every kind in blocks that leave: two threads wait for each other on them, time and again, while
- * a third uses more memory than the budget, so that the blocks they lie in are evicted at any time.
+/* Locks of every kind in blocks that are evicted: two threads wait for each other on them, time and
+ * again, while a third uses more memory than the budget, so that the blocks they lie in are evicted
+ * at any time.
  *
  *     locks */
 #define _GNU_SOURCE
@@ -49,7 +50,7 @@ struct locks {
 
 static struct locks *locks;
 
-/* More than the budget: what is not in use leaves. */
+/* More than the budget: what is not in use is evicted. */
 static void press(void)
 {
     unsigned char *blocks[BLOCKS];

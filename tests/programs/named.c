@@ -1,6 +1,6 @@
-/* named: a program with an arena of its own, in one block that leaves: the paths, structures and sets that it gives
- * to libc lie there, and so do the arguments of the programs that it starts. Prints "good" where each call does
- * as it does elsewhere. */
+/* named: a program with an arena of its own, in one block that is evicted: the paths, structures
+ * and sets that it gives to libc lie there, and so do the arguments of the programs that it starts.
+ * Prints "good" where each call does as it does elsewhere. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ static unsigned char *blocks[COUNT];
 static char *arena, *other; /* places in the first block, far from each other */
 static unsigned failed;
 
-/* All other blocks are used, so that the arena leaves. */
+/* All other blocks are used, so that the arena is evicted. */
 static void press(void)
 {
     for (int turn = 0; turn < 2; turn++)

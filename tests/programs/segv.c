@@ -48,7 +48,8 @@ static int sum_all(void)
     int wrong = 0;
     for (int turn = 0; turn < 3; turn++)
         for (int i = 0; i < COUNT; i++) {
-            volatile char *scratch = malloc(BYTES / 4); /* what was used before may leave now */
+            volatile char *scratch = malloc(BYTES / 4); /* what was used before may be evicted
+                                                           now */
             *scratch = 1;
             for (size_t at = 0; at < BYTES; at += 509)
                 wrong += blocks[i][at] != i + 1;

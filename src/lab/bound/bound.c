@@ -1,23 +1,23 @@
 /* Which gaps there are, at which instants the linear program looks, and when it is good enough.
  *
- * Problem: the program over all ticks is too large; over few instants it is weak.
- * Method: start with the worst tick of each of a few equal spans of time, solve, and look where the
- * relaxed solution, interpolated, is above the bound: the worst tick of each span between instants
- * joins them. Every solution is a bound, so the best one so far may be given at any time. Gaps
- * beyond GAPS_MAX, those with the least bytes times duration, are thought away for nothing, which
- * only weakens the bound. */
-#include "base/clock.h"
+ * Problem: the program over all ticks is too large; over few instants it is weak. Method: start
+ * with the worst tick of each of a few equal spans of time, solve, and look where the relaxed
+ * solution, interpolated, is above the bound: the worst tick of each span between instants joins
+ * them. Every solution is a bound, so the best one so far may be given at any time. Gaps beyond
+ * GAPS_MAX, those with the least bytes times duration, are taken as absent at no cost, which only
+ * weakens the bound. */
+#include "base/effort.h"
+#include "base/tuning.h"
 #include "lab/bound/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define INSTANTS_FIRST 24 /* arbitrary: solved in milliseconds */
-#define INSTANTS_MAX 1024 /* arbitrary: more gain less than they cost */
-#define GROWTH_POWER 2.5  /* measured: time of a solution by its instants */
-#define GAPS_MAX 20000    /* arbitrary: they are grouped, but each has to be looked at */
+#define INSTANTS_FIRST 24 /* solved in milliseconds */
+#define INSTANTS_MAX 1024 /* a limit: more gain less than they cost */
+#define GROWTH_POWER 2.5  /* measured: effort of a solution by its instants */
+#define GAPS_MAX 20000    /* a limit: they are grouped, but each has to be looked at */
 #define CHECK_SLACK_NS 2  /* src/check rounds in a copy's favour */
 #define GAIN_LEAST 0.0005 /* a round that gains less is the last */
 
@@ -213,11 +213,11 @@ static bool instants_grow(struct instants *instants, const struct ebb_bound *bou
     return worst_join(instants, bound, NULL, -1, instants->spans) > 0;
 }
 
-static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64_t time_limit_ns,
+static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64_t effort_steps,
                                     double *best, struct ebb_error *error)
 {
     uint32_t ticks = bound->model->tick_count;
-    uint64_t began_ns = ebb__now_ns(), deadline_ns = began_ns + time_limit_ns;
+    struct ebb_effort effort = ebb__effort(effort_steps, ebb__tuning()->plan_box_ns);
     double target = stalls ? (double)bound->request->budget_bytes : 0;
     struct instants instants = {.ticks = malloc(ticks * sizeof *instants.ticks),
                                 .chosen = calloc(ticks, sizeof *instants.chosen),
@@ -229,22 +229,24 @@ static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64
         goto out;
     status = EBB_OK;
     bool more = worst_join(&instants, bound, NULL, -1, instants.spans) > 0;
-    double took_s = 0, instants_before = 0;
+    double took = 0, instants_before = 0;
     while (more && instants.count <= INSTANTS_MAX) {
-        /* Not begun where it would not be done in time: an unfinished program is worth nothing. */
-        double left_s = (double)deadline_ns / 1e9 - (double)(began_ns = ebb__now_ns()) / 1e9;
+        /* Not begun where it would not be done: an unfinished program is worth nothing. */
+        uint64_t now_ns = ebb__now_ns(), left = effort.limit - effort.spent;
         double growth = instants_before > 0 ? (double)instants.count / instants_before : 1;
-        if (left_s <= 0 || took_s * pow(growth, GROWTH_POWER) > left_s)
+        if (now_ns >= effort.deadline_ns || took * pow(growth, GROWTH_POWER) > (double)left)
             break;
         instants_before = (double)instants.count;
         struct ebb_bound_program program = {.bound = bound,
                                             .instants = instants.ticks,
                                             .instant_count = instants.count,
                                             .stalls = stalls,
-                                            .time_limit_s = left_s,
+                                            .steps = left,
+                                            .box_s = (double)(effort.deadline_ns - now_ns) / 1e9,
                                             .absent = absent};
         status = ebb__bound_solve(&program, error);
-        took_s = (double)(ebb__now_ns() - began_ns) / 1e9;
+        took = (double)program.spent;
+        effort.spent += program.spent < left ? program.spent : left;
         *best = !status && program.value > *best ? program.value : *best;
         more = !status && program.solved &&
                instants_grow(&instants, bound, absent,
@@ -276,14 +278,14 @@ enum ebb_status ebb__bound_floor(const struct ebb_plan_request *request, uint64_
     return status;
 }
 
-enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request, uint64_t time_limit_ns,
+enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request, uint64_t effort_steps,
                                 uint64_t *bytes, struct ebb_error *error)
 {
     struct ebb_bound bound;
     double value = 0;
     enum ebb_status status = ebb__bound_init(&bound, request, false, error);
     if (!status)
-        status = bound_search(&bound, false, time_limit_ns, &value, error);
+        status = bound_search(&bound, false, effort_steps, &value, error);
     if (!status) {
         uint64_t rounded = value_round(value);
         *bytes = rounded > bound.floor_bytes ? rounded : bound.floor_bytes;
@@ -292,7 +294,7 @@ enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request, uint64_t
     return status;
 }
 
-enum ebb_status ebb__bound_stall(const struct ebb_plan_request *request, uint64_t time_limit_ns,
+enum ebb_status ebb__bound_stall(const struct ebb_plan_request *request, uint64_t effort_steps,
                                  uint64_t *stall_ns, struct ebb_error *error)
 {
     struct ebb_bound bound;
@@ -302,7 +304,7 @@ enum ebb_status ebb__bound_stall(const struct ebb_plan_request *request, uint64_
         *stall_ns = UINT64_MAX;
         status = EBB_INFEASIBLE;
     } else if (!status) {
-        status = bound_search(&bound, true, time_limit_ns, &value, error);
+        status = bound_search(&bound, true, effort_steps, &value, error);
         if (!status)
             *stall_ns = value_round(value);
     }

@@ -9,8 +9,8 @@
 #define EBB_BOUND_NONE UINT32_MAX
 
 /* Gaps that look the same from the instants, as one: their bytes together, the least of their costs
- * and the widest of their times, which only weakens the bound. Instants are counted from `first`, and
- * those from instant_count on are a lap later. */
+ * and the widest of their times, which only weakens the bound. Instants are counted from `first`,
+ * and those from instant_count on are a lap later. */
 struct group {
     uint32_t first, count;
     uint32_t absent_first,

@@ -9,11 +9,11 @@
 /* A gap that a plan may take. Times are unrolled: ready_ns in [0, lap), need_ns after it. */
 struct ebb_bound_gap {
     uint64_t bytes;
-    uint64_t ready_ns; /* leaving may start */
+    uint64_t ready_ns; /* the eviction may start */
     uint64_t need_ns;  /* back by then, or freed */
     uint64_t out_ns;   /* least lane times that a check lets pass */
     uint64_t in_ns;    /* 0 where it drops */
-    uint32_t first;    /* it may be away at the ticks [first, first + count), cyclic */
+    uint32_t first;    /* it may be absent at the ticks [first, first + count), cyclic */
     uint32_t count;
     bool drops;
 };
@@ -33,13 +33,15 @@ struct ebb_bound_program {
     const struct ebb_bound *bound;
     const uint32_t *instants;
     uint32_t instant_count;
-    bool stalls;         /* the program may wait: least stall within the request's budget */
-    double time_limit_s; /* for the solver */
+    bool stalls;    /* the program may wait: least stall within the request's budget */
+    uint64_t steps; /* for the solver: its iterations times the size of the basis */
+    double box_s;   /* the last resort */
     /* Out. */
     double value;   /* bytes of peak, or ns of stall; certified */
-    double *absent; /* tick_count: bytes away at each tick in the relaxed solution, between
-                              instants interpolated; the caller's, may be NULL */
+    double *absent; /* tick_count: absent bytes at each tick in the relaxed solution, between
+                       instants interpolated; the caller's, may be NULL */
     bool solved;    /* to the optimum */
+    uint64_t spent; /* of the steps */
 };
 
 /* Collect the gaps and the load. `stalls`: also gaps too short for both copies count; the floor then

@@ -1,8 +1,8 @@
 /* The linear program of relaxed absences.
  *
- * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach.
- * Method: bytes become divisible and copies preemptive. For each gap and each chosen **instant** in
- * it, a variable says how much of the block is away then; between two instants lies a **cell**, in
+ * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach. Method:
+ * bytes become divisible and copies preemptive. For each gap and each chosen **instant** in it, a
+ * variable says how much of the block is absent then; between two instants lies a **cell**, in
  * which an amount flows out and an amount flows in. Each lane's cell carries no more than its
  * length allows (a cell that contains stalls is longer by them), each transfer's fixed cost spread
  * over its block's bytes. A real plan, its copies spread evenly over the time that they take, is a
@@ -103,9 +103,9 @@ static void group_put(struct builder *builder, struct group *group)
     group->state = (uint32_t)builder->columns;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t instant = (group->first + k) % instants;
-        bool leaves = k == 0, comes = k + 1 == count && !group->drops;
+        bool evicts = k == 0, comes = k + 1 == count && !group->drops;
         double limit = group->bytes;
-        if (leaves && !stalls)
+        if (evicts && !stalls)
             limit = flow_limit(limit, group->out_cost, (double)(first_ns - group->ready_ns));
         if (comes && !stalls)
             limit = flow_limit(limit, group->in_cost, (double)(group->need_ns - last_ns));
@@ -114,10 +114,10 @@ static void group_put(struct builder *builder, struct group *group)
             entry_put(builder, row_present(instant), 1);
         uint32_t out_row = row_lane(builder, false, instant);
         uint32_t in_row = row_lane(builder, true, (instant + 1) % instants);
-        if (leaves && comes && out_row == in_row) {
+        if (evicts && comes && out_row == in_row) {
             entry_put(builder, out_row, group->out_cost + group->in_cost);
         } else {
-            if (leaves)
+            if (evicts)
                 entry_put(builder, out_row, group->out_cost);
             if (comes)
                 entry_put(builder, in_row, group->in_cost);
@@ -126,7 +126,7 @@ static void group_put(struct builder *builder, struct group *group)
             entry_put(builder, balance + k - 1, -1);
         if (k + 1 < count)
             entry_put(builder, balance + k, 1);
-        if (stalls && leaves)
+        if (stalls && evicts)
             entry_put(builder, balance + count - 1, group->out_cost);
         if (stalls && comes)
             entry_put(builder, balance + count, group->in_cost);
@@ -258,7 +258,7 @@ static double value_certify(const struct builder *builder, const double *price)
     return sum;
 }
 
-/* Bytes away at every tick: at instants as solved, each gap with its share of its group, between
+/* Absent bytes at every tick: at instants as solved, each gap with its share of its group, between
  * them in proportion to time. */
 static void absent_read(const struct builder *builder, const double *solution, double *absent)
 {
@@ -330,12 +330,16 @@ static void solver_run(struct builder *builder, struct ebb_bound_program *progra
 {
     Clp_Simplex *solver = Clp_newModel();
     Clp_setLogLevel(solver, 0);
-    Clp_setMaximumSeconds(solver, program->time_limit_s);
+    uint64_t size = (uint64_t)builder->rows + (uint64_t)builder->columns + 1;
+    uint64_t most = program->steps / size + 1;
+    Clp_setMaximumIterations(solver, most < INT32_MAX ? (int)most : INT32_MAX);
+    Clp_setMaximumSeconds(solver, program->box_s);
     Clp_loadProblem(solver, builder->columns, builder->rows, builder->column_start, builder->row,
                     builder->value, builder->lower, builder->upper, builder->cost,
                     builder->row_lower, builder->row_upper);
     Clp_initialDualSolve(solver);
     program->solved = Clp_status(solver) == 0;
+    program->spent = (uint64_t)Clp_getIterationCount(solver) * size;
     double unit = program->stalls ? NS_UNIT : BYTES_UNIT;
     program->value = value_certify(builder, Clp_dualRowSolution(solver)) * unit;
     double work = (double)builder->bound->gap_count * builder->bound->model->tick_count;

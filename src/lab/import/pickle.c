@@ -258,6 +258,16 @@ static enum ebb_status skip(struct machine *m, size_t bytes)
     return take(m, bytes, &value) ? EBB_OK : fail(m, "ends within a number");
 }
 
+/* Four bytes with a sign. */
+static enum ebb_status push_signed(struct machine *m)
+{
+    uint64_t value;
+    if (!take(m, 4, &value))
+        return fail(m, "ends within a number");
+    return value >> 31 ? push_number(m, EBB_PICKLE_ODD_INT, 1)
+                       : push_number(m, EBB_PICKLE_INT, value);
+}
+
 /* What makes a container, or puts something into one. */
 static enum ebb_status step_container(struct machine *m, uint8_t opcode)
 {
@@ -319,13 +329,8 @@ static enum ebb_status step(struct machine *m, uint8_t opcode)
         return push_int(m, 1);
     case OP_BININT2:
         return push_int(m, 2);
-    case OP_BININT: {
-        uint64_t value;
-        if (!take(m, 4, &value))
-            return fail(m, "ends within a number");
-        return value >> 31 ? push_number(m, EBB_PICKLE_ODD_INT, 1)
-                           : push_number(m, EBB_PICKLE_INT, value);
-    }
+    case OP_BININT:
+        return push_signed(m);
     case OP_LONG1:
         return push_long(m, 1);
     case OP_LONG4:

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#define RECORD_NS 1000 /* arbitrary: there are no times */
+#define RECORD_NS 1000 /* there are no times: any will do */
 
 static bool starts_with(struct ebb_text text, const char *prefix)
 {

@@ -16,7 +16,7 @@ struct making {
     const struct ebb_pool_source *source;
     const struct ebb_model *model;
     struct ebb_pool_instants instants;
-    uint32_t *leaves; /* by tick: the absence that begins with the use there, or NEVER */
+    uint32_t *evicts; /* by tick: the absence that begins with the use there, or NEVER */
     EBB_VEC(struct residency) residencies;
     EBB_VEC(struct ebb_pool_buffer) buffers;
     EBB_VEC(struct ebb_pool_name) names;
@@ -47,13 +47,13 @@ static bool persistent_follow(struct making *making, uint32_t b)
     const struct ebb_model_access *uses = &making->model->accesses[block->first_access];
     uint32_t last = NEVER;
     for (uint32_t i = 0; i < block->access_count; i++)
-        if (making->leaves[uses[i].tick] != NEVER)
-            last = making->leaves[uses[i].tick];
+        if (making->evicts[uses[i].tick] != NEVER)
+            last = making->evicts[uses[i].tick];
     if (last == NEVER)
         return reside(making, b, 0, making->instants.count);
     bool made = true;
     for (uint32_t i = 0; i < block->access_count && made; i++) {
-        uint32_t absence = making->leaves[uses[i].tick];
+        uint32_t absence = making->evicts[uses[i].tick];
         if (absence == NEVER)
             continue;
         uint32_t from = making->instants.comes[last];
@@ -76,7 +76,7 @@ static bool life_follow(struct making *making, uint32_t b)
                    distance(making, (uint32_t)begin, instants->ticks[block->free_tick]);
     bool made = true;
     for (uint32_t i = 0; i < block->access_count && made; i++) {
-        uint32_t use = instants->ticks[uses[i].tick], absence = making->leaves[uses[i].tick];
+        uint32_t use = instants->ticks[uses[i].tick], absence = making->evicts[uses[i].tick];
         at += distance(making, (uint32_t)(at % instants->count), use);
         if (absence == NEVER)
             continue;
@@ -91,12 +91,12 @@ static bool life_follow(struct making *making, uint32_t b)
 static bool residencies_find(struct making *making)
 {
     const struct ebb_model *model = making->model;
-    making->leaves = malloc(model->tick_count * sizeof *making->leaves);
-    bool made = making->leaves != NULL;
+    making->evicts = malloc(model->tick_count * sizeof *making->evicts);
+    bool made = making->evicts != NULL;
     for (uint32_t tick = 0; made && tick < model->tick_count; tick++)
-        making->leaves[tick] = NEVER;
+        making->evicts[tick] = NEVER;
     for (uint32_t i = 0; made && i < making->source->absence_count; i++)
-        making->leaves[making->source->absences[i].from_tick] = i;
+        making->evicts[making->source->absences[i].from_tick] = i;
     for (uint32_t b = 0; made && b < model->block_count; b++) {
         const struct ebb_model_block *block = &model->blocks[b];
         if (block->size_bytes == 0 || block->span_ticks == 0)
@@ -204,7 +204,7 @@ enum ebb_status ebb__pool_from_model(const struct ebb_pool_source *source,
         status = ebb__fail(error, EBB_ERR_MEMORY, "model", "too many blocks to pack");
     }
     ebb_vec_free(&making.residencies);
-    free(making.leaves);
+    free(making.evicts);
     ebb__pool_instants_fini(&making.instants);
     return status;
 }

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 #include "plan/pool/pool.h"
 
-#define EBB_POOL_ITERATIONS_MAX 4 /* arbitrary; training programs need 2 */
+#define EBB_POOL_ITERATIONS_MAX 4 /* a limit; training programs need 2 */
 
 /* Buffers out of a model, or of a plan for it: one for each residency of a block, the time from its
  * allocation or the start of a copy in to the end of a copy out or its free. `names[i]` says whose

@@ -1,12 +1,12 @@
 /* AppObMem: the gaps that straddle the load's peak, by a majority vote of three scores.
  *
- * Problem: which blocks to move away around the one peak of an iteration, knowing nothing but the
- * trace of accesses. Method: candidates are pairs of successive accesses of one block with the peak
- * between them, ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h); as many leave as
- * the budget demands, over one lane each way; what is missing is fetched on access.
- * Source: ACM TACO 2022, doi 10.1145/3535355; departures in docs/papers.md.
- * O(gaps log gaps * (gaps + cells)). Fails where the load is high anywhere but around its peak: a
- * block has one gap there at most, so the budget may be out of reach. */
+ * Problem: which blocks to evict around the one peak of an iteration, knowing nothing but the trace
+ * of accesses. Method: candidates are pairs of successive accesses of one block with the peak
+ * between them, ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h); as many are
+ * evicted as the budget demands, over one lane each way; what is missing is fetched on access.
+ * Source: ACM TACO 2022, doi 10.1145/3535355; departures in docs/papers.md. O(gaps log gaps * (gaps
+ * + cells)). Fails where the load is high anywhere but around its peak: a block has one gap there
+ * at most, so the budget may be out of reach. */
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
 

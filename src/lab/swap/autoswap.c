@@ -4,11 +4,11 @@
  * at least 1 MiB with the peak between them. They are taken in the order of one score (`doa`,
  * `aoa`, `wdoa`, `swdoa`), of the sum of their ranks in the first three (`vote`), or of a weighted
  * sum of all four whose weights are found by Bayesian optimisation (`bo`), until the load without
- * them meets the limit. A few events after a read or write pass before a block leaves. Outs go by
- * earliest start, ins by latest start backwards (straddle.h).
- * Source: arXiv 1903.06631 and the code published with it; departures in docs/papers.md.
- * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), the latter 30 times.
- * Fails as AppObMem does: one peak, and one gap a block. */
+ * them meets the limit. A few events after a read or write pass before a block is evicted. Outs go
+ * by earliest start, ins by latest start backwards (straddle.h). Source: arXiv 1903.06631 and the
+ * code published with it; departures in docs/papers.md. O(gaps log gaps * (gaps + cells)); `swdoa`
+ * and `bo` O(gaps * (gaps + cells)), the latter 30 times. Fails as AppObMem does: one peak, and one
+ * gap a block. */
 #include "lab/swap/bayes.h"
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
@@ -110,7 +110,7 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
         else
             status = value_at_budget(ranking, point, &value, error);
         ebb__bayes_observe(&bayes, point, value);
-        if (!no_stall && ebb__now_ns() > swap->deadline_ns)
+        if (!no_stall && ebb__effort_is_over(&swap->effort, swap->limit_steps))
             break;
     }
     memcpy(weights, ebb__bayes_best(&bayes), EBB_SCORE_COUNT * sizeof *weights);

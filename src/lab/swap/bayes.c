@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define FIRST_RANDOM 5   /* as usual: a few points before the process says anything */
-#define CANDIDATES 512   /* arbitrary: a hundred a dimension and more */
-#define LENGTH 0.5       /* of the kernel; arbitrary: half the cube */
+#define CANDIDATES 512   /* a limit: a hundred a dimension and more */
+#define LENGTH 0.5       /* of the kernel: half the cube */
 #define NOISE_LEAST 1e-6 /* keeps the kernel matrix positive where points nearly meet */
 #define NOISE_MOST 1e-1  /* then the points say nothing and the next one is random */
 #define RANDOM_SEED 0x2545f4914f6cdd1du

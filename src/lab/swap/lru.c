@@ -1,9 +1,9 @@
 /* Least recently used: no plan at all, and what that costs.
  *
  * Problem: keep a budget without any foreknowledge. Method: where room is needed the block that was
- * used longest ago leaves, and what is missing is fetched on access (src/sim/reactive.h). It is what
- * a run without a script does; the plan only says what would happen. Source: folklore; the reference
- * for what a plan is worth. */
+ * used longest ago is evicted, and what is missing is fetched on access (src/sim/reactive.h). It is
+ * what a run without a script does; the plan only says what would happen. Source: folklore; the
+ * reference for what a plan is worth. */
 #include "base/clock.h"
 #include "lab/swap/policies.h"
 #include "sim/reactive.h"

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#define NEARLY 20    /* arbitrary: up to a twentieth over the budget is worth a simulation, */
+#define NEARLY 20    /* up to a twentieth over the budget is worth a simulation, */
 #define OVER_TRIES 8 /* for so many of them */
-#define LIMITS 128   /* arbitrary: a resolution below 1 % of what can be had at all */
+#define LIMITS 128   /* a limit: a resolution below 1 % of what can be had at all */
 
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
                         const double *weights)

@@ -1,13 +1,13 @@
-/* vDNN: what forward makes and backward reads leaves in between, whatever the budget.
+/* vDNN: what forward makes and backward reads is evicted in between, whatever the budget.
  *
  * Problem: training with feature maps larger than the device, by a fixed rule. Method: `all`
- * offloads each feature map after its use in forward, `conv` only those of convolutions; in backward
- * a map is fetched when the operation before the one that needs it begins to read its own. A trace
- * knows no layers, so: a feature map is a block that the iteration allocates and whose gap straddles
- * the load's peak, where forward turns into backward; and convolutions have the large ones, so
- * `conv` takes the maps that are at least of mean size.
- * Source: Rhu et al., MICRO 2016, arXiv 1602.08124; departures in docs/papers.md. O(gaps log gaps).
- * Fails by moving everything even where little is missing, and by moving nothing else. */
+ * offloads each feature map after its use in forward, `conv` only those of convolutions; in
+ * backward a map is fetched when the operation before the one that needs it begins to read its own.
+ * A trace knows no layers, so: a feature map is a block that the iteration allocates and whose gap
+ * straddles the load's peak, where forward turns into backward; and convolutions have the large
+ * ones, so `conv` takes the maps that are at least of mean size. Source: Rhu et al., MICRO 2016,
+ * arXiv 1602.08124; departures in docs/papers.md. O(gaps log gaps). Fails by moving everything even
+ * where little is missing, and by moving nothing else. */
 #include "lab/swap/policies.h"
 #include "lab/swap/scores.h"
 

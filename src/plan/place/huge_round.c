@@ -1,24 +1,25 @@
 #include "plan/place/huge_round.h"
 
+#include "base/geometry.h"
+#include "base/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES EBB_PART_BYTES
-#define LEAST_TAIL_BYTES (UNIT_BYTES / 2)
-#define MOST_WASTE_SHARE 4   /* of what it takes, as a divisor */
-#define LEAST_MOVED_SHARE 64 /* of all bytes moved, as a divisor; arbitrary */
+#define LEAST_MOVED_SHARE 64 /* of all bytes moved, as a divisor; half and twice plan the same */
+#define LEAST_TAIL_BYTES (EBB_HUGE_BYTES / 2)
 
 static uint64_t in_units(uint64_t bytes)
 {
-    return (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    return (bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES * EBB_HUGE_BYTES;
 }
 
-static bool may_be_huge_rounded(const struct ebb_model_block *block)
+static bool can_be_huge_rounded(const struct ebb_model_block *block)
 {
-    uint64_t tail = block->size_bytes % UNIT_BYTES, huge_rounded = in_units(block->size_bytes);
+    uint64_t tail = block->size_bytes % EBB_HUGE_BYTES, huge_rounded = in_units(block->size_bytes);
     return block->alloc_tick != EBB_TICK_NONE && block->part_count == 0 &&
            tail >= LEAST_TAIL_BYTES &&
-           huge_rounded - block->size_bytes <= huge_rounded / MOST_WASTE_SHARE;
+           huge_rounded - block->size_bytes <= huge_rounded / ebb__tuning()->huge_waste_divisor;
 }
 
 enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
@@ -38,7 +39,7 @@ enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
 bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t index)
 {
     struct ebb_model_block *block = &huge_rounded->model.blocks[index];
-    if (!may_be_huge_rounded(block)) /* as one that is wide already is not */
+    if (!can_be_huge_rounded(block)) /* as one that is huge-rounded already is not */
         return false;
     huge_rounded->count++;
     huge_rounded->blocks[index] = 1;
@@ -58,7 +59,7 @@ enum ebb_status ebb__huge_round(const struct ebb_model *model, const struct ebb_
         uint64_t bytes = model->blocks[index].size_bytes;
         moved += bytes;
         if (ebb__huge_rounded_add(huge_rounded, index) || huge_rounded->blocks[index])
-            tails += bytes % UNIT_BYTES;
+            tails += bytes % EBB_HUGE_BYTES;
     }
     if (tails < moved / LEAST_MOVED_SHARE)
         huge_rounded->count = 0;

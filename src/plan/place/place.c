@@ -1,5 +1,5 @@
 /* Which blocks: those allocated in the iteration that do not outlive it, have no absence and are
- * whole. A block that leaves needs pages of its own, as the parts of a large one do; one that outlives
+ * whole. A block that is evicted needs pages of its own, as the parts of a large one do; one that outlives
  * an iteration is there twice. Where threads interleave, lifetimes of one order say little of another.
  *
  * What it costs: a unit is held as long as one block covers it. With the packings of
@@ -9,17 +9,17 @@
  * pages of their own, until all fits. */
 #include "plan/place/place.h"
 
+#include "base/geometry.h"
+#include "base/tuning.h"
+
 #include "plan/place/resident.h"
 #include "plan/pool/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES EBB_RESIDENT_UNIT_BYTES
-#define PACK_TIME_NS ((uint64_t)50000000) /* arbitrary; recorded trainings pack in 1 ms */
-#define BRIEF_TICKS 16                    /* arbitrary: an operation or two */
-#define PACK_ROUNDS 4                     /* arbitrary */
-#define FIT_ROUNDS 40                     /* arbitrary; most need less than 10 */
+#define PACK_ROUNDS 4 /* then who is out stays out; half and twice plan the same */
+#define FIT_ROUNDS 40 /* a limit; most need less than 10 */
 
 struct waste {
     uint64_t bytes;
@@ -62,15 +62,15 @@ static void find_wastes(struct placing *placing)
 {
     const struct ebb__resident *now = &placing->resident;
     for (uint32_t unit = 0; unit < now->unit_count; unit++)
-        placing->wastes[unit] = (struct waste){now->users[unit] ? UNIT_BYTES : 0, unit};
+        placing->wastes[unit] = (struct waste){now->users[unit] ? EBB_HUGE_BYTES : 0, unit};
     for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
         if (!now->live[b])
             continue;
         uint64_t at = placing->places->offsets[b], end = end_of(placing, b);
         while (at < end) {
-            uint64_t behind = (at / UNIT_BYTES + 1) * UNIT_BYTES;
+            uint64_t behind = (at / EBB_HUGE_BYTES + 1) * EBB_HUGE_BYTES;
             uint64_t bytes = (end < behind ? end : behind) - at;
-            placing->wastes[at / UNIT_BYTES].bytes -= bytes;
+            placing->wastes[at / EBB_HUGE_BYTES].bytes -= bytes;
             at += bytes;
         }
     }
@@ -84,7 +84,7 @@ static void empty_units(struct placing *placing, uint64_t over)
     find_wastes(placing);
     for (uint32_t i = 0; i < placing->resident.unit_count && placing->wastes[i].bytes && over;
          i++) {
-        uint64_t low = placing->wastes[i].unit * UNIT_BYTES, high = low + UNIT_BYTES;
+        uint64_t low = placing->wastes[i].unit * EBB_HUGE_BYTES, high = low + EBB_HUGE_BYTES;
         for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
             uint64_t at = placing->places->offsets[b];
             if (placing->resident.live[b] && at != EBB_PLACE_NONE && at < high &&
@@ -95,7 +95,7 @@ static void empty_units(struct placing *placing, uint64_t over)
     }
 }
 
-/* Fewer and fewer blocks in the pool, each where it is, until all fits. */
+/* Fewer and fewer blocks in the static placement, each where it is, until all fits. */
 static void fit(struct placing *placing)
 {
     struct ebb_places *places = placing->places;
@@ -120,7 +120,8 @@ static void fit(struct placing *placing)
 static void choose(struct placing *placing)
 {
     const struct ebb_model *model = placing->request->model;
-    uint32_t most_ticks = placing->plan->feasible ? model->tick_count : BRIEF_TICKS;
+    uint32_t most_ticks =
+        placing->plan->feasible ? model->tick_count : (uint32_t)ebb__tuning()->place_brief_ticks;
     for (uint32_t b = 0; b < model->block_count; b++) {
         const struct ebb_model_block *block = &model->blocks[b];
         placing->wanted[b] =
@@ -141,7 +142,7 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
     struct ebb_pool_problem problem = {.buffers = buffers,
                                        .period = model->tick_count,
                                        .capacity_bytes = EBB_POOL_NO_CAPACITY,
-                                       .time_limit_ns = PACK_TIME_NS};
+                                       .effort_steps = ebb__tuning()->place_pack_steps};
     struct ebb_pool_solution solution;
     if (!buffers)
         return EBB_ERR_MEMORY;
@@ -168,12 +169,12 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
 /* Pack and fit; pack again what is left, since it now stands with holes. */
 static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *error)
 {
-    for (int round = 1;; round++) {
+    for (uint64_t round = 1;; round++) {
         enum ebb_status status = pack(placing, error);
         if (status != EBB_OK)
             return status;
         uint32_t packed = placing->places->count;
-        uint32_t units = (uint32_t)(placing->places->placement_bytes / UNIT_BYTES) + 1;
+        uint32_t units = (uint32_t)(placing->places->placement_bytes / EBB_HUGE_BYTES) + 1;
         placing->wastes = calloc(units, sizeof *placing->wastes);
         status = placing->wastes
                      ? ebb__resident_init(&placing->resident, placing->request, placing->plan,
@@ -196,7 +197,7 @@ static enum ebb_status place(struct placing *placing, struct ebb_error *error)
     if (!placing->places->offsets || !placing->wanted)
         return EBB_ERR_MEMORY;
     memset(placing->places->offsets, 0xff, most * sizeof *placing->places->offsets); /* none */
-    /* The budget, or what the plan takes without a pool where that is more. */
+    /* The budget, or what the plan takes without a static placement where that is more. */
     enum ebb_status status = ebb__resident_init(&placing->resident, placing->request, placing->plan,
                                                 placing->places->offsets, 0);
     if (status != EBB_OK)

@@ -1,5 +1,6 @@
-/* Addresses for a plan: what never leaves fast memory within an iteration is packed into the pool
- * of the runtime (src/runtime/address/placement.c), whose pages are whole 2 MiB units.
+/* Addresses for a plan: blocks that are never evicted within an iteration are packed into the
+ * static placement of the runtime (src/runtime/address/placement.c), whose pages are whole 2 MiB
+ * units.
  *
  *     struct ebb_places places;
  *     if (ebb__place_blocks(&request, &plan, &places, &error) == EBB_OK) {
@@ -14,18 +15,18 @@
 #define EBB_PLACE_NONE UINT64_MAX
 
 struct ebb_places {
-    uint64_t *offsets;        /* by model block: its address in the pool, or EBB_PLACE_NONE */
+    uint64_t *offsets;        /* by model block: its address there, or EBB_PLACE_NONE */
     uint64_t placement_bytes; /* no placed block reaches beyond; 0: none is placed */
     uint32_t count;           /* placed blocks */
-    uint64_t peak_bytes;      /* most resident under the plan, units of the pool counted whole */
-    uint64_t lacking_bytes;   /* that much more would have left room for all in the pool */
-    const uint8_t *
-        huge_rounded; /* by model block, 1: it takes whole units (huge_round.h), the caller's; NULL: none */
+    uint64_t peak_bytes;      /* most resident under the plan, placed units counted whole */
+    uint64_t lacking_bytes;   /* so much more would have been enough to place all */
+    /* By model block, 1: it takes whole units (huge_round.h); the caller's. NULL: none. */
+    const uint8_t *huge_rounded;
 };
 
-/* Addresses for `plan`, made for `request`, whose budget they keep: a block for which no unit can be
- * afforded is not placed. A reactive plan gets none. *places is the caller's; EBB_ERR_MEMORY.
- * Beside the pool's time O(rounds * (events + blocks + units of the blocks)). */
+/* Addresses for `plan`, made for `request`, whose budget they keep: a block for which no unit can
+ * be afforded is not placed. A reactive plan gets none. *places is the caller's; EBB_ERR_MEMORY.
+ * Beside the static placement's time O(rounds * (events + blocks + units of the blocks)). */
 EBB_NODISCARD enum ebb_status ebb__place_blocks(const struct ebb_plan_request *request,
                                                 const struct ebb_plan *plan,
                                                 struct ebb_places *places, struct ebb_error *error);

@@ -1,5 +1,7 @@
 #include "plan/place/resident.h"
 
+#include "base/geometry.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,12 +33,11 @@ static void placed_change(struct ebb__resident *resident, uint32_t block, bool b
 {
     uint64_t at = resident->offsets[block], end = at + bytes_of(resident, block);
     resident->live[block] = born;
-    for (uint64_t unit = at / EBB_RESIDENT_UNIT_BYTES; unit * EBB_RESIDENT_UNIT_BYTES < end;
-         unit++) {
+    for (uint64_t unit = at / EBB_HUGE_BYTES; unit * EBB_HUGE_BYTES < end; unit++) {
         if (born && resident->users[unit]++ == 0)
-            resident->bytes += EBB_RESIDENT_UNIT_BYTES;
+            resident->bytes += EBB_HUGE_BYTES;
         else if (!born && --resident->users[unit] == 0)
-            resident->bytes -= EBB_RESIDENT_UNIT_BYTES;
+            resident->bytes -= EBB_HUGE_BYTES;
     }
 }
 

@@ -1,5 +1,5 @@
 /* Resident bytes under a plan, over an iteration: blocks in pages of their own count by themselves,
- * placed ones by the whole units of the pool that they touch.
+ * placed ones by the whole units of the static placement that they touch.
  *
  *     struct ebb__resident resident;
  *     if (ebb__resident_init(&resident, &request, &plan, offsets, units) == EBB_OK) {
@@ -13,18 +13,16 @@
 
 #include "plan/place/place.h"
 
-#define EBB_RESIDENT_UNIT_BYTES ((uint64_t)2 << 20)
-
 struct ebb__resident {
     const struct ebb_plan_request *request;
     const struct ebb_plan *plan;
-    const uint64_t *offsets; /* by block, in the pool; EBB_PLACE_NONE: not in it */
+    const uint64_t *offsets; /* by block, in the static placement; EBB_PLACE_NONE: not in it */
     struct ebb__resident_change *changes;
     uint32_t change_count;
     uint32_t unit_count;
     uint32_t *users; /* placed blocks in each unit, now */
     bool *live;      /* by block: placed and there, now */
-    bool *dropped;   /* by block: its FREE finds it away */
+    bool *dropped;   /* by block: it is absent at its FREE */
     uint64_t bytes;  /* now */
 };
 

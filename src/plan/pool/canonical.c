@@ -21,17 +21,15 @@
  * memory are ours. */
 #include "plan/pool/canonical.h"
 
+#include "base/tuning.h"
 #include "base/vec.h"
 #include "plan/pool/search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_NODES 2000  /* of a turn, in the first lap through the rankings; arbitrary */
-#define PLAIN_LAPS 6      /* laps without noise, with twice the nodes from one to the next */
-#define LAP_GROWS 1.2     /* later: many short turns beat few long ones */
-#define NOISE 0.5         /* on the keys of a ranking, later; arbitrary */
-#define CLOCK_NODES 0x3ff /* look at the clock every so many nodes */
+#define PLAIN_LAPS 6  /* laps without noise, each with twice the nodes; 3 and 12 pack the same */
+#define LAP_GROWS 1.2 /* turns grow from lap to lap; 1 and 2.4 pack the same */
 
 struct search {
     struct ebb_search base;
@@ -135,11 +133,9 @@ static bool floors_hold(struct search *search, uint32_t *list, uint32_t count)
     memset(search->base.above, 0, search->base.sections * sizeof *search->base.above);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t b = list[i];
-        const struct ebb_pool_cut *cut = &search->base.cuts[b];
         ebb_height room = search->base.limit - search->raised[b];
-        if (!ebb__search_stack(search->base.above, cut->first, cut->last, search->base.size[b],
-                               room) ||
-            !ebb__search_stack(search->base.above, 0, cut->more, search->base.size[b], room))
+        if (!ebb__search_stack_cut(search->base.above, &search->base.cuts[b], search->base.size[b],
+                                   room))
             return false;
     }
     return true;
@@ -233,7 +229,7 @@ static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_hei
     if (count == 0)
         return true;
     search->base.nodes++;
-    if (ebb__search_is_over(&search->base, CLOCK_NODES) ||
+    if (ebb__search_is_over(&search->base, count) ||
         !floors_raise(search, list, count, level, rank) || !floors_hold(search, list, count))
         return false;
     struct ebb_search_state state = state_of(search, list, count, level, rank);
@@ -294,7 +290,7 @@ static void rank_all(struct search *search, const struct ebb_pool_problem *probl
     size_t ranking = turn_index % RANKINGS;
     bool plain = turn_index < PLAIN_LAPS * RANKINGS;
     uint64_t chance = ebb__search_mix(turn_index + 1);
-    double noise = plain ? 0 : NOISE;
+    double noise = plain ? 0 : ebb__tuning()->pack_noise;
     for (uint32_t i = 0; i < search->base.count; i++) {
         const struct ebb_pool_buffer *item = &problem->buffers[i];
         double keys[KEYS] = {0};
@@ -395,18 +391,20 @@ static bool search_init(struct search *search, const struct ebb_pool_problem *pr
 
 enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
                                     const struct ebb_pool_sections *sections, uint64_t unit,
-                                    uint32_t limit, uint64_t deadline_ns, uint64_t *turns,
-                                    uint64_t *offsets, enum ebb_pool_verdict *verdict)
+                                    uint32_t limit, struct ebb_effort *effort, uint64_t limit_steps,
+                                    uint64_t *turns, uint64_t *offsets,
+                                    enum ebb_pool_verdict *verdict)
 {
     *verdict = EBB_POOL_TIME_OUT;
     struct search search;
     struct ranked *ranked = malloc(problem->count * sizeof *ranked);
     enum ebb_status status = EBB_ERR_MEMORY;
     if (search_init(&search, problem, sections, unit, (ebb_height)limit) && ranked) {
-        search.base.deadline_ns = deadline_ns;
+        search.base.effort = effort;
+        search.base.limit_steps = limit_steps;
         bool found = false;
         ebb_height lowest = EBB_HEIGHT_MAX;
-        uint64_t nodes = FIRST_NODES;
+        uint64_t nodes = ebb__tuning()->pack_turn_nodes;
         for (uint64_t i = 0;; i++, (*turns)++) {
             if (i && i % RANKINGS == 0)
                 nodes =
@@ -420,7 +418,7 @@ enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
                     offsets[b] = (uint64_t)search.base.floor[b] * unit;
             }
             if (found || !search.base.stopped || search.base.no_memory ||
-                ebb__now_ns() > deadline_ns)
+                ebb__effort_is_over(effort, limit_steps))
                 break;
         }
         *verdict = found                 ? EBB_POOL_FOUND

@@ -9,8 +9,8 @@
 EBB_NODISCARD enum ebb_status ebb__pool_canonical(const struct ebb_pool_problem *problem,
                                                   const struct ebb_pool_sections *sections,
                                                   uint64_t unit, uint32_t limit,
-                                                  uint64_t deadline_ns, uint64_t *turns,
-                                                  uint64_t *offsets,
+                                                  struct ebb_effort *effort, uint64_t limit_steps,
+                                                  uint64_t *turns, uint64_t *offsets,
                                                   enum ebb_pool_verdict *verdict);
 
 #endif

@@ -3,26 +3,28 @@
  *
  * Without a capacity the exact search asks for a height, and for a lower or a higher one by the
  * answer: the bound first, since it often can be had; then between what was refused or took too
- * long and what is there. What took too long is asked again with more time. */
+ * long and what is there. What took too long is asked again with more effort. */
 #include "plan/pool/exact.h"
+
+#include "base/tuning.h"
 #include "plan/pool/internal.h"
 
 #include <stdlib.h>
 
-#define EXACT_COUNT 4000          /* more buffers do not fit its memory, nor its time */
-#define FIRST_SLICE_NS 100000000u /* arbitrary: most that can be had is had at once */
-#define CLOSE_ENOUGH 2000         /* heights closer than a 2000th are not told apart */
-#define NEAR 8192       /* so little above the bound is often had where the bound is not */
-#define NEAR_PATIENCE 4 /* and is worth so much more time than what lies between */
+/* So little above the bound is often had; half and twice pack the same. */
+#define NEAR 8192
+/* Heights closer than a 2000th are not told apart; half and twice pack the same. */
+#define CLOSE_ENOUGH 2000
+#define EXACT_COUNT 4000 /* more buffers do not fit its memory, nor its time */
 
-static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_ns,
+static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_steps,
                            uint64_t turns[2], uint64_t *scratch, enum ebb_pool_verdict *verdict)
 {
-    uint64_t deadline_ns = ebb__now_ns() + slice_ns;
-    if (deadline_ns > job->deadline_ns)
-        deadline_ns = job->deadline_ns;
-    enum ebb_status status =
-        ebb__pool_exact(job->problem, &job->sections, height, deadline_ns, turns, scratch, verdict);
+    uint64_t limit = job->effort.limit;
+    if (limit > job->effort.spent && slice_steps < limit - job->effort.spent)
+        limit = job->effort.spent + slice_steps;
+    enum ebb_status status = ebb__pool_exact(job->problem, &job->sections, height, &job->effort,
+                                             limit, turns, scratch, verdict);
     if (status)
         return status;
     if (*verdict == EBB_POOL_IMPOSSIBLE && height + 1 > job->bound)
@@ -37,27 +39,28 @@ static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t s
     return EBB_OK;
 }
 
-/* Bisection where "no" may mean "not in this time". */
+/* Bisection where "no" may mean "not with this effort". */
 static enum ebb_status bisect(struct ebb_pool_job *job, uint64_t *scratch)
 {
-    uint64_t slice_ns = FIRST_SLICE_NS, turns[2] = {0};
+    uint64_t slice_steps = ebb__tuning()->pack_first_steps, turns[2] = {0};
     enum ebb_pool_verdict verdict;
     enum ebb_status status = EBB_OK;
-    while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job)) {
-        status = ask(job, job->bound, slice_ns, turns, scratch, &verdict);
+    while (!status && !ebb__pool_settled(job) && !ebb__pool_is_over(job)) {
+        status = ask(job, job->bound, slice_steps, turns, scratch, &verdict);
         uint64_t refused = job->bound, near = job->bound + job->bound / NEAR;
-        if (!status && near > refused && job->height > near && !ebb__pool_time_is_up(job)) {
-            status = ask(job, near, NEAR_PATIENCE * slice_ns, turns, scratch, &verdict);
+        if (!status && near > refused && job->height > near && !ebb__pool_is_over(job)) {
+            status = ask(job, near, ebb__tuning()->pack_near_patience * slice_steps, turns, scratch,
+                         &verdict);
             refused = near;
         }
-        while (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job) &&
+        while (!status && !ebb__pool_settled(job) && !ebb__pool_is_over(job) &&
                job->height > refused + job->bound / CLOSE_ENOUGH + 1) {
             uint64_t height = refused + (job->height - refused) / 2;
-            status = ask(job, height, slice_ns, turns, scratch, &verdict);
+            status = ask(job, height, slice_steps, turns, scratch, &verdict);
             if (verdict != EBB_POOL_FOUND)
                 refused = height > refused ? height : refused;
         }
-        slice_ns *= 2;
+        slice_steps *= 2;
     }
     return status;
 }
@@ -93,7 +96,7 @@ enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job)
         if (!status && !ebb__pool_settled(job))
             status = ebb__pool_optimise(job);
     }
-    if (!status && !ebb__pool_settled(job) && !ebb__pool_time_is_up(job))
-        status = ebb__pool_improve(job, job->deadline_ns);
+    if (!status && !ebb__pool_settled(job) && !ebb__pool_is_over(job))
+        status = ebb__pool_improve(job);
     return status;
 }

@@ -10,6 +10,8 @@
  * MiniMalloc. */
 #include "plan/pool/exact.h"
 
+#include "base/tuning.h"
+
 #include "plan/pool/canonical.h"
 #include "plan/pool/internal.h"
 #include "plan/pool/valley.h"
@@ -17,10 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_NODES 2000 /* of a turn, in the first laps through the rankings; arbitrary */
-#define LAP_GROWS 1.3    /* many short turns beat few long ones */
-#define PAIR_NS 300u     /* of the first while of each search, time for some dives */
-#define NOISE 0.5        /* of a key, at most, from the second lap on; arbitrary */
+#define LAP_GROWS 1.3 /* turns grow from lap to lap; 1 and 2.6 pack the same */
 
 enum key { BY_WIDTH, BY_AREA, BY_SIZE, BY_LOAD };
 
@@ -58,7 +57,7 @@ static void rank_all(struct ebb_valley_search *search, const struct ebb_pool_pro
         /* Of one load the longer lived first. */
         double keys[] = {width, width * size, size,
                          (double)load * (1 + 1e-6 * width / (width + 1e4))};
-        double noise = turn < RANKINGS ? 0 : NOISE * (2 * chance(turn, i) - 1);
+        double noise = turn < RANKINGS ? 0 : ebb__tuning()->pack_noise * (2 * chance(turn, i) - 1);
         search->key[i] = keys[rankings[ranking].key] * (1 + noise);
     }
 }
@@ -92,7 +91,7 @@ static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_pro
                      uint64_t *offsets)
 {
     ebb_height lowest = EBB_HEIGHT_MAX;
-    double nodes = FIRST_NODES;
+    double nodes = (double)ebb__tuning()->pack_turn_nodes;
     for (uint64_t i = 1;; i++) {
         rank_all(search, problem, sections, (*turns)++);
         bool found = ebb__valley_turn(search, (uint64_t)nodes);
@@ -103,7 +102,7 @@ static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_pro
                 offsets[b] = (uint64_t)search->base.floor[b] * unit;
         }
         if (found || !search->base.stopped || search->base.no_memory ||
-            ebb__now_ns() > search->base.deadline_ns) {
+            ebb__effort_is_over(search->base.effort, search->base.limit_steps)) {
             if (lowest == EBB_HEIGHT_MAX)
                 memset(offsets, 0xff, problem->count * sizeof *offsets);
             return found;
@@ -115,13 +114,15 @@ static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_pro
 
 static enum ebb_status go_valleys(const struct ebb_pool_problem *problem,
                                   const struct ebb_pool_sections *sections, uint64_t unit,
-                                  uint32_t limit, uint64_t deadline_ns, uint64_t *turns,
-                                  uint64_t *offsets, enum ebb_pool_verdict *verdict)
+                                  uint32_t limit, struct ebb_effort *effort, uint64_t limit_steps,
+                                  uint64_t *turns, uint64_t *offsets,
+                                  enum ebb_pool_verdict *verdict)
 {
     struct ebb_valley_search search;
     enum ebb_status status = ebb__valley_init(&search, problem, sections, unit, (ebb_height)limit);
     if (!status) {
-        search.base.deadline_ns = deadline_ns;
+        search.base.effort = effort;
+        search.base.limit_steps = limit_steps;
         *verdict = EBB_POOL_FOUND;
         if (!go_turns(&search, problem, sections, unit, turns, offsets))
             *verdict = search.base.stopped ? EBB_POOL_TIME_OUT : EBB_POOL_IMPOSSIBLE;
@@ -148,21 +149,24 @@ static uint64_t top_of(const struct ebb_pool_problem *problem, const uint64_t *o
  * leave. */
 static enum ebb_status go_both(const struct ebb_pool_problem *problem,
                                const struct ebb_pool_sections *sections, uint64_t unit,
-                               uint32_t limit, uint64_t deadline_ns, uint64_t turns[2],
-                               uint64_t *lowest, uint64_t *offsets, enum ebb_pool_verdict *verdict)
+                               uint32_t limit, struct ebb_effort *effort, uint64_t limit_steps,
+                               uint64_t turns[2], uint64_t *lowest, uint64_t *offsets,
+                               enum ebb_pool_verdict *verdict)
 {
-    uint64_t top = UINT64_MAX, now_ns = ebb__now_ns();
+    uint64_t top = UINT64_MAX;
     enum ebb_status status = EBB_OK;
     *verdict = EBB_POOL_TIME_OUT;
     memset(offsets, 0xff, problem->count * sizeof *offsets);
-    for (int i = 0; !status && *verdict == EBB_POOL_TIME_OUT && (i == 0 || now_ns < deadline_ns);
-         i++, now_ns = ebb__now_ns()) {
-        uint64_t until_ns = now_ns + ((uint64_t)PAIR_NS * problem->count * problem->count
-                                      << (i / 2 < 20 ? i / 2 : 20));
-        if (until_ns > deadline_ns)
-            until_ns = deadline_ns;
-        status = (i % 2 ? go_valleys : ebb__pool_canonical)(
-            problem, sections, unit, limit, until_ns, &turns[i % 2], lowest, verdict);
+    for (int i = 0; !status && *verdict == EBB_POOL_TIME_OUT &&
+                    (i == 0 || !ebb__effort_is_over(effort, limit_steps));
+         i++) {
+        uint64_t until =
+            effort->spent + (ebb__tuning()->pack_pair_steps * problem->count * problem->count
+                             << (i / 2 < 20 ? i / 2 : 20));
+        if (until > limit_steps)
+            until = limit_steps;
+        status = (i % 2 ? go_valleys : ebb__pool_canonical)(problem, sections, unit, limit, effort,
+                                                            until, &turns[i % 2], lowest, verdict);
         uint64_t found = top_of(problem, lowest);
         if (status || *verdict == EBB_POOL_IMPOSSIBLE || found >= top)
             continue;
@@ -174,8 +178,8 @@ static enum ebb_status go_both(const struct ebb_pool_problem *problem,
 
 enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                 const struct ebb_pool_sections *sections, uint64_t height_bytes,
-                                uint64_t deadline_ns, uint64_t turns[2], uint64_t *offsets,
-                                enum ebb_pool_verdict *verdict)
+                                struct ebb_effort *effort, uint64_t limit_steps, uint64_t turns[2],
+                                uint64_t *offsets, enum ebb_pool_verdict *verdict)
 {
     *verdict = EBB_POOL_IMPOSSIBLE;
     if (sections->load_bound_bytes > height_bytes)
@@ -189,7 +193,7 @@ enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
     if (!scratch)
         return EBB_ERR_MEMORY;
     enum ebb_status status = go_both(problem, sections, unit, (uint32_t)(height_bytes / unit),
-                                     deadline_ns, turns, scratch, offsets, verdict);
+                                     effort, limit_steps, turns, scratch, offsets, verdict);
     if (*verdict == EBB_POOL_IMPOSSIBLE && rounded)
         *verdict = EBB_POOL_TIME_OUT;
     free(scratch);

@@ -2,6 +2,7 @@
 #ifndef EBB_PLAN_POOL_EXACT_H
 #define EBB_PLAN_POOL_EXACT_H
 
+#include "base/effort.h"
 #include "plan/pool/pool.h"
 #include "plan/pool/sections.h"
 
@@ -11,15 +12,15 @@ enum ebb_pool_verdict {
     EBB_POOL_TIME_OUT,
 };
 
-/* Search for a packing within `height_bytes` until `deadline_ns` (ebb__now_ns()). Where it is
- * found, `offsets` holds it; where time is out, they may hold a higher one, or are all UINT64_MAX.
+/* Search for a packing within `height_bytes` until `effort` has reached `limit_steps`. Where it is
+ * found, `offsets` holds it; where the effort is out, they may hold a higher one, or are all UINT64_MAX.
  * turns[], 0 at first, counts the turns of the two searches: handed back, a further search, for any
  * height, goes on with others. EBB_ERR_MEMORY. Memory O(buffers^2), touched as far as a search goes
  * deep. */
 EBB_NODISCARD enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                               const struct ebb_pool_sections *sections,
-                                              uint64_t height_bytes, uint64_t deadline_ns,
-                                              uint64_t turns[2], uint64_t *offsets,
-                                              enum ebb_pool_verdict *verdict);
+                                              uint64_t height_bytes, struct ebb_effort *effort,
+                                              uint64_t limit_steps, uint64_t turns[2],
+                                              uint64_t *offsets, enum ebb_pool_verdict *verdict);
 
 #endif

@@ -4,30 +4,31 @@
  * large for more.
  * Method: whatever ends above the goal is moved to the front of the order, everything else keeps its
  * place. From each way of the portfolio some rounds of this; then again with a random share of what
- * stands out moved a random part of the way, as long as time lasts.
+ * stands out moved a random part of the way, until the effort is spent.
  * Complexity: O(n^2) a round, with the small constant of the fit.
  * Fails: where the waste is spread over the whole packing instead of near its top.
  * Source: squeaky wheel optimisation, docs/papers.md. */
 #include "plan/pool/fit.h"
+
 #include "plan/pool/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS 3         /* from one order: what helps, helps soon */
-#define CHANCE_ROUNDS 12 /* arbitrary */
+#define CHANCE_ROUNDS 12 /* likewise, with chance */
+#define ROUNDS 3         /* from one order: what helps, helps soon; half and twice pack the same */
 
 struct improver {
     struct ebb_pool_job *job;
     struct ebb_pool_fit fit;
     uint32_t *order, *moved;
     uint64_t *offsets;
-    uint64_t goal, deadline_ns, chance;
+    uint64_t goal, chance;
 };
 
 static uint32_t chance_of(struct improver *improver, uint32_t below)
 {
-    /* xorshift: the same search on every machine that is as fast. */
+    /* xorshift: the same search on every machine. */
     improver->chance ^= improver->chance << 13;
     improver->chance ^= improver->chance >> 7;
     improver->chance ^= improver->chance << 17;
@@ -36,7 +37,7 @@ static uint32_t chance_of(struct improver *improver, uint32_t below)
 
 static bool is_over(const struct improver *improver)
 {
-    return ebb__pool_settled(improver->job) || ebb__now_ns() >= improver->deadline_ns;
+    return ebb__pool_settled(improver->job) || ebb__pool_is_over(improver->job);
 }
 
 static bool stands_out(const struct improver *improver, uint32_t buffer)
@@ -71,8 +72,9 @@ static enum ebb_status rounds(struct improver *improver, const struct ebb_pool_w
 {
     enum ebb_status status = ebb__pool_order(improver->job->problem, &improver->job->sections,
                                              way->first, way->second, improver->order);
-    int count = some ? CHANCE_ROUNDS : ROUNDS;
-    for (int round = 0; !status && round < count && !is_over(improver); round++) {
+    uint64_t count = some ? CHANCE_ROUNDS : ROUNDS;
+    for (uint64_t round = 0; !status && round < count && !is_over(improver); round++) {
+        ebb__effort_spend(&improver->job->effort, ebb__pool_fit_steps(improver->job->problem));
         uint64_t height = ebb__pool_fit_pack(&improver->fit, improver->order, way->rule, UINT64_MAX,
                                              improver->offsets);
         ebb__pool_offer(improver->job, improver->offsets, height);
@@ -81,14 +83,12 @@ static enum ebb_status rounds(struct improver *improver, const struct ebb_pool_w
     return status;
 }
 
-enum ebb_status ebb__pool_improve(struct ebb_pool_job *job, uint64_t deadline_ns)
+enum ebb_status ebb__pool_improve(struct ebb_pool_job *job)
 {
     size_t way_count, n = job->problem->count;
     const struct ebb_pool_way *ways = ebb__pool_ways(&way_count);
-    struct improver improver = {.job = job,
-                                .goal = job->problem->capacity_bytes,
-                                .deadline_ns = deadline_ns,
-                                .chance = 88172645463325252u};
+    struct improver improver = {
+        .job = job, .goal = job->problem->capacity_bytes, .chance = 88172645463325252u};
     if (improver.goal == EBB_POOL_NO_CAPACITY)
         improver.goal = job->bound;
     improver.order = malloc((n + 1) * sizeof *improver.order);

@@ -2,25 +2,26 @@
 #ifndef EBB_PLAN_POOL_INTERNAL_H
 #define EBB_PLAN_POOL_INTERNAL_H
 
-#include "base/clock.h"
+#include "base/effort.h"
 #include "plan/pool/pool.h"
 #include "plan/pool/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct ebb_pool_job {
     const struct ebb_pool_problem *problem;
     struct ebb_pool_sections sections;
-    uint64_t deadline_ns;
+    struct ebb_effort effort;
     uint64_t *offsets; /* of the best packing */
     uint64_t height;   /* its height; UINT64_MAX: none yet */
     uint64_t bound;    /* no packing is lower */
 };
 
-static inline bool ebb__pool_time_is_up(const struct ebb_pool_job *job)
+static inline bool ebb__pool_is_over(const struct ebb_pool_job *job)
 {
-    return ebb__now_ns() >= job->deadline_ns;
+    return ebb__effort_is_over(&job->effort, job->effort.limit);
 }
 
 /* Nothing is left to do: the capacity is reached, or cannot be, or no packing is lower. */
@@ -32,7 +33,14 @@ static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
 }
 
 /* Keep this packing if it is lower than the best. */
-void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height);
+static inline void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets,
+                                   uint64_t height)
+{
+    if (height >= job->height)
+        return;
+    job->height = height;
+    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
+}
 
 /* The pools: each offers packings, and raises the bound where it proves one. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__pool_bestfit(struct ebb_pool_job *job);
@@ -41,7 +49,14 @@ EBB_NODISCARD enum ebb_status ebb__pool_portfolio(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job); /* `exact` */
 EBB_NODISCARD enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job);
 
-/* Put what stands out of the best packing elsewhere, again and again, until the deadline. */
-EBB_NODISCARD enum ebb_status ebb__pool_improve(struct ebb_pool_job *job, uint64_t deadline_ns);
+/* Put what stands out of the best packing elsewhere, again and again, until the effort is
+ * spent. */
+EBB_NODISCARD enum ebb_status ebb__pool_improve(struct ebb_pool_job *job);
+
+/* The steps that one pass of a fit over the problem counts as. */
+static inline uint64_t ebb__pool_fit_steps(const struct ebb_pool_problem *problem)
+{
+    return 64 * (uint64_t)problem->count + (uint64_t)problem->count * problem->count / 16;
+}
 
 #endif

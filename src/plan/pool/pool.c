@@ -1,5 +1,6 @@
 #include "plan/pool/pool.h"
 
+#include "base/tuning.h"
 #include "plan/pool/internal.h"
 
 #include <inttypes.h>
@@ -21,14 +22,6 @@ const struct ebb_pool *ebb__pools(size_t *count)
 {
     *count = POOL_COUNT;
     return pools;
-}
-
-void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets, uint64_t height)
-{
-    if (height >= job->height)
-        return;
-    job->height = height;
-    memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
 }
 
 static enum ebb_status problem_check(const struct ebb_pool_problem *problem,
@@ -53,7 +46,11 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
 {
     const struct ebb_pool_problem *problem = job->problem;
     uint64_t begin_ns = ebb__now_ns();
-    job->deadline_ns = begin_ns + problem->time_limit_ns;
+    uint64_t steps = problem->effort_steps;
+    if (!steps)
+        steps = problem->time_limit_ns ? UINT64_MAX / 4 : ebb__tuning()->pack_steps;
+    job->effort = ebb__effort(steps, problem->time_limit_ns ? problem->time_limit_ns
+                                                            : ebb__tuning_pack_box_ns());
     job->height = UINT64_MAX;
     job->offsets = calloc(problem->count + 1u, sizeof *job->offsets);
     enum ebb_status status =
@@ -72,9 +69,11 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
     solution->height_bytes = job->height;
     solution->load_bytes = job->sections.load_bound_bytes;
     solution->lower_bound_bytes = job->bound;
-    solution->feasible = job->height <= problem->capacity_bytes;
-    solution->infeasible = job->bound > problem->capacity_bytes;
+    solution->capacity = job->height <= problem->capacity_bytes ? EBB_POOL_CAPACITY_MET
+                         : job->bound > problem->capacity_bytes ? EBB_POOL_CAPACITY_IMPOSSIBLE
+                                                                : EBB_POOL_CAPACITY_OPEN;
     solution->optimal = job->height == job->bound;
+    solution->timed_out = job->effort.timed_out;
     solution->solve_ns = ebb__now_ns() - begin_ns;
     return EBB_OK;
 }

@@ -35,7 +35,16 @@ struct ebb_pool_problem {
     uint32_t count;
     uint64_t period;         /* 0: time is a line */
     uint64_t capacity_bytes; /* a height that would do, or EBB_POOL_NO_CAPACITY: the lowest found */
-    uint64_t time_limit_ns;  /* soft; heuristics may need longer for their first packing */
+    /* Both soft; heuristics may need more for their first packing. */
+    uint64_t time_limit_ns; /* 0: a box that only a slow machine hits, and pack_steps of effort */
+    uint64_t effort_steps;  /* base/effort.h; 0: as much as time_limit_ns has room for */
+};
+
+/* What is known of the capacity. */
+enum ebb_pool_capacity {
+    EBB_POOL_CAPACITY_MET,        /* the packing is within it */
+    EBB_POOL_CAPACITY_OPEN,       /* it is not, and whether one can be is open */
+    EBB_POOL_CAPACITY_IMPOSSIBLE, /* proved: no packing is within it */
 };
 
 struct ebb_pool_solution {
@@ -45,9 +54,9 @@ struct ebb_pool_solution {
     uint64_t height_bytes;      /* what the packing needs; no offset + size is above it */
     uint64_t load_bytes;        /* most that live at one instant */
     uint64_t lower_bound_bytes; /* no packing is lower: the load, or more where that was proved */
-    bool feasible;              /* height_bytes <= capacity_bytes */
-    bool infeasible;            /* proved: no packing is within the capacity */
-    bool optimal;               /* proved: no packing is lower than height_bytes */
+    enum ebb_pool_capacity capacity;
+    bool optimal;   /* proved: no packing is lower than height_bytes */
+    bool timed_out; /* the time was out before the effort: another machine may find another */
     uint64_t solve_ns;
 };
 

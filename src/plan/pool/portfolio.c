@@ -41,8 +41,9 @@ static enum ebb_status go_ways(struct ebb_pool_job *job, const struct ebb_pool_w
     if (!order || !offsets)
         status = EBB_ERR_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        if (i && (ebb__pool_settled(job) || ebb__pool_time_is_up(job)))
+        if (i && (ebb__pool_settled(job) || ebb__pool_is_over(job)))
             break;
+        ebb__effort_spend(&job->effort, ebb__pool_fit_steps(job->problem));
         status =
             ebb__pool_order(job->problem, &job->sections, list[i].first, list[i].second, order);
         if (!status)

@@ -4,7 +4,7 @@
 #ifndef EBB_PLAN_POOL_SEARCH_H
 #define EBB_PLAN_POOL_SEARCH_H
 
-#include "base/clock.h"
+#include "base/effort.h"
 #include "plan/pool/pool.h"
 #include "plan/pool/sections.h"
 
@@ -45,8 +45,10 @@ struct ebb_search {
     struct ebb_pool_cut *cuts;
     uint32_t *twin; /* the one before it among its equals, or itself */
     /* The turn. */
-    uint64_t nodes, nodes_limit, deadline_ns;
-    bool stopped; /* by one of these two */
+    uint64_t nodes, nodes_limit;
+    struct ebb_effort *effort; /* what nodes look at is counted */
+    uint64_t limit_steps;      /* of it */
+    bool stopped;              /* by one of these two limits */
     bool no_memory;
     uint32_t *deepest; /* what was placed, and in which order, when most was */
     uint32_t deepest_count;
@@ -129,6 +131,14 @@ static inline bool ebb__search_stack(ebb_height *above, uint32_t first, uint32_t
     return !over;
 }
 
+/* The same over all sections of a buffer. */
+static inline bool ebb__search_stack_cut(ebb_height *above, const struct ebb_pool_cut *cut,
+                                         ebb_height size, ebb_height room)
+{
+    return ebb__search_stack(above, cut->first, cut->last, size, room) &&
+           ebb__search_stack(above, 0, cut->more, size, room);
+}
+
 /* A buffer is unplaced (1) or placed (UINT32_MAX, which takes one away). */
 static inline void ebb__search_crossing_change(struct ebb_search *search, uint32_t buffer,
                                                uint32_t by)
@@ -196,11 +206,12 @@ static inline void ebb__search_deepest_keep(struct ebb_search *search)
     memcpy(search->deepest, search->stack, search->stack_count * sizeof *search->deepest);
 }
 
-/* Looks at the clock every so many nodes: `clock_nodes` is a power of two less 1. */
-static inline bool ebb__search_is_over(struct ebb_search *search, uint64_t clock_nodes)
+/* At a node that has `count` buffers to look at. */
+static inline bool ebb__search_is_over(struct ebb_search *search, uint32_t count)
 {
+    ebb__effort_spend(search->effort, count);
     if (search->nodes >= search->nodes_limit ||
-        ((search->nodes & clock_nodes) == 0 && ebb__now_ns() > search->deadline_ns))
+        ebb__effort_is_over(search->effort, search->limit_steps))
         search->stopped = true;
     return search->stopped || search->no_memory;
 }

@@ -23,9 +23,8 @@
 
 #include <string.h>
 
-#define ROOM_SHARE 50    /* below a 50th of the limit, room to waste counts alike; arbitrary */
-#define CLOCK_NODES 0x3f /* look at the clock every so many nodes */
-
+/* Below such a part of the limit, room to waste counts alike; 25 and 100 pack the same. */
+#define ROOM_SHARE 50.0
 #define NO_VALLEY UINT32_MAX
 
 /* Where a node goes on: at a section with a buffer, or by wasting what is below `raised`. */
@@ -254,10 +253,8 @@ static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32
             continue;
         }
         for (uint32_t k = i; k < next; k++) {
-            const struct ebb_pool_cut *cut = &search->base.cuts[list[k]];
             ebb_height size = search->base.size[list[k]];
-            if (!ebb__search_stack(search->base.above, cut->first, cut->last, size, room) ||
-                !ebb__search_stack(search->base.above, 0, cut->more, size, room))
+            if (!ebb__search_stack_cut(search->base.above, &search->base.cuts[list[k]], size, room))
                 return false;
         }
     }
@@ -367,7 +364,7 @@ static bool solve(struct ebb_valley_search *search, uint32_t *list, uint32_t cou
     for (;;) {
         struct choice choice = {0};
         search->base.nodes++;
-        if (ebb__search_is_over(&search->base, CLOCK_NODES) ||
+        if (ebb__search_is_over(&search->base, count) ||
             ebb__search_failed_before(&search->base, state))
             break;
         if (!ground_find(search, part, list, count) || !section_choose(search, part, &choice) ||

@@ -1,5 +1,6 @@
 #include "plan/request/compile.h"
 
+#include "base/tuning.h"
 #include "base/vec.h"
 
 #include <stdlib.h>
@@ -7,8 +8,8 @@
 
 _Static_assert(EBB_PLACE_NONE == EBB_SCRIPT_NO_PLACE, "no place is no place");
 
-/* Between uses so close to each other no block leaves. */
-#define CLOSE_US (EBB_WITHIN_NS / 1000)
+/* Between uses so close to each other no block is evicted. */
+#define CLOSE_US (ebb__tuning()->within_ns / 1000)
 
 struct order_key {
     uint64_t key;
@@ -160,7 +161,7 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
     compiled.due_clock = compiler->clock_before[absence->to_tick];
     compiled.due_delay_ns = since_clock(compiler, absence->to_tick, compiled.due_clock);
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
-    /* Not before it has begun to leave, not after it is due. */
+    /* Not before its eviction has begun, not after it is due. */
     if (!ebb__script_is_during(compiled.in_clock, compiled.out_clock, compiled.out_delay_ns,
                                compiled.due_clock, compiled.due_delay_ns)) {
         compiled.in_clock = compiled.out_clock;

@@ -7,8 +7,8 @@
 #include "runtime/script.h"
 
 /* Compile `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob of
- * (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events:
- * leaving starts at the first one after the use, coming back at the last one before its planned
+ * (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events: the
+ * eviction starts at the first one after the use, the prefetch at the last one before its planned
  * start and a delay, due is the last one before the access. EBB_ERR_ARGUMENT where the model has no
  * clock event, or accesses among them that a runtime announces: the runtime's clock is either
  * allocations or accesses (src/runtime/replay/access_clock.c). EBB_ERR_MEMORY. */

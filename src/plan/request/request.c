@@ -1,11 +1,10 @@
 #include "plan/request/request.h"
 
+#include "base/geometry.h"
+#include "base/tuning.h"
+
 #include "check/check.h"
 #include "plan/request/compile.h"
-
-#define PAGES_COST 50 /* of an iteration, as a divisor: what huge pages are worth at least */
-#define MOST_LACKING_SHARE 25 /* of the budget, as a divisor; arbitrary */
-#define MOST_SLACK_SHARE 6    /* of the share, as a divisor: more would be the plan's ruin */
 
 struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
                                       const struct ebb_model *model,
@@ -15,9 +14,9 @@ struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
                                    .model = model,
                                    .machine = machine,
                                    .budget_bytes = budget_bytes,
-                                   .page_bytes = EBB_PLAN_PAGE_BYTES,
-                                   .smallest_block_bytes = EBB_PLAN_SMALLEST_BLOCK_BYTES,
-                                   .time_limit_ns = EBB_PLAN_TIME_LIMIT_NS};
+                                   .page_bytes = EBB_PAGE_BYTES,
+                                   .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes,
+                                   .effort_steps = ebb__tuning()->plan_steps};
 }
 
 static uint64_t share_of(const struct ebb_plan_terms *terms)
@@ -32,7 +31,7 @@ static uint64_t share_of(const struct ebb_plan_terms *terms)
  * runtime's limits are none for it. */
 static bool is_of_runtime(uint64_t page_bytes)
 {
-    return page_bytes == EBB_PLAN_PAGE_BYTES;
+    return page_bytes == EBB_PAGE_BYTES;
 }
 
 struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
@@ -43,6 +42,7 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
         .budget_bytes = share_of(terms),
         .page_bytes = terms->page_bytes,
         .smallest_block_bytes = terms->smallest_block_bytes,
+        .effort_steps = terms->effort_steps,
         .time_limit_ns = terms->time_limit_ns,
         .newest_only = is_of_runtime(terms->page_bytes),
     };
@@ -50,7 +50,7 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
 
 uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms)
 {
-    uint64_t share = share_of(terms), most = share / MOST_SLACK_SHARE;
+    uint64_t share = share_of(terms), most = share / ebb__tuning()->slack_most_divisor;
     uint64_t slack =
         terms->model->slack_bytes + terms->model->slack_bytes / 2 + terms->margin_bytes;
     if (share == UINT64_MAX)
@@ -68,11 +68,14 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
     if (made != EBB_OK || plan->feasible || slack_bytes == 0)
         return made;
     uint64_t spent_ns = plan->plan_ns;
+    bool timed_out = plan->timed_out;
     ebb__plan_fini(plan);
     request->budget_bytes += slack_bytes;
     made = ebb__plan_make(policy, request, plan, error);
-    if (made == EBB_OK)
+    if (made == EBB_OK) {
         plan->plan_ns += spent_ns;
+        plan->timed_out |= timed_out;
+    }
     return made;
 }
 
@@ -83,8 +86,9 @@ static bool has_pages(const struct ebb_planned *planned)
            is_of_runtime(planned->request.page_bytes);
 }
 
-/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with wide
- * blocks, and with room for what the pool's units waste. Keep that where it costs no time. */
+/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with
+ * huge-rounded blocks, and with room for what the static placement's units waste. Keep that where
+ * it costs no time. */
 static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *planned)
 {
     struct ebb_plan_request *request = &planned->request;
@@ -100,18 +104,21 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
     struct ebb_plan_request again = *request;
     if (huge_rounded->count)
         again.model = &huge_rounded->model;
-    if (lacking > request->budget_bytes / MOST_LACKING_SHARE)
-        lacking = request->budget_bytes / MOST_LACKING_SHARE;
+    if (lacking > request->budget_bytes / ebb__tuning()->lacking_most_divisor)
+        lacking = request->budget_bytes / ebb__tuning()->lacking_most_divisor;
     again.budget_bytes -= lacking;
     bool kept = false;
     if (ebb__plan_make(policy, &again, &other, NULL) == EBB_OK) {
         uint64_t spent_ns = plan->plan_ns + other.plan_ns;
+        bool timed_out = plan->timed_out || other.timed_out;
         kept = other.feasible &&
-               other.iteration_ns <= plan->iteration_ns + plan->iteration_ns / PAGES_COST;
+               other.iteration_ns <=
+                   plan->iteration_ns + plan->iteration_ns / ebb__tuning()->pages_cost_divisor;
         ebb__plan_fini(kept ? plan : &other);
         if (kept)
             *plan = other;
         plan->plan_ns = spent_ns;
+        plan->timed_out = timed_out;
     }
     if (kept) {
         ebb__places_fini(places);
@@ -127,7 +134,7 @@ enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms, struct ebb
 {
     *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
     if (is_of_runtime(terms->page_bytes))
-        planned->request.time_limit_ns /= 2; /* there may be two to choose from */
+        ebb__plan_request_share(&planned->request, 2); /* there may be two to choose from */
     enum ebb_status made =
         make_plan(terms->policy, &planned->request, ebb__plan_slack(terms), &planned->plan, error);
     if (made != EBB_OK)

@@ -19,13 +19,6 @@
 #include "plan/plan.h"
 #include "runtime/script.h"
 
-/* Smaller blocks stay: what they would free is not worth a transfer's fixed cost. Arbitrary. */
-#define EBB_PLAN_SMALLEST_BLOCK_BYTES ((uint64_t)256 << 10)
-/* Of the runtime, and of traces that it records. */
-#define EBB_PLAN_PAGE_BYTES ((uint64_t)4096)
-/* A program goes on without a plan for so long. Arbitrary. */
-#define EBB_PLAN_TIME_LIMIT_NS ((uint64_t)300000000)
-
 /* What is known when a plan is wanted. */
 struct ebb_plan_terms {
     const struct ebb_policy *policy;
@@ -34,10 +27,11 @@ struct ebb_plan_terms {
     uint64_t budget_bytes; /* of the whole run; UINT64_MAX: none */
     uint64_t beside_bytes; /* of these: what small blocks and other processes hold */
     uint64_t margin_bytes; /* of the rest: to be left free, as far as that is no sixth of it */
-    uint64_t page_bytes; /* as of struct ebb_plan_request, and so the next; EBB_PLAN_PAGE_BYTES: the
+    uint64_t page_bytes;   /* as of struct ebb_plan_request, and so the next; EBB_PAGE_BYTES: the
                               plan is one for the runtime, with what that can do and cannot */
     uint64_t smallest_block_bytes;
-    uint64_t time_limit_ns; /* of all planning, soft; 0: the planner's own */
+    uint64_t effort_steps; /* of all planning, and the next, as of struct ebb_plan_request */
+    uint64_t time_limit_ns;
 };
 
 /* The terms of a run that knows nothing else; the caller changes what it knows better. */
@@ -53,17 +47,17 @@ uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms);
 /* A plan and all that belongs to it. It holds addresses of its own members: do not copy it. */
 struct ebb_planned {
     const struct ebb_model *model; /* of the terms */
-    struct ebb_plan_request
-        request; /* that the plan answers; its model may be that of `huge_rounded` */
+    /* That the plan answers; its model may be that of `huge_rounded`. */
+    struct ebb_plan_request request;
     struct ebb_plan plan;
     struct ebb_huge_rounded huge_rounded; /* which blocks take whole units; count 0: none */
     struct ebb_places places;             /* addresses; empty as long as nobody needed them */
     uint64_t beside_bytes;                /* of the budget: all that the plan could not have */
 };
 
-/* Plan. Where it costs no time the plan is one with more huge pages: some blocks are wide, and there is
- * room for what the pool's units waste. *planned is the caller's on EBB_OK. An infeasible budget is
- * EBB_OK, as of ebb__plan_make(). Errors as of ebb__plan_make(). */
+/* Plan. Where it costs no time the plan is one with more huge pages: some blocks are huge-rounded,
+ * and there is room for what the static placement's units waste. *planned is the caller's on
+ * EBB_OK. An infeasible budget is EBB_OK, as of ebb__plan_make(). Errors as of ebb__plan_make(). */
 EBB_NODISCARD enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms,
                                                 struct ebb_planned *planned,
                                                 struct ebb_error *error);

@@ -9,23 +9,17 @@
  * falls with time. Whenever nothing is left over the target, the target falls below what was reached.
  * Complexity: a microsecond or two a move, for thousands of events.
  * Fails: like any local search; it proves nothing (src/lab/bound does).
+ * Measured on VGG (bench/zero_stall.c): of 40 seeds all come below 255 MiB within 0.9 s of CPU time, half
+ * within 0.25 s. Without the neighbours most seeds end at 258 MiB.
  * Source: annealing after Kirkpatrick, Gelatt and Vecchi 1983; the measure after docs/papers.md,
  * AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"
 
+#include "base/tuning.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CLOCK_EVERY 64 /* moves between two looks at the clock */
-/* Measured on VGG (bench/zero_stall.c): of 40 seeds all come below 255 MiB within 0.9 s of CPU time,
- * half within 0.25 s. Smaller falls take longer, larger ones get stuck; without the neighbours, most
- * seeds end at 258 MiB. */
-#define TARGET_FALL 0.003
-#define HOT 2.5e-2          /* excess, as a share of the peak, whose square is accepted at first */
-#define COLD 3e-3           /* and at last */
-#define NEAR 10u            /* so far a neighbour may stand in the order of a lane */
-#define ROUND_MOVES 10000.0 /* from hot to cold; then again from the best */
 
 static uint64_t chance(struct ebb_anneal *anneal)
 {
@@ -55,7 +49,7 @@ static void orders_make(struct ebb_anneal *anneal)
     }
 }
 
-enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal, const struct ebb_swap *swap,
+enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal, struct ebb_swap *swap,
                                  const uint64_t *time_ns, struct ebb_error *error)
 {
     *anneal = (struct ebb_anneal){
@@ -137,10 +131,11 @@ void ebb__anneal_start(struct ebb_anneal *anneal)
     best_note(anneal, peak_now(anneal));
 }
 
-void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t deadline_ns)
+void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t limit_steps)
 {
     /* The target follows the peak down: what lies far below it does not count yet. */
-    while (anneal->best_peak_bytes > target_bytes && ebb__now_ns() <= deadline_ns) {
+    while (anneal->best_peak_bytes > target_bytes &&
+           !ebb__effort_is_over(&anneal->swap->effort, limit_steps)) {
         int64_t peak = peak_now(anneal), target = peak - peak / 16;
         target = target > (int64_t)target_bytes ? target : (int64_t)target_bytes;
         double least = ebb__measure(&anneal->measure, target, INFINITY).excess;
@@ -169,7 +164,8 @@ static uint32_t neighbour(struct ebb_anneal *anneal, uint32_t item)
 {
     uint64_t drawn = chance(anneal);
     int lane = (int)(drawn >> 63);
-    uint32_t count = anneal->measure.useful_count, reach = NEAR < count ? NEAR : count;
+    uint32_t count = anneal->measure.useful_count, near = (uint32_t)ebb__tuning()->anneal_near;
+    uint32_t reach = near < count ? near : count;
     uint32_t shift = 1 + (uint32_t)((drawn & 0xffffffff) % reach);
     uint32_t place = anneal->place[lane][item];
     place = (drawn >> 62) & 1 ? place + shift : place + count - shift % count;
@@ -196,27 +192,26 @@ static uint32_t move_choose(struct ebb_anneal *anneal, uint32_t moved[3])
 
 static int64_t target_below(int64_t peak_bytes, uint64_t target_bytes)
 {
-    int64_t below = peak_bytes - (int64_t)((double)peak_bytes * TARGET_FALL) - 1;
+    int64_t below = peak_bytes - (int64_t)((double)peak_bytes * ebb__tuning()->anneal_fall) - 1;
     return below > (int64_t)target_bytes ? below : (int64_t)target_bytes;
 }
 
-void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t deadline_ns)
+void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t limit_steps)
 {
     if (anneal->measure.useful_count == 0)
         return;
     best_restore(anneal);
     int64_t target = target_below((int64_t)anneal->best_peak_bytes, target_bytes);
     struct ebb_measured now = ebb__measure(&anneal->measure, target, INFINITY);
-    double fall = pow(COLD / HOT, 2 / ROUND_MOVES), heat = HOT * HOT, scale = 0;
-    for (uint64_t move = 0; anneal->best_peak_bytes > target_bytes; move++) {
-        if (move % CLOCK_EVERY == 0) {
-            if (ebb__now_ns() > deadline_ns)
-                break;
-            scale = (double)target * (double)target;
-        }
+    double hot = ebb__tuning()->anneal_hot, cold = ebb__tuning()->anneal_cold;
+    double fall = pow(cold / hot, 2 / (double)ebb__tuning()->anneal_round_moves);
+    double heat = hot * hot, scale;
+    while (anneal->best_peak_bytes > target_bytes &&
+           !ebb__effort_is_over(&anneal->swap->effort, limit_steps)) {
+        scale = (double)target * (double)target;
         heat *= fall;
-        if (heat < COLD * COLD) {
-            heat = HOT * HOT;
+        if (heat < cold * cold) {
+            heat = hot * hot;
             best_restore(anneal);
             now = ebb__measure(&anneal->measure, target, INFINITY);
         }

@@ -73,8 +73,9 @@ static double weight_between(const struct ebb_greedy *greedy, uint32_t first, ui
 /* Fill `benefit` for what is not taken; returns the best. */
 static double benefits_compute(struct ebb_greedy *greedy, uint64_t largest_bytes)
 {
-    const struct ebb_swap *swap = greedy->swap;
+    struct ebb_swap *swap = greedy->swap;
     double best = 0;
+    ebb__effort_spend(&swap->effort, swap->cell_count + 4 * (uint64_t)swap->gap_count);
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
         greedy->benefit[i] = 0;
@@ -121,7 +122,7 @@ static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
 
 bool ebb__greedy_take(struct ebb_greedy *greedy, uint64_t target_bytes, uint64_t margin_ns)
 {
-    while (ebb__now_ns() <= greedy->swap->deadline_ns) {
+    while (!ebb__effort_is_over(&greedy->swap->effort, greedy->swap->limit_steps)) {
         uint64_t peak = ebb__swap_schedule(greedy->swap, margin_ns);
         if (peak <= target_bytes)
             return true;
@@ -157,7 +158,7 @@ void ebb__greedy_drop(struct ebb_greedy *greedy, uint64_t target_bytes, uint64_t
     struct ebb_swap *swap = greedy->swap;
     struct ebb_greedy_use *uses = greedy->uses;
     uint32_t count = taken_by_cost(swap, uses);
-    for (uint32_t i = 0; i < count && ebb__now_ns() <= swap->deadline_ns; i++) {
+    for (uint32_t i = 0; i < count && !ebb__effort_is_over(&swap->effort, swap->limit_steps); i++) {
         swap->gaps[uses[i].gap].taken = false;
         if (ebb__swap_schedule(swap, margin_ns) > target_bytes)
             swap->gaps[uses[i].gap].taken = true;

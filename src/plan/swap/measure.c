@@ -9,11 +9,12 @@
  * Source: ours. */
 #include "plan/swap/measure.h"
 
+#include "base/tuning.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SPANS 96       /* of a lap, one watched step each at first; arbitrary */
 #define BUCKET_BITS 11 /* about so many times two spans for finding the step at an instant */
 
 struct rank_key {
@@ -77,10 +78,12 @@ static void watched_list(struct ebb_measure *measure)
 static void watched_make(struct ebb_measure *measure)
 {
     for (uint32_t i = 0; i < measure->step_count;) {
-        int64_t span = (int64_t)((double)measure->steps[i].at_ns / (double)measure->lap_ns * SPANS);
+        int64_t span = (int64_t)((double)measure->steps[i].at_ns / (double)measure->lap_ns *
+                                 (double)ebb__tuning()->measure_spans);
         uint32_t highest = i;
         for (; i < measure->step_count &&
-               (int64_t)((double)measure->steps[i].at_ns / (double)measure->lap_ns * SPANS) == span;
+               (int64_t)((double)measure->steps[i].at_ns / (double)measure->lap_ns *
+                         (double)ebb__tuning()->measure_spans) == span;
              i++)
             if (measure->steps[i].load_bytes > measure->steps[highest].load_bytes)
                 highest = i;
@@ -141,11 +144,12 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
     }
 }
 
-enum ebb_status ebb__measure_init(struct ebb_measure *measure, const struct ebb_swap *swap,
+enum ebb_status ebb__measure_init(struct ebb_measure *measure, struct ebb_swap *swap,
                                   const uint64_t *time_ns, struct ebb_error *error)
 {
     size_t items = swap->gap_count + 1u, steps = swap->cell_count + 2u;
-    *measure = (struct ebb_measure){.lap_ns = (int64_t)time_ns[swap->cell_count],
+    *measure = (struct ebb_measure){.effort = &swap->effort,
+                                    .lap_ns = (int64_t)time_ns[swap->cell_count],
                                     .item_count = swap->gap_count};
     measure->items = calloc(items, sizeof *measure->items);
     measure->steps = malloc(steps * sizeof *measure->steps);
@@ -239,6 +243,7 @@ static void list_make(struct ebb_measure *measure, uint32_t *list, const uint32_
 
 void ebb__measure_retake(struct ebb_measure *measure)
 {
+    ebb__effort_spend(measure->effort, 4 * (uint64_t)measure->item_count);
     list_make(measure, measure->by_ready, measure->ready_rank);
     list_make(measure, measure->by_due, measure->due_rank);
 }
@@ -354,7 +359,7 @@ struct ebb_measured ebb__measure(struct ebb_measure *measure, int64_t target_byt
     const struct ebb_measure_instant *out = measure->outs, *in = measure->ins;
     const uint32_t *watched = measure->watched;
     while (measured.excess <= limit) {
-        /* At one instant: what has left, what the program does, what begins to come. */
+        /* At one instant: evictions that end, events of the program, fetches that begin. */
         const struct ebb_measure_step *step = &measure->steps[*watched];
         int64_t now = step->at_ns < in->at_ns ? step->at_ns : in->at_ns;
         if (now == INT64_MAX)
@@ -377,12 +382,15 @@ struct ebb_measured ebb__measure(struct ebb_measure *measure, int64_t target_byt
     }
     if (most > measured.peak_bytes)
         measured.peak_bytes = most;
+    ebb__effort_spend(measure->effort, 6 * (uint64_t)measure->taken_count + 8 +
+                                           (uint64_t)(watched - measure->watched));
     return measured;
 }
 
 int64_t ebb__measure_peak(struct ebb_measure *measure)
 {
     double impossible = 0;
+    ebb__effort_spend(measure->effort, 6 * (uint64_t)measure->taken_count + measure->step_count);
     ebb__measure_schedule(measure);
     int64_t absent = instants_make(measure, &impossible), most = 0;
     if (impossible > 0)

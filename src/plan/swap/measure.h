@@ -29,6 +29,7 @@ struct ebb_measure_instant {
 };
 
 struct ebb_measure {
+    struct ebb_effort *effort; /* counts what is looked at */
     int64_t lap_ns;
     struct ebb_measure_item *items; /* one for each gap of the swap */
     uint32_t item_count;
@@ -55,9 +56,9 @@ struct ebb_measured {
     int64_t peak_bytes; /* at the watched steps; at least the target; INT64_MAX: cannot be */
 };
 
-/* `time_ns`: of the ticks, tick_count + 1. Nothing is taken. EBB_ERR_MEMORY. */
-EBB_NODISCARD enum ebb_status ebb__measure_init(struct ebb_measure *measure,
-                                                const struct ebb_swap *swap,
+/* `time_ns`: of the ticks, tick_count + 1. Nothing is taken. The swap's effort is spent.
+ * EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__measure_init(struct ebb_measure *measure, struct ebb_swap *swap,
                                                 const uint64_t *time_ns, struct ebb_error *error);
 void ebb__measure_fini(struct ebb_measure *measure);
 

@@ -1,6 +1,8 @@
 /* From a choice of gaps to what the simulator says of it, and to a finished plan. */
 #include "plan/swap/swap.h"
 
+#include "base/tuning.h"
+
 #include <stdlib.h>
 
 #define SETTLE_ROUNDS 8 /* then an order that flips to and fro is as good */
@@ -38,6 +40,8 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
                                           .page_bytes = swap->request->page_bytes};
         struct ebb_sim_detail detail = {.times = swap->times, .tick_stall_ns = swap->tick_stall_ns};
         struct ebb_sim_result result;
+        ebb__effort_spend(&swap->effort,
+                          16 * (uint64_t)swap->cell_count + 64 * (uint64_t)request.absence_count);
         enum ebb_status status = ebb__simulate(&request, &detail, &result, error);
         if (status)
             return status;
@@ -81,10 +85,10 @@ static int absence_compare(const void *left, const void *right)
     return (a->block > b->block) - (a->block < b->block);
 }
 
-/* True where the block is only read from the absence's end until its next absence begins. `leaves`,
+/* True where the block is only read from the absence's end until its next absence begins. `evicts`,
  * by tick: an absence begins there. */
 static bool only_read_until_next(const struct ebb_model *model, const struct ebb_absence *absence,
-                                 const bool *leaves)
+                                 const bool *evicts)
 {
     const struct ebb_model_block *block = &model->blocks[absence->block];
     const struct ebb_model_access *accesses = &model->accesses[block->first_access];
@@ -98,7 +102,7 @@ static bool only_read_until_next(const struct ebb_model *model, const struct ebb
         const struct ebb_model_access *access = &accesses[at % block->access_count];
         if (access->access != EBB_ACCESS_READ)
             return false;
-        if (leaves[access->tick])
+        if (evicts[access->tick])
             return true;
     }
     return false;
@@ -107,21 +111,21 @@ static bool only_read_until_next(const struct ebb_model *model, const struct ebb
 static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    bool *leaves = calloc(swap->cell_count, sizeof *leaves);
-    if (!leaves)
+    bool *evicts = calloc(swap->cell_count, sizeof *evicts);
+    if (!evicts)
         return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
     for (uint32_t i = 0; i < plan->absence_count; i++)
-        leaves[plan->absences[i].from_tick] = true;
+        evicts[plan->absences[i].from_tick] = true;
     for (uint32_t i = 0; i < plan->absence_count; i++)
         if (!plan->absences[i].drops)
             plan->absences[i].keep_copy =
-                only_read_until_next(swap->model, &plan->absences[i], leaves);
-    free(leaves);
+                only_read_until_next(swap->model, &plan->absences[i], evicts);
+    free(evicts);
     return EBB_OK;
 }
 
 /* Put the plan's absences in order and simulate them so, until neither their order nor which of
- * them take place changes any more: at one event, the order decides who leaves first. */
+ * them take place changes any more: at one event, the order decides which is evicted first. */
 static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_sim_result *result, struct ebb_error *error)
 {
@@ -156,7 +160,7 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
     }
 }
 
-/* What is back only after the last clock event before its use must not be waited for there. */
+/* A fetch that ends only after the last clock event before the use must not be waited for there. */
 static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
 {
     const struct ebb_model *model = swap->model;
@@ -169,7 +173,7 @@ static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
         uint64_t clock_ns = model->time_ns[ebb__model_clock_before(model, absence->to_tick)];
         uint64_t left_ns = (need_ns + lap - absence->in_end_ns) % lap;
         uint64_t since_ns = (need_ns + lap - clock_ns) % lap;
-        absence->in_within = !absence->drops && left_ns + EBB_WITHIN_NS < since_ns;
+        absence->in_within = !absence->drops && left_ns + ebb__tuning()->within_ns < since_ns;
     }
 }
 
@@ -206,5 +210,6 @@ enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
     plan->moved_out_bytes = result.moved_out_bytes;
     plan->moved_in_bytes = result.moved_in_bytes;
     plan->plan_ns = ebb__now_ns() - swap->started_ns;
+    plan->timed_out = swap->effort.timed_out;
     return EBB_OK;
 }

@@ -3,6 +3,16 @@
 
 #include <string.h>
 
+void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
+                         uint64_t bytes)
+{
+    for (uint32_t i = 0, cell = first; i < count; i++) {
+        curve[cell] += bytes;
+        if (++cell == cell_count)
+            cell = 0;
+    }
+}
+
 /* The first tick at or after `ns`, 0 <= ns <= lap_ns; cell_count where there is none. */
 static uint32_t tick_at(const struct ebb_swap *swap, uint64_t ns)
 {
@@ -38,7 +48,7 @@ void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
         *last = end;
 }
 
-/* The curve that results where the taken gaps are away as scheduled, or with instant copies from
+/* The curve that results if the taken gaps are absences as scheduled, or with instant copies from
  * ready to need; returns its maximum. Differences first, then their sums: O(gaps + cells). */
 static uint64_t curve_compute(struct ebb_swap *swap, bool instant)
 {
@@ -78,6 +88,7 @@ uint64_t ebb__swap_curve_ideal(struct ebb_swap *swap)
 uint64_t ebb__swap_schedule(struct ebb_swap *swap, uint64_t margin_ns)
 {
     int64_t lap = (int64_t)swap->lap_ns;
+    ebb__effort_spend(&swap->effort, swap->cell_count + 8 * (uint64_t)swap->gap_count);
     /* Two turns: the second starts with what the first leaves over across the lap's end. */
     int64_t free_ns = INT64_MIN / 2;
     for (int turn = 0; turn < 2; turn++) {

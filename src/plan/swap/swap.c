@@ -3,18 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_LIMIT_DEFAULT_NS 200000000u /* arbitrary: online, a plan is made while training */
-
-void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
-                         uint64_t bytes)
-{
-    for (uint32_t i = 0, cell = first; i < count; i++) {
-        curve[cell] += bytes;
-        if (++cell == cell_count)
-            cell = 0;
-    }
-}
-
 /* Differences first, then their sums: O(blocks + cells). */
 static void load_compute(struct ebb_swap *swap)
 {
@@ -44,11 +32,6 @@ static void load_compute(struct ebb_swap *swap)
     }
 }
 
-uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to)
-{
-    return to > from ? to - from : to + swap->cell_count - from;
-}
-
 static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const uint32_t *after,
                     const uint32_t *before)
 {
@@ -63,7 +46,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     if (block->span_ticks > swap->cell_count &&
         (swap->request->newest_only || source->length_ns >= swap->lap_ns))
         return;
-    /* Only what leaves one operation alone at least is a gap to the runtime. */
+    /* A gap for the runtime spans at least one whole operation. */
     uint32_t due = source->ends_in_free ? source->to_tick : before[source->to_tick];
     uint32_t to_ready = ebb__swap_ticks_between(swap, source->from_tick, ready);
     uint32_t to_due = ebb__swap_ticks_between(swap, source->from_tick, due);
@@ -155,8 +138,8 @@ out:
     return status;
 }
 
-/* Peak with every gap taken and instant copies: within an operation nothing leaves, so its last cell
- * holds all that it touches. */
+/* Peak with every gap taken and instant copies: within an operation nothing is evicted, so its last
+ * cell holds all that it touches. */
 static uint64_t floor_compute(struct ebb_swap *swap)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++)
@@ -180,8 +163,8 @@ static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request
     size_t gaps = model->gap_count + 1u;
     swap->lap_ns = ebb__model_iteration_ns(model);
     swap->started_ns = ebb__now_ns();
-    swap->deadline_ns = swap->started_ns +
-                        (request->time_limit_ns ? request->time_limit_ns : TIME_LIMIT_DEFAULT_NS);
+    swap->effort = ebb__plan_effort(request);
+    swap->limit_steps = swap->effort.limit;
     swap->load = calloc(cells, sizeof *swap->load);
     swap->curve = calloc(cells, sizeof *swap->curve);
     swap->gaps = calloc(gaps, sizeof *swap->gaps);
@@ -221,7 +204,7 @@ enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_pl
     return init(swap, request, true, error);
 }
 
-/* Let the gap's guard pass first; false where nothing is left of the gap. */
+/* Let the gap's margin pass first; false if nothing is left of the gap. */
 static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t margin_ticks)
 {
     const struct ebb_model *model = swap->model;

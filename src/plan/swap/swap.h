@@ -8,7 +8,7 @@
 #ifndef EBB_PLAN_SWAP_SWAP_H
 #define EBB_PLAN_SWAP_SWAP_H
 
-#include "base/clock.h"
+#include "base/effort.h"
 #include "plan/plan.h"
 #include "sim/simulate.h"
 
@@ -18,9 +18,9 @@ struct ebb_swap_gap {
     uint32_t from_tick;
     uint32_t to_tick;
     uint32_t margin_ticks; /* events after from_tick that pass first */
-    uint32_t ready_tick;   /* the first clock event after these: leaving may start */
+    uint32_t ready_tick;   /* the first clock event after these: the eviction may start */
     bool drops;
-    bool out_within; /* ready_tick is no clock event, but from_tick + guard_ticks */
+    bool out_within; /* ready_tick is no clock event, but from_tick + margin_ticks */
 
     uint64_t bytes;
     uint64_t ready_ns;
@@ -55,8 +55,9 @@ struct ebb_swap {
     bool within;           /* gaps may begin and end within stretches that have no clock event */
     uint32_t within_count; /* of gaps for which that makes a difference */
     uint64_t smallest_feasible_bytes;
-    double lane_scale;    /* > 1: schedule as if lanes took this many times less (default 1) */
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC: when refinement ends */
+    double lane_scale;        /* > 1: schedule as if lanes took this many times less (default 1) */
+    struct ebb_effort effort; /* of the whole search: what is done to gaps and cells is counted */
+    uint64_t limit_steps;     /* of it: when refinement ends */
     uint64_t started_ns;
     uint64_t *tick_stall_ns; /* tick_count, the policy's own: filled by each evaluation; or NULL */
 
@@ -88,14 +89,18 @@ EBB_NODISCARD enum ebb_status ebb__swap_init_within(struct ebb_swap *swap,
 void ebb__swap_fini(struct ebb_swap *swap);
 
 /* Ticks from `from` to `to` on the cyclic timeline, 1 ... tick_count. */
-uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from, uint32_t to);
+static inline uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint32_t from,
+                                               uint32_t to)
+{
+    return to > from ? to - from : to + swap->cell_count - from;
+}
 /* Add `bytes` (two's complement: also negative) to the cells [first, first + count), cyclic. */
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes);
 
-/* Keep the gaps that `choose` says true of; it may set *guard_ticks, events that pass before the
- * block leaves. What is left counts as all there is: the orders and smallest_feasible_bytes are made
- * anew, nothing is taken. */
+/* Keep the gaps that `choose` says true of; it may set *margin_ticks, events that pass before the
+ * block is evicted. What is left counts as all there is: the orders and smallest_feasible_bytes are
+ * made anew, nothing is taken. */
 typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                                 const void *context, uint32_t *margin_ticks);
 EBB_NODISCARD enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose,
@@ -125,7 +130,7 @@ void ebb__swap_trigger_early(struct ebb_swap *swap, uint64_t budget_bytes);
 /* Both: as late as the schedule says, but not before it fits for good. */
 void ebb__swap_trigger_limit(struct ebb_swap *swap, uint64_t budget_bytes);
 
-/* Which gap leaves where the load exceeds the budget. */
+/* Which gap becomes an absence where the load exceeds the budget. */
 enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST };
 
 /* Take gaps, in one sweep over the cells, until the ideal curve (lanes thought instant) meets

@@ -1,5 +1,5 @@
-/* The simplest choice of gaps: one sweep over the load, from where it is lowest. Where it exceeds the
- * budget, the best of the gaps that are open leaves.
+/* The simplest choice of gaps: one sweep over the load, from where it is lowest. Where it exceeds
+ * the budget, the best of the open gaps becomes an absence.
  *
  * Which of two open gaps is better does not change while both are open, so they wait in a heap; one
  * that has closed is dropped when it comes up. A gap that is open at the sweep's begin begins again
@@ -93,6 +93,7 @@ static uint32_t sweep_begin(struct ebb_swap *swap, uint32_t lowest, enum ebb_swa
 bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_order order)
 {
     uint32_t cells = swap->cell_count, lowest = 0, count = 0, begun = 0;
+    ebb__effort_spend(&swap->effort, 4 * (uint64_t)cells + 16 * (uint64_t)swap->gap_count);
     for (uint32_t t = 1; t < cells; t++)
         if (swap->load[t] < swap->load[lowest])
             lowest = t;

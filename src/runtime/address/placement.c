@@ -1,11 +1,11 @@
-/* Planned addresses: the pool, a part of the arena in which blocks lie where the plan put them.
+/* Static placement: a part of the arena in which blocks lie at the addresses of the plan.
  *
- * A block with own 2 MiB units has its end in 4 KiB pages, which cost address translation, and takes
- * and gives pages as it comes and goes. What never leaves fast memory within an iteration needs no
- * pages of its own: the plan packs such blocks by their lifetimes (dynamic storage allocation), and
- * while it is played each allocation by its position in the template gets its address here, in
- * O(1) and a bit a page. The pool has huge pages only. A unit of it that no block covers keeps its
- * page as *spare*: the next block there finds it, unless somebody else has needed it meanwhile.
+ * A block with 2 MiB units of its own ends in 4 KiB pages, which cost address translation, and each
+ * allocation and free moves pages. A block that is never evicted within an iteration needs no pages
+ * of its own. The plan packs such blocks by their lifetimes (dynamic storage allocation). While the
+ * plan is replayed, each allocation gets the address of its position in the template, in O(1) and a
+ * bit a page. The static placement has huge pages only. A unit that no block covers keeps its page
+ * as a *cached* page: the next block there uses it, unless another block has taken it meanwhile.
  *
  * Two blocks may share a page table entry, so none of these moves alone: they are watched by no
  * trace, which does not count as one meanwhile, and are nobody's victim until they are freed. That is
@@ -13,7 +13,7 @@
  * room than it was made for, nothing is put there. An address that is still taken, because the program
  * departs from the plan, is no error: the block gets units of its own as it would without a plan. So
  * does everything while no script is played. */
-#include "runtime/internal.h"
+#include "runtime/address/address.h"
 
 #include <sys/mman.h>
 
@@ -22,15 +22,15 @@
 
 #define PAGES_PER_UNIT (EBB_HUGE_BYTES / EBB_PAGE_BYTES)
 
-bool ebb__placement_init(struct ebb_runtime *runtime)
+bool ebb__placement_init(struct addresses *addresses)
 {
-    struct placement *placement = &runtime->placement;
-    placement->units_total = (uint32_t)(runtime->space.units_total / PLACEMENT_SHARE);
-    placement->base = ebb__space_cut(runtime, placement->units_total);
+    struct placement *placement = &addresses->placement;
+    placement->units_total = (uint32_t)(addresses->space.units_total / PLACEMENT_SHARE);
+    placement->base = ebb__space_cut(addresses, placement->units_total);
     uint64_t pages = placement->units_total * PAGES_PER_UNIT;
-    if (runtime->core.device.ops->fix)
-        runtime->core.device.ops->fix(runtime->core.device.state, placement->base,
-                                      placement->units_total * EBB_HUGE_BYTES);
+    if (addresses->core->device.ops->fix)
+        addresses->core->device.ops->fix(addresses->core->device.state, placement->base,
+                                         placement->units_total * EBB_HUGE_BYTES);
     placement->first_page = ebb__core_memory(pages * sizeof *placement->first_page);
     placement->taken = ebb__core_memory(pages / 8);
     placement->users = ebb__core_memory(placement->units_total * sizeof *placement->users);
@@ -38,9 +38,9 @@ bool ebb__placement_init(struct ebb_runtime *runtime)
     return placement->first_page && placement->taken && placement->users && placement->states;
 }
 
-void ebb__placement_fini(struct ebb_runtime *runtime)
+void ebb__placement_fini(struct addresses *addresses)
 {
-    struct placement *placement = &runtime->placement;
+    struct placement *placement = &addresses->placement;
     uint64_t pages = placement->units_total * PAGES_PER_UNIT;
     ebb__core_unmap(placement->first_page, pages * sizeof *placement->first_page);
     ebb__core_unmap(placement->taken, pages / 8);
@@ -48,31 +48,31 @@ void ebb__placement_fini(struct ebb_runtime *runtime)
     ebb__core_unmap(placement->states, placement->units_total);
 }
 
-bool ebb__placement_owns(const struct ebb_runtime *runtime, uintptr_t address)
+bool ebb__placement_owns(const struct addresses *addresses, uintptr_t address)
 {
-    return address - runtime->placement.base < runtime->placement.units_total * EBB_HUGE_BYTES;
+    return address - addresses->placement.base < addresses->placement.units_total * EBB_HUGE_BYTES;
 }
 
-struct block *ebb__placement_find(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placement_find(const struct addresses *addresses, uintptr_t address)
 {
     uint32_t index =
-        runtime->placement.first_page[(address - runtime->placement.base) / EBB_PAGE_BYTES];
-    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
+        addresses->placement.first_page[(address - addresses->placement.base) / EBB_PAGE_BYTES];
+    return index == NO_BLOCK ? NULL : &addresses->table->blocks[index];
 }
 
-uintptr_t ebb__placement_unit_address(const struct ebb_runtime *runtime, uint32_t unit)
+uintptr_t ebb__placement_unit_address(const struct addresses *addresses, uint32_t unit)
 {
-    return runtime->placement.base + unit * EBB_HUGE_BYTES;
+    return addresses->placement.base + unit * EBB_HUGE_BYTES;
 }
 
-uint32_t ebb__placement_first_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placement_first_unit(const struct addresses *addresses, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->placement.base) / EBB_HUGE_BYTES);
+    return (uint32_t)((block->address - addresses->placement.base) / EBB_HUGE_BYTES);
 }
 
-uint32_t ebb__placement_last_unit(const struct ebb_runtime *runtime, const struct block *block)
+uint32_t ebb__placement_last_unit(const struct addresses *addresses, const struct block *block)
 {
-    return (uint32_t)((block->address - runtime->placement.base + block->page_bytes - 1) /
+    return (uint32_t)((block->address - addresses->placement.base + block->page_bytes - 1) /
                       EBB_HUGE_BYTES);
 }
 
@@ -97,15 +97,15 @@ static bool is_free(const struct placement *placement, uint64_t place, uint64_t 
     return true;
 }
 
-struct block *ebb__placement_covering(struct ebb_runtime *runtime, uintptr_t address)
+struct block *ebb__placement_covering(const struct addresses *addresses, uintptr_t address)
 {
-    const struct placement *placement = &runtime->placement;
+    const struct placement *placement = &addresses->placement;
     uint64_t page = (address - placement->base) / EBB_PAGE_BYTES;
     if (is_free(placement, page * EBB_PAGE_BYTES, EBB_PAGE_BYTES))
         return NULL;
     while (page > 0 && placement->first_page[page] == NO_BLOCK)
         page--;
-    return ebb__placement_find(runtime, placement->base + page * EBB_PAGE_BYTES);
+    return ebb__placement_find(addresses, placement->base + page * EBB_PAGE_BYTES);
 }
 
 static void mark_taken(struct placement *placement, uint64_t place, uint64_t bytes, bool taken)
@@ -121,14 +121,14 @@ static void mark_taken(struct placement *placement, uint64_t place, uint64_t byt
 
 /* --- blocks --- */
 
-struct block *ebb__placement_take(struct ebb_runtime *runtime, uint64_t place, size_t bytes,
+struct block *ebb__placement_take(struct addresses *addresses, uint64_t place, size_t bytes,
                                   size_t alignment)
 {
-    struct placement *placement = &runtime->placement;
+    struct placement *placement = &addresses->placement;
     uint64_t page_bytes = ebb__whole_pages(bytes);
     struct block *block = NULL;
     if ((place & (alignment - 1)) == 0 && is_free(placement, place, page_bytes))
-        block = ebb__space_record(runtime, &placement->records);
+        block = ebb__space_record(addresses, &placement->records);
     if (!block)
         return NULL;
     block->kind = BLOCK_STATIC;
@@ -136,33 +136,33 @@ struct block *ebb__placement_take(struct ebb_runtime *runtime, uint64_t place, s
     block->page_bytes = page_bytes;
     block->size_bytes = bytes;
     mark_taken(placement, place, page_bytes, true);
-    placement->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(&runtime->table, block);
-    for (uint32_t unit = ebb__placement_first_unit(runtime, block);
-         unit <= ebb__placement_last_unit(runtime, block); unit++)
+    placement->first_page[place / EBB_PAGE_BYTES] = ebb__block_index(addresses->table, block);
+    for (uint32_t unit = ebb__placement_first_unit(addresses, block);
+         unit <= ebb__placement_last_unit(addresses, block); unit++)
         if (placement->users[unit]++ == 0 && (placement->states[unit] & UNIT_BACKED))
             placement->cached_bytes -= EBB_HUGE_BYTES;
-    if (placement->units_used <= ebb__placement_last_unit(runtime, block))
-        placement->units_used = ebb__placement_last_unit(runtime, block) + 1;
+    if (placement->units_used <= ebb__placement_last_unit(addresses, block))
+        placement->units_used = ebb__placement_last_unit(addresses, block) + 1;
     placement->load_bytes += bytes;
-    atomic_fetch_add(&runtime->core.counters->placement_blocks, 1);
-    ebb__ledger_raise(&runtime->core.counters->placement_load_bytes, placement->load_bytes);
+    atomic_fetch_add(&addresses->core->counters->placement_blocks, 1);
+    ebb__ledger_raise(&addresses->core->counters->placement_load_bytes, placement->load_bytes);
     return block;
 }
 
-void ebb__placement_give(struct ebb_runtime *runtime, struct block *block)
+void ebb__placement_give(struct addresses *addresses, struct block *block)
 {
-    struct placement *placement = &runtime->placement;
+    struct placement *placement = &addresses->placement;
     uint64_t place = block->address - placement->base;
     mark_taken(placement, place, block->page_bytes, false);
     placement->first_page[place / EBB_PAGE_BYTES] = NO_BLOCK;
-    for (uint32_t unit = ebb__placement_first_unit(runtime, block);
-         unit <= ebb__placement_last_unit(runtime, block); unit++) {
+    for (uint32_t unit = ebb__placement_first_unit(addresses, block);
+         unit <= ebb__placement_last_unit(addresses, block); unit++) {
         if (--placement->users[unit])
             continue;
         if (placement->states[unit] & UNIT_INHERITED) {
-            runtime->core.device.ops->release(runtime->core.device.state,
-                                              ebb__placement_unit_address(runtime, unit),
-                                              EBB_HUGE_BYTES);
+            addresses->core->device.ops->release(addresses->core->device.state,
+                                                 ebb__placement_unit_address(addresses, unit),
+                                                 EBB_HUGE_BYTES);
             placement->states[unit] = 0;
         } else if (placement->states[unit] & UNIT_BACKED) {
             placement->cached_bytes += EBB_HUGE_BYTES;
@@ -170,6 +170,6 @@ void ebb__placement_give(struct ebb_runtime *runtime, struct block *block)
     }
     placement->load_bytes -= block->size_bytes;
     ebb__block_become(block, BLOCK_EMPTY);
-    ebb__list_push_front(&runtime->table, &placement->records,
-                         ebb__block_index(&runtime->table, block), LINK_LIST);
+    ebb__list_push_front(addresses->table, &placement->records,
+                         ebb__block_index(addresses->table, block), LINK_LIST);
 }

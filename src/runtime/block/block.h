@@ -20,14 +20,22 @@ enum block_state {
 
 enum block_kind {
     BLOCK_HEAP = 0, /* an allocation with units of its own, or a part of one */
-    BLOCK_STATIC, /* lies in the pool (address/placement.c): its pages are not its own, it never moves */
-    BLOCK_SLAB, /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
+    BLOCK_STATIC, /* lies in the static placement (address/placement.c): its pages are not its own,
+                     it never moves */
+    BLOCK_SLAB,   /* holds small objects (reclaim/slabs.c): no event and no plan knows it */
 };
 
 enum block_queue {
     QUEUE_NONE = 0,
     QUEUE_OUT, /* resident or parked */
-    QUEUE_IN,  /* away or bare */
+    QUEUE_IN,  /* evicted or bare */
+};
+
+/* Does a transfer that is under way end before all of the block has been transferred? */
+enum transfer_end {
+    TRANSFER_GOES_ON = 0,
+    TRANSFER_CANCELLED, /* written back, but wanted again; or freed */
+    TRANSFER_GIVEN_UP,  /* fetched, but what it has taken is needed first for something else */
 };
 
 struct link {
@@ -38,7 +46,7 @@ struct link {
 struct block_use {
     uint64_t last;             /* event number of the last known use */
     uint64_t touch;            /* number of the touch that was its last one */
-    uint64_t planned_evict_at; /* event number, + 1, when it was sent away by plan last */
+    uint64_t planned_evict_at; /* event number, + 1, of its last eviction by plan */
     uint64_t evicted_at;       /* event number, + 1, of its last eviction without a plan */
     uint64_t needed_at; /* event number, + 1, in which it was evicted and needed again at once */
     bool open;          /* touched since the last event; on the open list */
@@ -52,14 +60,14 @@ struct block_copy {
     uint8_t store;       /* index into stores */
     bool is_there;       /* `offset` holds the block's bytes as of the last write out */
     bool is_hashed;
-    bool stays; /* do not give it up when the block comes back */
+    bool stays; /* keep it when the block is fetched */
 };
 
 /* Who waits for a block. */
 struct block_wait {
     uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
     struct ebb_wait *told; /* what says so to the parent; NULL: nothing */
-    struct asking asking;  /* of other processes, for its room */
+    struct asking asking;  /* of other processes, for its memory */
 };
 
 /* Its way through a lane. */
@@ -69,9 +77,8 @@ struct block_transfer {
     uint32_t chunks_in_flight;
     int error;
     enum block_queue queue;
+    enum transfer_end end;
     bool urgent;      /* somebody waits for it */
-    bool cancelled;   /* leaving, but wanted again; or its transfer is to end for another reason */
-    bool given_up;    /* coming, but what it has taken is needed first for something else */
     bool lacked_room; /* it came back later than it should for want of room */
     bool gave_way; /* it was coming back, or was back before it was due, when its room was needed */
 };
@@ -99,8 +106,8 @@ struct block {
     uint64_t pinned_until; /* event number: could not be moved, do not try before */
     uint32_t pins; /* head: system calls that have its address; it is not parked meanwhile */
     uint32_t script_block; /* in the script in force, EBB_SCRIPT_NONE: unknown */
-    struct link list;      /* empty list, or spare bucket */
-    struct link age;       /* spare blocks by age */
+    struct link list;      /* empty list, or list of cached blocks */
+    struct link age;       /* cached blocks by age */
     struct link queue;     /* out or in queue */
     enum block_state state;
     enum block_kind kind;
@@ -112,12 +119,6 @@ struct block {
 
 struct list {
     uint32_t first, last;
-};
-
-/* The block table. */
-struct table {
-    struct block *blocks;
-    uint32_t count; /* indices ever used, from 1 */
 };
 
 /* When blocks are used: the clock of operations, and what accesses are observed. */
@@ -154,18 +155,30 @@ struct relatives {
 
 #define MAX_STORES (EBB_STORE_MOST - 2u) /* a block names one by a byte */
 
+#define MOST_BLOCKS ((uint32_t)1 << 21) /* in the table: address space until they are used */
+
 /* Where the copies of absent blocks are. */
 struct store_copies {
-    /* Our own, at `current`, and those of ancestors where copies of our blocks are: how many, and
+    /* Our own, at `current` (MAX_STORES: there is no place for one), and those of ancestors where copies of our blocks are: how many, and
      * the lines that tell so. In the last place is never one. */
     struct ebb_store stores[MAX_STORES + 1];
     uint64_t copies[MAX_STORES + 1];
     int lines[MAX_STORES + 1];
     unsigned current;
     struct relatives relatives;
-    bool nested_too_deep; /* no place for a store of our own */
     struct ebb_extents extents;
     struct ebb_extent *extent_table;
+};
+
+/* The block table, and what is known of all blocks together. */
+struct table {
+    struct core *core;
+    struct block *blocks;
+    uint32_t count;         /* indices ever used, from 1 */
+    uint32_t *unit_block;   /* unit of the arena -> block */
+    uint64_t newest_serial; /* of an allocation */
+    struct uses uses;
+    struct store_copies copies;
 };
 
 static inline uint32_t ebb__block_index(const struct table *table, const struct block *block)
@@ -176,6 +189,12 @@ static inline uint32_t ebb__block_index(const struct table *table, const struct 
 static inline bool ebb__block_is_live(const struct block *block)
 {
     return block->state >= BLOCK_BARE && block->state <= BLOCK_FETCHING;
+}
+/* Its transfer is to end; what has been given up stays so. */
+static inline void ebb__block_cancel(struct block *block)
+{
+    if (block->transfer.end == TRANSFER_GOES_ON)
+        block->transfer.end = TRANSFER_CANCELLED;
 }
 /* In memory, and nothing speaks against sending it away now. */
 static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)
@@ -190,6 +209,16 @@ static inline bool ebb__relatives_wrote(const struct store_copies *copies,
 {
     return block->copy.store == copies->current;
 }
+
+/* table.c */
+/* False where memory is lacking; ebb__block_fini() is due all the same. */
+EBB_NODISCARD bool ebb__block_init(struct table *table, struct core *core);
+void ebb__block_fini(struct table *table);
+/* A fork follows; is_read: some block's only copy is in our store. Then in the parent. In the child: its
+ * blocks are its own, what accesses are is not known; parent_wrote: the parent's store is open. */
+void ebb__block_before_fork(struct table *table, bool is_read);
+void ebb__block_after_fork(struct table *table);
+void ebb__block_forked(struct table *table, bool parent_wrote);
 
 /* states.c */
 /* The one way to another state: asserts in EBB_CHECK builds that it may follow. */
@@ -206,53 +235,51 @@ void ebb__list_remove(struct table *table, struct list *list, uint32_t index, si
 
 /* parts.c: the parts of large blocks */
 /* Has a block of so many bytes parts? */
-bool ebb__part_is_large(const struct ebb_runtime *runtime, uint64_t page_bytes);
+bool ebb__part_is_large(const struct table *table, uint64_t page_bytes);
 /* The part behind part `index` of the same block; NO_BLOCK: it was the last. */
-uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index);
+uint32_t ebb__part_next(const struct table *table, uint32_t index);
 /* Is it all of a block, not a part of one, nor what is left of one? */
-bool ebb__part_is_whole(const struct ebb_runtime *runtime, const struct block *block);
+bool ebb__part_is_whole(const struct table *table, const struct block *block);
 /* Can the block with that head be split? */
-bool ebb__part_has_units(const struct ebb_runtime *runtime, const struct block *head);
+bool ebb__part_has_units(const struct table *table, const struct block *head);
 /* Into parts of one unit, as far as they are at rest. No effect on a block that has no units. */
-void ebb__part_split(struct ebb_runtime *runtime, struct block *head);
+void ebb__part_split(struct table *table, struct block *head);
 /* What can be one becomes one; true: the block is in one part. */
-bool ebb__part_join(struct ebb_runtime *runtime, struct block *head);
+bool ebb__part_join(struct table *table, struct block *head);
 /* Units [first, + count) become one part, as far as they can; returns the first part that begins
  * there, NO_BLOCK: none. */
-uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32_t first,
-                         uint32_t count);
+uint32_t ebb__part_shape(struct table *table, struct block *head, uint32_t first, uint32_t count);
 /* A part has lost its pages and its owner; true: it was the last, the head has all units again. */
-bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block);
+bool ebb__part_bury(struct table *table, struct block *block);
 
 /* copies.c: forked processes that read the same store */
-EBB_NODISCARD bool ebb__relatives_init(struct ebb_runtime *runtime);
-void ebb__relatives_fini(struct ebb_runtime *runtime);
+EBB_NODISCARD bool ebb__relatives_init(struct table *table);
+void ebb__relatives_fini(struct table *table);
 /* A fork follows; is_read: some block's only copy is in our store. */
-void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read);
-void ebb__relatives_after_fork_parent(struct ebb_runtime *runtime);
+void ebb__relatives_before_fork(struct table *table, bool is_read);
+void ebb__relatives_after_fork_parent(struct table *table);
 /* Our parent's store becomes an ancestor's, what is ours is yet to be opened. */
-void ebb__relatives_after_fork_child(struct ebb_runtime *runtime);
+void ebb__relatives_forked(struct table *table, bool parent_wrote);
 /* There is one block more whose copy is where that of `block` is. */
-void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block);
+void ebb__relatives_count(struct table *table, const struct block *block);
 /* The store's copy of `block` is given up. */
-void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block);
+void ebb__relatives_drop(struct table *table, const struct block *block);
 /* So much is to be written: see whether space has come free, if the store would have to grow. */
-void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes);
+void ebb__relatives_look(struct table *table, uint64_t bytes);
 
-void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block);
+void ebb__copy_drop(struct table *table, struct block *block);
 
 /* waits.c: for the parent's eyes */
 /* A fault is about to be looked at; until ebb__wait_end(). No lock needed. */
-struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address);
+struct ebb_wait *ebb__waits_enter(struct table *table, uintptr_t address);
 /* The program waits for `block`; until ebb__wait_end(), which needs no lock. Several may wait for one. */
-struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block);
+struct ebb_wait *ebb__waits_block(struct table *table, const struct block *block);
 /* A transfer of `block`, the opening of the store; until ebb__wait_end(), which needs no lock. */
-struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
-                                     bool out);
-struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime);
+struct ebb_wait *ebb__waits_transfer(struct table *table, const struct block *block, bool out);
+struct ebb_wait *ebb__waits_open(struct table *table);
 /* It waits for `block` from now on. */
-void ebb__waits_fault(struct ebb_runtime *runtime, struct block *block);
+void ebb__waits_fault(struct table *table, struct block *block);
 /* If it has waited for `block` it goes on; how long it waited. */
-uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block);
+uint64_t ebb__waits_fault_over(struct table *table, struct block *block);
 
 #endif

@@ -1,10 +1,11 @@
 /* Relatives: forked processes that read the same store, and when its space is free again.
  *
- * What is away at a fork has one copy, in the store of the process that wrote it, and parent and
- * child both read it. The writer must not give that space out again while the child, or whoever the
- * child has forked, may still read there. Each fork therefore is a *generation*, with a number. A
- * copy that was written when `after` generations had begun, and is dropped when `until` had, is seen
- * by the generations in (after, until] only: its space waits until none of these lives.
+ * A block that is evicted at a fork has one copy, in the store of the process that wrote it, and
+ * parent and child both read it. The writer must not give that space out again while the child, or
+ * whoever the child has forked, may still read there. Each fork therefore is a *generation*, with a
+ * number. A copy that was written when `after` generations had begun, and is dropped when `until`
+ * had, is seen by the generations in (after, until] only: its space waits until none of these
+ * lives.
  *
  * A generation lives as long as its *line* is open in any process: a file description that holds a
  * lock on one byte, numbered like the generation, of a file in memory. The writer opens it before
@@ -17,40 +18,38 @@
  * A line is a description of its own, had by /proc. Where that cannot be had, the generation counts
  * as living for ever: its space is lost, no byte is. */
 #include "base/limits.h"
-#include "runtime/internal.h"
+#include "base/tuning.h"
+#include "runtime/block/block.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LIVING ((uint32_t)1 << 12)   /* at once; arbitrary. What is beyond never ends */
+#define MOST_LIVING ((uint32_t)1 << 12)   /* at once, a limit. What is beyond never ends */
 #define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; what is beyond is forgotten */
-/* To look at the locks takes one part in so many of the time, and is not done more often than this. */
-#define LOOK_SHARE 100u
-#define LOOK_NS ((uint64_t)1000000)
 
-static void protect(struct ebb_runtime *runtime, int descriptor, bool on)
+static void protect(struct table *table, int descriptor, bool on)
 {
-    if (runtime->core.config.protect)
-        runtime->core.config.protect(runtime->core.config.context, descriptor, on);
+    if (table->core->config.protect)
+        table->core->config.protect(table->core->config.context, descriptor, on);
 }
 
-static void close_descriptor(struct ebb_runtime *runtime, int *descriptor)
+static void close_descriptor(struct table *table, int *descriptor)
 {
     if (*descriptor >= 0) {
-        protect(runtime, *descriptor, false);
+        protect(table, *descriptor, false);
         close(*descriptor);
     }
     *descriptor = -1;
 }
 
 /* Out of the way of programs that count on low numbers. */
-static int keep_high(struct ebb_runtime *runtime, int descriptor)
+static int keep_high(struct table *table, int descriptor)
 {
     int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
     if (high >= 0)
-        protect(runtime, high, true);
+        protect(table, high, true);
     return high;
 }
 
@@ -60,21 +59,21 @@ static struct flock byte_lock(uint64_t number)
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)number, .l_len = 1};
 }
 
-bool ebb__relatives_init(struct ebb_runtime *runtime)
+bool ebb__relatives_init(struct table *table)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
+    struct relatives *relatives = &table->copies.relatives;
     *relatives = (struct relatives){.base = -1, .line = -1};
     relatives->living = ebb__core_memory(MOST_LIVING * sizeof *relatives->living);
     relatives->deferred = ebb__core_memory(MOST_DEFERRED * sizeof *relatives->deferred);
     for (unsigned i = 0; i < MAX_STORES; i++)
-        runtime->copies.lines[i] = -1;
+        table->copies.lines[i] = -1;
     return relatives->living && relatives->deferred;
 }
 
-void ebb__relatives_fini(struct ebb_runtime *runtime)
+void ebb__relatives_fini(struct table *table)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
-    close_descriptor(runtime, &relatives->base);
+    struct relatives *relatives = &table->copies.relatives;
+    close_descriptor(table, &relatives->base);
     if (relatives->living)
         munmap(relatives->living, MOST_LIVING * sizeof *relatives->living);
     if (relatives->deferred)
@@ -82,19 +81,19 @@ void ebb__relatives_fini(struct ebb_runtime *runtime)
 }
 
 /* A description of its own of the file in memory, with its lock; -1: it cannot be had. */
-static int open_line(struct ebb_runtime *runtime, uint64_t number)
+static int open_line(struct table *table, uint64_t number)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
+    struct relatives *relatives = &table->copies.relatives;
     if (relatives->base < 0)
-        relatives->base = keep_high(runtime, memfd_create("ebb-relatives", MFD_CLOEXEC));
+        relatives->base = keep_high(table, memfd_create("ebb-relatives", MFD_CLOEXEC));
     if (relatives->base < 0)
         return -1;
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", relatives->base);
-    int line = keep_high(runtime, open(path, O_RDWR | O_CLOEXEC));
+    int line = keep_high(table, open(path, O_RDWR | O_CLOEXEC));
     struct flock lock = byte_lock(number);
     if (line >= 0 && fcntl(line, F_OFD_SETLK, &lock) != 0)
-        close_descriptor(runtime, &line);
+        close_descriptor(table, &line);
     return line;
 }
 
@@ -115,10 +114,10 @@ static bool is_seen(const struct relatives *relatives, uint64_t after, uint64_t 
     return false;
 }
 
-static void give(struct ebb_runtime *runtime, uint64_t offset, uint64_t bytes)
+static void give(struct table *table, uint64_t offset, uint64_t bytes)
 {
-    ebb__extents_give(&runtime->copies.extents, offset, bytes);
-    atomic_store(&runtime->core.counters->store_bytes, runtime->copies.extents.used_bytes);
+    ebb__extents_give(&table->copies.extents, offset, bytes);
+    atomic_store(&table->core->counters->store_bytes, table->copies.extents.used_bytes);
 }
 
 /* Forget the generations that have ended; true: there were some. */
@@ -130,132 +129,122 @@ static bool look_at_living(struct relatives *relatives)
         if (is_alive(relatives, relatives->living[i]))
             relatives->living[kept++] = relatives->living[i];
     relatives->living_count = kept;
-    uint64_t now = ebb__now_ns(), pause = (now - began) * LOOK_SHARE;
-    relatives->look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
+    uint64_t now = ebb__now_ns(), pause = (now - began) * ebb__tuning()->lock_look_divisor;
+    relatives->look_ns =
+        now + (pause > ebb__tuning()->lock_look_ns ? pause : ebb__tuning()->lock_look_ns);
     return kept < before;
 }
 
-static void give_deferred(struct ebb_runtime *runtime)
+static void give_deferred(struct table *table)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
+    struct relatives *relatives = &table->copies.relatives;
     for (uint32_t i = 0; i < relatives->deferred_count;) {
         const struct deferred *item = &relatives->deferred[i];
         if (is_seen(relatives, item->after, item->until)) {
             i++;
         } else {
-            give(runtime, item->offset, item->bytes);
+            give(table, item->offset, item->bytes);
             relatives->deferred[i] = relatives->deferred[--relatives->deferred_count];
         }
     }
 }
 
-void ebb__relatives_before_fork(struct ebb_runtime *runtime, bool is_read)
+void ebb__relatives_before_fork(struct table *table, bool is_read)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
+    struct relatives *relatives = &table->copies.relatives;
     relatives->line = -1;
     if (!is_read)
         return;
     if (look_at_living(relatives))
-        give_deferred(runtime);
+        give_deferred(table);
     uint64_t number = ++relatives->newest;
-    relatives->line = relatives->living_count < MOST_LIVING ? open_line(runtime, number) : -1;
+    relatives->line = relatives->living_count < MOST_LIVING ? open_line(table, number) : -1;
     if (relatives->line >= 0)
         relatives->living[relatives->living_count++] = number;
     else
         relatives->eternal = number;
 }
 
-void ebb__relatives_after_fork_parent(struct ebb_runtime *runtime)
+void ebb__relatives_after_fork_parent(struct table *table)
 {
-    close_descriptor(runtime, &runtime->copies.relatives.line);
+    close_descriptor(table, &table->copies.relatives.line);
 }
 
 /* A place in the table of stores that is free; MAX_STORES, where no store can be: there is none. */
-static unsigned free_store(const struct ebb_runtime *runtime)
+static unsigned free_store(const struct table *table)
 {
     unsigned at = 0;
-    while (at < MAX_STORES && runtime->copies.copies[at])
+    while (at < MAX_STORES && table->copies.copies[at])
         at++;
     return at;
 }
 
 /* None of our blocks has a copy there any more: whoever wrote it may have the space again. */
-static void close_store(struct ebb_runtime *runtime, unsigned index)
+static void close_store(struct table *table, unsigned index)
 {
-    struct ebb_store *store = &runtime->copies.stores[index];
+    struct ebb_store *store = &table->copies.stores[index];
     int descriptors[EBB_STORE_MOST_PLACES];
     size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
     for (size_t i = 0; i < count; i++)
-        protect(runtime, descriptors[i], false);
+        protect(table, descriptors[i], false);
     store->ops->close(store->state);
-    close_descriptor(runtime, &runtime->copies.lines[index]);
+    close_descriptor(table, &table->copies.lines[index]);
 }
 
-void ebb__relatives_after_fork_child(struct ebb_runtime *runtime)
+void ebb__relatives_forked(struct table *table, bool parent_wrote)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
-    unsigned parents = runtime->copies.current;
-    bool parent_wrote = runtime->store.open;
-    runtime->copies.lines[parents] = relatives->line;
+    struct relatives *relatives = &table->copies.relatives;
+    unsigned parents = table->copies.current;
+    table->copies.lines[parents] = relatives->line;
     relatives->line = -1;
-    close_descriptor(runtime, &relatives->base);
+    close_descriptor(table, &relatives->base);
     relatives->newest = relatives->eternal = relatives->look_ns = 0;
     relatives->living_count = relatives->deferred_count = 0;
     /* The parent's own have not been counted. */
-    for (uint32_t i = 1; parent_wrote && i <= runtime->table.count; i++)
-        if (runtime->table.blocks[i].copy.is_there &&
-            runtime->table.blocks[i].copy.store == parents)
-            runtime->copies.copies[parents]++;
-    if (parent_wrote && runtime->copies.copies[parents] == 0)
-        close_store(runtime, parents);
-    runtime->store.open = false;
-    runtime->copies.current = free_store(runtime);
-    if (runtime->copies.current == MAX_STORES) {
-        runtime->store.failed = runtime->copies.nested_too_deep = true;
-        runtime->store.retry_ns = 0;
-        ebb__core_warn(runtime, "too many forks within one another: a process cannot have a store "
-                                "beside those of its ancestors, its budget is NOT kept");
-    } else if (runtime->copies.nested_too_deep) {
-        runtime->store.failed = runtime->copies.nested_too_deep = false;
-    }
+    for (uint32_t i = 1; parent_wrote && i <= table->count; i++)
+        if (table->blocks[i].copy.is_there && table->blocks[i].copy.store == parents)
+            table->copies.copies[parents]++;
+    if (parent_wrote && table->copies.copies[parents] == 0)
+        close_store(table, parents);
+    table->copies.current = free_store(table);
 }
 
-void ebb__relatives_count(struct ebb_runtime *runtime, const struct block *block)
+void ebb__relatives_count(struct table *table, const struct block *block)
 {
-    if (!ebb__relatives_wrote(&runtime->copies, block))
-        runtime->copies.copies[block->copy.store]++;
+    if (!ebb__relatives_wrote(&table->copies, block))
+        table->copies.copies[block->copy.store]++;
 }
 
-void ebb__relatives_drop(struct ebb_runtime *runtime, const struct block *block)
+void ebb__relatives_drop(struct table *table, const struct block *block)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
-    if (!ebb__relatives_wrote(&runtime->copies, block)) {
-        if (--runtime->copies.copies[block->copy.store] == 0)
-            close_store(runtime, block->copy.store);
+    struct relatives *relatives = &table->copies.relatives;
+    if (!ebb__relatives_wrote(&table->copies, block)) {
+        if (--table->copies.copies[block->copy.store] == 0)
+            close_store(table, block->copy.store);
         return;
     }
     uint64_t offset = block->copy.offset, bytes = block->page_bytes;
     if (!is_seen(relatives, block->copy.generation, relatives->newest))
-        give(runtime, offset, bytes);
+        give(table, offset, bytes);
     else if (relatives->deferred_count < MOST_DEFERRED)
         relatives->deferred[relatives->deferred_count++] =
             (struct deferred){offset, bytes, block->copy.generation, relatives->newest};
 }
 
-void ebb__relatives_look(struct ebb_runtime *runtime, uint64_t bytes)
+void ebb__relatives_look(struct table *table, uint64_t bytes)
 {
-    struct relatives *relatives = &runtime->copies.relatives;
-    if (relatives->deferred_count == 0 || ebb__extents_have(&runtime->copies.extents, bytes) ||
+    struct relatives *relatives = &table->copies.relatives;
+    if (relatives->deferred_count == 0 || ebb__extents_have(&table->copies.extents, bytes) ||
         ebb__now_ns() < relatives->look_ns)
         return;
     if (look_at_living(relatives))
-        give_deferred(runtime);
+        give_deferred(table);
 }
 
-void ebb__copy_drop(struct ebb_runtime *runtime, struct block *block)
+void ebb__copy_drop(struct table *table, struct block *block)
 {
     if (block->copy.is_there)
-        ebb__relatives_drop(runtime, block);
+        ebb__relatives_drop(table, block);
     block->copy.is_there = false;
     block->copy.is_hashed = false;
 }

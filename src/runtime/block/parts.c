@@ -5,25 +5,25 @@
  * the entry of a part's first unit is the part; the others sleep. So all transitions of transfer/moves.c hold
  * for a part as they do for a block, and to split or to join is to wake an entry or to lay it to
  * sleep. The first entry is the *head*: what the program allocates and frees. */
-#include "runtime/internal.h"
+#include "runtime/block/block.h"
 
-bool ebb__part_is_large(const struct ebb_runtime *runtime, uint64_t page_bytes)
+bool ebb__part_is_large(const struct table *table, uint64_t page_bytes)
 {
-    return page_bytes >= runtime->core.config.part_from_bytes;
+    return page_bytes >= table->core->config.part_from_bytes;
 }
 
-uint32_t ebb__part_next(const struct ebb_runtime *runtime, uint32_t index)
+uint32_t ebb__part_next(const struct table *table, uint32_t index)
 {
-    const struct block *block = &runtime->table.blocks[index];
-    const struct block *head = &runtime->table.blocks[block->run.head];
+    const struct block *block = &table->blocks[index];
+    const struct block *head = &table->blocks[block->run.head];
     /* Only large blocks have entries for their units. */
     uint32_t next = head->run.parts > 1 && block->run.units ? index + block->run.units : NO_BLOCK;
     return next < block->run.head + head->run.total_units ? next : NO_BLOCK;
 }
 
-bool ebb__part_is_whole(const struct ebb_runtime *runtime, const struct block *block)
+bool ebb__part_is_whole(const struct table *table, const struct block *block)
 {
-    return block->run.head == ebb__block_index(&runtime->table, block) && block->run.parts == 1 &&
+    return block->run.head == ebb__block_index(table, block) && block->run.parts == 1 &&
            block->run.units == block->run.total_units;
 }
 
@@ -44,18 +44,17 @@ static bool is_at_rest(const struct block *block)
     }
 }
 
-static void own_units(struct ebb_runtime *runtime, const struct block *block)
+static void own_units(struct table *table, const struct block *block)
 {
-    uint64_t first = (block->address - runtime->core.device.layout.arena.base) / EBB_HUGE_BYTES;
+    uint64_t first = (block->address - table->core->device.layout.arena.base) / EBB_HUGE_BYTES;
     for (uint32_t unit = 0; unit < block->run.units; unit++)
-        runtime->space.unit_block[first + unit] = ebb__block_index(&runtime->table, block);
+        table->unit_block[first + unit] = ebb__block_index(table, block);
 }
 
 /* The part `index` ends behind its first `units`; what remains is a part of its own. */
-static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
+static bool split(struct table *table, uint32_t index, uint32_t units)
 {
-    struct block *block = &runtime->table.blocks[index],
-                 *rest = &runtime->table.blocks[index + units];
+    struct block *block = &table->blocks[index], *rest = &table->blocks[index + units];
     uint64_t bytes = units * EBB_HUGE_BYTES;
     if (!is_at_rest(block) || block->page_bytes <= bytes)
         return false;
@@ -75,27 +74,27 @@ static bool split(struct ebb_runtime *runtime, uint32_t index, uint32_t units)
     rest->use.open = false;
     if (block->copy.is_there) {
         rest->copy.offset += bytes;
-        ebb__relatives_count(runtime, rest);
+        ebb__relatives_count(table, rest);
     }
     block->copy.is_hashed = rest->copy.is_hashed = false;
     block->page_bytes = bytes;
     block->run.units = units;
-    own_units(runtime, rest);
-    runtime->table.blocks[head].run.parts++;
+    own_units(table, rest);
+    table->blocks[head].run.parts++;
     return true;
 }
 
 /* The part behind `index` becomes one with it. */
-static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
+static bool join(struct table *table, uint32_t index, uint32_t next)
 {
-    struct block *block = &runtime->table.blocks[index], *rest = &runtime->table.blocks[next];
+    struct block *block = &table->blocks[index], *rest = &table->blocks[next];
     if (block->state != rest->state || block->state == BLOCK_EVICTED || !is_at_rest(block) ||
         !is_at_rest(rest) || block->inherited != rest->inherited || block->use.open ||
         rest->use.open || block->script_block != rest->script_block ||
         (block->frame && block->frame + block->page_bytes != rest->frame))
         return false;
-    ebb__copy_drop(runtime, block);
-    ebb__copy_drop(runtime, rest);
+    ebb__copy_drop(table, block);
+    ebb__copy_drop(table, rest);
     block->page_bytes += rest->page_bytes;
     block->run.units += rest->run.units;
     block->has_orphans |= rest->has_orphans;
@@ -107,67 +106,65 @@ static bool join(struct ebb_runtime *runtime, uint32_t index, uint32_t next)
     rest->frame = 0;
     rest->has_orphans = false;
     rest->run.units = 0;
-    own_units(runtime, block);
-    runtime->table.blocks[block->run.head].run.parts--;
+    own_units(table, block);
+    table->blocks[block->run.head].run.parts--;
     return true;
 }
 
-bool ebb__part_has_units(const struct ebb_runtime *runtime, const struct block *head)
+bool ebb__part_has_units(const struct table *table, const struct block *head)
 {
     return head->kind != BLOCK_STATIC &&
-           (head->run.parts > 1 || ebb__part_is_large(runtime, head->page_bytes));
+           (head->run.parts > 1 || ebb__part_is_large(table, head->page_bytes));
 }
 
-void ebb__part_split(struct ebb_runtime *runtime, struct block *head)
+void ebb__part_split(struct table *table, struct block *head)
 {
-    if (!ebb__part_has_units(runtime, head))
+    if (!ebb__part_has_units(table, head))
         return;
-    for (uint32_t i = ebb__block_index(&runtime->table, head); i != NO_BLOCK;
-         i = ebb__part_next(runtime, i))
-        split(runtime, i, 1);
+    for (uint32_t i = ebb__block_index(table, head); i != NO_BLOCK; i = ebb__part_next(table, i))
+        split(table, i, 1);
 }
 
-bool ebb__part_join(struct ebb_runtime *runtime, struct block *head)
+bool ebb__part_join(struct table *table, struct block *head)
 {
-    uint32_t index = ebb__block_index(&runtime->table, head), next;
-    while ((next = ebb__part_next(runtime, index)) != NO_BLOCK)
-        if (!join(runtime, index, next))
+    uint32_t index = ebb__block_index(table, head), next;
+    while ((next = ebb__part_next(table, index)) != NO_BLOCK)
+        if (!join(table, index, next))
             index = next;
     return head->run.parts == 1;
 }
 
-uint32_t ebb__part_shape(struct ebb_runtime *runtime, struct block *head, uint32_t first,
-                         uint32_t count)
+uint32_t ebb__part_shape(struct table *table, struct block *head, uint32_t first, uint32_t count)
 {
-    uint32_t begin = ebb__block_index(&runtime->table, head) + first, end = begin + count;
+    uint32_t begin = ebb__block_index(table, head) + first, end = begin + count;
     if (first >= head->run.total_units || count > head->run.total_units - first)
         return NO_BLOCK;
-    uint32_t index = ebb__block_index(&runtime->table, head);
-    for (uint32_t next; (next = ebb__part_next(runtime, index)) != NO_BLOCK && next <= begin;)
+    uint32_t index = ebb__block_index(table, head);
+    for (uint32_t next; (next = ebb__part_next(table, index)) != NO_BLOCK && next <= begin;)
         index = next;
     if (index < begin)
-        index = split(runtime, index, begin - index) ? begin : ebb__part_next(runtime, index);
+        index = split(table, index, begin - index) ? begin : ebb__part_next(table, index);
     uint32_t shaped = index;
     while (index != NO_BLOCK && index < end) {
-        if (index + runtime->table.blocks[index].run.units > end)
-            split(runtime, index, end - index);
-        uint32_t next = ebb__part_next(runtime, index);
+        if (index + table->blocks[index].run.units > end)
+            split(table, index, end - index);
+        uint32_t next = ebb__part_next(table, index);
         if (next == NO_BLOCK || next >= end)
             break;
-        if (runtime->table.blocks[next].run.units > end - next)
-            split(runtime, next, end - next);
-        if (!join(runtime, index, next))
+        if (table->blocks[next].run.units > end - next)
+            split(table, next, end - next);
+        if (!join(table, index, next))
             index = next;
     }
     return shaped != NO_BLOCK && shaped < end ? shaped : NO_BLOCK;
 }
 
-bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
+bool ebb__part_bury(struct table *table, struct block *block)
 {
-    struct block *head = &runtime->table.blocks[block->run.head];
+    struct block *head = &table->blocks[block->run.head];
     if (--head->run.parts)
         return false;
-    if (!ebb__part_is_large(runtime, head->run.total_units * EBB_HUGE_BYTES))
+    if (!ebb__part_is_large(table, head->run.total_units * EBB_HUGE_BYTES))
         return true;
     for (uint32_t i = 1; i < head->run.total_units; i++) {
         struct block *entry = head + i;
@@ -177,6 +174,6 @@ bool ebb__part_bury(struct ebb_runtime *runtime, struct block *block)
         entry->run.units = 0;
     }
     head->run.units = head->run.total_units;
-    own_units(runtime, head);
+    own_units(table, head);
     return true;
 }

@@ -1,6 +1,6 @@
 /* The states of a block. No other file assigns one; which may follow which is in one table.
  *
- *     empty -> bare -> resident <-> parked -> leaving -> away -> coming -> resident
+ *     empty -> bare -> resident <-> parked -> writing back -> evicted -> fetching -> resident
  *
  * A part that is split off begins with the state of the part that it was in (parts.c). */
 #include "base/check.h"

@@ -1,10 +1,10 @@
 /* What of the runtime's waits the parent is to see (trace/waits.h). On the way of a fault that finds
  * its block there it costs one place taken and given back; nothing else on a way that is hot. */
-#include "runtime/internal.h"
+#include "runtime/block/block.h"
 
-struct ebb_wait *ebb__waits_enter(struct ebb_runtime *runtime, uintptr_t address)
+struct ebb_wait *ebb__waits_enter(struct table *table, uintptr_t address)
 {
-    return ebb__wait_begin(runtime->core.ring->waits.answers, EBB_WAIT_ANSWERS, EBB_WAIT_ANSWER,
+    return ebb__wait_begin(table->core->ring->waits.answers, EBB_WAIT_ANSWERS, EBB_WAIT_ANSWER,
                            address, 0, 0);
 }
 
@@ -22,36 +22,34 @@ static enum ebb_wait_kind kind_of(const struct block *block)
     }
 }
 
-struct ebb_wait *ebb__waits_block(struct ebb_runtime *runtime, const struct block *block)
+struct ebb_wait *ebb__waits_block(struct table *table, const struct block *block)
 {
-    return ebb__wait_begin(runtime->core.ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
-                           ebb__block_index(&runtime->table, block),
+    return ebb__wait_begin(table->core->ring->waits.blocks, EBB_WAIT_BLOCKS, kind_of(block),
+                           ebb__block_index(table, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
-struct ebb_wait *ebb__waits_transfer(struct ebb_runtime *runtime, const struct block *block,
-                                     bool out)
+struct ebb_wait *ebb__waits_transfer(struct table *table, const struct block *block, bool out)
 {
-    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS,
-                           out ? EBB_WAIT_WRITE : EBB_WAIT_READ,
-                           ebb__block_index(&runtime->table, block),
+    return ebb__wait_begin(table->core->ring->waits.transfers, EBB_WAIT_TRANSFERS,
+                           out ? EBB_WAIT_WRITE : EBB_WAIT_READ, ebb__block_index(table, block),
                            block->kind == BLOCK_SLAB ? 0 : block->serial, block->page_bytes);
 }
 
-struct ebb_wait *ebb__waits_open(struct ebb_runtime *runtime)
+struct ebb_wait *ebb__waits_open(struct table *table)
 {
-    return ebb__wait_begin(runtime->core.ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN,
-                           0, 0, 0);
+    return ebb__wait_begin(table->core->ring->waits.transfers, EBB_WAIT_TRANSFERS, EBB_WAIT_OPEN, 0,
+                           0, 0);
 }
 
-void ebb__waits_fault(struct ebb_runtime *runtime, struct block *block)
+void ebb__waits_fault(struct table *table, struct block *block)
 {
     block->wait.fault_ns = ebb__now_ns();
-    block->wait.told = ebb__waits_block(runtime, block);
-    ebb__progress_hold(runtime, true);
+    block->wait.told = ebb__waits_block(table, block);
+    ebb__progress_hold(table->core, true);
 }
 
-uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block)
+uint64_t ebb__waits_fault_over(struct table *table, struct block *block)
 {
     if (block->wait.fault_ns == 0)
         return 0;
@@ -59,6 +57,6 @@ uint64_t ebb__waits_fault_over(struct ebb_runtime *runtime, struct block *block)
     block->wait.fault_ns = 0;
     ebb__wait_end(block->wait.told);
     block->wait.told = NULL;
-    ebb__progress_hold(runtime, false);
+    ebb__progress_hold(table->core, false);
     return waited_ns;
 }

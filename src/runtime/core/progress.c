@@ -1,32 +1,30 @@
 /* The program's own clock: the time that it has not waited for the runtime. */
-#include "runtime/internal.h"
+#include "runtime/core/core.h"
 
-uint64_t ebb__progress_ns(const struct ebb_runtime *runtime)
+#include "base/tuning.h"
+
+uint64_t ebb__progress_ns(const struct core *core)
 {
-    return (runtime->core.held ? runtime->core.held_since_ns : ebb__now_ns()) -
-           runtime->core.stalled_ns;
+    return (core->held ? core->held_since_ns : ebb__now_ns()) - core->stalled_ns;
 }
 
-/* Waiting that is worth an event. Arbitrary. */
-#define LEAST_WAIT_NS ((uint64_t)20000)
-
-void ebb__progress_stalled(struct ebb_runtime *runtime, uint64_t ns)
+void ebb__progress_stalled(struct core *core, uint64_t ns)
 {
-    runtime->core.stalled_ns += ns;
-    atomic_fetch_add(&runtime->core.counters->stall_ns, ns);
-    if (ns >= LEAST_WAIT_NS)
-        ebb__core_mark(runtime, EBB_MARK_WAIT, ns);
+    core->stalled_ns += ns;
+    atomic_fetch_add(&core->counters->stall_ns, ns);
+    if (ns >= ebb__tuning()->stall_event_ns)
+        ebb__core_mark(core, EBB_MARK_WAIT, ns);
 }
 
-void ebb__progress_hold(struct ebb_runtime *runtime, bool hold)
+void ebb__progress_hold(struct core *core, bool hold)
 {
     if (hold) {
-        if (runtime->core.held++ == 0)
-            runtime->core.held_since_ns = ebb__now_ns();
+        if (core->held++ == 0)
+            core->held_since_ns = ebb__now_ns();
         return;
     }
-    if (--runtime->core.held)
+    if (--core->held)
         return;
-    ebb__progress_stalled(runtime, ebb__now_ns() - runtime->core.held_since_ns);
-    runtime->core.policy->resumed(runtime);
+    ebb__progress_stalled(core, ebb__now_ns() - core->held_since_ns);
+    core->policy->resumed(core->policy_context);
 }

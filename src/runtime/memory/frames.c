@@ -1,18 +1,19 @@
-/* Frames: the 2 MiB units of staging, where blocks lie while they are parked or move between the arena
- * and the store, and where pages without a block wait for the next one.
+/* Frames: the 2 MiB units of staging, where blocks lie while they are parked, written back or
+ * fetched. Pages without a block are cached here.
  *
- * A block has no frames of its own: it takes some when it is parked or comes, and gives them when it
- * is back in the arena or written. What is written leaves its pages where they are, as *spare*; the
- * next block that comes is read right into them. So an absence costs two page moves, one out of the
- * arena and one back, however many blocks share the memory: each move of a page interrupts every
- * core that runs the program, which is most of what an absence costs beside its input and output.
+ * A block has no frames of its own. It takes some when it is parked or fetched, and gives them when
+ * it is in the arena again or written back. The pages of a block that has been written back become
+ * *cached* where they are; the next block is read into them. So an absence costs two page moves,
+ * one out of the arena and one into it, however many blocks share the memory. Each page move
+ * interrupts every core that runs the program: this is most of the cost of an absence beside its
+ * input and output.
  *
- * Units that are pieced together from small pages (pages.c) are spent last on blocks and first on small
- * pages, so that few units are ever split.
+ * A unit that is assembled from small pages (pages.c) is *fragmented*. Fragmented units are spent
+ * last on blocks and first on small pages, so that few units are ever split.
  *
  * There is far more address space than memory, so frames are found by next fit in a window that
- * stays small. What a block leaves behind that ends in small pages is kept as a *shape* for the
- * next block of its size, until its pages are wanted for another one. */
+ * stays small. The frames of a block that ends in small pages are kept whole in the *tail cache*
+ * for the next block of its size, until their pages are needed elsewhere. */
 #include "runtime/memory/memory.h"
 
 #include <string.h>
@@ -20,8 +21,8 @@
 
 enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_CACHED = 2 };
 
-#define TAIL_CACHE_MOST 1024u               /* arbitrary */
-#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* arbitrary; doubles where it is too small */
+#define TAIL_CACHE_MOST 1024u               /* kept at a time, a limit */
+#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if it is too small: without influence */
 
 static uint64_t units_of(uint64_t bytes)
 {
@@ -113,7 +114,7 @@ static bool is_fragmented(const struct frames *frames, uint64_t unit)
     return frames->fragmented[unit];
 }
 
-/* Units of one kind are spare. */
+/* Units of one kind are cached. */
 static void keep_run(struct frames *frames, struct frame_run kept)
 {
     uint64_t bytes = (kept.behind - kept.first) * EBB_HUGE_BYTES;

@@ -1,10 +1,10 @@
 /* The end of a block whose mapping the program has changed (keep.c). */
-#include "runtime/internal.h"
+#include "runtime/memory/memory.h"
 
-void ebb__keep_end(struct ebb_runtime *runtime, struct block *block)
+void ebb__keep_end(struct memory *memory, struct block *block)
 {
-    const struct ebb_device_ops *ops = runtime->core.device.ops;
-    void *device = runtime->core.device.state;
+    const struct ebb_device_ops *ops = memory->core->device.ops;
+    void *device = memory->core->device.state;
     block->kept = false;
     if (!ops->renew(device, block->address, block->page_bytes))
         ops->release(device, block->address, block->page_bytes);
@@ -12,10 +12,10 @@ void ebb__keep_end(struct ebb_runtime *runtime, struct block *block)
         ops->fresh(device, block->address, block->page_bytes);
         uintptr_t last = block->address + block->page_bytes - 1;
         for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)
-            *ebb__pages_fragmented(runtime, at) = 1;
-        *ebb__pages_fragmented(runtime, last) = 1;
+            *ebb__pages_fragmented(memory, at) = 1;
+        *ebb__pages_fragmented(memory, last) = 1;
     } else if (!block->inherited) {
-        ebb__pages_gone(runtime, block->page_bytes);
+        ebb__pages_gone(memory, block->page_bytes);
     }
     block->inherited = false;
 }

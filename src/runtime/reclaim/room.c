@@ -1,107 +1,105 @@
 /* Room: what is evicted so that something else has pages, and what other processes are asked for. */
-#include "runtime/internal.h"
+#include "runtime/reclaim/reclaim.h"
+
+#include "base/tuning.h"
 
 /* A block that comes back by plan, and nobody waits for; NULL: none. */
-static struct block *early_fetch(struct ebb_runtime *runtime)
+static struct block *early_fetch(struct reclaim *reclaim)
 {
-    for (uint32_t i = 1; i <= runtime->table.count; i++) {
-        struct block *block = &runtime->table.blocks[i];
-        if (block->state == BLOCK_FETCHING && !block->transfer.cancelled &&
+    for (uint32_t i = 1; i <= reclaim->table->count; i++) {
+        struct block *block = &reclaim->table->blocks[i];
+        if (block->state == BLOCK_FETCHING && block->transfer.end == TRANSFER_GOES_ON &&
             !block->transfer.urgent && block->wait.fault_ns == 0)
             return block;
     }
     return NULL;
 }
 
-bool ebb__room_make(struct ebb_runtime *runtime, uint64_t bytes)
+bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes)
 {
     /* What is on its way out counts; what is still lacking must be evicted. */
-    uint64_t available = ebb__pages_available(runtime);
-    uint64_t becoming_free = runtime->transfer.out_pending_bytes;
-    if (runtime->store.failed)
+    uint64_t available = ebb__pages_available(reclaim->memory);
+    uint64_t becoming_free = reclaim->transfer->out_pending_bytes;
+    if (!ebb__store_may_write(&reclaim->transfer->store))
         return becoming_free > 0;
     while (available + becoming_free < bytes) {
-        struct block *victim = ebb__victim_choose(runtime);
+        struct block *victim = ebb__victim_choose(reclaim);
         if (!victim)
             break;
         becoming_free += victim->page_bytes;
-        ebb__move_evict(runtime, victim);
+        ebb__move_evict(reclaim->transfer, victim);
     }
     struct block *fetch;
-    while (available + becoming_free < bytes && (fetch = early_fetch(runtime))) {
+    while (available + becoming_free < bytes && (fetch = early_fetch(reclaim))) {
         becoming_free += fetch->page_bytes;
-        runtime->core.policy->evicting(runtime, fetch);
-        ebb__move_give_up(runtime, fetch);
+        reclaim->core->policy->evicting(reclaim->core->policy_context, fetch);
+        ebb__move_give_up(reclaim->transfer, fetch);
     }
     return becoming_free > 0;
 }
 
-/* Others are given PATIENCE_NS to let go of what a starving process needs, from when the parent has
- * passed the request on: while it plans it passes nothing on. */
-#define PATIENCE_NS ((uint64_t)500000000)
-#define PATIENCE_WITH_PARENT_NS ((uint64_t)10000000000)
-#define ALONE_NS ((uint64_t)5000000000)
-
-bool ebb__room_ask_others(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
+bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking *asking)
 {
-    struct ebb_ledger *ledger = runtime->core.ledger;
-    uint64_t own = atomic_load(&runtime->core.counters->held_bytes), now = ebb__now_ns();
+    struct ebb_ledger *ledger = reclaim->core->ledger;
+    uint64_t own = atomic_load(&reclaim->core->counters->held_bytes), now = ebb__now_ns();
     uint64_t passed_on = atomic_load(&ledger->passed_on);
     if (asking->since_ns == 0)
         *asking = (struct asking){.since_ns = now, .passed_on = passed_on};
-    if (atomic_load(&ledger->held_bytes) <= own || now < runtime->alone_until_ns ||
-        atomic_load(&runtime->core.ring->parent_gone))
+    if (atomic_load(&ledger->held_bytes) <= own || now < reclaim->alone_until_ns ||
+        atomic_load(&reclaim->core->ring->parent_gone))
         return false;
     if (passed_on != asking->passed_on && !asking->is_heard) {
         asking->since_ns = now;
         asking->is_heard = true;
     }
-    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PATIENCE_WITH_PARENT_NS)) {
-        runtime->alone_until_ns = now + ALONE_NS;
+    if (now - asking->since_ns >
+        (asking->is_heard ? ebb__tuning()->room_patience_ns : ebb__tuning()->room_parent_ns)) {
+        reclaim->alone_until_ns = now + ebb__tuning()->room_alone_ns;
         return false;
     }
-    atomic_store(&ledger->starving_process, runtime->core.config.process_id);
+    atomic_store(&ledger->starving_process, reclaim->core->config.process_id);
     atomic_store(&ledger->starving_bytes, bytes);
-    ebb__core_wait_until(runtime, &runtime->core.changed, now + 5000000);
+    ebb__core_wait_until(reclaim->core, &reclaim->core->changed, now + 5000000);
     return true;
 }
 
 /* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
-void ebb__room_evict_until(struct ebb_runtime *runtime, uint64_t bytes)
+void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes)
 {
-    while (runtime->transfer.out_pending_bytes < bytes && !runtime->store.failed) {
-        struct block *victim = ebb__victim_choose(runtime);
+    while (reclaim->transfer->out_pending_bytes < bytes &&
+           ebb__store_may_write(&reclaim->transfer->store)) {
+        struct block *victim = ebb__victim_choose(reclaim);
         if (!victim)
             break;
-        ebb__move_evict(runtime, victim);
+        ebb__move_evict(reclaim->transfer, victim);
     }
 }
 
 /* A budget that has just been set, or that the store did not let be kept, is approached step by step,
  * then it holds. */
-void ebb__room_approach_budget(struct ebb_runtime *runtime)
+void ebb__room_approach_budget(struct reclaim *reclaim)
 {
-    struct ebb_ledger *ledger = runtime->core.ledger;
+    struct ebb_ledger *ledger = reclaim->core->ledger;
     bool in_force = atomic_load_explicit(&ledger->in_force, memory_order_relaxed);
-    if (in_force && !runtime->beyond)
+    if (in_force && !reclaim->transfer->may_exceed)
         return;
     uint64_t budget = atomic_load(&ledger->budget_bytes);
     if (budget == UINT64_MAX)
         return;
-    ebb__pages_trim(runtime);
+    ebb__pages_trim(reclaim->memory);
     uint64_t held = atomic_load(&ledger->held_bytes);
     if (held > budget) {
-        ebb__room_evict_until(runtime, held - budget);
+        ebb__room_evict_until(reclaim, held - budget);
         return;
     }
-    runtime->beyond = false;
+    reclaim->transfer->may_exceed = false;
     if (in_force)
         return;
     atomic_store(&ledger->peak_bytes, held);
     atomic_store(&ledger->in_force, 1);
 }
 
-bool ebb__room_get(struct ebb_runtime *runtime, uint64_t bytes, struct asking *asking)
+bool ebb__room_get(struct reclaim *reclaim, uint64_t bytes, struct asking *asking)
 {
-    return ebb__room_make(runtime, bytes) || ebb__room_ask_others(runtime, bytes, asking);
+    return ebb__room_make(reclaim, bytes) || ebb__room_ask_others(reclaim, bytes, asking);
 }

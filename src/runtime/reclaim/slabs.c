@@ -1,118 +1,114 @@
-/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c), that leave
- * when nobody uses them.
+/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c). *Slab
+ * reclaim* evicts those that nobody uses.
  *
- * What a program keeps in small blocks it has mostly left behind: of what a framework takes while it is
- * loaded, an eighth is ever touched again. No event tells of uses of it and no plan knows it. So a
- * hand goes round the slabs, two laps a second at most, while accesses are observed and while room is
- * wanted, and parks some. What is used comes back by a fault, at the price of a page move, and is
- * left alone for a while, each time for longer. What lies parked counts as free where plans are made,
- * and after a lap, or an iteration and a half, it is the first to leave where room is wanted.
+ * Most small blocks are not used again: of those that a framework allocates while it is loaded, an
+ * eighth is. No event reports their uses, and no plan knows them. So a hand goes round the slabs,
+ * two laps a second at most, while accesses are observed and while memory is needed, and parks
+ * some. An access to a parked slab is a fault and costs a page move; the slab is then left alone
+ * for a while, each time for longer. Plans count parked slabs as free. After a lap, or an iteration
+ * and a half, a parked slab is the first to be evicted if memory is needed.
  *
  * The runtime's own threads must never wait for a slab. They touch no object of the program, and what libc
  * and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the shim leaves it to
  * the next allocator. Where a system call cannot wait for an absent page nothing leaves, and around a fork
  * everything is there: others' handlers may run in the child before it can have anything back. */
-#include "runtime/internal.h"
+#include "runtime/reclaim/reclaim.h"
 
-#include <sys/mman.h>
+#include "base/tuning.h"
 
-/* So many are parked at a time, a third of a ms, where room is wanted. Arbitrary. */
-#define BATCH 32u
-/* What has been had is left alone for half a lap, what is used after having been parked for one, then for
- * two, four, … */
-#define MOST_DOUBLINGS 8u
-/* The last so many that came are taken to be in use this very moment: an instruction may need two. */
-#define IN_USE 8u
-
-void ebb__slab_count(struct ebb_runtime *runtime, const struct block *block, bool here)
+void ebb__slab_count(struct reclaim *reclaim, const struct block *block, bool here)
 {
     if (block->inherited)
         return;
     if (here)
-        atomic_fetch_add(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
+        atomic_fetch_add(&reclaim->core->counters->small_bytes, EBB_SLAB_BYTES);
     else
-        atomic_fetch_sub(&runtime->core.counters->small_bytes, EBB_SLAB_BYTES);
+        atomic_fetch_sub(&reclaim->core->counters->small_bytes, EBB_SLAB_BYTES);
 }
 
-void ebb__slab_back(struct ebb_runtime *runtime, struct block *block)
+void ebb__slab_back(struct reclaim *reclaim, struct block *block)
 {
-    struct slab_record *record = ebb__slab_record_at(runtime, block->address);
-    ebb__slab_count(runtime, block, true);
+    struct slab_record *record = ebb__slab_record_at(reclaim->addresses, block->address);
+    ebb__slab_count(reclaim, block, true);
     record->since_ns = ebb__now_ns();
-    record->arrival = ++runtime->slabs.arrivals;
-    record->doublings += record->doublings < MOST_DOUBLINGS;
+    record->arrival = ++reclaim->addresses->slabs.arrivals;
+    record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
 }
 
-static bool slabs_may_be_evicted(const struct ebb_runtime *runtime)
+static bool slabs_may_be_evicted(const struct reclaim *reclaim)
 {
-    const struct ebb_device_ops *ops = runtime->core.device.ops;
-    return runtime->core.config.open_store && !runtime->store.failed && !runtime->slabs.all_here &&
-           !ops->calls_need_pins && !ops->faults_are_signals;
+    const struct ebb_device_ops *ops = reclaim->core->device.ops;
+    return reclaim->core->config.open_store && ebb__store_may_write(&reclaim->transfer->store) &&
+           !reclaim->hand.all_here && !ops->calls_need_pins && !ops->faults_are_signals;
 }
 
 /* Has it been used of late, as far as is known? */
-static bool is_kept(const struct ebb_runtime *runtime, const struct slab_record *record,
-                    uint64_t now)
+static bool is_kept(const struct reclaim *reclaim, const struct slab_record *record, uint64_t now)
 {
-    return now - record->since_ns < runtime->core.config.slab_reclaim_ns << record->doublings >> 1;
+    return now - record->since_ns < reclaim->core->config.slab_reclaim_ns << record->doublings >> 1;
 }
 
-void ebb__slab_look(struct ebb_runtime *runtime, uint32_t most)
+void ebb__slab_look(struct reclaim *reclaim, uint32_t most)
 {
-    struct slab_space *space = &runtime->slabs;
-    if (!slabs_may_be_evicted(runtime) || space->used == 0)
+    const struct slab_space *space = &reclaim->addresses->slabs;
+    struct slab_hand *hand = &reclaim->hand;
+    if (!slabs_may_be_evicted(reclaim) || space->used == 0)
         return;
     uint64_t now = ebb__now_ns();
-    if (space->hand == space->lap_slabs) {
-        if (now - space->lap_ns < runtime->core.config.slab_reclaim_ns)
+    if (hand->next == hand->lap_slabs) {
+        if (now - hand->lap_ns < reclaim->core->config.slab_reclaim_ns)
             return;
-        space->hand = 0;
-        space->lap_slabs = space->used;
-        space->lap_ns = now;
+        hand->next = 0;
+        hand->lap_slabs = space->used;
+        hand->lap_ns = now;
     }
-    for (unsigned parked = 0; space->hand < space->lap_slabs && parked < most; space->hand++) {
-        struct slab_record *record = &space->slabs[space->hand];
-        struct block *block = &runtime->table.blocks[record->block];
-        if (block->state != BLOCK_RESIDENT || !ebb__block_may_be_evicted(&runtime->uses, block) ||
-            is_kept(runtime, record, now))
+    for (unsigned parked = 0; hand->next < hand->lap_slabs && parked < most; hand->next++) {
+        struct slab_record *record = &space->slabs[hand->next];
+        struct block *block = &reclaim->table->blocks[record->block];
+        if (block->state != BLOCK_RESIDENT ||
+            !ebb__block_may_be_evicted(&reclaim->table->uses, block) ||
+            is_kept(reclaim, record, now))
             continue;
         parked++;
-        if (ebb__move_park(runtime, block))
+        if (ebb__move_park(reclaim->transfer, block))
             record->since_ns = now;
     }
 }
 
-struct block *ebb__slab_victim(struct ebb_runtime *runtime)
+struct block *ebb__slab_victim(struct reclaim *reclaim)
 {
-    struct slab_space *space = &runtime->slabs;
-    if (!slabs_may_be_evicted(runtime))
+    const struct slab_space *space = &reclaim->addresses->slabs;
+    if (!slabs_may_be_evicted(reclaim))
         return NULL;
-    ebb__slab_look(runtime, BATCH);
-    uint64_t now = ebb__now_ns(), rest_ns = runtime->core.config.slab_reclaim_ns;
-    uint64_t iteration_ns = runtime->core.policy->iteration_ns(runtime);
+    ebb__slab_look(reclaim, (uint32_t)ebb__tuning()->slab_batch);
+    uint64_t now = ebb__now_ns(), rest_ns = reclaim->core->config.slab_reclaim_ns;
+    uint64_t iteration_ns = reclaim->core->policy->iteration_ns(reclaim->core->policy_context);
     if (iteration_ns + iteration_ns / 2 > rest_ns)
         rest_ns = iteration_ns + iteration_ns / 2;
     for (uint32_t looked = 0; looked < space->used; looked++) {
-        space->next_victim = space->next_victim + 1 < space->used ? space->next_victim + 1 : 0;
-        const struct slab_record *record = &space->slabs[space->next_victim];
-        struct block *block = &runtime->table.blocks[record->block];
-        if (block->state == BLOCK_PARKED && ebb__block_may_be_evicted(&runtime->uses, block) &&
+        reclaim->hand.next_victim =
+            reclaim->hand.next_victim + 1 < space->used ? reclaim->hand.next_victim + 1 : 0;
+        const struct slab_record *record = &space->slabs[reclaim->hand.next_victim];
+        struct block *block = &reclaim->table->blocks[record->block];
+        if (block->state == BLOCK_PARKED &&
+            ebb__block_may_be_evicted(&reclaim->table->uses, block) &&
             now - record->since_ns >= rest_ns)
             return block;
     }
     return NULL;
 }
 
-struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
+struct block *ebb__slab_oldest(struct reclaim *reclaim)
 {
-    const struct slab_space *space = &runtime->slabs;
+    const struct slab_space *space = &reclaim->addresses->slabs;
     uint64_t oldest_ns = UINT64_MAX;
     struct block *oldest = NULL;
-    for (uint32_t i = 0; slabs_may_be_evicted(runtime) && i < space->used; i++) {
+    for (uint32_t i = 0; slabs_may_be_evicted(reclaim) && i < space->used; i++) {
         const struct slab_record *record = &space->slabs[i];
-        struct block *block = &runtime->table.blocks[record->block];
-        if (ebb__block_may_be_evicted(&runtime->uses, block) && record->since_ns < oldest_ns &&
-            space->arrivals - record->arrival >= IN_USE) {
+        struct block *block = &reclaim->table->blocks[record->block];
+        if (ebb__block_may_be_evicted(&reclaim->table->uses, block) &&
+            record->since_ns < oldest_ns &&
+            space->arrivals - record->arrival >= ebb__tuning()->slabs_in_use) {
             oldest_ns = record->since_ns;
             oldest = block;
         }
@@ -120,40 +116,55 @@ struct block *ebb__slab_oldest(struct ebb_runtime *runtime)
     return oldest;
 }
 
-void ebb__slab_fault(struct ebb_runtime *runtime, struct block *block, uintptr_t address)
+void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t address)
 {
     switch (block->state) {
     case BLOCK_PARKED:
-        ebb__move_unpark(runtime, block);
+        ebb__move_unpark(reclaim->transfer, block);
         break;
-    case BLOCK_BARE: /* reported before it was given back: it gets its pages from whoever takes it now */
+    case BLOCK_BARE: /* reported before it was freed: it gets its pages from its next owner */
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_EVICTED:
     case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
-            atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
-            ebb__waits_fault(runtime, block);
+            atomic_fetch_add(&reclaim->core->counters->demand_faults, 1);
+            ebb__waits_fault(reclaim->table, block);
         }
-        ebb__move_call_back(runtime, block);
+        ebb__move_call_back(reclaim->transfer, block);
         break;
     default:
-        ebb__space_fill(runtime, block, address);
+        ebb__space_fill(reclaim->addresses, block, address);
         break;
     }
 }
 
-void ebb__slab_recall(struct ebb_runtime *runtime)
+void ebb__reclaim_before_fork(struct reclaim *reclaim)
 {
-    struct slab_space *space = &runtime->slabs;
-    space->all_here = true;
+    const struct slab_space *space = &reclaim->addresses->slabs;
+    reclaim->hand.all_here = true;
     for (uint32_t i = 0; i < space->used; i++) {
-        struct block *block = &runtime->table.blocks[space->slabs[i].block];
+        struct block *block = &reclaim->table->blocks[space->slabs[i].block];
         if (block->state == BLOCK_WRITING_BACK || block->state == BLOCK_EVICTED ||
             block->state == BLOCK_FETCHING)
-            ebb__slab_fault(runtime, block, block->address);
+            ebb__slab_fault(reclaim, block, block->address);
     }
     for (uint32_t i = 0; i < space->used; i++)
-        while (runtime->table.blocks[space->slabs[i].block].wait.fault_ns)
-            pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
+        while (reclaim->table->blocks[space->slabs[i].block].wait.fault_ns)
+            pthread_cond_wait(&reclaim->core->changed, &reclaim->core->lock);
+}
+
+void ebb__reclaim_init(struct reclaim *reclaim, struct transfer *transfer)
+{
+    reclaim->core = transfer->core;
+    reclaim->table = transfer->table;
+    reclaim->addresses = transfer->addresses;
+    reclaim->memory = transfer->memory;
+    reclaim->transfer = transfer;
+    reclaim->hand.lap_ns = ebb__now_ns();
+}
+
+void ebb__reclaim_forked(struct reclaim *reclaim)
+{
+    reclaim->hand.all_here = false;
 }

@@ -1,117 +1,107 @@
 /* Actions: what leaves and what returns at a position of the script, and the wait for what is due. */
-#include "runtime/internal.h"
+#include "runtime/replay/matcher.h"
 
-void ebb__replay_return(struct ebb_runtime *runtime, struct block *block, bool keep_copy,
-                        bool urgent)
+void ebb__replay_return(struct replay *replay, struct block *block, bool keep_copy, bool urgent)
 {
     block->copy.stays = keep_copy;
     if (block->transfer.queue == QUEUE_OUT)
-        ebb__move_unqueue_out(runtime, block);
+        ebb__move_unqueue_out(replay->transfer, block);
     else if (block->state == BLOCK_WRITING_BACK)
-        block->transfer.cancelled = true;
+        ebb__block_cancel(block);
     else if (block->state == BLOCK_EVICTED)
-        ebb__move_queue_in(runtime, block, urgent);
+        ebb__move_queue_in(replay->transfer, block, urgent);
 }
 
-void ebb__clock_changed(struct ebb_runtime *runtime, const struct block *block)
+void ebb__clock_changed(struct replay *replay, const struct block *block)
 {
-    if (runtime->replay.current && block->script_block != EBB_SCRIPT_NONE)
-        runtime->replay.current->changes[block->script_block] = true;
+    if (replay->current && block->script_block != EBB_SCRIPT_NONE)
+        replay->current->changes[block->script_block] = true;
 }
 
 /* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
-static struct block *absent_block(struct ebb_runtime *runtime,
-                                  const struct prepared_script *current, uint32_t absence)
+static struct block *absent_block(struct replay *replay, const struct prepared_script *current,
+                                  uint32_t absence)
 {
     uint32_t index = current->live[ebb__script_absences(current->script)[absence].block];
-    return index == NO_BLOCK ? NULL : &runtime->table.blocks[index];
+    return index == NO_BLOCK ? NULL : &replay->table->blocks[index];
 }
 
 /* The next part that the same absences are about; NULL: none. */
-static struct block *next_absent(struct ebb_runtime *runtime, const struct block *block)
+static struct block *next_absent(struct replay *replay, const struct block *block)
 {
-    uint32_t next = ebb__part_next(runtime, ebb__block_index(&runtime->table, block));
-    return next != NO_BLOCK && runtime->table.blocks[next].script_block == block->script_block
-               ? &runtime->table.blocks[next]
+    uint32_t next = ebb__part_next(replay->table, ebb__block_index(replay->table, block));
+    return next != NO_BLOCK && replay->table->blocks[next].script_block == block->script_block
+               ? &replay->table->blocks[next]
                : NULL;
 }
 
-/* Has the end of the absence been seen before its beginning? */
-static bool is_over(const struct prepared_script *current, const struct ebb_script_absence *absence)
+static void leave(struct replay *replay, const struct prepared_script *current, uint32_t absence)
 {
-    const uint32_t *passed = current->unordered.passed;
-    return passed && absence->due_clock != EBB_SCRIPT_NONE &&
-           absence->due_clock > absence->out_clock && passed[absence->due_clock];
-}
-
-static void leave(struct ebb_runtime *runtime, const struct prepared_script *current,
-                  uint32_t absence)
-{
-    if (is_over(current, &ebb__script_absences(current->script)[absence]))
+    if (current->matcher->is_over &&
+        current->matcher->is_over(current, &ebb__script_absences(current->script)[absence]))
         return;
-    for (struct block *block = absent_block(runtime, current, absence); block;
-         block = next_absent(runtime, block))
+    for (struct block *block = absent_block(replay, current, absence); block;
+         block = next_absent(replay, block))
         if ((block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
             block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_STATIC &&
-            !runtime->store.failed) {
-            block->use.planned_evict_at = runtime->uses.event_number + 1;
-            ebb__move_queue_out(runtime, block, false);
+            ebb__store_may_write(&replay->transfer->store)) {
+            block->use.planned_evict_at = replay->table->uses.event_number + 1;
+            ebb__move_queue_out(replay->transfer, block, false);
         }
 }
 
-static void come_back(struct ebb_runtime *runtime, const struct prepared_script *current,
+static void come_back(struct replay *replay, const struct prepared_script *current,
                       uint32_t absence)
 {
     const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
     bool keep_copy = planned->keep_copy && !current->changes[planned->block];
-    for (struct block *block = absent_block(runtime, current, absence); block;
-         block = next_absent(runtime, block))
-        ebb__replay_return(runtime, block, keep_copy, false);
+    for (struct block *block = absent_block(replay, current, absence); block;
+         block = next_absent(replay, block))
+        ebb__replay_return(replay, block, keep_copy, false);
 }
 
-void ebb__clock_fire(struct ebb_runtime *runtime, uint32_t absence, bool in)
+void ebb__clock_fire(struct replay *replay, uint32_t absence, bool in)
 {
-    const struct prepared_script *current = runtime->replay.current;
+    const struct prepared_script *current = replay->current;
     const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
-    uint32_t in_clock = current->in_clock[absence], now = ebb__clock_now(&runtime->replay);
+    uint32_t in_clock = current->in_clock[absence], now = ebb__clock_now(replay);
     uint64_t in_ns = current->in_delay_ns[absence], out_ns = current->out_delay_ns[absence];
     bool is_past =
         in ? !ebb__script_is_during(now, in_clock, in_ns, planned->due_clock, planned->due_delay_ns)
            : in_clock != EBB_SCRIPT_NONE &&
                  !ebb__script_is_during(now, planned->out_clock, out_ns, in_clock, in_ns);
-    if (is_past && !current->unordered.passed)
+    if (is_past && current->matcher->is_ordered)
         return;
     if (in)
-        come_back(runtime, current, absence);
+        come_back(replay, current, absence);
     else
-        leave(runtime, current, absence);
+        leave(replay, current, absence);
 }
 
-void ebb__clock_act(struct ebb_runtime *runtime, struct prepared_script *current, uint32_t position)
+void ebb__clock_act(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
-    ebb__timers_pace(runtime, current, position);
+    ebb__timers_pace(replay, current, position);
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
-        if (!ebb__timers_set(runtime, current, position, i, false))
-            leave(runtime, current, i);
+        if (!ebb__timers_set(replay, current, position, i, false))
+            leave(replay, current, i);
     for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i])
-        if (!ebb__timers_set(runtime, current, position, i, true))
-            come_back(runtime, current, i);
+        if (!ebb__timers_set(replay, current, position, i, true))
+            come_back(replay, current, i);
 }
 
 /* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
  * the lock. False: the block is another, or the script is not followed any more. */
-static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_script *current,
+static bool wait_for_block(struct replay *replay, const struct prepared_script *current,
                            struct block *block, uint64_t *began)
 {
-    uint64_t serial = block->serial, sets = runtime->replay.script_sets;
+    uint64_t serial = block->serial, sets = replay->script_sets;
     struct ebb_wait *wait = NULL;
     bool there = false;
-    while (runtime->replay.script_sets == sets && runtime->replay.current == current &&
-           block->serial == serial) {
+    while (replay->script_sets == sets && replay->current == current && block->serial == serial) {
         if (block->transfer.queue == QUEUE_OUT)
-            ebb__move_unqueue_out(runtime, block);
+            ebb__move_unqueue_out(replay->transfer, block);
         if (block->state == BLOCK_PARKED)
-            ebb__move_unpark(runtime, block);
+            ebb__move_unpark(replay->transfer, block);
         if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&
             block->state != BLOCK_FETCHING) {
             there = true;
@@ -122,11 +112,11 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_sc
             break;
         }
         if (!wait)
-            wait = ebb__waits_block(runtime, block);
+            wait = ebb__waits_block(replay->table, block);
         if (!*began)
             *began = ebb__now_ns();
-        ebb__replay_return(runtime, block, block->copy.stays, true);
-        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
+        ebb__replay_return(replay, block, block->copy.stays, true);
+        pthread_cond_wait(&replay->core->changed, &replay->core->lock);
     }
     ebb__wait_end(wait);
     return there;
@@ -134,29 +124,29 @@ static bool wait_for_block(struct ebb_runtime *runtime, const struct prepared_sc
 
 /* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
  * go meanwhile, and `current` with them. */
-void ebb__replay_wait_for_due(struct ebb_runtime *runtime, struct prepared_script *current,
+void ebb__replay_wait_for_due(struct replay *replay, struct prepared_script *current,
                               uint32_t position)
 {
-    uint64_t sets = runtime->replay.script_sets, planned_ns = 0;
+    uint64_t sets = replay->script_sets, planned_ns = 0;
     for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE; i = current->due_next[i])
         planned_ns += ebb__script_absences(current->script)[i].stall_ns;
     for (uint32_t i = current->due_first[position]; i != EBB_SCRIPT_NONE;
          i = current->due_next[i]) {
         uint64_t began = 0;
-        struct block *block = absent_block(runtime, current, i);
-        ebb__progress_hold(runtime, true);
+        struct block *block = absent_block(replay, current, i);
+        ebb__progress_hold(replay->core, true);
         bool lacked_room = false;
-        while (block && wait_for_block(runtime, current, block, &began)) {
+        while (block && wait_for_block(replay, current, block, &began)) {
             lacked_room |= block->transfer.lacked_room;
-            block = next_absent(runtime, block);
+            block = next_absent(replay, block);
         }
         uint64_t late_ns = began ? ebb__now_ns() - began : 0;
-        ebb__progress_hold(runtime, false);
-        if (runtime->replay.script_sets != sets)
+        ebb__progress_hold(replay->core, false);
+        if (replay->script_sets != sets)
             return;
         uint64_t expected_ns = late_ns < planned_ns ? late_ns : planned_ns;
         planned_ns -= expected_ns;
-        if (runtime->replay.current == current)
+        if (replay->current == current)
             ebb__feedback_learn(current, i, lacked_room ? 0 : late_ns - expected_ns);
     }
 }

@@ -1,16 +1,13 @@
-/* Feedback: what waits, faults and lack of room teach of when blocks should leave and return.
+/* Feedback: waits, faults and lack of memory correct the times of evictions and prefetches.
  *
  * The script says when; the disk and the machine differ from what its plan was made for. What came too
  * late starts earlier in the next lap, what was in time goes back towards the script. Positions and
  * delays of the performance change, never the script. */
-#include "runtime/internal.h"
+#include "runtime/replay/matcher.h"
 
-/* A return that was moved earlier goes back by one part in so many with each iteration in which it was
- * in time. Arbitrary: forgets a disturbance within some 30 iterations, and costs one that is late for
- * good a hundredth of its lateness. */
-#define RELAX 16u
+#include "base/tuning.h"
 
-/* How much earlier than the script says an absence's return would start at `position`. */
+/* How much earlier than the script says an absence's prefetch would start at `position`. */
 static uint64_t earlier_by(const struct prepared_script *current, uint32_t absence,
                            uint32_t position, uint64_t delay_ns)
 {
@@ -28,7 +25,8 @@ static uint64_t earlier_now(const struct prepared_script *current, uint32_t abse
     return earlier_by(current, absence, current->in_clock[absence], current->in_delay_ns[absence]);
 }
 
-/* Start an absence's return `earlier_ns` before the script does, but not before the block leaves. */
+/* Start an absence's prefetch `earlier_ns` before the script does, but not before the block's
+ * eviction. */
 static void move_earlier(struct prepared_script *current, uint32_t absence, uint64_t earlier_ns)
 {
     const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
@@ -58,19 +56,21 @@ void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint
     if (late_ns)
         move_earlier(current, absence, earlier_ns + late_ns + late_ns / 2);
     else if (earlier_ns)
-        move_earlier(current, absence, earlier_ns - (earlier_ns + RELAX - 1) / RELAX);
+        move_earlier(current, absence,
+                     earlier_ns - (earlier_ns + ebb__tuning()->relax_divisor - 1) /
+                                      ebb__tuning()->relax_divisor);
 }
 
 /* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
  * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
-static uint32_t absence_here(const struct ebb_runtime *runtime, const struct block *block, bool out)
+static uint32_t absence_here(const struct replay *replay, const struct block *block, bool out)
 {
-    const struct prepared_script *current = runtime->replay.current;
-    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
+    const struct prepared_script *current = replay->current;
+    if (!current || !current->matcher->is_ordered || block->script_block == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NONE;
     const struct ebb_script_absence *absences = ebb__script_absences(current->script);
-    uint32_t here = ebb__clock_now(&runtime->replay);
-    uint64_t since_ns = ebb__timers_since_ns(runtime);
+    uint32_t here = ebb__clock_now(replay);
+    uint64_t since_ns = ebb__timers_since_ns(replay);
     for (uint32_t i = 0; i < current->script->absence_count; i++) {
         if (absences[i].block != block->script_block)
             continue;
@@ -79,7 +79,7 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
         bool begun = current->out_delay_ns[i] > 0 && here == absences[i].out_clock;
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
-            begun = block->use.planned_evict_at > runtime->replay.position_event;
+            begun = block->use.planned_evict_at > replay->position_event;
         else if (begun && ending && here == current->in_clock[i]) /* the nearer of the two */
             begun = 2 * since_ns < current->out_delay_ns[i] + current->in_delay_ns[i];
         if (out ? begun : ending && !begun)
@@ -88,28 +88,27 @@ static uint32_t absence_here(const struct ebb_runtime *runtime, const struct blo
     return EBB_SCRIPT_NONE;
 }
 
-void ebb__feedback_missed(struct ebb_runtime *runtime, const struct block *block)
+void ebb__feedback_missed(struct replay *replay, const struct block *block)
 {
     if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&
         block->transfer.queue != QUEUE_OUT)
         return;
-    uint32_t absence = absence_here(runtime, block, true);
+    uint32_t absence = absence_here(replay, block, true);
     if (absence == EBB_SCRIPT_NONE)
         return;
-    uint64_t since_ns = ebb__timers_since_ns(runtime);
+    uint64_t since_ns = ebb__timers_since_ns(replay);
     const struct ebb_script_absence *planned =
-        &ebb__script_absences(runtime->replay.current->script)[absence];
-    uint64_t latest_ns = planned->out_delay_ns +
-                         ebb__timers_most_shift_ns(runtime->replay.current, planned->out_clock);
-    if (since_ns > runtime->replay.current->out_delay_ns[absence])
-        runtime->replay.current->out_delay_ns[absence] =
-            since_ns < latest_ns ? since_ns : latest_ns;
+        &ebb__script_absences(replay->current->script)[absence];
+    uint64_t latest_ns =
+        planned->out_delay_ns + ebb__timers_most_shift_ns(replay->current, planned->out_clock);
+    if (since_ns > replay->current->out_delay_ns[absence])
+        replay->current->out_delay_ns[absence] = since_ns < latest_ns ? since_ns : latest_ns;
 }
 
-void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, uint64_t late_ns)
+void ebb__feedback_late(struct replay *replay, const struct block *block, uint64_t late_ns)
 {
-    struct prepared_script *current = runtime->replay.current;
-    uint32_t absence = absence_here(runtime, block, false);
+    struct prepared_script *current = replay->current;
+    uint32_t absence = absence_here(replay, block, false);
     if (absence == EBB_SCRIPT_NONE)
         return;
     uint64_t planned_ns = ebb__script_absences(current->script)[absence].stall_ns;
@@ -121,13 +120,13 @@ void ebb__feedback_late(struct ebb_runtime *runtime, const struct block *block, 
     move_earlier(current, absence, earlier_ns < most_ns ? earlier_ns : most_ns);
 }
 
-void ebb__feedback_early(struct ebb_runtime *runtime, struct block *block)
+void ebb__feedback_early(struct replay *replay, struct block *block)
 {
-    struct prepared_script *current = runtime->replay.current;
+    struct prepared_script *current = replay->current;
     if (!current || block->script_block == EBB_SCRIPT_NONE)
         return;
     const struct ebb_script_absence *absences = ebb__script_absences(current->script);
-    uint32_t here = ebb__clock_now(&runtime->replay);
+    uint32_t here = ebb__clock_now(replay);
     for (uint32_t i = 0; i < current->script->absence_count; i++) {
         if (absences[i].block != block->script_block || absences[i].due_clock == EBB_SCRIPT_NONE ||
             !ebb__script_is_between(here, current->in_clock[i], absences[i].due_clock))

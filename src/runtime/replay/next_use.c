@@ -1,23 +1,21 @@
 /* When a block is used next, and when a size is allocated next, as the script in force says. */
-#include "runtime/internal.h"
+#include "runtime/replay/matcher.h"
 
-/* Within a shorter stretch no time is worth correcting, within a longer one it is off by so much at
- * least. Arbitrary. */
-#define LONG_STRETCH_NS ((uint64_t)20000000)
-#define LEAST_DRIFT_NS ((uint64_t)5000000)
-/* Uses that are less apart count as one. Arbitrary, as that. */
+#include "base/tuning.h"
+
+/* Uses that are less apart count as one; a mask of bits, without influence. */
 #define FINE_US 4095u
 
 /* How far off the time within the stretch behind `position` may be. */
 static uint64_t drift_ns(const struct prepared_script *current, uint32_t position)
 {
     uint64_t shift_ns = ebb__timers_most_shift_ns(current, position);
-    return shift_ns > LEAST_DRIFT_NS ? shift_ns : LEAST_DRIFT_NS;
+    return shift_ns > ebb__tuning_drift_ns() ? shift_ns : ebb__tuning_drift_ns();
 }
 
-uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size_bytes)
+uint32_t ebb__replay_next_alloc(const struct replay *replay, uint64_t size_bytes)
 {
-    const struct ebb_script *script = runtime->replay.current->script;
+    const struct ebb_script *script = replay->current->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const uint32_t *allocs = ebb__script_allocs(script);
     uint32_t first_of_size = ebb__clock_first_alloc(script, size_bytes);
@@ -25,33 +23,32 @@ uint32_t ebb__replay_next_alloc(const struct ebb_runtime *runtime, uint64_t size
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         const struct ebb_script_event *event = &events[allocs[middle]];
-        if (event->size_bytes == size_bytes && allocs[middle] < runtime->replay.position)
+        if (event->size_bytes == size_bytes && allocs[middle] < replay->position)
             low = middle + 1;
         else
             high = middle;
     }
     if (low < script->alloc_count && events[allocs[low]].size_bytes == size_bytes)
-        return allocs[low] - runtime->replay.position;
+        return allocs[low] - replay->position;
     if (first_of_size < script->alloc_count &&
         events[allocs[first_of_size]].size_bytes == size_bytes)
-        return allocs[first_of_size] + script->clock_count - runtime->replay.position;
+        return allocs[first_of_size] + script->clock_count - replay->position;
     return UINT32_MAX;
 }
 
-uint64_t ebb__replay_distance(const struct ebb_runtime *runtime, const struct block *block,
-                              bool *done)
+uint64_t ebb__replay_distance(const struct replay *replay, const struct block *block, bool *done)
 {
-    const struct prepared_script *current = runtime->replay.current;
+    const struct prepared_script *current = replay->current;
     const struct ebb_script *script = current->script;
     *done = false;
     if (block->script_block == EBB_SCRIPT_NONE)
         return UINT64_MAX;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
     const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
-    uint32_t clocks = script->clock_count, now = ebb__clock_now(&runtime->replay);
+    uint32_t clocks = script->clock_count, now = ebb__clock_now(replay);
     uint64_t best = (uint64_t)clocks << 32;
     uint64_t drift_us = drift_ns(current, now) / 1000;
-    uint64_t since_us = current->unordered.passed ? 0 : ebb__timers_since_ns(runtime) / 1000;
+    uint64_t since_us = current->matcher->is_ordered ? ebb__timers_since_ns(replay) / 1000 : 0;
     bool here = false, ahead = false;
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint64_t distance = (uint64_t)((uses[i].clock + clocks - now) % clocks) << 32;
@@ -72,18 +69,18 @@ uint64_t ebb__replay_distance(const struct ebb_runtime *runtime, const struct bl
     return best;
 }
 
-void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block)
+void ebb__replay_seen(struct replay *replay, const struct block *block)
 {
-    const struct prepared_script *current = runtime->replay.current;
-    if (!current || current->unordered.passed || block->script_block == EBB_SCRIPT_NONE)
+    const struct prepared_script *current = replay->current;
+    if (!current || !current->matcher->is_ordered || block->script_block == EBB_SCRIPT_NONE)
         return;
-    uint32_t now = ebb__clock_now(&runtime->replay);
-    if (ebb__timers_stretch_ns(current, now) < LONG_STRETCH_NS)
+    uint32_t now = ebb__clock_now(replay);
+    if (ebb__timers_stretch_ns(current, now) < ebb__tuning()->pause_ns)
         return;
     const struct ebb_script *script = current->script;
     const struct ebb_script_block *known = &ebb__script_blocks(script)[block->script_block];
     const struct ebb_script_use *uses = ebb__script_uses(script) + known->first_use;
-    uint64_t since_ns = ebb__timers_since_ns(runtime), nearest_ns = UINT64_MAX, least = UINT64_MAX;
+    uint64_t since_ns = ebb__timers_since_ns(replay), nearest_ns = UINT64_MAX, least = UINT64_MAX;
     for (uint32_t i = 0; i < known->use_count; i++) {
         uint64_t use_ns = (uint64_t)uses[i].within_us * 1000;
         uint64_t off = use_ns > since_ns ? use_ns - since_ns : since_ns - use_ns;
@@ -93,20 +90,20 @@ void ebb__replay_seen(struct ebb_runtime *runtime, const struct block *block)
         }
     }
     if (least != UINT64_MAX)
-        ebb__timers_set_since(runtime, nearest_ns);
+        ebb__timers_set_since(replay, nearest_ns);
 }
 
-uint64_t ebb__replay_next_use(const struct ebb_runtime *runtime, const struct block *block)
+uint64_t ebb__replay_next_use(const struct replay *replay, const struct block *block)
 {
-    uint64_t age = runtime->uses.event_number - block->use.last;
-    if (!runtime->replay.current)
+    uint64_t age = replay->table->uses.event_number - block->use.last;
+    if (!replay->current)
         return block->use.open ? 0 : age;
     bool done;
-    uint64_t distance = ebb__replay_distance(runtime, block, &done);
-    bool in_use = block->use.touch + IN_USE_TOUCHES > runtime->uses.touches;
-    if (block->use.touch > runtime->replay.position_touches && (in_use || !done))
+    uint64_t distance = ebb__replay_distance(replay, block, &done);
+    bool in_use = block->use.touch + ebb__tuning()->blocks_in_use > replay->table->uses.touches;
+    if (block->use.touch > replay->position_touches && (in_use || !done))
         return 0; /* whatever the template says: operations may differ in what they use */
-    uint64_t whole = runtime->replay.current->script->clock_count;
+    uint64_t whole = replay->current->script->clock_count;
     if (distance != UINT64_MAX)
         return distance;
     return (age < whole ? age : whole) << 32;

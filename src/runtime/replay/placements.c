@@ -1,5 +1,5 @@
 /* Planned addresses: what a script says of where its blocks lie, and which allocation is which. */
-#include "runtime/internal.h"
+#include "runtime/replay/replay.h"
 
 static bool is_static(const struct ebb_script_block *block)
 {
@@ -11,11 +11,10 @@ static uint32_t units_up_to(const struct ebb_script_block *block)
     return (uint32_t)((block->place + block->size_bytes - 1) / EBB_HUGE_BYTES) + 1;
 }
 
-size_t ebb__placement_table_words(const struct ebb_runtime *runtime,
-                                  const struct ebb_script *script)
+size_t ebb__placement_table_words(const struct replay *replay, const struct ebb_script *script)
 {
     if (script->placement_bytes == 0 ||
-        script->placement_bytes / EBB_HUGE_BYTES >= runtime->placement.units_total)
+        script->placement_bytes / EBB_HUGE_BYTES >= replay->addresses->placement.units_total)
         return 0;
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
@@ -80,9 +79,9 @@ uint32_t ebb__placement_least(const struct ebb_script *script)
 }
 
 /* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
-uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit)
+uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit)
 {
-    const struct prepared_script *current = runtime->replay.current;
+    const struct prepared_script *current = replay->current;
     if (!current || unit >= current->unit_count)
         return UINT32_MAX;
     const uint32_t *covers = current->unit_covers;
@@ -92,40 +91,39 @@ uint32_t ebb__replay_next_cover(const struct ebb_runtime *runtime, uint32_t unit
         return UINT32_MAX;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (covers[middle] < runtime->replay.position)
+        if (covers[middle] < replay->position)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < behind
-               ? covers[low] - runtime->replay.position
-               : covers[earliest] + current->script->clock_count - runtime->replay.position;
+    return low < behind ? covers[low] - replay->position
+                        : covers[earliest] + current->script->clock_count - replay->position;
 }
 
 /* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
  * They may hold more than when it was made; then what lay in the pool could not make way. */
-static bool plan_fits(const struct ebb_runtime *runtime)
+static bool plan_fits(const struct replay *replay)
 {
-    const struct ebb_counters *counters = runtime->core.counters;
+    const struct ebb_counters *counters = replay->core->counters;
     uint64_t share =
-        ebb__ledger_share(runtime->core.ledger, atomic_load(&runtime->core.ledger->budget_bytes),
+        ebb__ledger_share(replay->core->ledger, atomic_load(&replay->core->ledger->budget_bytes),
                           atomic_load(&counters->held_bytes), atomic_load(&counters->small_bytes));
-    return runtime->replay.current->script->peak_bytes <= share;
+    return replay->current->script->peak_bytes <= share;
 }
 
-struct block *ebb__replay_place(struct ebb_runtime *runtime, size_t bytes, size_t alignment)
+struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment)
 {
-    const struct prepared_script *current = runtime->replay.current;
-    if (!current || runtime->uses.trace || current->unit_count == 0)
+    const struct prepared_script *current = replay->current;
+    if (!current || replay->table->uses.trace || current->unit_count == 0)
         return NULL;
-    uint32_t known = ebb__clock_foresee(runtime, bytes);
+    uint32_t known = ebb__clock_foresee(replay, bytes);
     if (known == EBB_SCRIPT_NONE)
         return NULL;
     const struct ebb_script_block *planned = &ebb__script_blocks(current->script)[known];
-    if (!is_static(planned) || !plan_fits(runtime))
+    if (!is_static(planned) || !plan_fits(replay))
         return NULL;
-    struct block *block = ebb__placement_take(runtime, planned->place, bytes, alignment);
+    struct block *block = ebb__placement_take(replay->addresses, planned->place, bytes, alignment);
     if (!block)
-        atomic_fetch_add(&runtime->core.counters->placement_misses, 1);
+        atomic_fetch_add(&replay->core->counters->placement_misses, 1);
     return block;
 }

@@ -1,18 +1,17 @@
 /* Actions that hang on a time after a clock event, not on the event itself.
  *
  * Time here is the program's progress: it stands while the program waits for the runtime, so that a
- * stall moves what comes after it and a block does not leave before a use that was held up. While
+ * stall delays all later actions, and a block is not evicted before a use that was delayed. While
  * the program is held at a clock event, or by the fault of an absent block, nothing fires. The
  * script's times come from iterations that were observed, which makes them slow, perhaps on a busy
  * machine: delays shrink and grow with the time that the stretch behind their clock event really
  * takes, as seen in the laps before, and within a long one with how far faults have shown the program
  * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
-#include "runtime/internal.h"
+#include "runtime/replay/matcher.h"
 
-/* A stretch is not thought to differ more from the program's pace in general. Arbitrary. */
-#define PACE_RANGE 4
+#include "base/tuning.h"
+
 #define PACE_LEAST 0.01
-#define SHIFT_PART 8    /* arbitrary: as far off as planners think that a time may be */
 #define LONGEST_NS 1e15 /* scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
@@ -30,23 +29,21 @@ uint64_t ebb__timers_stretch_ns(const struct prepared_script *current, uint32_t 
     return script->iteration_ns + events[0].time_ns - events[position].time_ns;
 }
 
-void ebb__timers_pace(struct ebb_runtime *runtime, struct prepared_script *current,
-                      uint32_t position)
+void ebb__timers_pace(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     uint32_t clocks = current->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
-    uint64_t now_ns = ebb__progress_ns(runtime);
+    uint64_t now_ns = ebb__progress_ns(replay->core);
     /* Threads that wait at the same time may have waited longer than time has gone by. */
-    uint64_t took_ns =
-        now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
-    runtime->replay.position_ns = now_ns;
-    runtime->replay.position_touches = runtime->uses.touches;
-    runtime->replay.position_event = runtime->uses.event_number;
+    uint64_t took_ns = now_ns > replay->position_ns ? now_ns - replay->position_ns : 0;
+    replay->position_ns = now_ns;
+    replay->position_touches = replay->table->uses.touches;
+    replay->position_event = replay->table->uses.event_number;
     /* The time of this lap's stretch is the true one again; what still waits keeps its moment. */
     for (uint32_t i = 0; i < current->timer_count; i++)
-        current->timers[i].at_ns -= (uint64_t)runtime->replay.lead_ns;
-    runtime->replay.lead_ns = 0;
-    if (current->unordered.passed)
+        current->timers[i].at_ns -= (uint64_t)replay->lead_ns;
+    replay->lead_ns = 0;
+    if (!current->matcher->is_ordered)
         return; /* what comes next is another event each time */
     uint64_t *known = &current->stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;
@@ -65,28 +62,29 @@ static double pace(const struct prepared_script *current, uint32_t position)
     if (!current->stretch_ns[position] || planned <= 0)
         return general;
     double own = (double)current->stretch_ns[position] / planned;
-    if (own > general * PACE_RANGE)
-        return general * PACE_RANGE;
-    return own < general / PACE_RANGE ? general / PACE_RANGE : own;
+    if (own > general * (double)ebb__tuning()->pace_range)
+        return general * (double)ebb__tuning()->pace_range;
+    return own < general / (double)ebb__tuning()->pace_range
+               ? general / (double)ebb__tuning()->pace_range
+               : own;
 }
 
 /* What the timers go by: progress, corrected by what was seen of it since the last position. */
-static uint64_t timer_now(const struct ebb_runtime *runtime)
+static uint64_t timer_now(const struct replay *replay)
 {
-    return ebb__progress_ns(runtime) + (uint64_t)runtime->replay.lead_ns;
+    return ebb__progress_ns(replay->core) + (uint64_t)replay->lead_ns;
 }
 
-uint64_t ebb__timers_since_ns(const struct ebb_runtime *runtime)
+uint64_t ebb__timers_since_ns(const struct replay *replay)
 {
-    uint64_t now_ns = timer_now(runtime);
-    uint64_t since_ns =
-        now_ns > runtime->replay.position_ns ? now_ns - runtime->replay.position_ns : 0;
-    return scaled(since_ns, 1 / pace(runtime->replay.current, ebb__clock_now(&runtime->replay)));
+    uint64_t now_ns = timer_now(replay);
+    uint64_t since_ns = now_ns > replay->position_ns ? now_ns - replay->position_ns : 0;
+    return scaled(since_ns, 1 / pace(replay->current, ebb__clock_now(replay)));
 }
 
 uint64_t ebb__timers_most_shift_ns(const struct prepared_script *current, uint32_t position)
 {
-    return ebb__timers_stretch_ns(current, position) / SHIFT_PART;
+    return ebb__timers_stretch_ns(current, position) / ebb__tuning()->within_drift_divisor;
 }
 
 static void exchange(struct timer *left, struct timer *right)
@@ -96,35 +94,35 @@ static void exchange(struct timer *left, struct timer *right)
     *right = kept;
 }
 
-bool ebb__timers_set(struct ebb_runtime *runtime, struct prepared_script *current,
-                     uint32_t position, uint32_t absence, bool in)
+bool ebb__timers_set(struct replay *replay, struct prepared_script *current, uint32_t position,
+                     uint32_t absence, bool in)
 {
     uint64_t delay_ns = in ? current->in_delay_ns[absence] : current->out_delay_ns[absence];
     struct timer *heap = current->timers;
     if (delay_ns == 0 || current->timer_count == 2 * current->script->absence_count)
         return false;
     uint32_t at = current->timer_count++;
-    heap[at] = (struct timer){
-        runtime->replay.position_ns + scaled(delay_ns, pace(current, position)), absence, in};
+    heap[at] = (struct timer){replay->position_ns + scaled(delay_ns, pace(current, position)),
+                              absence, in};
     for (; at > 0 && heap[at].at_ns < heap[(at - 1) / 2].at_ns; at = (at - 1) / 2)
         exchange(&heap[at], &heap[(at - 1) / 2]);
     if (at == 0)
-        pthread_cond_signal(&runtime->transfer.out_work);
+        pthread_cond_signal(&replay->transfer->out.work);
     return true;
 }
 
-void ebb__timers_set_since(struct ebb_runtime *runtime, uint64_t ns)
+void ebb__timers_set_since(struct replay *replay, uint64_t ns)
 {
-    struct prepared_script *current = runtime->replay.current;
-    uint32_t position = ebb__clock_now(&runtime->replay);
-    uint64_t before_ns = ebb__timers_since_ns(runtime);
-    uint64_t there_ns = runtime->replay.position_ns + scaled(ns, pace(current, position));
-    runtime->replay.lead_ns = (int64_t)(there_ns - ebb__progress_ns(runtime));
+    struct prepared_script *current = replay->current;
+    uint32_t position = ebb__clock_now(replay);
+    uint64_t before_ns = ebb__timers_since_ns(replay);
+    uint64_t there_ns = replay->position_ns + scaled(ns, pace(current, position));
+    replay->lead_ns = (int64_t)(there_ns - ebb__progress_ns(replay->core));
     /* What was to leave then had not been used, or had not come back yet: it stayed. */
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
         if (current->out_delay_ns[i] > ns && current->out_delay_ns[i] <= before_ns)
-            (void)ebb__timers_set(runtime, current, position, i, false);
-    pthread_cond_signal(&runtime->transfer.out_work);
+            (void)ebb__timers_set(replay, current, position, i, false);
+    pthread_cond_signal(&replay->transfer->out.work);
 }
 
 static struct timer take_first(struct prepared_script *current)
@@ -144,17 +142,16 @@ static struct timer take_first(struct prepared_script *current)
     }
 }
 
-uint64_t ebb__timers_fire(struct ebb_runtime *runtime)
+uint64_t ebb__timers_fire(struct replay *replay)
 {
-    struct prepared_script *current = runtime->replay.current;
-    if (!current || runtime->core.held || runtime->transfer.frozen)
+    struct prepared_script *current = replay->current;
+    if (!current || replay->core->held || replay->transfer->phase == LANES_FROZEN)
         return 0;
     while (current->timer_count) {
-        if (current->timers[0].at_ns > timer_now(runtime))
-            return current->timers[0].at_ns - (uint64_t)runtime->replay.lead_ns +
-                   runtime->core.stalled_ns;
+        if (current->timers[0].at_ns > timer_now(replay))
+            return current->timers[0].at_ns - (uint64_t)replay->lead_ns + replay->core->stalled_ns;
         struct timer timer = take_first(current);
-        ebb__clock_fire(runtime, timer.absence, timer.in);
+        ebb__clock_fire(replay, timer.absence, timer.in);
     }
     return 0;
 }

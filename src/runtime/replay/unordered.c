@@ -1,21 +1,24 @@
-/* Matching where threads interleave: the same events in every lap of the template, in varying order.
+/* Matching if threads interleave: the same events in every lap of the template, unordered.
  *
  * Each lap begins with the template's first event, an ALLOC whose size is its own: the landmark.
  * Within the lap an ALLOC is the first open one of its size, a FREE that of the block which the
- * ALLOC has named. What hangs on an event is done when that event is seen, whichever came before: so
- * an action waits for what it was planned behind, not for what merely stood before it once. An event
- * that does not come is given up when the others are far ahead, what it would have let go goes then.
- * What the template does not know is let pass as long as it is little.
+ * ALLOC has named. The actions of an event are done when that event is seen, whichever was seen
+ * before. So an action waits for the event that it was planned behind, not for events that merely
+ * preceded it once. An event that is not seen is given up when the others are far ahead; its
+ * actions are done then. Events that the template does not know are ignored as long as they are
+ * few.
  *
  * O(1) amortised an event, O(log allocations) for the size. */
-#include "runtime/internal.h"
+#include "runtime/replay/matcher.h"
+
+#include "base/tuning.h"
 
 #include <string.h>
 
-/* Of the events of a lap so many may be strays or missing. Arbitrary; TensorFlow: 5 of 1,821. */
+/* Of the events of a lap so many may be unknown or missing. */
 static uint32_t tolerance(uint32_t events)
 {
-    return events / 8 + 8;
+    return events / (uint32_t)ebb__tuning()->stray_divisor + 8;
 }
 
 static uint64_t landmark_bytes(const struct ebb_script *script)
@@ -23,19 +26,15 @@ static uint64_t landmark_bytes(const struct ebb_script *script)
     return ebb__script_events(script)[0].size_bytes;
 }
 
-size_t ebb__unordered_words(const struct ebb_script *script)
+static size_t table_words(const struct ebb_script *script)
 {
-    if (!(script->flags & EBB_SCRIPT_UNORDERED))
-        return 0;
     return (size_t)script->clock_count + script->block_count + script->alloc_count;
 }
 
-void ebb__unordered_prepare(struct prepared_script *prepared, uint32_t *memory)
+static void prepare(struct prepared_script *prepared, uint32_t *memory)
 {
     const struct ebb_script *script = prepared->script;
     struct unordered *unordered = &prepared->unordered;
-    if (!memory)
-        return;
     unordered->passed = memory;
     unordered->free_at = unordered->passed + script->clock_count;
     unordered->cursors = unordered->free_at + script->block_count;
@@ -86,30 +85,30 @@ static uint32_t open_alloc(const struct prepared_script *current, uint64_t size_
     return EBB_SCRIPT_NONE;
 }
 
-uint32_t ebb__unordered_next_alloc(const struct prepared_script *current, uint64_t size_bytes)
+static uint32_t next_alloc(const struct prepared_script *current, uint64_t size_bytes)
 {
     bool is_landmark = size_bytes == landmark_bytes(current->script);
     return is_landmark ? 0 : open_alloc(current, size_bytes);
 }
 
 /* The event at `position` has been seen. Those that the others have left far behind are given up. */
-static void take(struct ebb_runtime *runtime, struct prepared_script *current, uint32_t position)
+static void take(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     struct unordered *unordered = &current->unordered;
     uint32_t clocks = current->script->clock_count;
     mark_passed(current, position);
-    ebb__clock_act(runtime, current, position);
+    ebb__clock_act(replay, current, position);
     while (unordered->first_open < clocks &&
            unordered->passed_count > unordered->first_open + tolerance(clocks)) {
         uint32_t given_up = unordered->first_open;
         mark_passed(current, given_up);
-        ebb__clock_act(runtime, current, given_up);
+        ebb__clock_act(replay, current, given_up);
     }
-    runtime->replay.position = unordered->first_open % clocks;
+    replay->position = unordered->first_open % clocks;
 }
 
 /* The landmark has come: was it time, and what is still open? */
-static bool end_lap(struct ebb_runtime *runtime, struct prepared_script *current)
+static bool end_lap(struct replay *replay, struct prepared_script *current)
 {
     struct unordered *unordered = &current->unordered;
     uint32_t clocks = current->script->clock_count;
@@ -117,18 +116,19 @@ static bool end_lap(struct ebb_runtime *runtime, struct prepared_script *current
         return false;
     for (uint32_t position = unordered->first_open; position < clocks; position++)
         if (!unordered->passed[position])
-            ebb__clock_act(runtime, current, position);
+            ebb__clock_act(replay, current, position);
     clear(current);
     unordered->confirmed = true;
-    runtime->replay.laps++;
-    ebb__core_mark(runtime, EBB_MARK_LAP, runtime->replay.laps);
+    replay->laps++;
+    ebb__core_mark(replay->core, EBB_MARK_LAP, replay->laps);
     return true;
 }
 
-bool ebb__unordered_match(struct ebb_runtime *runtime, enum ebb_event_kind kind,
-                          struct block *block, uint32_t *position)
+/* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. */
+static bool match_one(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                      uint32_t *position)
 {
-    struct prepared_script *current = runtime->replay.current;
+    struct prepared_script *current = replay->current;
     struct unordered *unordered = &current->unordered;
     const struct ebb_script *script = current->script;
     *position = EBB_SCRIPT_NONE;
@@ -136,55 +136,56 @@ bool ebb__unordered_match(struct ebb_runtime *runtime, enum ebb_event_kind kind,
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
             return true;
-        ebb__clock_unbind(runtime, current, block);
+        ebb__clock_unbind(replay, current, block);
         uint32_t at = unordered->free_at[known];
         if (at == EBB_SCRIPT_NONE || unordered->passed[at])
             return true;
         *position = at;
     } else {
         bool is_landmark = block->size_bytes == landmark_bytes(script);
-        *position = ebb__unordered_next_alloc(current, block->size_bytes);
+        *position = next_alloc(current, block->size_bytes);
         if (*position == EBB_SCRIPT_NONE &&
             ++unordered->unknown_allocs <= tolerance(script->alloc_count))
             return true;
-        if (*position == EBB_SCRIPT_NONE || (is_landmark && !end_lap(runtime, current))) {
+        if (*position == EBB_SCRIPT_NONE || (is_landmark && !end_lap(replay, current))) {
             unordered->confirmed = false;
             return false;
         }
-        ebb__clock_bind(runtime, current, block, ebb__script_events(script)[*position].block);
+        ebb__clock_bind(replay, current, block, ebb__script_events(script)[*position].block);
     }
-    take(runtime, current, *position);
+    take(replay, current, *position);
     return true;
 }
 
 /* Find the lap that ends with the newest allocation but one: how many allocations it has. 0: what is
  * remembered does not begin with the landmark. */
-static uint32_t last_lap(const struct ebb_runtime *runtime, const struct ebb_script *script)
+static uint32_t last_lap(const struct replay *replay, const struct ebb_script *script)
 {
     uint32_t most = script->alloc_count + tolerance(script->alloc_count);
-    for (uint32_t i = 1; i <= most && i < runtime->replay.allocations && i < HISTORY; i++)
-        if (runtime->replay.history[(runtime->replay.allocations - 1 - i) % HISTORY].size_bytes ==
+    for (uint32_t i = 1; i <= most && i < replay->allocations && i < HISTORY; i++)
+        if (replay->history[(replay->allocations - 1 - i) % HISTORY].size_bytes ==
             landmark_bytes(script))
             return i;
     return 0;
 }
 
-static const struct history *past(const struct ebb_runtime *runtime, uint32_t back)
+static const struct history *past(const struct replay *replay, uint32_t back)
 {
-    return &runtime->replay.history[(runtime->replay.allocations - 1 - back) % HISTORY];
+    return &replay->history[(replay->allocations - 1 - back) % HISTORY];
 }
 
-bool ebb__unordered_begins(const struct ebb_runtime *runtime, struct prepared_script *prepared)
+/* Does a lap of the script begin with the newest allocation? */
+static bool begins(const struct replay *replay, struct prepared_script *prepared)
 {
     const struct ebb_script *script = prepared->script;
-    if (runtime->replay.allocations == 0 || past(runtime, 0)->size_bytes != landmark_bytes(script))
+    if (replay->allocations == 0 || past(replay, 0)->size_bytes != landmark_bytes(script))
         return false;
     if (prepared->unordered.confirmed)
         return true; /* it is known to be the landmark of this program: what follows will show */
-    uint32_t lap = last_lap(runtime, script), matched = 0;
+    uint32_t lap = last_lap(replay, script), matched = 0;
     clear(prepared);
     for (uint32_t back = lap; back > 0; back--) {
-        uint32_t position = open_alloc(prepared, past(runtime, back)->size_bytes);
+        uint32_t position = open_alloc(prepared, past(replay, back)->size_bytes);
         if (position != EBB_SCRIPT_NONE)
             mark_passed(prepared, position);
         matched += position != EBB_SCRIPT_NONE;
@@ -193,22 +194,60 @@ bool ebb__unordered_begins(const struct ebb_runtime *runtime, struct prepared_sc
            script->alloc_count - matched <= tolerance(script->alloc_count);
 }
 
-void ebb__unordered_begin(struct ebb_runtime *runtime, struct prepared_script *prepared)
+/* Name the blocks of the lap before it, and begin. */
+static void begin(struct replay *replay, struct prepared_script *prepared, uint32_t position_found)
 {
+    (void)position_found; /* the landmark's */
     const struct ebb_script_event *events = ebb__script_events(prepared->script);
     clear(prepared);
-    for (uint32_t back = last_lap(runtime, prepared->script); back > 0; back--) {
-        const struct history *one = past(runtime, back);
-        struct block *block = &runtime->table.blocks[one->block];
+    for (uint32_t back = last_lap(replay, prepared->script); back > 0; back--) {
+        const struct history *one = past(replay, back);
+        struct block *block = &replay->table->blocks[one->block];
         uint32_t position = open_alloc(prepared, one->size_bytes);
         if (position == EBB_SCRIPT_NONE)
             continue;
         mark_passed(prepared, position);
         if (ebb__block_is_live(block) && block->serial == one->serial)
-            ebb__clock_bind(runtime, prepared, block, events[position].block);
+            ebb__clock_bind(replay, prepared, block, events[position].block);
     }
     clear(prepared);
-    struct block *newest = &runtime->table.blocks[past(runtime, 0)->block];
-    ebb__clock_bind(runtime, prepared, newest, events[0].block);
+    struct block *newest = &replay->table->blocks[past(replay, 0)->block];
+    ebb__clock_bind(replay, prepared, newest, events[0].block);
     mark_passed(prepared, 0);
 }
+
+static uint32_t find(const struct replay *replay, struct prepared_script *prepared)
+{
+    return begins(replay, prepared) ? 0 : EBB_SCRIPT_NONE;
+}
+
+static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                  struct due *due)
+{
+    bool matches = match_one(replay, kind, block, &due->first);
+    due->count = due->first != EBB_SCRIPT_NONE;
+    return matches;
+}
+
+static uint32_t next_position(const struct replay *replay, uint64_t size_bytes)
+{
+    return next_alloc(replay->current, size_bytes);
+}
+
+static bool is_over(const struct prepared_script *prepared,
+                    const struct ebb_script_absence *absence)
+{
+    return absence->due_clock != EBB_SCRIPT_NONE && absence->due_clock > absence->out_clock &&
+           prepared->unordered.passed[absence->due_clock];
+}
+
+const struct matcher ebb__matcher_unordered = {
+    .name = "unordered",
+    .words = table_words,
+    .prepare = prepare,
+    .find = find,
+    .begin = begin,
+    .match = match,
+    .next_position = next_position,
+    .is_over = is_over,
+};

@@ -1,65 +1,88 @@
-/* The lanes: workers that write what leaves and read what comes back.
+/* The lanes: workers that write what leaves and read what comes back. A lane is written once, and used in
+ * two directions.
  *
  * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has
  * workers; so a lane is serial for the planner and busy for the disk. Whoever finishes the last
  * piece of a block finishes the block. What somebody waits for goes first; what merely returns by
  * plan takes pages only where there are some. */
-#include "runtime/internal.h"
+#include "runtime/transfer/transfer.h"
+
+#include "base/tuning.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
 
-/* So many pieces in flight keep the disk busy while a worker waits for a core that the program uses: two
- * reach 80 to 85 % of it, four all. */
-#define DEFAULT_WORKERS 4
-#define GIVE_WAY_NS ((uint64_t)1000000)
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
+
+/* What a look at a lane has found. */
+enum look {
+    LOOK_WAIT,  /* nothing for now */
+    LOOK_AGAIN, /* the lock was released meanwhile */
+    LOOK_FOUND,
+};
+
+/* What each direction does in its own way. */
+struct direction {
+    bool is_out;
+    /* Should all of the lane wait now? *until: CLOCK_MONOTONIC, 0: until it is woken; when it should look
+     * again, too, if not. NULL: never. */
+    bool (*pauses)(struct transfer *transfer, uint64_t *until);
+    /* The block that goes next, with all that it needs but its place in the lane. */
+    enum look (*next)(struct transfer *transfer, struct block **block, uint64_t *until);
+    /* Off the queue; false: there is nothing to transfer. May release the lock. */
+    bool (*start)(struct transfer *transfer, struct block *block);
+    void (*finish)(struct transfer *transfer, struct block *block);
+};
 
 static bool has_chunks_left(const struct block *block)
 {
-    return block->transfer.chunk_bytes < block->page_bytes && !block->transfer.cancelled &&
-           !block->transfer.error && block->state != BLOCK_DYING;
+    return block->transfer.chunk_bytes < block->page_bytes &&
+           block->transfer.end == TRANSFER_GOES_ON && !block->transfer.error &&
+           block->state != BLOCK_DYING;
 }
 
 /* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
-static void count_lane(struct ebb_runtime *runtime, bool out, int change)
+static void count_lane(struct lane *lane, int change)
 {
-    struct ebb_counters *counters = runtime->core.counters;
-    uint64_t now = ebb__now_ns(), elapsed = now - runtime->transfer.lanes_since_ns;
-    if (runtime->transfer.lane_transfers[true])
+    struct transfer *transfer = lane->transfer;
+    struct ebb_counters *counters = transfer->core->counters;
+    uint64_t now = ebb__now_ns(), elapsed = now - transfer->lanes_since_ns;
+    if (transfer->out.transfers)
         atomic_fetch_add(&counters->out_busy_ns, elapsed);
-    if (runtime->transfer.lane_transfers[false])
+    if (transfer->in.transfers)
         atomic_fetch_add(&counters->in_busy_ns, elapsed);
-    if (runtime->transfer.lane_transfers[true] && runtime->transfer.lane_transfers[false])
+    if (transfer->out.transfers && transfer->in.transfers)
         atomic_fetch_add(&counters->both_busy_ns, elapsed);
-    runtime->transfer.lanes_since_ns = now;
-    runtime->transfer.lane_transfers[out] += (unsigned)change;
+    transfer->lanes_since_ns = now;
+    lane->transfers += (unsigned)change;
 }
 
 /* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
-static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, bool out)
+static bool transfer_chunk(struct lane *lane, struct block *block)
 {
+    struct transfer *transfer = lane->transfer;
+    struct core *core = transfer->core;
+    bool out = lane->direction->is_out;
     uint64_t at = block->transfer.chunk_bytes;
-    uint64_t bytes = block->page_bytes - at < CHUNK_BYTES ? block->page_bytes - at : CHUNK_BYTES;
+    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes & ~(EBB_PAGE_BYTES - 1);
+    uint64_t bytes = block->page_bytes - at < chunk ? block->page_bytes - at : chunk;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;
-    runtime->transfer.transfers++;
+    transfer->transfers++;
     uintptr_t staging = block->frame + at;
     uint64_t offset = block->copy.offset + at;
-    const struct ebb_store store = runtime->copies.stores[block->copy.store];
-    count_lane(runtime, out, 1);
-    struct ebb_wait *wait = ebb__waits_transfer(runtime, block, out);
-    pthread_mutex_unlock(&runtime->core.lock);
+    const struct ebb_store store = transfer->table->copies.stores[block->copy.store];
+    count_lane(lane, 1);
+    struct ebb_wait *wait = ebb__waits_transfer(transfer->table, block, out);
+    pthread_mutex_unlock(&core->lock);
     int why = out ? store.ops->write(store.state, (const void *)staging, bytes, offset)
                   : store.ops->read(store.state, (void *)staging, bytes, offset);
     ebb__wait_end(wait);
-    pthread_mutex_lock(&runtime->core.lock);
-    count_lane(runtime, out, -1);
-    atomic_fetch_add(out ? &runtime->core.counters->out_lane_bytes
-                         : &runtime->core.counters->in_lane_bytes,
-                     bytes);
-    runtime->transfer.transfers--;
+    pthread_mutex_lock(&core->lock);
+    count_lane(lane, -1);
+    atomic_fetch_add(out ? &core->counters->out_lane_bytes : &core->counters->in_lane_bytes, bytes);
+    transfer->transfers--;
     block->transfer.chunks_in_flight--;
     if (why && !block->transfer.error)
         block->transfer.error = why;
@@ -68,154 +91,196 @@ static bool transfer_chunk(struct ebb_runtime *runtime, struct block *block, boo
 
 /* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
  * so it does not wait for what leaves. */
-static bool gives_way(const struct ebb_runtime *runtime)
+static bool gives_way(const struct transfer *transfer)
 {
-    return runtime->core.held && runtime->transfer.room_waits == 0 &&
-           runtime->transfer.lane_transfers[false];
-}
-
-static void *out_worker(void *argument)
-{
-    struct ebb_runtime *runtime = argument;
-    pthread_mutex_lock(&runtime->core.lock);
-    while (!runtime->transfer.stopping) {
-        uint64_t timer_ns = runtime->core.policy->fire(runtime);
-        uint32_t current = runtime->transfer.out_current;
-        if (gives_way(runtime)) {
-            ebb__core_wait_until(runtime, &runtime->transfer.out_work, ebb__now_ns() + GIVE_WAY_NS);
-            continue;
-        }
-        if (current == NO_BLOCK) {
-            if (runtime->transfer.frozen || runtime->transfer.out_queue.first == NO_BLOCK) {
-                if (timer_ns)
-                    ebb__core_wait_until(runtime, &runtime->transfer.out_work, timer_ns);
-                else
-                    pthread_cond_wait(&runtime->transfer.out_work, &runtime->core.lock);
-                continue;
-            }
-            if (!ebb__store_have(runtime)) {
-                while (runtime->transfer.out_queue.first != NO_BLOCK)
-                    ebb__move_unqueue_out(
-                        runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
-                continue;
-            }
-            if (runtime->transfer.out_queue.first == NO_BLOCK)
-                continue; /* the lock was released meanwhile */
-            current = runtime->transfer.out_queue.first;
-            if (!ebb__move_start_out(runtime, &runtime->table.blocks[current])) {
-                pthread_cond_broadcast(&runtime->core.changed);
-                continue;
-            }
-            if (runtime->transfer.out_current != NO_BLOCK) {
-                /* Another worker started a block while this one hashed: write ours alone. */
-                while (has_chunks_left(&runtime->table.blocks[current]))
-                    if (transfer_chunk(runtime, &runtime->table.blocks[current], true))
-                        break;
-                ebb__move_finish_out(runtime, &runtime->table.blocks[current]);
-                continue;
-            }
-            runtime->transfer.out_current = current;
-            pthread_cond_signal(&runtime->transfer.out_work);
-        }
-        struct block *block = &runtime->table.blocks[current];
-        if (!has_chunks_left(block)) {
-            /* Cancelled before its first or next piece. */
-            runtime->transfer.out_current = NO_BLOCK;
-            if (block->transfer.chunks_in_flight == 0)
-                ebb__move_finish_out(runtime, block);
-            continue;
-        }
-        bool last = transfer_chunk(runtime, block, true);
-        if (runtime->transfer.out_current == current && !has_chunks_left(block)) {
-            runtime->transfer.out_current = NO_BLOCK;
-            pthread_cond_signal(&runtime->transfer.out_work);
-        }
-        if (last)
-            ebb__move_finish_out(runtime, block);
-    }
-    pthread_mutex_unlock(&runtime->core.lock);
-    return NULL;
+    return transfer->core->held && transfer->room_waits == 0 && transfer->in.transfers;
 }
 
 /* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
-static bool take_pages(struct ebb_runtime *runtime, struct block *block)
+static bool take_pages(struct transfer *transfer, struct block *block)
 {
     bool is_new = block->state == BLOCK_BARE;
     uint64_t bytes = block->page_bytes;
-    if (is_new ? ebb__pages_take(runtime, block->address, bytes)
-               : (block->frame = ebb__pages_take_frame(runtime, bytes)) != 0)
+    if (is_new ? ebb__pages_take(transfer->memory, block->address, bytes)
+               : (block->frame = ebb__pages_take_frame(transfer->memory, bytes)) != 0)
         return true;
-    if (!block->transfer.urgent ||
-        runtime->core.policy->make_room(runtime, bytes, &block->wait.asking))
+    if (!block->transfer.urgent || transfer->core->policy->make_room(transfer->core->policy_context,
+                                                                     bytes, &block->wait.asking))
         return false;
-    return is_new ? ebb__pages_force(runtime, block->address, bytes)
-                  : (block->frame = ebb__pages_force_frame(runtime, bytes)) != 0;
+    return is_new ? ebb__pages_force(transfer->memory, block->address, bytes)
+                  : (block->frame = ebb__pages_force_frame(transfer->memory, bytes)) != 0;
 }
 
-/* The block that should come next and has its pages; NULL: none. *until: when to look again. */
-static struct block *next_in(struct ebb_runtime *runtime, uint64_t *until)
+static bool out_pauses(struct transfer *transfer, uint64_t *until)
 {
-    *until = 0;
-    uint32_t index = runtime->transfer.in_queue.first;
+    *until = transfer->core->policy->fire(transfer->core->policy_context);
+    bool pauses = gives_way(transfer);
+    if (pauses)
+        *until = ebb__now_ns() + ebb__tuning()->give_way_ns;
+    return pauses;
+}
+
+static enum look next_out(struct transfer *transfer, struct block **block, uint64_t *until)
+{
+    (void)until; /* the next timer's */
+    if (transfer->out.queue.first == NO_BLOCK)
+        return LOOK_WAIT;
+    bool has_store = ebb__store_have(transfer);
+    while (!has_store && transfer->out.queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out.queue.first]);
+    if (transfer->out.queue.first == NO_BLOCK)
+        return LOOK_AGAIN;
+    *block = &transfer->table->blocks[transfer->out.queue.first];
+    return LOOK_FOUND;
+}
+
+static bool start_out(struct transfer *transfer, struct block *block)
+{
+    bool starts = ebb__move_start_out(transfer, block);
+    if (!starts)
+        pthread_cond_broadcast(&transfer->core->changed);
+    return starts;
+}
+
+static enum look next_in(struct transfer *transfer, struct block **block, uint64_t *until)
+{
+    uint32_t index = transfer->in.queue.first;
     if (index == NO_BLOCK)
-        return NULL;
-    struct block *block = &runtime->table.blocks[index];
+        return LOOK_WAIT;
+    *block = &transfer->table->blocks[index];
     /* The program's own need for room comes before what it may need soon. */
-    if ((block->transfer.urgent || runtime->transfer.room_waits == 0) && take_pages(runtime, block))
-        return block;
-    runtime->transfer.no_room_ns = ebb__now_ns();
-    *until = runtime->transfer.no_room_ns + 2000000; /* pages come free without a signal too */
-    return NULL;
+    if (((*block)->transfer.urgent || transfer->room_waits == 0) && take_pages(transfer, *block))
+        return LOOK_FOUND;
+    transfer->no_room_ns = ebb__now_ns();
+    *until = transfer->no_room_ns + 2000000; /* pages come free without a signal too */
+    return LOOK_WAIT;
 }
 
-static void *in_worker(void *argument)
+static const struct direction out_direction = {
+    .is_out = true,
+    .pauses = out_pauses,
+    .next = next_out,
+    .start = start_out,
+    .finish = ebb__move_finish_out,
+};
+
+static const struct direction in_direction = {
+    .next = next_in,
+    .start = ebb__move_start_in,
+    .finish = ebb__move_finish_in,
+};
+
+/* Another worker has started a block while this one started `block`: it is transferred by this one alone. */
+static void serve_alone(struct lane *lane, struct block *block)
 {
-    struct ebb_runtime *runtime = argument;
-    pthread_mutex_lock(&runtime->core.lock);
-    while (!runtime->transfer.stopping) {
-        uint32_t current = runtime->transfer.in_current;
-        if (current == NO_BLOCK) {
-            uint64_t until = 0;
-            struct block *next = runtime->transfer.frozen ? NULL : next_in(runtime, &until);
-            if (!next) {
-                if (until)
-                    ebb__core_wait_until(runtime, &runtime->transfer.in_work, until);
-                else
-                    pthread_cond_wait(&runtime->transfer.in_work, &runtime->core.lock);
-                continue;
-            }
-            if (!ebb__move_start_in(runtime, next))
-                continue;
-            current = ebb__block_index(&runtime->table, next);
-            runtime->transfer.in_current = current;
-            pthread_cond_signal(&runtime->transfer.in_work);
-        }
-        struct block *block = &runtime->table.blocks[current];
-        if (!has_chunks_left(block)) {
-            runtime->transfer.in_current = NO_BLOCK;
-            if (block->transfer.chunks_in_flight == 0)
-                ebb__move_finish_in(runtime, block);
-            continue;
-        }
-        bool last = transfer_chunk(runtime, block, false);
-        if (runtime->transfer.in_current == current && !has_chunks_left(block)) {
-            runtime->transfer.in_current = NO_BLOCK;
-            pthread_cond_signal(&runtime->transfer.in_work);
-        }
-        if (last)
-            ebb__move_finish_in(runtime, block);
+    while (has_chunks_left(block))
+        if (transfer_chunk(lane, block))
+            break;
+    lane->direction->finish(lane->transfer, block);
+}
+
+/* The block that the lane is to serve: the present one, or the next. */
+static enum look look(struct lane *lane, struct block **block, uint64_t *until)
+{
+    struct transfer *transfer = lane->transfer;
+    const struct direction *direction = lane->direction;
+    *until = 0;
+    if (direction->pauses && direction->pauses(transfer, until))
+        return LOOK_WAIT;
+    if (lane->current != NO_BLOCK) {
+        *block = &transfer->table->blocks[lane->current];
+        return LOOK_FOUND;
     }
-    pthread_mutex_unlock(&runtime->core.lock);
+    if (transfer->phase == LANES_FROZEN)
+        return LOOK_WAIT;
+    enum look found = direction->next(transfer, block, until);
+    if (found != LOOK_FOUND)
+        return found;
+    if (!direction->start(transfer, *block))
+        return LOOK_AGAIN;
+    if (lane->current != NO_BLOCK) {
+        serve_alone(lane, *block);
+        return LOOK_AGAIN;
+    }
+    lane->current = ebb__block_index(transfer->table, *block);
+    pthread_cond_signal(&lane->work);
+    return LOOK_FOUND;
+}
+
+/* The next piece of the lane's block; whoever ends the last one finishes the block. */
+static void serve(struct lane *lane, struct block *block)
+{
+    uint32_t index = ebb__block_index(lane->transfer->table, block);
+    if (!has_chunks_left(block)) {
+        /* Cancelled before its first or next piece. */
+        lane->current = NO_BLOCK;
+        if (block->transfer.chunks_in_flight == 0)
+            lane->direction->finish(lane->transfer, block);
+        return;
+    }
+    bool last = transfer_chunk(lane, block);
+    if (lane->current == index && !has_chunks_left(block)) {
+        lane->current = NO_BLOCK;
+        pthread_cond_signal(&lane->work);
+    }
+    if (last)
+        lane->direction->finish(lane->transfer, block);
+}
+
+static void *work(void *argument)
+{
+    struct lane *lane = argument;
+    struct core *core = lane->transfer->core;
+    pthread_mutex_lock(&core->lock);
+    while (lane->transfer->phase != LANES_STOP) {
+        struct block *block = NULL;
+        uint64_t until;
+        enum look found = look(lane, &block, &until);
+        if (found == LOOK_FOUND)
+            serve(lane, block);
+        else if (found == LOOK_WAIT && until)
+            ebb__core_wait_until(core, &lane->work, until);
+        else if (found == LOOK_WAIT)
+            pthread_cond_wait(&lane->work, &core->lock);
+    }
+    pthread_mutex_unlock(&core->lock);
     return NULL;
 }
 
-bool ebb__mover_start(struct ebb_runtime *runtime)
+static void init_lane(struct transfer *transfer, struct lane *lane,
+                      const struct direction *direction)
 {
-    unsigned out =
-        runtime->core.config.out_workers ? runtime->core.config.out_workers : DEFAULT_WORKERS;
-    unsigned in =
-        runtime->core.config.in_workers ? runtime->core.config.in_workers : DEFAULT_WORKERS;
-    if (out + in > sizeof runtime->transfer.workers / sizeof runtime->transfer.workers[0]) {
+    *lane = (struct lane){.transfer = transfer, .direction = direction};
+    pthread_cond_init(&lane->work, NULL);
+}
+
+void ebb__lanes_init(struct transfer *transfer)
+{
+    init_lane(transfer, &transfer->out, &out_direction);
+    init_lane(transfer, &transfer->in, &in_direction);
+    transfer->phase = LANES_RUN;
+}
+
+bool ebb__lanes_are_idle(const struct transfer *transfer)
+{
+    return transfer->out.queue.first == NO_BLOCK && transfer->out.current == NO_BLOCK &&
+           transfer->in.queue.first == NO_BLOCK && transfer->in.current == NO_BLOCK &&
+           transfer->transfers == 0;
+}
+
+void ebb__lanes_wake(struct transfer *transfer)
+{
+    pthread_cond_broadcast(&transfer->out.work);
+    pthread_cond_broadcast(&transfer->in.work);
+}
+
+bool ebb__mover_start(struct transfer *transfer)
+{
+    unsigned out = transfer->core->config.out_workers ? transfer->core->config.out_workers
+                                                      : (unsigned)ebb__tuning()->lane_workers;
+    unsigned in = transfer->core->config.in_workers ? transfer->core->config.in_workers
+                                                    : (unsigned)ebb__tuning()->lane_workers;
+    if (out + in > sizeof transfer->workers / sizeof transfer->workers[0]) {
         errno = E2BIG;
         return false;
     }
@@ -227,35 +292,29 @@ bool ebb__mover_start(struct ebb_runtime *runtime)
                                                ? WORKER_STACK_BYTES
                                                : (size_t)PTHREAD_STACK_MIN);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
-    runtime->transfer.worker_count = 0;
+    transfer->worker_count = 0;
     int why = 0;
     for (unsigned i = 0; i < out + in && !why; i++) {
-        why = pthread_create(&runtime->transfer.workers[i], &attributes,
-                             i < out ? out_worker : in_worker, runtime);
-        runtime->transfer.worker_count += !why;
+        why = pthread_create(&transfer->workers[i], &attributes, work,
+                             i < out ? &transfer->out : &transfer->in);
+        transfer->worker_count += !why;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (why)
-        ebb__mover_stop(runtime);
+        ebb__mover_stop(transfer);
     errno = why;
     return !why;
 }
 
-unsigned ebb__runtime_thread_count(const struct ebb_runtime *runtime)
+void ebb__mover_stop(struct transfer *transfer)
 {
-    return runtime->transfer.worker_count;
-}
-
-void ebb__mover_stop(struct ebb_runtime *runtime)
-{
-    pthread_mutex_lock(&runtime->core.lock);
-    runtime->transfer.stopping = true;
-    pthread_cond_broadcast(&runtime->transfer.out_work);
-    pthread_cond_broadcast(&runtime->transfer.in_work);
-    pthread_cond_broadcast(&runtime->core.changed);
-    pthread_mutex_unlock(&runtime->core.lock);
-    for (unsigned i = 0; i < runtime->transfer.worker_count; i++)
-        pthread_join(runtime->transfer.workers[i], NULL);
-    runtime->transfer.worker_count = 0;
+    pthread_mutex_lock(&transfer->core->lock);
+    transfer->phase = LANES_STOP;
+    ebb__lanes_wake(transfer);
+    pthread_cond_broadcast(&transfer->core->changed);
+    pthread_mutex_unlock(&transfer->core->lock);
+    for (unsigned i = 0; i < transfer->worker_count; i++)
+        pthread_join(transfer->workers[i], NULL);
+    transfer->worker_count = 0;
 }

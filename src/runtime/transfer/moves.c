@@ -3,30 +3,22 @@
  * A block's bytes are at one place at any time: in the arena (resident), in staging (parked,
  * leaving, coming), in the store (away). While it is leaving the staging pages are the truth and
  * nobody can write them, so nothing is ever torn; an access cancels. */
-#include "runtime/internal.h"
+#include "runtime/transfer/transfer.h"
 
-#define XXH_INLINE_ALL
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wundef"
-#pragma GCC diagnostic ignored "-Wshadow"
-#include <xxhash.h>
-#pragma GCC diagnostic pop
+#include "base/tuning.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A block that could not be moved is left alone for so many events. */
-#define PINNED_EVENTS 64
-/* A second in all: arbitrary, far longer than any delay seen. */
+/* A second in all, far longer than any delay seen: a limit. */
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
 /* Put the first `bytes` of the pages in its frames back to `address`; whatever happens, no byte may stay
  * behind while the block counts as resident. */
-static void bring_back(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
+static void bring_back(struct transfer *transfer, struct block *block, uint64_t bytes)
 {
     uint64_t moved, done = 0;
     enum ebb_device_result result = EBB_DEVICE_BUSY;
@@ -35,24 +27,24 @@ static void bring_back(struct ebb_runtime *runtime, struct block *block, uint64_
          * huge page that is being split. */
         if (tries)
             usleep(UNPARK_PAUSE_US);
-        result = ebb__pages_move(runtime, block->address + done, block->frame + done, bytes - done,
-                                 &moved);
+        result = ebb__pages_move(transfer->memory, block->address + done, block->frame + done,
+                                 bytes - done, &moved);
         done += moved;
     }
-    if (result != EBB_DEVICE_OK && runtime->core.config.lost) {
+    if (result != EBB_DEVICE_OK && transfer->core->config.lost) {
         char message[160];
         snprintf(message, sizeof message,
                  "block %llu could not be put back: %llu of %llu bytes done, errno %d",
                  (unsigned long long)block->serial, (unsigned long long)done,
                  (unsigned long long)bytes, errno);
-        runtime->core.config.lost(runtime->core.config.context, message);
+        transfer->core->config.lost(transfer->core->config.context, message);
     }
 }
 
-static void give_frames(struct ebb_runtime *runtime, struct block *block)
+static void give_frames(struct transfer *transfer, struct block *block)
 {
     if (block->frame)
-        ebb__frames_give(&runtime->memory.frames, block->frame, block->page_bytes);
+        ebb__frames_give(&transfer->memory->frames, block->frame, block->page_bytes);
     block->frame = 0;
 }
 
@@ -62,418 +54,212 @@ static bool is_stood_on(const struct block *block)
     return (uintptr_t)__builtin_frame_address(0) - block->address < block->page_bytes;
 }
 
-bool ebb__move_park(struct ebb_runtime *runtime, struct block *block)
+bool ebb__move_park(struct transfer *transfer, struct block *block)
 {
     uint64_t moved = 0;
     bool stays = block->pins || block->kept || is_stood_on(block);
-    block->frame = stays ? 0 : ebb__frames_take(&runtime->memory.frames, block->page_bytes);
-    if (!block->frame || ebb__pages_move(runtime, block->frame, block->address, block->page_bytes,
-                                         &moved) != EBB_DEVICE_OK) {
+    block->frame = stays ? 0 : ebb__frames_take(&transfer->memory->frames, block->page_bytes);
+    if (!block->frame || ebb__pages_move(transfer->memory, block->frame, block->address,
+                                         block->page_bytes, &moved) != EBB_DEVICE_OK) {
         if (moved)
-            bring_back(runtime, block, moved);
-        give_frames(runtime, block);
-        block->pinned_until = runtime->uses.event_number + PINNED_EVENTS;
-        atomic_fetch_add(&runtime->core.counters->busy_blocks, 1);
+            bring_back(transfer, block, moved);
+        give_frames(transfer, block);
+        block->pinned_until = transfer->table->uses.event_number + ebb__tuning()->pinned_events;
+        atomic_fetch_add(&transfer->core->counters->busy_blocks, 1);
         return false;
     }
     ebb__block_become(block, BLOCK_PARKED);
     if (block->kind == BLOCK_SLAB)
-        runtime->core.policy->slab_parked(runtime, block);
+        transfer->core->policy->slab_parked(transfer->core->policy_context, block);
     return true;
 }
 
-void ebb__move_unpark(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_unpark(struct transfer *transfer, struct block *block)
 {
     if (block->transfer.queue == QUEUE_OUT)
-        ebb__move_unqueue_out(runtime, block);
-    bring_back(runtime, block, block->page_bytes);
-    give_frames(runtime, block);
+        ebb__move_unqueue_out(transfer, block);
+    bring_back(transfer, block, block->page_bytes);
+    give_frames(transfer, block);
     ebb__block_become(block, BLOCK_RESIDENT);
     block->transfer.urgent = false;
     if (block->kind == BLOCK_SLAB)
-        runtime->core.policy->slab_back(runtime, block);
-    uint64_t waited_ns = ebb__waits_fault_over(runtime, block);
+        transfer->core->policy->slab_back(transfer->core->policy_context, block);
+    uint64_t waited_ns = ebb__waits_fault_over(transfer->table, block);
     if (waited_ns)
-        runtime->core.policy->was_late(runtime, block, waited_ns);
-    pthread_cond_broadcast(&runtime->core.changed);
+        transfer->core->policy->was_late(transfer->core->policy_context, block, waited_ns);
+    pthread_cond_broadcast(&transfer->core->changed);
 }
 
-void ebb__move_touch(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_touch(struct transfer *transfer, struct block *block)
 {
-    block->use.last = runtime->uses.event_number;
-    block->use.touch = ++runtime->uses.touches;
-    if (block->use.evicted_at == runtime->uses.event_number + 1)
-        block->use.needed_at = runtime->uses.event_number + 1;
-    if (!runtime->uses.trace || block->use.open ||
-        runtime->uses.open_count == runtime->uses.open_capacity)
+    block->use.last = transfer->table->uses.event_number;
+    block->use.touch = ++transfer->table->uses.touches;
+    if (block->use.evicted_at == transfer->table->uses.event_number + 1)
+        block->use.needed_at = transfer->table->uses.event_number + 1;
+    if (!transfer->table->uses.trace || block->use.open ||
+        transfer->table->uses.open_count == transfer->table->uses.open_capacity)
         return;
     block->use.open = true;
-    runtime->uses.open_blocks[runtime->uses.open_count++] =
-        ebb__block_index(&runtime->table, block);
+    transfer->table->uses.open_blocks[transfer->table->uses.open_count++] =
+        ebb__block_index(transfer->table, block);
 }
 
-static void close_block(struct ebb_runtime *runtime, struct block *block)
+static void close_block(struct transfer *transfer, struct block *block)
 {
-    for (uint32_t i = 0; block->use.open && i < runtime->uses.open_count; i++) {
-        if (runtime->uses.open_blocks[i] == ebb__block_index(&runtime->table, block)) {
-            runtime->uses.open_blocks[i] = runtime->uses.open_blocks[--runtime->uses.open_count];
+    for (uint32_t i = 0; block->use.open && i < transfer->table->uses.open_count; i++) {
+        if (transfer->table->uses.open_blocks[i] == ebb__block_index(transfer->table, block)) {
+            transfer->table->uses.open_blocks[i] =
+                transfer->table->uses.open_blocks[--transfer->table->uses.open_count];
             block->use.open = false;
         }
     }
     block->use.open = false;
 }
 
-void ebb__move_evict(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_evict(struct transfer *transfer, struct block *block)
 {
     if (block->kind != BLOCK_SLAB)
-        atomic_fetch_add(&runtime->core.counters->reactive_evictions, 1);
-    close_block(runtime, block);
-    runtime->core.policy->evicting(runtime, block);
-    block->use.evicted_at = runtime->uses.event_number + 1; /* + 1: 0 is never */
-    ebb__move_queue_out(runtime, block, true);
+        atomic_fetch_add(&transfer->core->counters->reactive_evictions, 1);
+    close_block(transfer, block);
+    transfer->core->policy->evicting(transfer->core->policy_context, block);
+    block->use.evicted_at = transfer->table->uses.event_number + 1; /* + 1: 0 is never */
+    ebb__move_queue_out(transfer, block, true);
 }
 
-void ebb__move_queue_out(struct ebb_runtime *runtime, struct block *block, bool urgent)
+void ebb__move_queue_out(struct transfer *transfer, struct block *block, bool urgent)
 {
-    uint32_t index = ebb__block_index(&runtime->table, block);
+    uint32_t index = ebb__block_index(transfer->table, block);
     block->transfer.queue = QUEUE_OUT;
-    runtime->transfer.out_pending_bytes += block->page_bytes;
+    transfer->out_pending_bytes += block->page_bytes;
     if (urgent)
-        ebb__list_push_front(&runtime->table, &runtime->transfer.out_queue, index, LINK_QUEUE);
+        ebb__list_push_front(transfer->table, &transfer->out.queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(&runtime->table, &runtime->transfer.out_queue, index, LINK_QUEUE);
-    pthread_cond_signal(&runtime->transfer.out_work);
+        ebb__list_push_back(transfer->table, &transfer->out.queue, index, LINK_QUEUE);
+    pthread_cond_signal(&transfer->out.work);
 }
 
-void ebb__move_unqueue_out(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_unqueue_out(struct transfer *transfer, struct block *block)
 {
     block->transfer.queue = QUEUE_NONE;
-    runtime->transfer.out_pending_bytes -= block->page_bytes;
-    ebb__list_remove(&runtime->table, &runtime->transfer.out_queue,
-                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
-    pthread_cond_broadcast(&runtime->core.changed);
+    transfer->out_pending_bytes -= block->page_bytes;
+    ebb__list_remove(transfer->table, &transfer->out.queue,
+                     ebb__block_index(transfer->table, block), LINK_QUEUE);
+    pthread_cond_broadcast(&transfer->core->changed);
 }
 
-void ebb__move_queue_in(struct ebb_runtime *runtime, struct block *block, bool urgent)
+void ebb__move_queue_in(struct transfer *transfer, struct block *block, bool urgent)
 {
-    uint32_t index = ebb__block_index(&runtime->table, block);
+    uint32_t index = ebb__block_index(transfer->table, block);
     if (block->transfer.queue == QUEUE_IN) {
         if (!urgent || block->transfer.urgent)
             return;
-        ebb__list_remove(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
+        ebb__list_remove(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
     } else {
         block->transfer.queued_ns = ebb__now_ns();
     }
     block->transfer.queue = QUEUE_IN;
     block->transfer.urgent = urgent;
     if (urgent)
-        ebb__list_push_front(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
+        ebb__list_push_front(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
     else
-        ebb__list_push_back(&runtime->table, &runtime->transfer.in_queue, index, LINK_QUEUE);
-    pthread_cond_broadcast(&runtime->transfer.in_work);
+        ebb__list_push_back(transfer->table, &transfer->in.queue, index, LINK_QUEUE);
+    pthread_cond_broadcast(&transfer->in.work);
 }
 
-void ebb__move_call_back(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_call_back(struct transfer *transfer, struct block *block)
 {
     if (block->state == BLOCK_WRITING_BACK) {
-        block->transfer.cancelled = true;
-        pthread_cond_broadcast(&runtime->transfer.out_work);
+        ebb__block_cancel(block);
+        pthread_cond_broadcast(&transfer->out.work);
     } else if (block->state == BLOCK_EVICTED) {
-        ebb__move_queue_in(runtime, block, true);
+        ebb__move_queue_in(transfer, block, true);
     }
 }
 
 /* The next block that comes back may have room now. Where it surely has not, its worker is not woken: a
  * free costs a system call then, and each one that follows until there is room. */
-static bool room_for_next(const struct ebb_runtime *runtime)
+static bool room_for_next(const struct transfer *transfer)
 {
-    if (runtime->transfer.in_queue.first == NO_BLOCK || runtime->transfer.in_current != NO_BLOCK)
+    if (transfer->in.queue.first == NO_BLOCK || transfer->in.current != NO_BLOCK)
         return false;
-    const struct block *next = &runtime->table.blocks[runtime->transfer.in_queue.first];
-    return next->transfer.urgent || ebb__pages_available(runtime) >= next->page_bytes;
+    const struct block *next = &transfer->table->blocks[transfer->in.queue.first];
+    return next->transfer.urgent || ebb__pages_available(transfer->memory) >= next->page_bytes;
 }
 
-static void pages_came_free(struct ebb_runtime *runtime)
+void ebb__move_pages_came_free(struct transfer *transfer)
 {
-    ebb__pages_trim(runtime);
-    pthread_cond_broadcast(&runtime->core.changed);
-    if (room_for_next(runtime))
-        pthread_cond_signal(&runtime->transfer.in_work);
+    ebb__pages_trim(transfer->memory);
+    pthread_cond_broadcast(&transfer->core->changed);
+    if (room_for_next(transfer))
+        pthread_cond_signal(&transfer->in.work);
 }
 
 /* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
  * came with a fork were never entered in the ledger: they just go. */
-static void give_pages(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_give_pages(struct transfer *transfer, struct block *block)
 {
     if (block->inherited) {
         uintptr_t where = block->frame ? block->frame : block->address;
-        runtime->core.device.ops->release(runtime->core.device.state, where, block->page_bytes);
-        give_frames(runtime, block);
+        transfer->core->device.ops->release(transfer->core->device.state, where, block->page_bytes);
+        give_frames(transfer, block);
     } else if (block->frame) {
-        ebb__pages_give_frame(runtime, block->frame, block->page_bytes);
+        ebb__pages_give_frame(transfer->memory, block->frame, block->page_bytes);
         block->frame = 0;
     } else {
-        ebb__pages_give(runtime, block->address, block->page_bytes);
+        ebb__pages_give(transfer->memory, block->address, block->page_bytes);
     }
     block->inherited = false;
 }
 
-static void hash_frames(const struct block *block, uint64_t hash[2])
+void ebb__move_bury(struct transfer *transfer, struct block *block)
 {
-    XXH128_hash_t value = XXH3_128bits((const void *)block->frame, (size_t)block->page_bytes);
-    hash[0] = value.low64;
-    hash[1] = value.high64;
+    ebb__move_give_pages(transfer, block);
+    ebb__copy_drop(transfer->table, block);
+    ebb__space_give(transfer->addresses, block);
+    ebb__move_pages_came_free(transfer);
 }
 
-/* PARKED -> EVICTED without a write: the store holds exactly these bytes. */
-static void evict_clean(struct ebb_runtime *runtime, struct block *block)
+void ebb__move_discard(struct transfer *transfer, struct block *block)
 {
-    runtime->transfer.out_pending_bytes -= block->page_bytes;
-    give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    atomic_fetch_add(&runtime->core.counters->dropped_bytes, block->page_bytes);
-    pages_came_free(runtime);
-}
-
-bool ebb__move_start_out(struct ebb_runtime *runtime, struct block *block)
-{
-    ebb__list_remove(&runtime->table, &runtime->transfer.out_queue,
-                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
-    block->transfer.queue = QUEUE_NONE;
-    if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
-        runtime->transfer.out_pending_bytes -= block->page_bytes;
-        return false;
-    }
-    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
-    block->transfer.cancelled = false;
-    block->transfer.error = 0;
-    block->transfer.chunk_bytes = 0;
-    block->transfer.chunks_in_flight = 0;
-    bool clean_candidate = block->copy.is_there && block->copy.is_hashed;
-    uint64_t hash[2] = {0, 0};
-    if (clean_candidate || runtime->core.config.verify) {
-        runtime->transfer.transfers++;
-        block->transfer.chunks_in_flight = 1;
-        pthread_mutex_unlock(&runtime->core.lock);
-        hash_frames(block, hash);
-        pthread_mutex_lock(&runtime->core.lock);
-        block->transfer.chunks_in_flight = 0;
-        runtime->transfer.transfers--;
-        if (block->state == BLOCK_DYING || block->transfer.cancelled) {
-            ebb__move_finish_out(runtime, block);
-            return false;
-        }
-        if (clean_candidate && hash[0] == block->copy.hash[0] && hash[1] == block->copy.hash[1]) {
-            evict_clean(runtime, block);
-            return false;
-        }
-        if (clean_candidate)
-            runtime->core.policy->changed(runtime, block);
-    }
-    ebb__copy_drop(runtime, block);
-    ebb__relatives_look(runtime, block->page_bytes);
-    if (!ebb__extents_take(&runtime->copies.extents, block->page_bytes, &block->copy.offset)) {
-        block->transfer.error = ENOSPC;
-        ebb__move_finish_out(runtime, block);
-        return false;
-    }
-    block->copy.is_there = true;
-    block->copy.hash[0] = hash[0];
-    block->copy.hash[1] = hash[1];
-    block->copy.is_hashed = runtime->core.config.verify;
-    block->copy.store = (uint8_t)runtime->copies.current;
-    block->copy.generation = runtime->copies.relatives.newest;
-    atomic_store(&runtime->core.counters->store_bytes, runtime->copies.extents.used_bytes);
-    ebb__ledger_raise(&runtime->core.counters->store_peak_bytes,
-                      runtime->copies.extents.peak_bytes);
-    return true;
-}
-
-static void bury(struct ebb_runtime *runtime, struct block *block)
-{
-    give_pages(runtime, block);
-    ebb__copy_drop(runtime, block);
-    ebb__space_give(runtime, block);
-    pages_came_free(runtime);
-}
-
-void ebb__move_finish_out(struct ebb_runtime *runtime, struct block *block)
-{
-    runtime->transfer.out_pending_bytes -= block->page_bytes;
-    if (block->state == BLOCK_DYING) {
-        bury(runtime, block);
-        return;
-    }
-    if (block->transfer.error || block->transfer.cancelled) {
-        if (block->transfer.error)
-            ebb__store_fail(runtime, block->transfer.error);
-        ebb__copy_drop(runtime, block);
-        ebb__move_unpark(runtime, block);
-        return;
-    }
-    atomic_fetch_add(&runtime->core.counters->moved_out_bytes, block->page_bytes);
-    give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    block->copy.stays = false;
-    ebb__store_worked(runtime);
-    pages_came_free(runtime);
-}
-
-bool ebb__move_start_in(struct ebb_runtime *runtime, struct block *block)
-{
-    ebb__list_remove(&runtime->table, &runtime->transfer.in_queue,
-                     ebb__block_index(&runtime->table, block), LINK_QUEUE);
-    block->transfer.queue = QUEUE_NONE;
-    block->transfer.lacked_room =
-        block->transfer.gave_way || runtime->transfer.no_room_ns > block->transfer.queued_ns;
-    block->transfer.gave_way = false;
-    block->wait.asking.since_ns = 0;
-    if (block->state == BLOCK_BARE) {
-        ebb__block_become(block, BLOCK_RESIDENT);
-        block->transfer.urgent = false;
-        ebb__waits_fault_over(runtime, block);
-        pthread_cond_broadcast(&runtime->core.changed);
-        return false;
-    }
-    ebb__block_become(block, BLOCK_FETCHING);
-    block->transfer.cancelled = false;
-    block->transfer.error = 0;
-    block->transfer.chunk_bytes = 0;
-    block->transfer.chunks_in_flight = 0;
-    return true;
-}
-
-/* The only copy of a block cannot be had, or is not what was written. Where no access waits for it yet
- * that is not the end: it may be had later, or never be asked for. */
-static void read_failed(struct ebb_runtime *runtime, struct block *block)
-{
-    const char *why = block->transfer.error == EILSEQ ? "it is not what was written"
-                                                      : strerrordesc_np(block->transfer.error);
-    char message[200];
-    snprintf(message, sizeof message,
-             "block %llu (%llu bytes) cannot be read back from the store: %s (%d); its only copy "
-             "is lost",
-             (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
-             why ? why : "error", block->transfer.error);
-    atomic_store(&runtime->core.counters->store_error, (uint32_t)block->transfer.error);
-    /* The pages go, the block stays away: no byte of it is ever shown. */
-    give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    pthread_cond_broadcast(&runtime->core.changed);
-    if (ebb__waits_fault_over(runtime, block) && runtime->core.config.lost)
-        runtime->core.config.lost(runtime->core.config.context, message);
-}
-
-void ebb__move_give_up(struct ebb_runtime *runtime, struct block *block)
-{
-    block->transfer.given_up = block->transfer.cancelled = true;
-    runtime->transfer.out_pending_bytes += block->page_bytes;
-}
-
-/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
- * been sent for, and is sent for again. */
-static void end_early(struct ebb_runtime *runtime, struct block *block)
-{
-    if (block->transfer.given_up)
-        runtime->transfer.out_pending_bytes -= block->page_bytes;
-    block->transfer.given_up = false;
-    if (block->state == BLOCK_DYING) {
-        bury(runtime, block);
-        return;
-    }
-    give_pages(runtime, block);
-    ebb__block_become(block, BLOCK_EVICTED);
-    block->transfer.cancelled = false;
-    ebb__move_queue_in(runtime, block, block->transfer.urgent || block->wait.fault_ns);
-    pages_came_free(runtime);
-}
-
-void ebb__move_finish_in(struct ebb_runtime *runtime, struct block *block)
-{
-    if (block->state == BLOCK_DYING || block->transfer.given_up) {
-        end_early(runtime, block);
-        return;
-    }
-    if (block->transfer.error) {
-        read_failed(runtime, block);
-        return;
-    }
-    atomic_fetch_add(&runtime->core.counters->moved_in_bytes, block->page_bytes);
-    bool keeps = block->copy.stays && ebb__relatives_wrote(&runtime->copies, block);
-    if (runtime->core.config.verify || keeps) {
-        /* Now, while nobody can write it, and before the program sees it. */
-        runtime->transfer.transfers++;
-        pthread_mutex_unlock(&runtime->core.lock);
-        uint64_t hash[2];
-        hash_frames(block, hash);
-        pthread_mutex_lock(&runtime->core.lock);
-        runtime->transfer.transfers--;
-        if (block->state == BLOCK_DYING || block->transfer.given_up) {
-            end_early(runtime, block);
-            return;
-        }
-        if (runtime->core.config.verify && block->copy.is_hashed &&
-            (hash[0] != block->copy.hash[0] || hash[1] != block->copy.hash[1])) {
-            block->transfer.error = EILSEQ;
-            read_failed(runtime, block);
-            return;
-        }
-        block->copy.hash[0] = hash[0];
-        block->copy.hash[1] = hash[1];
-        block->copy.is_hashed = true;
-    }
-    if (!keeps)
-        ebb__copy_drop(runtime, block);
-    if (block->transfer.urgent || block->wait.fault_ns ||
-        !runtime->core.policy->is_awaited(runtime, block)) {
-        ebb__move_unpark(runtime, block);
-        return;
-    }
-    ebb__block_become(block, BLOCK_PARKED); /* its next use is the clock */
-    pthread_cond_broadcast(&runtime->core.changed);
-}
-
-void ebb__move_discard(struct ebb_runtime *runtime, struct block *block)
-{
-    close_block(runtime, block);
-    ebb__waits_fault_over(runtime, block);
+    close_block(transfer, block);
+    ebb__waits_fault_over(transfer->table, block);
     if (block->transfer.queue == QUEUE_OUT)
-        ebb__move_unqueue_out(runtime, block);
+        ebb__move_unqueue_out(transfer, block);
     if (block->transfer.queue == QUEUE_IN) {
-        ebb__list_remove(&runtime->table, &runtime->transfer.in_queue,
-                         ebb__block_index(&runtime->table, block), LINK_QUEUE);
+        ebb__list_remove(transfer->table, &transfer->in.queue,
+                         ebb__block_index(transfer->table, block), LINK_QUEUE);
         block->transfer.queue = QUEUE_NONE;
     }
     switch (block->state) {
     case BLOCK_RESIDENT:
-        ebb__copy_drop(runtime, block);
+        ebb__copy_drop(transfer->table, block);
         if (block->kept) {
-            ebb__keep_end(runtime, block);
-            ebb__space_give(runtime, block);
+            ebb__keep_end(transfer->memory, block);
+            ebb__space_give(transfer->addresses, block);
         } else if (block->kind == BLOCK_STATIC) {
-            ebb__space_give(runtime, block);
+            ebb__space_give(transfer->addresses, block);
         } else if (!block->inherited && block->kind != BLOCK_SLAB &&
-                   ebb__part_is_whole(runtime, block)) {
-            ebb__pages_keep_cached(runtime, block);
+                   ebb__part_is_whole(transfer->table, block)) {
+            ebb__pages_keep_cached(transfer->memory, block);
         } else { /* of a part nothing is kept: what began there would be no block of its own */
-            give_pages(runtime, block);
-            ebb__space_give(runtime, block);
+            ebb__move_give_pages(transfer, block);
+            ebb__space_give(transfer->addresses, block);
         }
         break;
     case BLOCK_PARKED:
-        bury(runtime, block);
+        ebb__move_bury(transfer, block);
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_FETCHING:
         ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
-        block->transfer.cancelled = true;
-        pthread_cond_broadcast(&runtime->transfer.out_work);
-        pthread_cond_broadcast(&runtime->transfer.in_work);
+        ebb__block_cancel(block);
+        pthread_cond_broadcast(&transfer->out.work);
+        pthread_cond_broadcast(&transfer->in.work);
         break;
     default: /* EVICTED, BARE */
-        ebb__copy_drop(runtime, block);
-        ebb__space_give(runtime, block);
+        ebb__copy_drop(transfer->table, block);
+        ebb__space_give(transfer->addresses, block);
         break;
     }
-    pages_came_free(runtime);
+    ebb__move_pages_came_free(transfer);
 }

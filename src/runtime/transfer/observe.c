@@ -1,54 +1,54 @@
 /* Observation: what was used since the last event is parked at each event, so that its next use is a
  * fault, which tells of it. */
-#include "runtime/internal.h"
+#include "runtime/transfer/transfer.h"
 
-/* While accesses are observed an operation without an event in it goes on for so much longer with each
- * fault that it has seen: a fault costs 15 to 55 us, so that watching takes a tenth of the time at most. */
-#define PAUSE_A_FAULT_NS ((uint64_t)300000)
+#include "base/tuning.h"
 
-void ebb__observe_close(struct ebb_runtime *runtime)
+void ebb__observe_close(struct transfer *transfer)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < runtime->uses.open_count; i++) {
-        struct block *block = &runtime->table.blocks[runtime->uses.open_blocks[i]];
+    for (uint32_t i = 0; i < transfer->table->uses.open_count; i++) {
+        struct block *block = &transfer->table->blocks[transfer->table->uses.open_blocks[i]];
         block->use.open = false;
-        if (block->state == BLOCK_RESIDENT && !ebb__move_park(runtime, block)) {
+        if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
             block->use.open =
                 true; /* pinned: its next use is not seen, try again at the next event */
-            runtime->uses.open_blocks[kept++] = runtime->uses.open_blocks[i];
+            transfer->table->uses.open_blocks[kept++] = transfer->table->uses.open_blocks[i];
         }
     }
-    runtime->uses.open_count = kept;
+    transfer->table->uses.open_count = kept;
 }
 
-void ebb__observe_begin(struct ebb_runtime *runtime, uint64_t now_ns)
+void ebb__observe_begin(struct transfer *transfer, uint64_t now_ns)
 {
-    runtime->uses.event_number++;
-    runtime->uses.operation_ns = now_ns;
-    runtime->uses.pause_faults = 0;
-    if (runtime->uses.blind_until)
-        ebb__observe_note(runtime);
-    if (runtime->store.failed)
-        ebb__store_retry(runtime, now_ns);
+    transfer->table->uses.event_number++;
+    transfer->table->uses.operation_ns = now_ns;
+    transfer->table->uses.pause_faults = 0;
+    if (transfer->table->uses.blind_until)
+        ebb__observe_note(transfer);
+    if (!ebb__store_may_write(&transfer->store))
+        ebb__store_retry(transfer, now_ns);
 }
 
-bool ebb__observe_pause(struct ebb_runtime *runtime)
+bool ebb__observe_pause(struct transfer *transfer)
 {
-    uint64_t now = ebb__now_ns(), since = now - runtime->uses.operation_ns;
-    runtime->uses.pause_faults += runtime->uses.trace;
-    if (since < runtime->core.config.pause_ns ||
-        since - runtime->core.config.pause_ns < runtime->uses.pause_faults * PAUSE_A_FAULT_NS)
+    uint64_t now = ebb__now_ns(), since = now - transfer->table->uses.operation_ns;
+    transfer->table->uses.pause_faults += transfer->table->uses.trace;
+    if (since < transfer->core->config.pause_ns ||
+        since - transfer->core->config.pause_ns <
+            transfer->table->uses.pause_faults * ebb__tuning()->pause_a_fault_ns)
         return false;
-    ebb__observe_begin(runtime, now);
-    if (runtime->uses.trace)
-        ebb__observe_close(runtime);
+    ebb__observe_begin(transfer, now);
+    if (transfer->table->uses.trace)
+        ebb__observe_close(transfer);
     return true;
 }
 
-void ebb__observe_note(struct ebb_runtime *runtime)
+void ebb__observe_note(struct transfer *transfer)
 {
-    if (runtime->placement.load_bytes && runtime->uses.event_number < runtime->uses.blind_until)
+    if (transfer->addresses->placement.load_bytes &&
+        transfer->table->uses.event_number < transfer->table->uses.blind_until)
         return;
-    runtime->uses.blind_until = 0;
-    ebb__core_mark(runtime, EBB_MARK_TRACE_ON, 0);
+    transfer->table->uses.blind_until = 0;
+    ebb__core_mark(transfer->core, EBB_MARK_TRACE_ON, 0);
 }

@@ -1,81 +1,133 @@
 /* The store as the lanes see it: opened at the first need, tried again when it has failed. */
-#include "runtime/internal.h"
+#include "base/check.h"
+#include "runtime/transfer/transfer.h"
+
+#include "base/tuning.h"
 
 #include <errno.h>
 
-/* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
-bool ebb__store_have(struct ebb_runtime *runtime)
+#define TO(state) (1u << STORE_##state)
+
+/* By state: those that may follow. A child of fork() has a store of its own, or none. */
+static const uint16_t follow[] = {
+    [STORE_CLOSED] = TO(OPENING) | TO(REFUSED) | TO(TOO_DEEP),
+    [STORE_OPENING] = TO(WORKS) | TO(TRIED) | TO(REFUSED),
+    [STORE_WORKS] = TO(FAILED) | TO(CLOSED) | TO(TOO_DEEP),
+    [STORE_FAILED] = TO(TRIED) | TO(PUT_OFF) | TO(TOO_DEEP),
+    [STORE_TRIED] = TO(WORKS) | TO(FAILED) | TO(CLOSED) | TO(TOO_DEEP),
+    [STORE_PUT_OFF] = TO(CLOSED) | TO(TOO_DEEP),
+    [STORE_REFUSED] = TO(TOO_DEEP),
+    [STORE_TOO_DEEP] = TO(CLOSED),
+};
+
+bool ebb__store_may_become(enum store_state from, enum store_state to)
 {
-    while (runtime->store.opening)
-        pthread_cond_wait(&runtime->core.changed, &runtime->core.lock);
-    if (runtime->store.open || runtime->store.failed)
-        return runtime->store.open && !runtime->store.failed;
-    if (!runtime->core.config.open_store) {
-        runtime->store.failed = true;
-        return false;
-    }
-    runtime->store.opening = true;
-    pthread_mutex_unlock(&runtime->core.lock);
-    struct ebb_error error;
-    struct ebb_store store;
-    struct ebb_wait *wait = ebb__waits_open(runtime);
-    enum ebb_status status =
-        runtime->core.config.open_store(runtime->core.config.context, &store, &error);
-    ebb__wait_end(wait);
-    pthread_mutex_lock(&runtime->core.lock);
-    runtime->store.opening = false;
-    if (status == EBB_OK) {
-        runtime->copies.stores[runtime->copies.current] = store;
-        runtime->copies.extents.limit_bytes = store.limit_bytes;
-        runtime->store.open = true;
-    } else {
-        runtime->store.failed = true;
-        atomic_store(&runtime->core.counters->store_error, EIO);
-        ebb__core_warn(runtime, "the store cannot be opened: the budget is NOT kept");
-    }
-    pthread_cond_broadcast(&runtime->core.changed);
-    return runtime->store.open;
+    return (follow[from] >> to & 1u) != 0;
 }
 
-void ebb__store_fail(struct ebb_runtime *runtime, int why)
+static void become(struct store_health *store, enum store_state state)
 {
-    if (runtime->store.failed)
+    EBB_CHECK_THAT(ebb__store_may_become(store->state, state));
+    store->state = state;
+}
+
+static void open_store(struct transfer *transfer)
+{
+    struct core *core = transfer->core;
+    struct store_copies *copies = &transfer->table->copies;
+    struct ebb_error error;
+    struct ebb_store store;
+    become(&transfer->store, STORE_OPENING);
+    pthread_mutex_unlock(&core->lock);
+    struct ebb_wait *wait = ebb__waits_open(transfer->table);
+    enum ebb_status status = core->config.open_store(core->config.context, &store, &error);
+    ebb__wait_end(wait);
+    pthread_mutex_lock(&core->lock);
+    if (status == EBB_OK) {
+        copies->stores[copies->current] = store;
+        copies->extents.limit_bytes = store.limit_bytes;
+        /* The parent's may have failed before this one was opened. */
+        become(&transfer->store, transfer->store.pause_ns ? STORE_TRIED : STORE_WORKS);
+    } else {
+        become(&transfer->store, STORE_REFUSED);
+        atomic_store(&core->counters->store_error, EIO);
+        ebb__core_warn(core, "the store cannot be opened: the budget is NOT kept");
+    }
+    pthread_cond_broadcast(&core->changed);
+}
+
+bool ebb__store_have(struct transfer *transfer)
+{
+    while (transfer->store.state == STORE_OPENING)
+        pthread_cond_wait(&transfer->core->changed, &transfer->core->lock);
+    if (transfer->store.state == STORE_CLOSED) {
+        if (transfer->core->config.open_store)
+            open_store(transfer);
+        else
+            become(&transfer->store, STORE_REFUSED);
+    }
+    return ebb__store_is_open(&transfer->store) && ebb__store_may_write(&transfer->store);
+}
+
+void ebb__store_fail(struct transfer *transfer, int why)
+{
+    struct store_health *store = &transfer->store;
+    if (!ebb__store_may_write(store))
         return;
-    uint64_t first_ns = runtime->core.config.store_pause_ns;
-    runtime->store.failed = runtime->store.doubtful = true;
-    if (runtime->store.pause_ns == 0) {
-        runtime->store.pause_ns = first_ns;
+    uint64_t first_ns = transfer->core->config.store_pause_ns;
+    become(store, STORE_FAILED);
+    if (store->pause_ns == 0) {
+        store->pause_ns = first_ns;
         ebb__core_warn(
-            runtime,
+            transfer->core,
             why == ENOSPC
                 ? "the store is full: until there is room again blocks stay in memory, the "
                   "budget is NOT kept; free space or give --store another directory"
                 : "the store cannot be written: until it can blocks stay in memory, the "
                   "budget is NOT kept; give --store another directory");
-    } else if (runtime->store.pause_ns < first_ns * EBB_STORE_MOST_PAUSES) {
-        runtime->store.pause_ns *= 2;
+    } else if (store->pause_ns < first_ns * ebb__tuning()->store_most_pauses) {
+        store->pause_ns *= 2;
     }
-    runtime->store.retry_ns = ebb__now_ns() + runtime->store.pause_ns;
-    atomic_store(&runtime->core.counters->store_error, (uint32_t)why);
-    while (runtime->transfer.out_queue.first != NO_BLOCK)
-        ebb__move_unqueue_out(runtime, &runtime->table.blocks[runtime->transfer.out_queue.first]);
+    store->retry_ns = ebb__now_ns() + store->pause_ns;
+    atomic_store(&transfer->core->counters->store_error, (uint32_t)why);
+    while (transfer->out.queue.first != NO_BLOCK)
+        ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out.queue.first]);
 }
 
-void ebb__store_retry(struct ebb_runtime *runtime, uint64_t now_ns)
+void ebb__store_retry(struct transfer *transfer, uint64_t now_ns)
 {
-    if (runtime->store.retry_ns && now_ns >= runtime->store.retry_ns) {
-        runtime->store.failed = false;
-        runtime->store.retry_ns = 0;
-        runtime->beyond = true;
-    }
-}
-
-void ebb__store_worked(struct ebb_runtime *runtime)
-{
-    if (!runtime->store.doubtful || runtime->store.failed)
+    struct store_health *store = &transfer->store;
+    bool has_failed = store->state == STORE_FAILED || store->state == STORE_PUT_OFF;
+    if (!has_failed || now_ns < store->retry_ns)
         return;
-    runtime->store.doubtful = false;
-    if (!runtime->store.recovered)
-        ebb__core_warn(runtime, "the store can be written again: the budget is kept from here");
-    runtime->store.recovered = true;
+    become(store, store->state == STORE_FAILED ? STORE_TRIED : STORE_CLOSED);
+    transfer->may_exceed = true;
+}
+
+void ebb__store_worked(struct transfer *transfer)
+{
+    struct store_health *store = &transfer->store;
+    if (store->state != STORE_TRIED)
+        return;
+    become(store, STORE_WORKS);
+    if (!store->recovered)
+        ebb__core_warn(transfer->core,
+                       "the store can be written again: the budget is kept from here");
+    store->recovered = true;
+}
+
+void ebb__store_forked(struct transfer *transfer)
+{
+    struct store_health *store = &transfer->store;
+    if (transfer->table->copies.current == MAX_STORES) {
+        if (store->state != STORE_TOO_DEEP)
+            become(store, STORE_TOO_DEEP);
+        ebb__core_warn(transfer->core,
+                       "too many forks within one another: a process cannot have a store "
+                       "beside those of its ancestors, its budget is NOT kept");
+    } else if (store->state == STORE_FAILED) {
+        become(store, STORE_PUT_OFF);
+    } else if (ebb__store_is_open(store) || store->state == STORE_TOO_DEEP) {
+        become(store, STORE_CLOSED);
+    }
 }

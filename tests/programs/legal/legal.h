@@ -120,7 +120,7 @@ static inline bool one_in(struct actor *actor, uint64_t times)
 {
     return chance(actor, times) == 0;
 }
-/* Reads many of the actor's pages: under a tight budget other blocks leave. */
+/* Reads many of the actor's pages: under a tight budget other blocks are evicted. */
 void pressure(struct actor *actor);
 void pressure_beside(struct actor *actor, const struct block *block); /* not of that block */
 

@@ -221,7 +221,7 @@ static void do_cancel(struct actor *actor)
         fail(actor, "a cancelled thread ended otherwise");
 }
 
-/* A lock, a condition and a barrier at random places of a block that may leave. */
+/* A lock, a condition and a barrier at random places of a block that may be evicted. */
 struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -1,0 +1,95 @@
+/* Pins: the blocks that a call has are brought into memory and kept there until it returns, on
+ * devices where a system call cannot wait for an absent page (calls_need_pins). Those that the
+ * kernel reads for as long as it likes are kept until they are freed. */
+#include "calls.h"
+#include "guard.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+static _Atomic bool pinning;
+
+/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Under a guard, as around a
+ * fork, the runtime may be locked; the calls are the shim's own then: their buffers are on a
+ * stack, which stays where it is. */
+static inline struct ebb_runtime *runtime_for(const void *buffer)
+{
+    if (!atomic_load_explicit(&pinning, memory_order_relaxed))
+        return NULL;
+    struct ebb_runtime *runtime = ebb__shim_runtime_now();
+    bool is_theirs = runtime && ebb__runtime_owns(runtime, buffer) && !ebb__guard_is_entered();
+    return is_theirs ? runtime : NULL;
+}
+
+static void pin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__runtime_pin(runtime, buffer, bytes);
+    ebb__guard_leave(&guard);
+}
+
+static void unpin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
+{
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__runtime_unpin(runtime, buffer, bytes);
+    ebb__guard_leave(&guard);
+}
+
+bool ebb__calls_have_blocks(const struct ebb_buffers *buffers)
+{
+    if (!atomic_load_explicit(&pinning, memory_order_relaxed) || !buffers->vector)
+        return false;
+    for (size_t i = 0; i < buffers->count; i++)
+        if (runtime_for(buffers->vector[i].iov_base))
+            return true;
+    return false;
+}
+
+void ebb__calls_pin(const struct ebb_buffers *buffers)
+{
+    for (size_t i = 0; i < buffers->count; i++) {
+        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
+        if (runtime)
+            pin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
+    }
+}
+
+void ebb__calls_unpin(void *argument)
+{
+    const struct ebb_buffers *buffers = argument;
+    for (size_t i = 0; i < buffers->count; i++) {
+        struct ebb_runtime *runtime = runtime_for(buffers->vector[i].iov_base);
+        if (runtime)
+            unpin(runtime, buffers->vector[i].iov_base, buffers->vector[i].iov_len);
+    }
+}
+
+bool ebb__shim_may_wait_in(const void *address)
+{
+    return runtime_for(address) != NULL;
+}
+
+void ebb__shim_wait_in(const void *address, size_t bytes)
+{
+    struct ebb_runtime *runtime = runtime_for(address);
+    if (!runtime)
+        return;
+    int saved = errno;
+    struct ebb_guard guard;
+    ebb__guard_enter(&guard);
+    ebb__runtime_keep(runtime, address, bytes);
+    ebb__guard_leave(&guard);
+    errno = saved;
+}
+
+void ebb__shim_pin_buffers(bool on)
+{
+    atomic_store(&pinning, on);
+}
+
+bool ebb__shim_is_buffer_of_libc(const void *caller)
+{
+    return atomic_load_explicit(&pinning, memory_order_relaxed) && ebb__shim_is_in_libc(caller);
+}

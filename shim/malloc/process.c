@@ -1,0 +1,35 @@
+/* The state of the shim in this process. */
+#include "process.h"
+
+#include "runtime/protocol.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+size_t ebb__shim_threshold = SIZE_MAX;
+
+struct ebb_shim ebb__shim = {.channel = -1, .life_line = -1};
+
+struct ebb_runtime *ebb__shim_runtime_now(void)
+{
+    return atomic_load_explicit(&ebb__shim.runtime, memory_order_acquire);
+}
+
+struct ebb_slabs *ebb__shim_slabs(void)
+{
+    return atomic_load_explicit(&ebb__shim.slabs, memory_order_acquire);
+}
+
+void ebb__shim_tell(void *context, const char *message)
+{
+    (void)context;
+    struct ebb_message text = {.kind = EBB_MESSAGE_WARN, .process_id = (uint32_t)getpid()};
+    snprintf(text.text, sizeof text.text, "%s", message);
+    if (ebb__shim.channel >= 0)
+        ebb__message_send(ebb__shim.channel, &text, NULL, 0, 0);
+}
+
+void ebb__shim_warn(const char *message)
+{
+    ebb__shim_tell(NULL, message);
+}

@@ -1,0 +1,129 @@
+/* The service thread: faults of the program and messages of the parent, for the life of the
+ * process. */
+#include "process.h"
+#include "stacks.h"
+
+#include "device/support.h"
+#include "runtime/protocol.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+static void take_script(struct ebb_runtime *runtime, int descriptor, uint64_t bytes)
+{
+    struct ebb_script *script = ebb__script_copy(descriptor, bytes);
+    if (script && ebb__runtime_set_script(runtime, script, bytes) == EBB_OK)
+        return;
+    if (script)
+        munmap(script, bytes);
+    ebb__shim_tell(NULL, script ? "a plan was refused: malformed"
+                                : "a plan was refused: it cannot be read");
+}
+
+/* False: the parent is gone. */
+static bool serve_message(struct ebb_runtime *runtime)
+{
+    struct ebb_message message;
+    int came[EBB_MESSAGE_DESCRIPTORS];
+    size_t count;
+    int got = ebb__message_receive(ebb__shim.channel, &message, came, &count);
+    if (got != 1)
+        return got == 0;
+    if (message.kind == EBB_MESSAGE_SCRIPT && message.value == 0)
+        ebb__runtime_forget_scripts(runtime);
+    else if (message.kind == EBB_MESSAGE_SCRIPT)
+        take_script(runtime, count ? came[0] : -1, message.value);
+    else if (message.kind == EBB_MESSAGE_TRACE)
+        ebb__runtime_set_trace(runtime, message.value != 0);
+    else if (message.kind == EBB_MESSAGE_SHRINK)
+        ebb__runtime_shrink(runtime, message.value);
+    else if (message.kind == EBB_MESSAGE_COMPRESS)
+        atomic_store(&ebb__shim.compress, true);
+    else if (message.kind == EBB_MESSAGE_TRIM)
+        ebb__runtime_trim(runtime);
+    ebb__message_close(came, count);
+    return true;
+}
+
+/* As poll() for something to read. That fails where the program has limited itself to fewer
+ * descriptors than are asked for; select() does not look at the limit, but has room for so many
+ * numbers only. */
+#define MOST_SELECTED 16384u
+#define WORD_BITS (8 * sizeof(unsigned long))
+
+static bool await_input(struct pollfd watched[2])
+{
+    if (poll(watched, 2, -1) > 0)
+        return true;
+    if (errno != EINVAL)
+        return false;
+    static unsigned long words[MOST_SELECTED / WORD_BITS]; /* of the one thread that serves */
+    int last = -1;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        if (number >= MOST_SELECTED)
+            continue; /* none, or out of reach */
+        words[number / WORD_BITS] |= 1ul << number % WORD_BITS;
+        last = watched[i].fd > last ? watched[i].fd : last;
+    }
+    bool came = select(last + 1, (fd_set *)(void *)words, NULL, NULL, NULL) > 0;
+    for (int i = 0; i < 2; i++) {
+        unsigned number = (unsigned)watched[i].fd;
+        watched[i].revents = 0;
+        if (number >= MOST_SELECTED)
+            continue;
+        unsigned long bit = 1ul << number % WORD_BITS;
+        watched[i].revents = came && words[number / WORD_BITS] & bit ? POLLIN : 0;
+        words[number / WORD_BITS] &= ~bit;
+    }
+    return came;
+}
+
+/* Serves the faults of the program and the messages of the parent, for the life of the process. */
+static void *service(void *argument)
+{
+    struct ebb_runtime *runtime = argument;
+    struct pollfd watched[2] = {
+        {.fd = ebb__host_descriptor(&ebb__shim.device), .events = POLLIN},
+        {.fd = ebb__shim.channel, .events = POLLIN},
+    };
+    for (;;) {
+        if (!await_input(watched))
+            continue;
+        if (watched[0].revents) {
+            struct ebb_fault faults[64];
+            size_t count = ebb__host_faults(&ebb__shim.device, faults, 64);
+            for (size_t i = 0; i < count; i++)
+                ebb__runtime_fault(runtime, faults[i].address, faults[i].write);
+        }
+        /* A parent that is gone reads as something to read, too. */
+        struct ebb_wait *wait = watched[1].revents
+                                    ? ebb__wait_begin(ebb__shim.ring->waits.answers,
+                                                      EBB_WAIT_ANSWERS, EBB_WAIT_MESSAGE, 0, 0, 0)
+                                    : NULL;
+        bool heard =
+            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(runtime));
+        ebb__wait_end(wait);
+        if (!heard) {
+            atomic_store(&ebb__shim.ring->parent_gone, 1);
+            watched[1].fd = -1;
+            ebb__runtime_set_trace(runtime, false); /* nobody is there to end it */
+        }
+    }
+    return NULL;
+}
+
+bool ebb__shim_start_threads(struct ebb_runtime *runtime)
+{
+    /* The last one is at work at once; the others do nothing with a runtime that nobody enters. */
+    bool good = ebb__shim_start_sampler(ebb__shim.ring) &&
+                ebb__stacks_start(runtime, ebb__shim.device.layout.arena) &&
+                ebb__shim_start_thread(service, runtime);
+    if (good)
+        ebb__shim_hide_threads(ebb__runtime_thread_count(runtime) + 3);
+    return good;
+}

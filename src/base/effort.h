@@ -1,0 +1,61 @@
+/* Effort: how long a search may go on, in steps that it counts itself, not in time.
+ *
+ *     struct ebb_effort effort = ebb__effort(steps, box_ns);
+ *     while (!ebb__effort_is_over(&effort, effort.limit)) {
+ *         ... look at n things ...
+ *         ebb__effort_spend(&effort, n);
+ *     }
+ *
+ * So the same search ends at the same place on every machine and under every load. A slice of the effort
+ * is a limit below effort.limit, of the steps spent so far. The box of time is the last resort: if it is
+ * hit, all slices are over, and `timed_out` says that the result depends on the machine. */
+#ifndef EBB_BASE_EFFORT_H
+#define EBB_BASE_EFFORT_H
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Steps between two looks at the clock: a fraction of a millisecond, which has no influence. */
+#define EBB_EFFORT_LOOK_STEPS ((uint64_t)1 << 17)
+
+struct ebb_effort {
+    uint64_t spent, limit; /* steps */
+    uint64_t deadline_ns;  /* CLOCK_MONOTONIC */
+    uint64_t look_at;      /* steps at which the clock is looked at */
+    bool timed_out;
+};
+
+static inline struct ebb_effort ebb__effort(uint64_t steps, uint64_t box_ns)
+{
+    uint64_t now_ns = ebb__now_ns();
+    return (struct ebb_effort){
+        .limit = steps,
+        .deadline_ns = box_ns < UINT64_MAX - now_ns ? now_ns + box_ns : UINT64_MAX,
+        .look_at = EBB_EFFORT_LOOK_STEPS,
+    };
+}
+
+static inline void ebb__effort_spend(struct ebb_effort *effort, uint64_t steps)
+{
+    effort->spent += steps;
+    if (effort->spent < effort->look_at)
+        return;
+    effort->look_at = effort->spent + EBB_EFFORT_LOOK_STEPS;
+    effort->timed_out = effort->timed_out || ebb__now_ns() > effort->deadline_ns;
+}
+
+static inline bool ebb__effort_is_over(const struct ebb_effort *effort, uint64_t limit)
+{
+    return effort->timed_out || effort->spent >= limit;
+}
+
+/* The end of the first of `count` equal slices from here to `limit`. */
+static inline uint64_t ebb__effort_slice(const struct ebb_effort *effort, uint64_t limit,
+                                         uint64_t count)
+{
+    return effort->spent < limit ? effort->spent + (limit - effort->spent) / count : limit;
+}
+
+#endif

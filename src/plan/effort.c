@@ -1,0 +1,14 @@
+/* How much work a search may do: the steps that were asked for, else those that a limit of time
+ * usually suffices for, else what the tuning table says. */
+#include "base/tuning.h"
+#include "plan/plan.h"
+
+struct ebb_effort ebb__plan_effort(const struct ebb_plan_request *request)
+{
+    const struct ebb_tuning *tuning = ebb__tuning();
+    uint64_t box_ns = request->time_limit_ns ? request->time_limit_ns : tuning->plan_box_ns;
+    uint64_t steps = request->effort_steps;
+    if (!steps && request->time_limit_ns)
+        steps = (uint64_t)((double)box_ns / 1e9 * (double)tuning->plan_steps_a_second);
+    return ebb__effort(steps ? steps : tuning->plan_steps, box_ns);
+}

@@ -1,0 +1,119 @@
+/* Matching in order: allocation sizes identify the position.
+ *
+ * Frees are hints: one that comes early or late is taken as it comes. An allocation that is not the
+ * expected one ends the match at once. The position is found again where the newest allocations stand
+ * in the template, if they stand there once. */
+#include "runtime/replay/matcher.h"
+
+#include "base/tuning.h"
+
+/* How many of the newest allocations, walking back from template position `position`, agree. */
+static uint32_t agreement(const struct replay *replay, const struct prepared_script *current,
+                          uint32_t position, uint32_t most)
+{
+    uint32_t clocks = current->script->clock_count, agreed = 0, steps = 0;
+    while (agreed < most && steps++ < 2 * clocks) {
+        const struct ebb_script_event *event = ebb__replay_event(current, position);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            uint64_t at = replay->allocations - 1 - agreed;
+            if (replay->history[at % HISTORY].size_bytes != event->size_bytes)
+                return agreed;
+            agreed++;
+        }
+        position = (position + clocks - 1) % clocks;
+    }
+    return agreed;
+}
+
+/* The one position of `current` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
+ * more than one. */
+static uint32_t find_position(const struct replay *replay, struct prepared_script *current)
+{
+    const struct ebb_script *script = current->script;
+    const uint32_t *allocs = ebb__script_allocs(script);
+    uint64_t size = replay->history[(replay->allocations - 1) % HISTORY].size_bytes;
+    uint32_t most = script->alloc_count < (uint32_t)ebb__tuning()->sync_allocations
+                        ? script->alloc_count
+                        : (uint32_t)ebb__tuning()->sync_allocations;
+    if (replay->allocations < most ||
+        replay->table->newest_serial + 1 < script->first_serial + most)
+        return EBB_SCRIPT_NONE;
+    uint32_t low = ebb__clock_first_alloc(script, size);
+    uint32_t found = EBB_SCRIPT_NONE;
+    for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
+         low++) {
+        if (agreement(replay, current, allocs[low], most) < most)
+            continue;
+        if (found != EBB_SCRIPT_NONE)
+            return EBB_SCRIPT_NONE;
+        found = allocs[low];
+    }
+    return found;
+}
+
+/* Name the blocks of the last iteration's allocations, newest first; the newest is at `position`. */
+static void name_blocks(struct replay *replay, struct prepared_script *current, uint32_t position)
+{
+    const struct ebb_script *script = current->script;
+    uint32_t agreed = agreement(replay, current, position, script->alloc_count);
+    uint32_t at = position;
+    for (uint32_t i = 0; i < agreed && i < HISTORY;) {
+        const struct ebb_script_event *event = ebb__replay_event(current, at);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            const struct history *past = &replay->history[(replay->allocations - 1 - i) % HISTORY];
+            struct block *block = &replay->table->blocks[past->block];
+            if (ebb__block_is_live(block) && block->serial == past->serial)
+                ebb__clock_bind(replay, current, block, event->block);
+            i++;
+        }
+        at = (at + script->clock_count - 1) % script->clock_count;
+    }
+}
+
+/* What is passed: one event, or an ALLOC and the FREE events in front of it, which have not come. */
+bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
+                        struct due *due)
+{
+    struct prepared_script *current = replay->current;
+    uint32_t clocks = current->script->clock_count;
+    if (kind == EBB_EVENT_FREE) {
+        uint32_t known = block->script_block;
+        if (known == EBB_SCRIPT_NONE)
+            return true;
+        const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
+        bool expected = event->kind == EBB_EVENT_FREE && event->block == known;
+        ebb__clock_unbind(replay, current, block);
+        if (expected) {
+            ebb__clock_pass(replay);
+            due->count = 1;
+        }
+        return true;
+    }
+    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
+        if (++due->count > clocks)
+            return false;
+        ebb__clock_pass(replay);
+    }
+    const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
+    if (event->size_bytes != block->size_bytes)
+        return false;
+    ebb__clock_bind(replay, current, block, event->block);
+    ebb__clock_pass(replay);
+    due->count++;
+    return true;
+}
+
+static uint32_t next_position(const struct replay *replay, uint64_t size_bytes)
+{
+    (void)size_bytes;
+    return replay->position;
+}
+
+const struct matcher ebb__matcher_ordered = {
+    .name = "ordered",
+    .is_ordered = true,
+    .find = find_position,
+    .begin = name_blocks,
+    .match = ebb__ordered_match,
+    .next_position = next_position,
+};

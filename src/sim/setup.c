@@ -1,0 +1,140 @@
+/* Before the first lap: the absences in the orders in which they are asked for, and what is
+ * resident. */
+#include "sim/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int in_key_compare(const void *left, const void *right)
+{
+    const struct in_key *a = left, *b = right;
+    if (a->in_start_ns != b->in_start_ns)
+        return a->in_start_ns < b->in_start_ns ? -1 : 1;
+    return (a->absence > b->absence) - (a->absence < b->absence);
+}
+
+bool ebb__sim_allocate(struct sim *sim)
+{
+    size_t blocks = sim->model->block_count, absences = sim->request->absence_count;
+    size_t entries = absences * LAPS_MAX + 1;
+    sim->block_bytes = calloc(blocks + 1, sizeof *sim->block_bytes);
+    sim->ending = malloc(sim->model->tick_count * sizeof *sim->ending);
+    sim->state = calloc(absences + 1, sizeof *sim->state);
+    sim->wanted_in = calloc(absences + 1, sizeof *sim->wanted_in);
+    sim->ready_first = calloc((size_t)sim->model->tick_count + 2, sizeof *sim->ready_first);
+    sim->ready_list = malloc((absences + 1) * sizeof *sim->ready_list);
+    sim->by_in_start = malloc((absences + 1) * sizeof *sim->by_in_start);
+    sim->out_queue.items = malloc(entries * sizeof *sim->out_queue.items);
+    sim->in_queue.items = malloc(entries * sizeof *sim->in_queue.items);
+    return sim->block_bytes && sim->ending && sim->state && sim->wanted_in && sim->ready_first &&
+           sim->ready_list && sim->by_in_start && sim->out_queue.items && sim->in_queue.items;
+}
+
+void ebb__sim_release(struct sim *sim)
+{
+    free(sim->block_bytes);
+    free(sim->ending);
+    free(sim->state);
+    free(sim->wanted_in);
+    free(sim->ready_first);
+    free(sim->ready_list);
+    free(sim->by_in_start);
+    free(sim->out_queue.items);
+    free(sim->in_queue.items);
+}
+
+struct ready_key {
+    uint32_t tick;
+    uint32_t absence;
+    uint64_t wait_ns; /* from ready to the planned start of the copy out */
+};
+
+static int ready_key_compare(const void *left, const void *right)
+{
+    const struct ready_key *a = left, *b = right;
+    if (a->tick != b->tick)
+        return a->tick < b->tick ? -1 : 1;
+    if (a->wait_ns != b->wait_ns)
+        return a->wait_ns < b->wait_ns ? -1 : 1;
+    return (a->absence > b->absence) - (a->absence < b->absence);
+}
+
+enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready)
+{
+    const struct ebb_sim_request *request = sim->request;
+    uint32_t ticks = sim->model->tick_count, count = request->absence_count;
+    struct ready_key *keys = malloc((count + 1) * sizeof *keys);
+    if (!keys)
+        return EBB_ERR_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ebb_absence *absence = &request->absences[i];
+        uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % ticks;
+        ready[i] =
+            absence->out_within ? after_margin : ebb__model_clock_after(sim->model, after_margin);
+        if (ready[i] == EBB_TICK_NONE)
+            ready[i] = (after_margin + 1) % ticks;
+        uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
+        uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
+        keys[i] =
+            (struct ready_key){ready[i], i, (start_ns + sim->lap_ns - ready_ns) % sim->lap_ns};
+        if (!absence->drops)
+            sim->by_in_start[sim->in_count++] =
+                (struct in_key){absence->in_start_ns % sim->lap_ns, i};
+    }
+    qsort(keys, count, sizeof *keys, ready_key_compare);
+    for (uint32_t t = 0, place = 0; t <= ticks; t++) {
+        while (place < count && keys[place].tick < t)
+            place++;
+        sim->ready_first[t] = place;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        sim->ready_list[i] = keys[i].absence;
+    qsort(sim->by_in_start, sim->in_count, sizeof *sim->by_in_start, in_key_compare);
+    free(keys);
+    return EBB_OK;
+}
+
+/* Blocks live across the iteration's end are there at the start, but for those that an absence of
+ * the iteration before still keeps away. */
+void ebb__sim_begin(struct sim *sim, const uint32_t *ready)
+{
+    const struct ebb_model *model = sim->model;
+    uint64_t page = sim->request->page_bytes ? sim->request->page_bytes : 1;
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        const struct ebb_model_block *block = &model->blocks[i];
+        sim->block_bytes[i] = (block->size_bytes + page - 1) / page * page;
+        uint64_t instances = 1;
+        if (block->alloc_tick != EBB_TICK_NONE)
+            instances = ((uint64_t)block->alloc_tick + block->span_ticks) / model->tick_count;
+        sim->resident_bytes += instances * sim->block_bytes[i];
+    }
+    for (uint32_t t = 0; t < model->tick_count; t++)
+        sim->ending[t] = NONE;
+    for (uint32_t i = 0; i < sim->request->absence_count; i++) {
+        const struct ebb_absence *absence = &sim->request->absences[i];
+        if (sim->ending[absence->to_tick] == NONE)
+            sim->ending[absence->to_tick] = i;
+        bool wraps = absence->to_tick <= ready[i];
+        bool in_later = absence->drops ||
+                        absence->in_start_ns % sim->lap_ns <= model->time_ns[absence->to_tick];
+        if (!wraps || !in_later || !ebb__sim_is_first_of_gap(sim, i))
+            continue;
+        sim->state[i] = EVICTED;
+        sim->resident_bytes -= sim->block_bytes[absence->block];
+    }
+}
+
+enum ebb_status ebb__sim_check(const struct ebb_sim_request *request, struct ebb_error *error)
+{
+    const struct ebb_model *model = request->model;
+    if (model->tick_count == 0)
+        return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate", "the model has no events");
+    for (uint32_t i = 0; i < request->absence_count; i++) {
+        const struct ebb_absence *absence = &request->absences[i];
+        if (absence->block >= model->block_count || absence->from_tick >= model->tick_count ||
+            absence->to_tick >= model->tick_count || absence->margin_ticks >= model->tick_count)
+            return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
+                             "absence %u names no block or tick of the model", i);
+    }
+    return EBB_OK;
+}

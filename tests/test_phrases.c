@@ -1,0 +1,180 @@
+/* A program as phrases: an iteration that is held, and what comes between its repetitions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/tuning.h"
+#include "model/watch.h"
+
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define STEP_NS ((uint64_t)1000000)
+
+struct stage {
+    struct ebb_watch *watch;
+    uint64_t serial, now_ns;
+};
+
+static void push(struct stage *stage, struct ebb_event event)
+{
+    stage->now_ns += STEP_NS;
+    event.time_ns = stage->now_ns;
+    assert_int_equal(ebb__watch_push(stage->watch, &event), EBB_OK);
+}
+
+/* `count` blocks are allocated, then freed, of sizes that `kind` tells; each is written. */
+static void phrase(struct stage *stage, unsigned kind, unsigned count)
+{
+    uint64_t first = stage->serial + 1;
+    for (unsigned i = 0; i < count; i++) {
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                       .block = ++stage->serial,
+                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS,
+                                       .block = stage->serial,
+                                       .access = EBB_ACCESS_WRITE});
+    }
+    for (unsigned i = count; i-- > 0;)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = first + i});
+}
+
+static void step(struct stage *stage)
+{
+    phrase(stage, 0, 24);
+}
+
+/* Two batches, between which the program waits for the runtime. */
+static void evaluation(struct stage *stage, uint64_t waited_ns)
+{
+    phrase(stage, 1, 9);
+    stage->now_ns += waited_ns;
+    push(stage, (struct ebb_event){
+                    .kind = EBB_EVENT_MARK, .mark = EBB_MARK_WAIT, .size_bytes = waited_ns});
+    phrase(stage, 1, 9);
+}
+
+/* Three steps and an evaluation, again and again; the iteration is held from its third step on. */
+static struct stage held(unsigned groups, uint64_t waited_ns)
+{
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    for (unsigned i = 0; i < groups; i++) {
+        step(&stage);
+        step(&stage);
+        step(&stage);
+        if (i == 0) {
+            assert_true(ebb__watch_found(stage.watch));
+            assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+            ebb__watch_hold(stage.watch);
+        }
+        evaluation(&stage, waited_ns);
+    }
+    return stage;
+}
+
+static void a_held_iteration_stays(void **state)
+{
+    (void)state;
+    struct stage stage = held(6, 0);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    assert_int_equal(ebb__watch_iterations(stage.watch), 18);
+    assert_int_equal(ebb__watch_patterns(stage.watch), 1);
+    ebb__watch_destroy(stage.watch);
+}
+
+static void without_it_the_group_is_the_iteration(void **state)
+{
+    (void)state;
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    for (unsigned i = 0; i < 6; i++) {
+        step(&stage);
+        step(&stage);
+        step(&stage);
+        evaluation(&stage, 0);
+    }
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 3 * 24 + 2 * 9);
+    struct ebb_watch_longer longer;
+    assert_false(ebb__watch_longer(stage.watch, &longer));
+    ebb__watch_destroy(stage.watch);
+}
+
+static void what_comes_between_is_measured(void **state)
+{
+    (void)state;
+    struct stage stage = held(5, 40 * STEP_NS);
+    step(&stage);
+    step(&stage);
+    struct ebb_watch_longer longer;
+    assert_true(ebb__watch_longer(stage.watch, &longer));
+    assert_int_equal(longer.iterations, 3);
+    uint64_t events = 3 * 24 * 3 + 2 * 9 * 3 + 1;
+    assert_int_equal(longer.duration_ns, (events + 40) * STEP_NS);
+    assert_int_equal(longer.beside_ns, (2 * 9 * 3 + 1 + 40) * STEP_NS);
+    assert_int_equal(longer.waited_ns, 40 * STEP_NS);
+    ebb__watch_take_longer(stage.watch);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 3 * 24 + 2 * 9);
+    assert_false(ebb__watch_longer(stage.watch, &longer));
+    ebb__watch_destroy(stage.watch);
+}
+
+static void something_else_takes_its_place_once_it_lasts(void **state)
+{
+    (void)state;
+    struct stage stage = held(3, 0);
+    size_t most = ebb__tuning()->held_iterations;
+    for (size_t i = 0; i < most; i++)
+        phrase(&stage, 2, 12);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    for (size_t i = 0; i < 2 * most; i++)
+        phrase(&stage, 2, 12);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 12);
+    ebb__watch_destroy(stage.watch);
+}
+
+/* A block whose size is the only one, then many. The first step allocates some in addition, so a landmark
+ * is found in the steps before they repeat exactly. */
+static void a_step_with_a_landmark(struct stage *stage, unsigned more)
+{
+    phrase(stage, 9, 1);
+    phrase(stage, 3, 150 + more);
+}
+
+static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
+{
+    (void)state;
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    a_step_with_a_landmark(&stage, 2);
+    for (unsigned i = 0; i < 3; i++)
+        a_step_with_a_landmark(&stage, 0);
+    assert_int_equal(ebb__watch_patterns(stage.watch), 2); /* by a landmark, then exactly */
+    ebb__watch_hold(stage.watch);
+    for (unsigned i = 0; i < 6; i++) {
+        evaluation(&stage, 0);
+        a_step_with_a_landmark(&stage, 0);
+        a_step_with_a_landmark(&stage, 0);
+    }
+    struct ebb_watch_longer longer;
+    assert_true(ebb__watch_longer(stage.watch, &longer)); /* only what is exact can be held */
+    assert_int_equal(longer.iterations, 2);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 151);
+    ebb__watch_destroy(stage.watch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_held_iteration_stays),
+        cmocka_unit_test(without_it_the_group_is_the_iteration),
+        cmocka_unit_test(what_comes_between_is_measured),
+        cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
+        cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

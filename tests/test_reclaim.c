@@ -1,0 +1,357 @@
+/* Reclaim alone: who is evicted for room, how much, and what slabs do; when a block is used next is for the
+ * test to say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lanes_rig.h"
+#include "runtime/reclaim/reclaim.h"
+
+#define BLOCKS 6u
+#define BLOCK_BYTES EBB_HUGE_BYTES
+
+struct stage {
+    struct lanes lanes;
+    struct reclaim reclaim;
+    struct block *blocks[BLOCKS];
+    uint64_t next_use[64]; /* by serial; 0: now */
+    bool knows;
+    unsigned evicting;
+};
+
+static bool is_planned(const void *context)
+{
+    (void)context;
+    return false;
+}
+
+static uint64_t iteration_ns(const void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static bool knows(const void *context, const struct block *block)
+{
+    (void)block;
+    return ((const struct stage *)context)->knows;
+}
+
+static uint64_t next_use(const void *context, const struct block *block)
+{
+    return ((const struct stage *)context)->next_use[block->serial];
+}
+
+static bool is_awaited(const void *context, const struct block *block)
+{
+    (void)context;
+    (void)block;
+    return false;
+}
+
+static void evicting(void *context, struct block *block)
+{
+    (void)block;
+    ((struct stage *)context)->evicting++;
+}
+
+static void was_late(void *context, const struct block *block, uint64_t ns)
+{
+    (void)context;
+    (void)block;
+    (void)ns;
+}
+
+static uint64_t fire(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static void resumed(void *context)
+{
+    (void)context;
+}
+
+static bool make_room(void *context, uint64_t bytes, struct asking *asking)
+{
+    return ebb__room_get(&((struct stage *)context)->reclaim, bytes, asking);
+}
+
+static void slab_parked(void *context, struct block *block)
+{
+    ebb__slab_count(&((struct stage *)context)->reclaim, block, false);
+}
+
+static void slab_back(void *context, struct block *block)
+{
+    ebb__slab_back(&((struct stage *)context)->reclaim, block);
+}
+
+static const struct policy policy = {
+    .is_planned = is_planned,
+    .iteration_ns = iteration_ns,
+    .knows = knows,
+    .next_use = next_use,
+    .is_awaited = is_awaited,
+    .evicting = evicting,
+    .was_late = was_late,
+    .fire = fire,
+    .resumed = resumed,
+    .make_room = make_room,
+    .slab_parked = slab_parked,
+    .slab_back = slab_back,
+};
+
+/* BLOCKS blocks fill the budget; the lanes run if `run`, and the lock is held. */
+static void start(struct stage *stage, bool run)
+{
+    memset(stage, 0, sizeof *stage);
+    stage->knows = true;
+    lanes_open(&stage->lanes, BLOCKS * BLOCK_BYTES, &policy, stage, false);
+    stage->lanes.ground.core.config.slab_reclaim_ns = 1;
+    ebb__reclaim_init(&stage->reclaim, &stage->lanes.transfer);
+    if (run)
+        assert_true(ebb__mover_start(&stage->lanes.transfer));
+    lanes_lock(&stage->lanes);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        stage->blocks[i] = lanes_block(&stage->lanes, BLOCK_BYTES);
+        stage->blocks[i]->use.touch = ++stage->lanes.table.uses.touches;
+        stage->next_use[stage->blocks[i]->serial] = 10 + i;
+    }
+}
+
+static void stop(struct stage *stage)
+{
+    lanes_unlock(&stage->lanes);
+    lanes_close(&stage->lanes);
+}
+
+static struct block *slab(struct stage *stage)
+{
+    struct block *block = ebb__slab_take(&stage->lanes.addresses);
+    assert_non_null(block);
+    ebb__block_become(block, BLOCK_BARE);
+    assert_true(ebb__pages_force(&stage->lanes.memory, block->address, EBB_SLAB_BYTES));
+    ebb__block_become(block, BLOCK_RESIDENT);
+    ebb__slab_count(&stage->reclaim, block, true);
+    lanes_fill(block);
+    return block;
+}
+
+/* What is used latest, the larger of two alike; not what is used now, or cannot leave. */
+static void the_one_used_latest_is_chosen(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    stage.next_use[stage.blocks[2]->serial] = 99;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[2]);
+    stage.blocks[2]->kept = true;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    stage.blocks[BLOCKS - 1]->pinned_until = 1;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 2]);
+    stage.next_use[stage.blocks[BLOCKS - 2]->serial] = 0;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 3]);
+    stop(&stage);
+}
+
+/* Where all are in use: the earliest touched, but none of the last that the tuning takes to be in use, and
+ * none that was needed again at once. */
+static void of_what_is_in_use_the_earliest_touched_goes(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    memset(stage.next_use, 0, sizeof stage.next_use);
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[0]);
+    stage.blocks[0]->use.evicted_at = stage.lanes.table.uses.event_number + 1;
+    ebb__move_touch(&stage.lanes.transfer, stage.blocks[0]);
+    assert_int_equal(stage.blocks[0]->use.needed_at, stage.lanes.table.uses.event_number + 1);
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
+    stage.blocks[1]->kept = stage.blocks[2]->kept = true;
+    assert_null(ebb__victim_choose(&stage.reclaim)); /* the others are the last touched */
+    stop(&stage);
+}
+
+/* What no plan moves as a whole leaves by the part. */
+static void large_blocks_leave_by_the_part(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    stage.lanes.ground.core.config.part_from_bytes = 2 * EBB_HUGE_BYTES;
+    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX);
+    struct block *large = lanes_block(&stage.lanes, 3 * EBB_HUGE_BYTES);
+    stage.next_use[large->serial] = 1000;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), large);
+    assert_int_equal(large->run.parts, 1);
+    stage.knows = false;
+    struct block *part = ebb__victim_choose(&stage.reclaim);
+    assert_int_equal(part->run.head, ebb__block_index(&stage.lanes.table, large));
+    assert_int_equal(large->run.parts, 3);
+    stop(&stage);
+}
+
+/* As many leave as are lacking, what is on its way counts, and what is there need not. */
+static void as_much_leaves_as_is_lacking(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct transfer *transfer = &stage.lanes.transfer;
+    assert_false(ebb__room_make(&stage.reclaim, 0));
+    assert_true(ebb__room_make(&stage.reclaim, 2 * BLOCK_BYTES - 1));
+    assert_int_equal(stage.evicting, 2);
+    assert_int_equal(transfer->out_pending_bytes, 2 * BLOCK_BYTES);
+    assert_true(ebb__room_make(&stage.reclaim, 2 * BLOCK_BYTES));
+    assert_int_equal(stage.evicting, 2);
+    ebb__room_evict_until(&stage.reclaim, 3 * BLOCK_BYTES);
+    assert_int_equal(stage.evicting, 3);
+    for (unsigned i = 3; i < BLOCKS; i++)
+        assert_int_equal(stage.blocks[i]->transfer.queue, QUEUE_OUT);
+    /* While the store fails nothing more is sent away. */
+    transfer->store.state = STORE_REFUSED;
+    assert_true(ebb__room_make(&stage.reclaim, 6 * BLOCK_BYTES));
+    ebb__room_evict_until(&stage.reclaim, 6 * BLOCK_BYTES);
+    assert_int_equal(stage.evicting, 3);
+    stop(&stage);
+}
+
+/* Then what comes back ahead of its use gives its room up. */
+static void early_fetches_make_way(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct lanes *lanes = &stage.lanes;
+    struct block *fetched = stage.blocks[0];
+    lanes_evict(lanes, fetched);
+    atomic_store(&lanes->faulty.delay_us, 50000);
+    ebb__move_queue_in(&lanes->transfer, fetched, false);
+    lanes_wait(lanes, fetched, BLOCK_FETCHING);
+    for (unsigned i = 1; i < BLOCKS; i++)
+        stage.blocks[i]->kept = true;
+    assert_true(ebb__room_make(&stage.reclaim, BLOCK_BYTES));
+    assert_int_equal(fetched->transfer.end, TRANSFER_GIVEN_UP);
+    atomic_store(&lanes->faulty.delay_us, 0);
+    lanes_wait(lanes, fetched, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(lanes, fetched));
+    stop(&stage);
+}
+
+/* A budget that is lowered is reached, step by step, and is in force from then on. */
+static void a_budget_is_approached(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct ebb_ledger *ledger = &stage.lanes.ground.ledger;
+    uint64_t budget = 2 * BLOCK_BYTES;
+    atomic_store(&ledger->budget_bytes, budget);
+    ebb__room_approach_budget(&stage.reclaim);
+    assert_int_equal(atomic_load(&ledger->in_force), 0);
+    assert_int_equal(stage.evicting, BLOCKS - 2);
+    lanes_settle(&stage.lanes);
+    assert_true(atomic_load(&ledger->held_bytes) <= budget);
+    ebb__room_approach_budget(&stage.reclaim);
+    assert_int_equal(atomic_load(&ledger->in_force), 1);
+    assert_true(atomic_load(&ledger->peak_bytes) <= budget);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(stage.blocks[i]->state, BLOCK_RESIDENT);
+    stop(&stage);
+}
+
+/* Others are asked only where they hold something and the parent lives, and not for ever. */
+static void others_are_asked_for_what_they_hold(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct core *core = &stage.lanes.ground.core;
+    struct asking asking = {0};
+    assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
+    atomic_fetch_add(&core->ledger->held_bytes, BLOCK_BYTES); /* another process's */
+    assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
+    atomic_store(&core->ring->parent_gone, 0);
+    core->config.process_id = 77;
+    assert_true(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
+    assert_int_equal(atomic_load(&core->ledger->starving_process), 77);
+    assert_int_equal(atomic_load(&core->ledger->starving_bytes), BLOCK_BYTES);
+    asking.is_heard = true;
+    asking.since_ns = ebb__now_ns() - 1000000000; /* and nothing has come of it */
+    assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
+    struct asking again = {0};
+    assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &again));
+    stop(&stage);
+}
+
+/* Slabs that nobody has used for a lap are parked, and leave before any block; a use brings them back. */
+static void idle_slabs_leave_first(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct lanes *lanes = &stage.lanes;
+    struct ebb_counters *counters = lanes->ground.core.counters;
+    struct block *first = slab(&stage), *second = slab(&stage);
+    assert_int_equal(atomic_load(&counters->small_bytes), 2 * EBB_SLAB_BYTES);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(first->state, BLOCK_PARKED);
+    assert_int_equal(second->state, BLOCK_PARKED);
+    assert_int_equal(atomic_load(&counters->small_bytes), 0);
+    ebb__slab_fault(&stage.reclaim, second, second->address);
+    assert_int_equal(second->state, BLOCK_RESIDENT);
+    assert_int_equal(atomic_load(&counters->small_bytes), EBB_SLAB_BYTES);
+    assert_int_equal(ebb__slab_record_at(&lanes->addresses, second->address)->doublings, 1);
+    second->kept = true;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), first);
+    lanes_evict(lanes, first);
+    ebb__slab_fault(&stage.reclaim, first, first->address);
+    lanes_wait(lanes, first, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(lanes, first));
+    assert_int_equal(atomic_load(&counters->demand_faults), 1);
+    stop(&stage);
+}
+
+/* Around a fork all slabs are there, and none is parked until it is over. */
+static void around_a_fork_all_slabs_are_there(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct block *block = slab(&stage);
+    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX); /* room for it to return */
+    lanes_evict(&stage.lanes, block);
+    ebb__reclaim_before_fork(&stage.reclaim);
+    assert_int_equal(block->state, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(&stage.lanes, block));
+    ebb__slab_record_at(&stage.lanes.addresses, block->address)->since_ns = 0;
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(block->state, BLOCK_RESIDENT);
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    ebb__reclaim_forked(&stage.reclaim);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(block->state, BLOCK_PARKED);
+    stop(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_one_used_latest_is_chosen),
+        cmocka_unit_test(of_what_is_in_use_the_earliest_touched_goes),
+        cmocka_unit_test(large_blocks_leave_by_the_part),
+        cmocka_unit_test(as_much_leaves_as_is_lacking),
+        cmocka_unit_test(early_fetches_make_way),
+        cmocka_unit_test(a_budget_is_approached),
+        cmocka_unit_test(others_are_asked_for_what_they_hold),
+        cmocka_unit_test(idle_slabs_leave_first),
+        cmocka_unit_test(around_a_fork_all_slabs_are_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

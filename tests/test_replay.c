@@ -1,0 +1,597 @@
+/* Replay alone: scripts made by hand are followed, left, and taken up again, in each of the three ways of
+ * matching; what hangs on their positions is done by lanes that run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lanes_rig.h"
+#include "runtime/replay/matcher.h"
+
+#define MOST 8u
+#define STEP_NS 1000000u
+#define KIB ((uint64_t)1024)
+#define WEIGHT_BYTES EBB_HUGE_BYTES
+
+/* A script as one piece of memory. */
+struct written {
+    struct ebb_script head;
+    struct ebb_script_event events[MOST];
+    struct ebb_script_block blocks[MOST];
+    struct ebb_script_use uses[MOST];
+    struct ebb_script_absence absences[MOST];
+    uint32_t allocs[MOST];
+};
+
+struct stage {
+    struct lanes lanes;
+    struct replay replay;
+    struct written written;
+};
+
+static bool is_planned(const void *context)
+{
+    return ((const struct stage *)context)->replay.current != NULL;
+}
+
+static uint64_t next_use(const void *context, const struct block *block)
+{
+    return ebb__replay_next_use(&((const struct stage *)context)->replay, block);
+}
+
+static uint32_t next_alloc(const void *context, uint64_t size_bytes)
+{
+    return ebb__replay_next_alloc(&((const struct stage *)context)->replay, size_bytes);
+}
+
+static uint32_t next_cover(const void *context, uint32_t unit)
+{
+    return ebb__replay_next_cover(&((const struct stage *)context)->replay, unit);
+}
+
+static bool is_awaited(const void *context, const struct block *block)
+{
+    return ebb__replay_is_awaited(&((const struct stage *)context)->replay, block);
+}
+
+static void was_late(void *context, const struct block *block, uint64_t ns)
+{
+    ebb__feedback_late(&((struct stage *)context)->replay, block, ns);
+}
+
+static void changed(void *context, const struct block *block)
+{
+    ebb__clock_changed(&((struct stage *)context)->replay, block);
+}
+
+static uint64_t fire(void *context)
+{
+    return ebb__timers_fire(&((struct stage *)context)->replay);
+}
+
+static void resumed(void *context)
+{
+    pthread_cond_signal(&((struct stage *)context)->lanes.transfer.out.work);
+}
+
+static bool make_room(void *context, uint64_t bytes, struct asking *asking)
+{
+    (void)context;
+    (void)bytes;
+    (void)asking;
+    return false;
+}
+
+static const struct policy policy = {
+    .is_planned = is_planned,
+    .next_use = next_use,
+    .next_alloc = next_alloc,
+    .next_cover = next_cover,
+    .is_awaited = is_awaited,
+    .was_late = was_late,
+    .changed = changed,
+    .fire = fire,
+    .resumed = resumed,
+    .make_room = make_room,
+};
+
+/* --- scripts --- */
+
+static void add_block(struct written *written, uint64_t serial, uint64_t bytes)
+{
+    written->head.persistent_count += serial > 0;
+    written->blocks[written->head.block_count++] = (struct ebb_script_block){
+        .serial = serial, .size_bytes = bytes, .place = EBB_SCRIPT_NO_PLACE, .parts = 1};
+}
+
+static void add_event(struct written *written, enum ebb_event_kind kind, uint32_t block)
+{
+    uint32_t at = written->head.clock_count++;
+    written->events[at] = (struct ebb_script_event){.size_bytes = written->blocks[block].size_bytes,
+                                                    .time_ns = at * STEP_NS,
+                                                    .block = block,
+                                                    .kind = kind};
+    if (kind == EBB_EVENT_ALLOC)
+        written->allocs[written->head.alloc_count++] = at;
+}
+
+static int by_size(const struct written *written, uint32_t left, uint32_t right)
+{
+    uint64_t a = written->events[left].size_bytes, b = written->events[right].size_bytes;
+    return a != b ? (a > b) - (a < b) : (left > right) - (left < right);
+}
+
+static void finish(struct written *written)
+{
+    struct ebb_script *head = &written->head;
+    for (uint32_t i = 1; i < head->alloc_count; i++)
+        for (uint32_t k = i; k && by_size(written, written->allocs[k - 1], written->allocs[k]) > 0;
+             k--) {
+            uint32_t kept = written->allocs[k];
+            written->allocs[k] = written->allocs[k - 1];
+            written->allocs[k - 1] = kept;
+        }
+    head->magic = EBB_SCRIPT_MAGIC;
+    head->bytes = sizeof *written;
+    head->iteration_ns = head->clock_count * STEP_NS;
+    head->events_offset = offsetof(struct written, events);
+    head->blocks_offset = offsetof(struct written, blocks);
+    head->uses_offset = offsetof(struct written, uses);
+    head->absences_offset = offsetof(struct written, absences);
+    head->allocs_offset = offsetof(struct written, allocs);
+    assert_true(ebb__script_valid(head, sizeof *written));
+}
+
+enum { WEIGHT, FIRST, SECOND, THIRD }; /* blocks of the iteration */
+static const uint64_t bytes_of[] = {WEIGHT_BYTES, 16 * KIB, 32 * KIB, 64 * KIB};
+
+/* alloc 1, alloc 2, free 1, alloc 3, free 3, free 2. The weight is used at 3; it leaves behind 0, returns
+ * from 2 on, and is due at 3. */
+static struct written iteration(uint32_t flags)
+{
+    struct written written = {.head = {.flags = flags}};
+    add_block(&written, 1, bytes_of[WEIGHT]);
+    for (uint32_t i = FIRST; i <= THIRD; i++)
+        add_block(&written, 0, bytes_of[i]);
+    static const struct {
+        enum ebb_event_kind kind;
+        uint32_t block;
+    } events[] = {{EBB_EVENT_ALLOC, FIRST}, {EBB_EVENT_ALLOC, SECOND}, {EBB_EVENT_FREE, FIRST},
+                  {EBB_EVENT_ALLOC, THIRD}, {EBB_EVENT_FREE, THIRD},   {EBB_EVENT_FREE, SECOND}};
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        add_event(&written, events[i].kind, events[i].block);
+    written.uses[written.head.use_count++] = (struct ebb_script_use){.clock = 3};
+    written.blocks[WEIGHT].use_count = 1;
+    written.absences[written.head.absence_count++] =
+        (struct ebb_script_absence){.block = WEIGHT, .out_clock = 0, .in_clock = 2, .due_clock = 3};
+    finish(&written);
+    return written;
+}
+
+/* The weights are used in turn, and nothing is allocated. */
+static struct written accesses(uint32_t weights)
+{
+    struct written written = {0};
+    for (uint32_t i = 0; i < weights; i++)
+        add_block(&written, i + 1, WEIGHT_BYTES);
+    for (uint32_t i = 0; i < weights; i++)
+        add_event(&written, EBB_EVENT_ACCESS, i);
+    finish(&written);
+    return written;
+}
+
+/* --- the program --- */
+
+static void start(struct stage *stage)
+{
+    lanes_open(&stage->lanes, UINT64_MAX, &policy, stage, false);
+    memset(&stage->replay, 0, sizeof stage->replay);
+    assert_true(ebb__replay_init(&stage->replay, &stage->lanes.transfer));
+    assert_true(ebb__mover_start(&stage->lanes.transfer));
+    lanes_lock(&stage->lanes);
+}
+
+static void stop(struct stage *stage)
+{
+    lanes_settle(&stage->lanes);
+    lanes_unlock(&stage->lanes);
+    ebb__replay_forget_scripts(&stage->replay);
+    ebb__mover_stop(&stage->lanes.transfer);
+    ebb__replay_fini(&stage->replay);
+    lanes_close(&stage->lanes);
+}
+
+static void set_script(struct stage *stage, const struct written *written)
+{
+    lanes_unlock(&stage->lanes);
+    assert_int_equal(ebb__replay_set_script(&stage->replay, &written->head, sizeof *written),
+                     EBB_OK);
+    lanes_lock(&stage->lanes);
+}
+
+static struct block *alloc(struct stage *stage, uint64_t bytes)
+{
+    struct replay *replay = &stage->replay;
+    struct block *block = lanes_block(&stage->lanes, bytes);
+    ebb__clock_end_step(replay, EBB_EVENT_ALLOC, ebb__clock_step(replay, EBB_EVENT_ALLOC, block));
+    return block;
+}
+
+static void drop(struct stage *stage, struct block *block)
+{
+    struct due due = ebb__clock_step(&stage->replay, EBB_EVENT_FREE, block);
+    ebb__move_discard(&stage->lanes.transfer, block);
+    ebb__clock_end_step(&stage->replay, EBB_EVENT_FREE, due);
+}
+
+/* One lap in the script's order, or with the middle ones swapped. Where a script is in force, the weight
+ * leaves behind the first event, and is there when it is used. How long it is away depends on how late it was
+ * before. */
+static void lap(struct stage *stage, const struct block *weight, bool swapped)
+{
+    struct block *blocks[4];
+    bool is_followed;
+    blocks[FIRST] = alloc(stage, bytes_of[FIRST]);
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned which = (i == 0) == swapped ? THIRD : SECOND;
+        is_followed = stage->replay.current != NULL;
+        blocks[which] = alloc(stage, bytes_of[which]);
+        if (which == THIRD && is_followed && stage->replay.current)
+            assert_true(weight->state == BLOCK_RESIDENT && lanes_is_right(&stage->lanes, weight));
+        if (which == SECOND)
+            drop(stage, blocks[FIRST]);
+    }
+    drop(stage, blocks[THIRD]);
+    drop(stage, blocks[SECOND]);
+}
+
+static uint64_t count(const _Atomic uint64_t *counter)
+{
+    return atomic_load(counter);
+}
+
+/* --- tests --- */
+
+static void each_script_has_its_matcher(void **state)
+{
+    (void)state;
+    struct written ordered = iteration(0), unordered = iteration(EBB_SCRIPT_UNORDERED);
+    struct written clock = accesses(3);
+    assert_ptr_equal(ebb__matcher_of(&ordered.head), &ebb__matcher_ordered);
+    assert_ptr_equal(ebb__matcher_of(&unordered.head), &ebb__matcher_unordered);
+    assert_ptr_equal(ebb__matcher_of(&clock.head), &ebb__matcher_access_clock);
+    const struct matcher *all[] = {&ebb__matcher_ordered, &ebb__matcher_unordered,
+                                   &ebb__matcher_access_clock};
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(all[i]->match && all[i]->next_position);
+        assert_true((all[i]->words != NULL) == (all[i]->prepare != NULL));
+        assert_true((all[i]->find != NULL) == !all[i]->starts_at_once);
+    }
+}
+
+static void what_hangs_on_a_position_is_done_there(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct ebb_counters *counters = stage.lanes.ground.core.counters;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    assert_non_null(stage.replay.current); /* since the third allocation */
+    assert_int_equal(count(&counters->resyncs), 1);
+    assert_int_equal(weight->script_block, WEIGHT);
+    struct block *first = alloc(&stage, bytes_of[FIRST]);
+    lanes_wait(&stage.lanes, weight, BLOCK_EVICTED);
+    struct block *second = alloc(&stage, bytes_of[SECOND]);
+    assert_int_equal(weight->state, BLOCK_EVICTED);
+    drop(&stage, first); /* it is sent for */
+    assert_int_not_equal(weight->state, BLOCK_PARKED);
+    struct block *third = alloc(&stage, bytes_of[THIRD]); /* and due */
+    assert_int_equal(weight->state, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(&stage.lanes, weight));
+    drop(&stage, third);
+    drop(&stage, second);
+    uint64_t laps = stage.replay.laps;
+    lap(&stage, weight, false);
+    assert_int_equal(stage.replay.laps, laps + 1);
+    assert_int_equal(count(&counters->mismatches), 0);
+    assert_true(count(&counters->moved_out_bytes) >= WEIGHT_BYTES);
+    stop(&stage);
+}
+
+static void another_allocation_ends_the_match_for_a_while(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct ebb_counters *counters = stage.lanes.ground.core.counters;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    struct block *other = alloc(&stage, 128 * KIB);
+    assert_null(stage.replay.current);
+    assert_int_equal(count(&counters->mismatches), 1);
+    assert_int_equal(ebb__clock_page_bytes(&stage.replay, 5000), 2 * EBB_PAGE_BYTES);
+    drop(&stage, other);
+    lap(&stage, weight, false);
+    assert_non_null(stage.replay.current);
+    assert_int_equal(count(&counters->resyncs), 2);
+    stop(&stage);
+}
+
+/* A free that comes late, or never, is no mismatch. */
+static void frees_are_hints(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    struct block *first = alloc(&stage, bytes_of[FIRST]);
+    struct block *second = alloc(&stage, bytes_of[SECOND]);
+    struct block *third = alloc(&stage, bytes_of[THIRD]);
+    assert_int_equal(weight->state, BLOCK_RESIDENT);
+    drop(&stage, first);
+    drop(&stage, third);
+    lap(&stage, weight, false);
+    assert_non_null(stage.replay.current);
+    assert_int_equal(count(&stage.lanes.ground.core.counters->mismatches), 0);
+    drop(&stage, second);
+    stop(&stage);
+}
+
+/* Events in another order are followed where the script says that it varies, and only there. */
+static void an_order_that_varies_is_followed(void **state)
+{
+    (void)state;
+    for (unsigned unordered = 0; unordered < 2; unordered++) {
+        struct stage stage;
+        start(&stage);
+        struct ebb_counters *counters = stage.lanes.ground.core.counters;
+        struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+        struct written written = iteration(unordered ? EBB_SCRIPT_UNORDERED : 0);
+        set_script(&stage, &written);
+        for (unsigned i = 0; i < 6; i++)
+            lap(&stage, weight, i % 2);
+        assert_int_equal(count(&counters->mismatches) == 0, unordered);
+        assert_true(!unordered || stage.replay.laps >= 3);
+        /* The landmark of the last lap has sent it away. */
+        assert_true(!unordered || weight->use.planned_evict_at == 5 * 6 + 2);
+        stop(&stage);
+    }
+}
+
+/* Accesses as the clock: the next three are watched, each that comes is passed, and one that is overtaken
+ * with it. What the clock stands on must not go. */
+static void accesses_are_a_clock(void **state)
+{
+    (void)state;
+    enum { WEIGHTS = 5 };
+    struct stage stage;
+    start(&stage);
+    struct lanes *lanes = &stage.lanes;
+    struct replay *replay = &stage.replay;
+    struct block *weights[WEIGHTS];
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        weights[i] = lanes_block(lanes, WEIGHT_BYTES);
+    struct written written = accesses(WEIGHTS);
+    written.head.iteration_ns = 8; /* no lap is too short */
+    set_script(&stage, &written);
+    assert_non_null(replay->current);
+    assert_int_equal(replay->position, 0);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        assert_int_equal(weights[i]->state, i < 3 ? BLOCK_PARKED : BLOCK_RESIDENT);
+        assert_int_equal(ebb__replay_is_awaited(replay, weights[i]), i < 3);
+    }
+    ebb__move_unpark(&lanes->transfer, weights[0]);
+    ebb__replay_touched(replay, weights[0], false);
+    assert_int_equal(replay->position, 1);
+    assert_int_equal(weights[3]->state, BLOCK_PARKED);
+    ebb__move_unpark(&lanes->transfer, weights[2]); /* the second did not come */
+    ebb__replay_touched(replay, weights[2], false);
+    assert_int_equal(replay->position, 3);
+    assert_int_equal(ebb__clock_foresee(replay, WEIGHT_BYTES), EBB_SCRIPT_NONE);
+    ebb__move_unpark(&lanes->transfer, weights[4]);
+    ebb__replay_touched(replay, weights[4], false);
+    assert_int_equal(replay->position, 0);
+    assert_int_equal(replay->laps, 1);
+    struct block *other = alloc(&stage, 16 * KIB);
+    drop(&stage, other);
+    assert_non_null(replay->current);
+    drop(&stage, weights[1]);
+    assert_null(replay->current);
+    stop(&stage);
+}
+
+/* A lap that is far too short is no iteration: the script is not followed any more. */
+static void laps_of_accesses_take_their_time(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct lanes *lanes = &stage.lanes;
+    struct block *weights[2];
+    for (unsigned i = 0; i < 2; i++)
+        weights[i] = lanes_block(lanes, WEIGHT_BYTES);
+    struct written written = accesses(2);
+    written.head.iteration_ns = UINT64_MAX / 2;
+    set_script(&stage, &written);
+    stage.replay.access_clock_began_ns = ebb__now_ns();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_non_null(stage.replay.current);
+        ebb__move_unpark(&lanes->transfer, weights[i]);
+        ebb__replay_touched(&stage.replay, weights[i], false);
+    }
+    assert_null(stage.replay.current);
+    assert_int_equal(count(&lanes->ground.core.counters->mismatches), 1);
+    assert_int_equal(weights[0]->state, BLOCK_RESIDENT);
+    stop(&stage);
+}
+
+/* What hangs on a time after a position waits for it, and for a program that is held to go on. */
+static void timers_wait_for_their_time(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct lanes *lanes = &stage.lanes;
+    struct block *weight = lanes_block(lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    written.absences[0].out_delay_ns = 3000000 * (uint64_t)STEP_NS; /* however fast it goes */
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    struct block *first = alloc(&stage, bytes_of[FIRST]);
+    assert_int_equal(stage.replay.current->timer_count, 1);
+    assert_int_equal(weight->state, BLOCK_RESIDENT);
+    assert_true(stage.replay.current->timers[0].at_ns > ebb__progress_ns(&lanes->ground.core));
+    ebb__progress_hold(&lanes->ground.core,
+                       true); /* who waits for something is not left without more */
+    stage.replay.current->timers[0].at_ns = ebb__progress_ns(&lanes->ground.core) - 1;
+    pthread_cond_broadcast(&lanes->transfer.out.work);
+    lanes_unlock(lanes);
+    usleep(40 * STEP_NS / 1000);
+    lanes_lock(lanes);
+    assert_int_equal(weight->state, BLOCK_RESIDENT);
+    assert_int_equal(stage.replay.current->timer_count, 1);
+    ebb__progress_hold(&lanes->ground.core, false);
+    lanes_wait(lanes, weight, BLOCK_EVICTED);
+    assert_int_equal(stage.replay.current->timer_count, 0);
+    drop(&stage, first);
+    stop(&stage);
+}
+
+/* What was late starts earlier, not before it leaves; what was in time goes back to the script. */
+static void a_late_return_starts_earlier(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct written written = iteration(0);
+    struct prepared_script prepared = {0};
+    assert_true(ebb__replay_prepare(&stage.replay, &prepared, &written.head));
+    assert_int_equal(prepared.in_first[2], 0);
+    ebb__feedback_learn(&prepared, 0, STEP_NS / 2);
+    assert_int_equal(prepared.in_clock[0], 1);
+    assert_int_equal(prepared.in_first[1], 0);
+    assert_int_equal(prepared.in_first[2], EBB_SCRIPT_NONE);
+    ebb__feedback_learn(&prepared, 0, 100 * STEP_NS);
+    assert_int_equal(prepared.in_clock[0], 0);
+    assert_int_equal(prepared.in_delay_ns[0], 0);
+    unsigned laps = 0;
+    while ((prepared.in_clock[0] != 2 || prepared.in_delay_ns[0]) && laps < 1000) {
+        ebb__feedback_learn(&prepared, 0, 0);
+        laps++;
+    }
+    assert_true(laps > 3 && laps < 1000);
+    ebb__core_unmap(prepared.tables, prepared.table_bytes);
+    stop(&stage);
+}
+
+/* How far away a size, and a use, is. */
+static void the_script_tells_what_is_next(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct replay *replay = &stage.replay;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    assert_int_equal(ebb__replay_next_use(replay, weight), 0);
+    replay->table->uses.event_number = 7;
+    assert_int_equal(ebb__replay_next_use(replay, weight), 7); /* since the last one */
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    assert_int_equal(replay->position, 0);
+    assert_int_equal(ebb__replay_next_alloc(replay, bytes_of[FIRST]), 0);
+    assert_int_equal(ebb__replay_next_alloc(replay, bytes_of[THIRD]), 3);
+    assert_int_equal(ebb__replay_next_alloc(replay, 5), UINT32_MAX);
+    assert_int_equal(ebb__clock_foresee(replay, bytes_of[FIRST]), FIRST);
+    assert_int_equal(ebb__clock_foresee(replay, bytes_of[SECOND]), EBB_SCRIPT_NONE);
+    bool done;
+    assert_int_equal(ebb__replay_distance(replay, weight, &done) >> 32, 4); /* from 5 to 3 */
+    stop(&stage);
+}
+
+/* An allocation gets the address that the script has for it, once. */
+static void planned_addresses_are_given_once(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    written.blocks[FIRST].place = 4 * EBB_PAGE_BYTES;
+    written.head.placement_bytes = EBB_HUGE_BYTES;
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    assert_int_equal(ebb__replay_next_cover(&stage.replay, 0), 0);
+    assert_null(ebb__replay_place(&stage.replay, bytes_of[SECOND], EBB_PAGE_BYTES));
+    struct block *placed = ebb__replay_place(&stage.replay, bytes_of[FIRST], EBB_PAGE_BYTES);
+    assert_non_null(placed);
+    assert_int_equal(placed->address, stage.lanes.addresses.placement.base + 4 * EBB_PAGE_BYTES);
+    assert_null(ebb__replay_place(&stage.replay, bytes_of[FIRST], EBB_PAGE_BYTES));
+    assert_int_equal(atomic_load(&stage.lanes.ground.core.counters->placement_misses), 1);
+    ebb__block_become(placed, BLOCK_BARE);
+    ebb__space_give(&stage.lanes.addresses, placed);
+    stop(&stage);
+}
+
+static void scripts_come_and_go(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct replay *replay = &stage.replay;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0), same = iteration(0), bad = iteration(0);
+    struct written others[MAX_SCRIPTS];
+    bad.absences[0].out_clock = 6;
+    lanes_unlock(&stage.lanes);
+    assert_int_equal(ebb__replay_set_script(replay, &bad.head, sizeof bad), EBB_ERR_FORMAT);
+    lanes_lock(&stage.lanes);
+    set_script(&stage, &written);
+    set_script(&stage, &same);
+    assert_int_equal(replay->script_count, 1);
+    assert_ptr_equal(replay->scripts[0].script, &same.head);
+    lap(&stage, weight, false);
+    assert_ptr_equal(replay->current->script, &same.head);
+    for (uint32_t i = 0; i < MAX_SCRIPTS; i++) {
+        others[i] = iteration(0);
+        others[i].blocks[SECOND].size_bytes += (i + 1) * EBB_PAGE_BYTES;
+        others[i].events[1].size_bytes = others[i].blocks[SECOND].size_bytes;
+        set_script(&stage, &others[i]);
+    }
+    assert_int_equal(replay->script_count, MAX_SCRIPTS); /* the oldest is gone */
+    assert_null(replay->current);
+    lap(&stage, weight, false);
+    assert_null(replay->current);
+    ebb__replay_forked(replay);
+    assert_int_equal(replay->script_count, 0);
+    stop(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_script_has_its_matcher),
+        cmocka_unit_test(what_hangs_on_a_position_is_done_there),
+        cmocka_unit_test(another_allocation_ends_the_match_for_a_while),
+        cmocka_unit_test(frees_are_hints),
+        cmocka_unit_test(an_order_that_varies_is_followed),
+        cmocka_unit_test(accesses_are_a_clock),
+        cmocka_unit_test(laps_of_accesses_take_their_time),
+        cmocka_unit_test(timers_wait_for_their_time),
+        cmocka_unit_test(a_late_return_starts_earlier),
+        cmocka_unit_test(the_script_tells_what_is_next),
+        cmocka_unit_test(planned_addresses_are_given_once),
+        cmocka_unit_test(scripts_come_and_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
