@@ -26,7 +26,10 @@ class Torture(Launch):
         self.assertEqual(0, plain.returncode, plain.stderr)
         result = self.run_ebb(cycle(), *arguments, options=["--budget", str(budget)])
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
-        self.assert_quiet(result)
+        if threads == 1 or share > 0.6:
+            self.assert_quiet(result)
+        else:  # by chance the operations of all threads fall together, and need more
+            self.assertRegex(result.stderr, rb"\A(ebb: one operation needs more than the budget: .*\n)?\Z")
 
     def test_a_wrong_byte_shows(self):
         """The program that all of the above relies on is not blind."""
