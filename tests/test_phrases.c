@@ -116,7 +116,11 @@ static void what_comes_between_is_measured(void **state)
     assert_int_equal(longer.duration_ns, (events + 40) * STEP_NS);
     assert_int_equal(longer.beside_ns, (2 * 9 * 3 + 1 + 40) * STEP_NS);
     assert_int_equal(longer.waited_ns, 40 * STEP_NS);
+    double held = 3.0 * 24 * 3 / (3 * 24), beside = (2.0 * 9 * 3 + 1 + 40) / (2 * 9);
+    assert_true(longer.pace > beside / held - 1e-9 && longer.pace < beside / held + 1e-9);
+    size_t iterations = ebb__watch_iterations(stage.watch);
     ebb__watch_take_longer(stage.watch);
+    assert_int_equal(ebb__watch_iterations(stage.watch), iterations);
     assert_int_equal(ebb__watch_period_allocs(stage.watch), 3 * 24 + 2 * 9);
     assert_false(ebb__watch_longer(stage.watch, &longer));
     ebb__watch_destroy(stage.watch);

@@ -69,6 +69,7 @@ struct ebb_watch_longer {
     uint64_t duration_ns; /* of the newest period */
     uint64_t beside_ns;   /* of that: outside of the held iterations */
     uint64_t waited_ns;   /* of that: the program waited for the runtime */
+    double pace;          /* time by allocation outside of them, divided by that in them */
 };
 
 /* The one in force; false: there is none, or nothing is held. O(symbols of three periods). */

@@ -94,7 +94,8 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
     uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
-    ebb__watch_drop(watch, pattern, window_events, begin);
+    if (!watch->held) /* what was held was an iteration, whatever contains it */
+        ebb__watch_drop(watch, pattern, window_events, begin);
     watch->template = *template;
     watch->next_symbol = ebb__watch_first_unrecorded(watch, template->kind, watch->event_base);
     watch->window_events = window_events;

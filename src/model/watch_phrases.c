@@ -81,5 +81,10 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
         longer->iterations += next < end;
         at = next < end ? next + period : end;
     }
+    double held_symbols = (double)(longer->iterations * period);
+    double held_ns = (double)(longer->duration_ns - longer->beside_ns);
+    double beside_symbols = (double)current->period_symbols - held_symbols;
+    if (beside_symbols > 0 && held_ns > 0)
+        longer->pace = (double)longer->beside_ns / beside_symbols / (held_ns / held_symbols);
     return true;
 }

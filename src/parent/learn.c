@@ -100,7 +100,16 @@ static bool is_lost(const struct process *process)
 }
 
 /* Does what comes between the planned iterations cost so much that it is worth a plan that contains
- * it, too? Then accesses are observed for that; the plan in force stays meanwhile. */
+ * it, too? It does if the program waits for it, or is much slower there than in the iterations: what
+ * trains takes longer than what does not. */
+static bool is_costly(const struct ebb_watch_longer *longer)
+{
+    return longer->waited_ns * ebb__tuning()->beside_divisor > longer->duration_ns ||
+           longer->pace > ebb__tuning()->beside_pace;
+}
+
+/* Observe accesses for a plan of the longer repetition, if that is worth it. The plan in force stays
+ * meanwhile. */
 static bool take_longer(struct process *process)
 {
     size_t count = ebb__watch_iterations(process->stream.watch);
@@ -108,8 +117,7 @@ static bool take_longer(struct process *process)
     if (count == process->learning.judged_at)
         return false;
     process->learning.judged_at = count;
-    if (!ebb__watch_longer(process->stream.watch, &longer) ||
-        longer.waited_ns * ebb__tuning()->beside_divisor <= longer.duration_ns)
+    if (!ebb__watch_longer(process->stream.watch, &longer) || !is_costly(&longer))
         return false;
     ebb__watch_take_longer(process->stream.watch);
     ebb__parent_settle(process);
