@@ -379,7 +379,7 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
                 runtime->table.uses.event_number + runtime->replay.planned_clocks;
             ebb__observe_note(&runtime->transfer);
         } else if (runtime->table.uses.blind_until) {
-            runtime->table.uses.blind_until = 0; /* the message has not been sent yet */
+            runtime->table.uses.blind_until = 0; /* its beginning has not been recorded yet */
         } else {
             ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }
