@@ -25,12 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LIVING                                                                                \
-    ((uint32_t)1 << 12) /* most at a time, a limit; others count as living for
-                                             ever */
-#define MOST_DEFERRED                                                                              \
-    ((uint32_t)1 << 16) /* as many as extents, a limit; the space of others is
-                                             lost */
+#define MOST_LIVING ((uint32_t)1 << 12)   /* a limit; others live for ever */
+#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; others are lost */
 
 static void protect(struct table *table, int descriptor, bool on)
 {

@@ -15,8 +15,7 @@ struct unordered {
     uint32_t passed_count;
     uint32_t first_open;     /* the lowest position not passed; clock_count: none */
     uint32_t unknown_allocs; /* allocations of this iteration that are not in the template */
-    /* A whole iteration has been seen, and each since, from landmark to landmark, was whole. */
-    bool confirmed;
+    bool confirmed;          /* a whole iteration has matched, and none has failed since */
 };
 
 /* An action that is to be performed at a set time. */
