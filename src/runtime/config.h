@@ -38,7 +38,7 @@ struct ebb_runtime_config {
     /* Shows a message that the person who runs the program must see. */
     void (*warn)(void *context, const char *message);
     /* on: the runtime has opened a descriptor that the program must not close. Otherwise the
-     * runtime gives it up. May be NULL. */
+     * runtime no longer needs it. May be NULL. */
     void (*protect)(void *context, int descriptor, bool on);
     /* The only copy of a block could not be read. Does not return, or else the block stays
      * absent. */

@@ -1,9 +1,10 @@
 /* Kept blocks: they are never moved and keep their pages until they are freed.
  *
- * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to
- * the kernel beyond a system call (vmsplice). Neither survives a move. Such a block is first
- * fetched, then never moved, and counts as resident. When it is freed, its mapping is renewed and
- * its pages are released to the system. No other block may get a page that the kernel still reads.
+ * A program may change the mapping of a block, by mprotect, mlock or mmap over it. It may lend the
+ * pages to the kernel beyond a system call (vmsplice). Neither survives a move. Such a block is
+ * first fetched, then never moved, and counts as resident. When it is freed, its mapping is renewed
+ * and its pages are released to the system. No other block may get a page that the kernel still
+ * reads.
  *
  * Of a large block only the affected units of 2 MiB are kept; the rest may still be evicted. */
 #include "runtime/internal.h"

@@ -92,8 +92,8 @@ static inline void ebb__ledger_add(const struct ebb_ledger *ledger,
                               memory_order_release);
 }
 
-/* Records in the slot that a change of the sum begins. The sum is changed by a read-modify-write. A
- * thread that sees the new sum therefore sees `begun`, too. */
+/* Record in the slot that a change of the sum begins, and that it has ended. The sum is changed by
+ * a read-modify-write. A thread that sees the new sum therefore sees `begun`, too. */
 static inline void ebb__ledger_begin(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot)
 {
     ebb__ledger_add(ledger, slot, &slot->begun, 1);

@@ -32,9 +32,8 @@ struct placement {
 /* Facts about a slab that its block does not hold. */
 struct slab_record {
     uint32_t block;
-    /* How often its idle time has been doubled, since it was used again after parking. */
-    uint32_t doublings;
-    uint64_t arrival; /* sequence number of its last arrival in the arena */
+    uint32_t doublings; /* doublings of its idle time, one per use while parked */
+    uint64_t arrival;   /* sequence number of its last arrival in the arena */
     /* When it was parked. If it is not parked: when it was allocated or last unparked. */
     uint64_t since_ns;
 };

@@ -258,8 +258,8 @@ uint32_t ebb__part_next(const struct table *table, uint32_t index);
 bool ebb__part_is_whole(const struct table *table, const struct block *block);
 /* Can the block with this head be split? */
 bool ebb__part_has_units(const struct table *table, const struct block *head);
-/* Splits the block into parts of one unit, except those in transfer. No effect on a block without
- * units. */
+/* Splits the block into parts of one unit, except those that are kept, pinned, awaited or in
+ * transfer. No effect on a block without units. */
 void ebb__part_split(struct table *table, struct block *head);
 /* Joins adjacent parts if possible. True: the whole block is one part. */
 bool ebb__part_join(struct table *table, struct block *head);

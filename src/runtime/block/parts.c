@@ -27,7 +27,7 @@ bool ebb__part_is_whole(const struct table *table, const struct block *block)
            block->run.units == block->run.total_units;
 }
 
-/* No transfer or wait concerns it, and all its bytes are at one place. */
+/* No pin, transfer or wait concerns it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
     if (block->pins || block->kept || block->wait.fault_ns)

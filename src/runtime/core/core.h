@@ -32,8 +32,8 @@ struct policy {
     bool (*knows)(const void *context, const struct block *block);
     /* The expected distance of the next use of `block`. Larger is later; 0: now. */
     uint64_t (*next_use)(const void *context, const struct block *block);
-    /* Clock positions until the next allocation of `size_bytes`, and until a block is to lie in
-     * `unit` of the static placement. UINT32_MAX: never. Only while a script is in force. */
+    /* Clock positions until the next allocation of `size_bytes`, and until the next block in `unit`
+     * of the static placement. UINT32_MAX: never. Only while a script is in force. */
     uint32_t (*next_alloc)(const void *context, uint64_t size_bytes);
     uint32_t (*next_cover)(const void *context, uint32_t unit);
     /* Must the next use of `block` be seen as a fault? */
@@ -83,7 +83,7 @@ void ebb__core_init(struct core *core, const struct ebb_runtime_config *config,
 /* In the child of a fork: no thread waits, all pages are inherited, and it has its own ledger and
  * ring. */
 void ebb__core_forked(struct core *core, struct ebb_ledger *ledger, struct ebb_ring *ring);
-void *ebb__core_memory(size_t bytes); /* zeroed, from the system; NULL: none */
+void *ebb__core_memory(size_t bytes); /* zeroed memory from the system; NULL: none left */
 
 void ebb__core_unmap(void *memory, size_t bytes); /* unmaps it; NULL is allowed */
 

@@ -115,9 +115,9 @@ void ebb__memory_forked(struct memory *memory);
 
 /* Bytes available without evicting. */
 uint64_t ebb__pages_available(const struct memory *memory);
-/* Within this part: the end of the small-page stack; a move of pages without content, which may
- * instead be created at `target`; emptying the oldest entry of the tail cache (false: there is
- * none). */
+/* Within this part. stack_top(): the end of the small-page stack. move_empty(): moves pages without
+ * content, or creates them at `target` instead. strip_tail_cache(): frees the frames of the oldest
+ * entry of the tail cache; false: there is none. */
 static inline uintptr_t ebb__pages_stack_top(const struct memory *memory)
 {
     return memory->core->device.layout.page_stack.base + memory->page_stack_bytes;

@@ -2,10 +2,10 @@
  *
  * The budget limits the number of pages. They are entered in the ledger before they are created. A
  * page belongs to one of four:
- *   a block;
- *   a *cached* block: freed, its pages in place; the next block of that size makes no system call;
- *   a cached frame (frames.c): huge pages;
- *   the small-page stack, whose end is always one contiguous run.
+ *     a block
+ *     a *cached* block: freed, its pages in place; the next block of that size makes no system call
+ *     a cached frame (frames.c): huge pages
+ *     the small-page stack, whose end is always one contiguous run
  * A block takes huge pages for its whole 2 MiB units and small ones for the rest. */
 #include "runtime/memory/memory.h"
 

@@ -5,9 +5,9 @@
  * loading. No event reports their uses, and no plan knows them. Therefore slab reclaim visits the
  * slabs in rounds and parks some. It runs while accesses are observed and while memory is needed,
  * at most two rounds a second. An access to a parked slab is a fault and costs a page move. The
- * slab is then left alone for a time that doubles with each such access. Plans count parked slabs
- * as free. A slab that stays parked for a round, or an iteration and a half, is the first to be
- * evicted if memory is needed.
+ * slab is then left alone for a time that doubles with each such access, up to a limit. Plans count
+ * parked slabs as free. A slab that stays parked for a round and for an iteration and a half is the
+ * first to be evicted if memory is needed.
  *
  * The runtime's own threads must never wait for a slab. They touch no object of the program. Memory
  * of libc and the loader (streams, locales, dynamic TLS) is in no slab: the shim passes such

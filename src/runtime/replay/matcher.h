@@ -1,8 +1,8 @@
 /* Matching: finds the position of the program in its script. One interface has three methods.
  *
- *   ordered       events have a fixed order; an unexpected size ends the match
- *   unordered     threads interleave: each iteration has the same events, in varying order
- *   access clock  the program allocates nothing: the uses of some of its blocks are the events
+ *     ordered       events have a fixed order; an unexpected size ends the match
+ *     unordered     threads interleave: each iteration has the same events, in varying order
+ *     access clock  the program allocates nothing: the uses of some of its blocks are the events
  *
  * The rest of replay knows matchers only by this table. A function that is NULL does nothing. All
  * are called with the lock held; prepare() and words() also without it. */
@@ -18,7 +18,7 @@ struct matcher {
     bool is_ordered;
     /* No position must be found first: a script is in force as soon as it is known. */
     bool starts_at_once;
-    /* Words of memory that its tables take. prepare() fills them, zeroed before. */
+    /* Words of memory that its tables take. prepare() fills them; they are zero before. */
     size_t (*words)(const struct ebb_script *script);
     void (*prepare)(struct prepared_script *prepared, uint32_t *memory);
     /* The position of the newest allocation in `prepared`. EBB_SCRIPT_NONE: none, or several. */

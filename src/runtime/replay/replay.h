@@ -48,7 +48,7 @@ struct prepared_script {
     struct timer *timers;         /* a heap with space for two per absence */
     uint32_t timer_count;
     struct unordered unordered;
-    /* Positions of the allocations that cover each unit of the static placement, ascending: those
+    /* Positions of the allocations that cover each unit of the static placement, ascending. Those
      * of unit u are unit_covers[unit_first[u] … unit_first[u + 1]). unit_count is 0 if the script
      * plans no addresses. */
     uint32_t *unit_first, *unit_covers;
@@ -85,7 +85,8 @@ struct replay {
                                        clock */
     uint64_t position_touches;      /* number of uses seen by then */
     uint64_t position_event;        /* event number of that clock event */
-    int64_t lead_ns;                /* how far the program is ahead of the time since then */
+    int64_t lead_ns;                /* correction: how far the program is ahead of the time since
+                                       then */
     uint64_t missed;                /* access clock: faults on absent parts since then */
     uint64_t access_clock_began_ns; /* access clock: when the first event was last seen */
     uint64_t laps;
@@ -199,7 +200,8 @@ void ebb__replay_take_over(struct replay *replay);
 void ebb__replay_look_for_script(struct replay *replay);
 
 /* placements.c */
-/* Words that the tables of a script's placements take, and filling them, zeroed before. No lock. */
+/* Words that the tables of a script's placements take, and the function that fills them; they are
+ * zero before. No lock. */
 size_t ebb__placement_table_words(const struct replay *replay, const struct ebb_script *script);
 void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words);
 /* The position before which the static placement of `script` holds the fewest bytes. */
@@ -207,7 +209,7 @@ uint32_t ebb__placement_least(const struct ebb_script *script);
 /* The planned block of an allocation of `bytes` at this moment, at its planned address. It is in
  * state EMPTY, without pages. NULL: no plan, or the address is taken. */
 struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment);
-/* Clock positions until a block is to lie in `unit` of the static placement. UINT32_MAX: never. */
+/* Clock positions until the next block in `unit` of the static placement. UINT32_MAX: never. */
 uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit);
 
 /* timers.c */
@@ -243,8 +245,8 @@ void ebb__feedback_missed(struct replay *replay, const struct block *block);
  * fetched earlier in the next iteration. */
 void ebb__feedback_late(struct replay *replay, const struct block *block, uint64_t late_ns);
 /* The memory of `block` is needed first for another use. If it is being fetched, or is resident
- * before it is due, it is fetched later in the next iteration, at most as late as planned. Its
- * lateness in this one is not learnt from. */
+ * before it is due, it is fetched later in the next iteration. Its fetch is never later than
+ * planned. Its lateness in this one is not learnt from. */
 void ebb__feedback_early(struct replay *replay, struct block *block);
 
 #endif

@@ -91,8 +91,8 @@ void ebb__move_evict(struct transfer *transfer, struct block *block);
 void ebb__move_queue_out(struct transfer *transfer, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct transfer *transfer, struct block *block);
 void ebb__move_queue_in(struct transfer *transfer, struct block *block, bool urgent);
-/* A thread waits for a block that is absent or being evicted: cancels the eviction or fetches the
- * block. */
+/* A thread waits for a block that is being written back or is evicted: cancels the write back, or
+ * fetches the block. */
 void ebb__move_call_back(struct transfer *transfer, struct block *block);
 bool ebb__move_start_out(struct transfer *transfer, struct block *block); /* -> WRITING_BACK */
 void ebb__move_finish_out(struct transfer *transfer, struct block *block);
@@ -104,8 +104,8 @@ void ebb__move_discard(struct transfer *transfer, struct block *block); /* the p
                                                                            it */
 void ebb__move_touch(struct transfer *transfer, struct block *block);   /* the program uses it
                                                                            now */
-/* Within this part, three functions. The block gives up its pages, in its frames or else at its
- * address. Also records that its life ends. Pages have been freed: wakes threads that wait for
+/* Within this part. give_pages(): takes the pages from a block, in its frames or else at its
+ * address. bury(): also records the block's end. pages_came_free(): wakes the threads that wait for
  * memory. */
 void ebb__move_give_pages(struct transfer *transfer, struct block *block);
 void ebb__move_bury(struct transfer *transfer, struct block *block);
