@@ -1,4 +1,4 @@
-/* What a runtime is created with: device, ledger, ring, and what steers it. */
+/* The settings of a runtime: device, ledger, ring, and tuning. */
 #ifndef EBB_RUNTIME_CONFIG_H
 #define EBB_RUNTIME_CONFIG_H
 
@@ -17,8 +17,8 @@ struct ebb_runtime_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
     struct ebb_ledger_slot *slot; /* this process's slot of the ledger; NULL: the first */
-    struct ebb_ring *ring;        /* events and counters go here */
-    bool trace;                   /* observe accesses from the start */
+    struct ebb_ring *ring;        /* receives events and counters */
+    bool trace;                   /* observe accesses from the beginning */
     bool verify;                  /* compare a 128-bit hash of each fetched block with that of
                                      its write back */
     /* Blocks of at least this size have parts. 0: the tuning's part_from_bytes. */

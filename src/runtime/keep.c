@@ -96,7 +96,7 @@ void ebb__runtime_close_holes(struct ebb_runtime *runtime)
                                      runtime->table.blocks[i].page_bytes);
 }
 
-/* The child's device has registered the whole range again. */
+/* The child's device has registered all memory again, kept memory included. */
 void ebb__runtime_let_kept(struct ebb_runtime *runtime)
 {
     const struct ebb_device *device = &runtime->core.device;

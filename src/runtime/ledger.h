@@ -40,7 +40,7 @@ struct ebb_ledger_slot {
 struct ebb_ledger {
     uint64_t magic;
     uint64_t slot_count;           /* slots that the file has space for */
-    _Atomic uint64_t budget_bytes; /* UINT64_MAX: none (yet) */
+    _Atomic uint64_t budget_bytes; /* UINT64_MAX: no budget yet, or none at all */
     _Atomic uint64_t held_bytes;
     _Atomic uint64_t peak_bytes;          /* largest held_bytes since the budget came into force */
     _Atomic uint64_t learning_peak_bytes; /* largest held_bytes before that */

@@ -379,7 +379,8 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
                 runtime->table.uses.event_number + runtime->replay.planned_clocks;
             ebb__observe_note(&runtime->transfer);
         } else if (runtime->table.uses.blind_until) {
-            runtime->table.uses.blind_until = 0; /* its beginning has not been recorded yet */
+            runtime->table.uses.blind_until = 0; /* its beginning was never recorded, so its end
+                                                    is not */
         } else {
             ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }

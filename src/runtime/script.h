@@ -21,14 +21,14 @@
 
 struct ebb_script_event {
     uint64_t size_bytes;
-    uint64_t time_ns; /* from the iteration's start */
+    uint64_t time_ns; /* since the iteration's start */
     uint32_t block;   /* index into blocks */
     uint32_t kind;    /* EBB_EVENT_ALLOC, EBB_EVENT_FREE or EBB_EVENT_ACCESS */
 };
 
 struct ebb_script_block {
     uint64_t serial;     /* if persistent; 0: allocated in the iteration */
-    uint64_t size_bytes; /* of the allocation */
+    uint64_t size_bytes; /* size of the allocation */
     /* Its offset in the static placement in bytes, a multiple of the page. EBB_SCRIPT_NO_PLACE for
      * persistent blocks, absent ones and parts. */
     uint64_t place;
@@ -52,8 +52,8 @@ struct ebb_script_use {
 
 /* One absence. The write back may start at out_clock + out_delay_ns, the prefetch should start at
  * in_clock + in_delay_ns. The program must not pass due_clock before the block is resident. If
- * in_within is set it may: the block is used due_delay_ns later. Delays exclude stalls. If two
- * positions are equal and the later moment has the shorter delay, a whole iteration lies
+ * in_within is set, it may pass it: the block is used due_delay_ns later. Delays exclude stalls. If
+ * two positions are equal and the later moment has the shorter delay, a whole iteration lies
  * between. */
 struct ebb_script_absence {
     uint32_t block;
@@ -84,7 +84,7 @@ struct ebb_script {
     uint32_t use_count;
     uint32_t absence_count;
     uint32_t persistent_count; /* the first blocks, this many, ordered by serial */
-    uint32_t alloc_count;      /* ALLOC events among the clock events */
+    uint32_t alloc_count;      /* number of ALLOC events among the clock events */
     uint32_t flags;            /* EBB_SCRIPT_UNORDERED */
     uint32_t reserved;
     uint64_t events_offset;   /* struct ebb_script_event[clock_count] */

@@ -17,7 +17,7 @@
 #define CLASSES (EVEN_CLASSES + PER_DOUBLING * DOUBLINGS)
 #define MASK_WORDS (EBB_SLAB_BYTES / EBB_SMALL_LEAST_BYTES / 64)
 
-enum { CLASS_FREE = 0 }; /* slab->class of a slab without a class; else class + 1 */
+enum { CLASS_FREE = 0 }; /* value of slab->class if the slab has no class; else it is class + 1 */
 
 struct slab {
     uint64_t free_mask[MASK_WORDS];

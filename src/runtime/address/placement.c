@@ -8,11 +8,11 @@
  * its page *cached*. The next block there uses it, unless another block has taken it meanwhile.
  *
  * Two blocks may share a page table entry, so none of them moves alone. They are not observed, and
- * a trace does not count while they exist. They are no victims until they are freed. The plan
- * bounds their memory, since it counts whole units. If small blocks and other processes leave less
- * memory than the plan assumed, no block is placed. A planned address may still be taken if the
- * program departs from the plan. The block then gets units of its own, as without a plan. So do all
- * blocks while no script is replayed. */
+ * a trace does not count while they exist. They are never evicted. The plan bounds their memory,
+ * since it counts whole units. If small blocks and other processes leave less memory than the plan
+ * assumed, no block is placed. A planned address may still be taken if the program departs from the
+ * plan. The block then gets units of its own, as without a plan. So do all blocks while no script
+ * is replayed. */
 #include "runtime/address/address.h"
 
 #include <sys/mman.h>

@@ -17,7 +17,7 @@ enum block_state {
     BLOCK_WRITING_BACK,
     BLOCK_EVICTED,
     BLOCK_FETCHING,
-    BLOCK_DYING, /* freed while a transfer was in flight */
+    BLOCK_DYING, /* freed during a transfer */
 };
 
 enum block_kind {
@@ -30,8 +30,8 @@ enum block_kind {
 
 enum block_queue {
     QUEUE_NONE = 0,
-    QUEUE_OUT, /* resident or parked */
-    QUEUE_IN,  /* evicted or bare */
+    QUEUE_OUT, /* waits to be written back; resident or parked */
+    QUEUE_IN,  /* waits to be fetched; evicted or bare */
 };
 
 /* Does a transfer in progress end early, before the whole block has been transferred? */
@@ -70,7 +70,7 @@ struct block_copy {
 
 /* The threads and processes that wait for a block. */
 struct block_wait {
-    uint64_t fault_ns;     /* when a thread of the program began to wait for it; 0: none */
+    uint64_t fault_ns;     /* when the program began to wait for it; 0: no thread waits */
     struct ebb_wait *told; /* the record that shows the wait to the parent; NULL: none */
     struct asking asking;  /* for memory of other processes */
 };
@@ -116,8 +116,8 @@ struct block {
     uint32_t pins;
     uint32_t script_block; /* index in the script in force; EBB_SCRIPT_NONE: unknown */
     struct link list;      /* empty list, or list of cached blocks by size */
-    struct link age;       /* cached blocks by age */
-    struct link queue;     /* out or in queue */
+    struct link age;       /* list of cached blocks by age */
+    struct link queue;     /* queue for write back or fetch */
     enum block_state state;
     enum block_kind kind;
     /* head: its allocation is in progress, and only that may give it pages. */
@@ -266,8 +266,8 @@ bool ebb__part_join(struct table *table, struct block *head);
 /* Makes units [first, + count) one part, as far as possible. Returns the first part that begins
  * there; NO_BLOCK: none. */
 uint32_t ebb__part_shape(struct table *table, struct block *head, uint32_t first, uint32_t count);
-/* A part has lost its pages and its owner. True: it was the last, and the head has all units
- * again. */
+/* The part's block was freed, and its pages are gone. True: it was the last part, and the head has
+ * all units again. */
 bool ebb__part_bury(struct table *table, struct block *block);
 
 /* copies.c: forked processes that read the same store */

@@ -25,8 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LIVING ((uint32_t)1 << 12)   /* a limit; others live for ever */
-#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; others are lost */
+#define MOST_LIVING ((uint32_t)1 << 12)   /* a limit; generations beyond it count as living */
+#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; space beyond that is lost */
 
 static void protect(struct table *table, int descriptor, bool on)
 {

@@ -16,7 +16,7 @@ uint32_t ebb__part_next(const struct table *table, uint32_t index)
 {
     const struct block *block = &table->blocks[index];
     const struct block *head = &table->blocks[block->run.head];
-    /* Only large blocks have entries for their units. */
+    /* Only large blocks have one entry per unit. */
     uint32_t next = head->run.parts > 1 && block->run.units ? index + block->run.units : NO_BLOCK;
     return next < block->run.head + head->run.total_units ? next : NO_BLOCK;
 }

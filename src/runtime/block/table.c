@@ -56,7 +56,7 @@ static uint64_t fork_block(struct block *block)
     block->transfer.queue = QUEUE_NONE;
     block->transfer.urgent = false;
     block->wait.fault_ns = 0;
-    block->wait.told = NULL; /* in the parent's ring */
+    block->wait.told = NULL; /* it lies in the parent's ring */
     block->pins = 0;         /* those are of threads that the child lacks */
     block->inherited = block->kind != BLOCK_STATIC &&
                        (block->state == BLOCK_RESIDENT || block->state == BLOCK_CACHED);

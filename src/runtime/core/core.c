@@ -1,4 +1,4 @@
-/* What all parts of the runtime share: memory from the system, events, messages. */
+/* Shared by all parts of the runtime: memory from the system, events, messages. */
 #include "runtime/core/core.h"
 
 #include "base/tuning.h"

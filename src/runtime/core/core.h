@@ -1,6 +1,7 @@
-/* What all parts of the runtime share: the lock, the device, the ledger, the questions to policy.
+/* Shared by all parts of the runtime: the lock, the device, the ledger, the questions to policy.
  *
- * Every function of the runtime's parts expects the lock to be held unless it says otherwise. */
+ * Each function of the runtime's parts expects the lock to be held, unless its comment says
+ * otherwise. */
 #ifndef EBB_RUNTIME_CORE_CORE_H
 #define EBB_RUNTIME_CORE_CORE_H
 
@@ -13,7 +14,7 @@
 
 struct block;
 
-/* A wait for pages that other processes hold. */
+/* A wait for memory that other processes hold. */
 struct asking {
     uint64_t since_ns;  /* 0: none */
     uint64_t passed_on; /* the ledger's passed_on when the wait began */
@@ -69,7 +70,7 @@ struct core {
     struct ebb_ring *ring;
     struct ebb_counters *counters;
     const struct policy *policy; /* the questions of mechanism */
-    void *policy_context;        /* passed to its functions */
+    void *policy_context;        /* passed to the functions of `policy` */
     bool forked;                 /* pages may be shared with a child */
     uint64_t stalled_ns;         /* total time that the program has waited for the runtime */
     uint32_t held;               /* waits in progress, at clock events or for absent blocks */

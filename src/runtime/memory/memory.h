@@ -84,7 +84,7 @@ struct tail_cache_entry ebb__tail_cache_take_oldest(struct frames *frames);
 uintptr_t ebb__frames_spend(struct frames *frames, uint64_t most_bytes, bool fragmented,
                             uint64_t *bytes);
 
-/* pages.c: pages without a block, and giving them to blocks */
+/* pages.c: pages without a block, and their way to and from blocks */
 /* Gives `target` (2 MiB aligned) pages for `bytes`. False: eviction is necessary. */
 bool ebb__pages_take(struct memory *memory, uintptr_t target, uint64_t bytes);
 /* As ebb__pages_take(), but may exceed the budget. False only if memory is exhausted. */
@@ -115,9 +115,9 @@ void ebb__memory_forked(struct memory *memory);
 
 /* Bytes available without evicting. */
 uint64_t ebb__pages_available(const struct memory *memory);
-/* Within this part. stack_top(): the end of the small-page stack. move_empty(): moves pages without
- * content, or creates them at `target` instead. strip_tail_cache(): frees the frames of the oldest
- * entry of the tail cache; false: there is none. */
+/* Within this part. `stack_top`: the end of the small-page stack. `move_empty`: moves pages without
+ * content, or creates them at `target` instead. `strip_tail_cache`: empties the oldest entry of the
+ * tail cache. False: there is none. */
 static inline uintptr_t ebb__pages_stack_top(const struct memory *memory)
 {
     return memory->core->device.layout.page_stack.base + memory->page_stack_bytes;

@@ -8,11 +8,11 @@
  * been resident for longest are evicted (reclaim/slabs.c). So a program that walks over all its
  * small objects, as garbage collectors do, makes progress.
  *
- * Blocks that the current operation has used are evicted only if nothing else can be. The earliest
- * touched block is the first. So a program that walks over more than the budget without allocating
- * makes progress. A block that is needed again within the operation in which it was evicted stays
- * until the next event. So an operation whose blocks do not fit together exceeds the budget as
- * little as possible, instead of thrashing. */
+ * Blocks that the current operation has used are evicted only if nothing else can be. The one
+ * touched earliest is evicted first. So a program that walks over more than the budget without
+ * allocating makes progress. A block that is needed again within the operation in which it was
+ * evicted stays until the next event. So an operation whose blocks do not fit together exceeds the
+ * budget as little as possible, instead of thrashing. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"

@@ -3,8 +3,8 @@
  * Accesses drive the replay of a script without allocations. Each event is the use of a part after
  * a long pause; there is one every few ms. The parts of the next few events are parked, so that
  * their use is seen, at the cost of one fault each. The part that is used shows how far the program
- * is. No position must be found first: from any position the program soon uses one of these parts.
- * Until then, at worst, the position is wrong, and so are the events that are expected. */
+ * is. No position needs to be found first: from any position the program soon uses one of these
+ * parts. Until then, at worst, the position is wrong, and so are the events that are expected. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
@@ -55,7 +55,7 @@ static void watch(struct replay *replay)
     arm(replay, EBB_SCRIPT_NONE);
 }
 
-/* Begins an iteration. False: the last one was far too short to be one. */
+/* Begins an iteration. False: the last one was too short to be a real one. */
 static bool begin_lap(struct replay *replay)
 {
     uint64_t now = ebb__now_ns(), took = now - replay->access_clock_began_ns;

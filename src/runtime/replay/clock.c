@@ -10,7 +10,7 @@
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
 {
     const struct ebb_script_event *events = ebb__script_events(script);
-    const uint32_t *allocs = ebb__script_allocs(script); /* by size, then by position */
+    const uint32_t *allocs = ebb__script_allocs(script); /* sorted by size, then by position */
     uint32_t low = 0, high = script->alloc_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;

@@ -80,7 +80,8 @@ static uint32_t absence_here(const struct replay *replay, const struct block *bl
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
             begun = block->use.planned_evict_at > replay->position_event;
-        else if (begun && ending && here == current->in_clock[i]) /* the nearer of the two */
+        else if (begun && ending && here == current->in_clock[i]) /* takes the nearer of its
+                                                                     beginning and end */
             begun = 2 * since_ns < current->out_delay_ns[i] + current->in_delay_ns[i];
         if (out ? begun : ending && !begun)
             return i;

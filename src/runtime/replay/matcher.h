@@ -16,7 +16,7 @@ struct matcher {
     /* Events have the order of the script. So the time since the last event shows how far the
      * program is, and an absence is over once its end has been passed. */
     bool is_ordered;
-    /* No position must be found first: a script is in force as soon as it is known. */
+    /* No position needs to be found first: a script is in force as soon as it is known. */
     bool starts_at_once;
     /* Words of memory that its tables take. prepare() fills them; they are zero before. */
     size_t (*words)(const struct ebb_script *script);

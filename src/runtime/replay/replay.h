@@ -20,9 +20,9 @@ struct unordered {
 
 /* An action that is to be performed at a set time. */
 struct timer {
-    uint64_t at_ns; /* on the clock of ebb__progress_ns() */
+    uint64_t at_ns; /* when, on the clock of ebb__progress_ns() */
     uint32_t absence;
-    bool in; /* a prefetch, not an eviction */
+    bool in; /* true: a prefetch; false: an eviction */
 };
 
 /* A script, the runtime's tables for it, and its learnt corrections. */
@@ -33,8 +33,8 @@ struct prepared_script {
     size_t table_bytes;
     uint32_t *live; /* block index of each script block; NO_BLOCK: none is live */
     /* For each clock position, the absences whose eviction starts there, whose prefetch starts, and
-     * which are due. The heads of their chains (clock_count each) and the next one in the chain
-     * (absence_count each). */
+     * which are due. The first array of each pair has the heads of the chains, clock_count of them.
+     * The second has the next absence in the chain, for each of absence_count. */
     uint32_t *out_first, *out_next;
     uint32_t *in_first, *in_next;
     uint32_t *due_first, *due_next;
@@ -44,7 +44,7 @@ struct prepared_script {
     uint8_t *changes;             /* of each script block: it was expected to be read only, but
                                      was written */
     uint64_t *stretch_ns;         /* by clock position: measured time from it to the next */
-    uint64_t took_ns, planned_ns; /* of all stretches passed so far */
+    uint64_t took_ns, planned_ns; /* of all stretches passed so far, measured and planned */
     struct timer *timers;         /* a heap with space for two per absence */
     uint32_t timer_count;
     struct unordered unordered;
@@ -56,7 +56,7 @@ struct prepared_script {
 };
 
 #define MAX_SCRIPTS 4
-#define HISTORY 16384u /* remembered allocations: several iterations */
+#define HISTORY 16384u /* number of allocations remembered: several iterations */
 
 struct history {
     uint64_t size_bytes;
@@ -64,13 +64,13 @@ struct history {
     uint32_t block;
 };
 
-/* clock.c, replay/unordered.c, timers.c, feedback.c, replay/access_clock.c */
+/* Defined in clock.c, replay/unordered.c, timers.c, feedback.c, replay/access_clock.c */
 struct replay {
     struct core *core;
     struct table *table;
     struct addresses *addresses;
     struct transfer *transfer;
-    struct history *history; /* ring of HISTORY */
+    struct history *history; /* ring of HISTORY entries */
     uint64_t allocations;
     struct prepared_script scripts[MAX_SCRIPTS];
     uint32_t script_count;
@@ -80,7 +80,7 @@ struct replay {
                                         NULL */
     uint32_t awaited_at;
     bool awaited_due;
-    uint32_t position;              /* next clock event expected */
+    uint32_t position;              /* of the next clock event expected */
     uint64_t position_ns;           /* when the last clock event was seen, on the program's own
                                        clock */
     uint64_t position_touches;      /* number of uses seen by then */
@@ -93,7 +93,7 @@ struct replay {
     uint32_t planned_clocks; /* clock events of the last planned iteration */
 };
 
-/* The last position passed. Only while a script is replayed. */
+/* The position passed last. Only while a script is replayed. */
 static inline uint32_t ebb__clock_now(const struct replay *replay)
 {
     uint32_t clocks = replay->current->script->clock_count;
@@ -213,7 +213,7 @@ struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alig
 uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit);
 
 /* timers.c */
-/* The clock passes `position` now. */
+/* The clock passes `position`: updates the measured durations and the base of the timers. */
 void ebb__timers_pace(struct replay *replay, struct prepared_script *current, uint32_t position);
 /* Time since the last position passed, in the script's time. */
 uint64_t ebb__timers_since_ns(const struct replay *replay);

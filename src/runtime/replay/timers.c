@@ -15,7 +15,7 @@
 #include "base/tuning.h"
 
 #define PACE_LEAST 0.01
-#define LONGEST_NS 1e15 /* scripts are not trusted */
+#define LONGEST_NS 1e15 /* a limit, since scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
 {
@@ -37,7 +37,7 @@ void ebb__timers_pace(struct replay *replay, struct prepared_script *current, ui
     uint32_t clocks = current->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
     uint64_t now_ns = ebb__progress_ns(replay->core);
-    /* Threads that wait at the same time may count more waiting than time has passed. */
+    /* Threads that wait at the same time may together wait longer than the elapsed time. */
     uint64_t took_ns = now_ns > replay->position_ns ? now_ns - replay->position_ns : 0;
     replay->position_ns = now_ns;
     replay->position_touches = replay->table->uses.touches;

@@ -213,7 +213,7 @@ static void serve(struct lane *lane, struct block *block)
 {
     uint32_t index = ebb__block_index(lane->transfer->table, block);
     if (!has_chunks_left(block)) {
-        /* Cancelled before its next piece. */
+        /* The transfer was cancelled before its next piece. */
         lane->current = NO_BLOCK;
         if (block->transfer.chunks_in_flight == 0)
             lane->direction->finish(lane->transfer, block);

@@ -104,9 +104,9 @@ void ebb__move_discard(struct transfer *transfer, struct block *block); /* the p
                                                                            it */
 void ebb__move_touch(struct transfer *transfer, struct block *block);   /* the program uses it
                                                                            now */
-/* Within this part. give_pages(): takes the pages from a block, in its frames or else at its
- * address. bury(): also records the block's end. pages_came_free(): wakes the threads that wait for
- * memory. */
+/* Within this part. `give_pages`: takes the pages from a block, in its frames or else at its
+ * address. `bury`: frees a block's pages, copy and addresses. `pages_came_free`: wakes the threads
+ * that wait for memory. */
 void ebb__move_give_pages(struct transfer *transfer, struct block *block);
 void ebb__move_bury(struct transfer *transfer, struct block *block);
 void ebb__move_pages_came_free(struct transfer *transfer);
