@@ -79,8 +79,8 @@ static inline void ebb__ledger_note(struct ebb_ledger *ledger, uint64_t held)
         atomic_load(&ledger->in_force) ? &ledger->peak_bytes : &ledger->learning_peak_bytes, held);
 }
 
-/* Adds to a number that only one thread changes at a time, which needs no read-modify-write.
- * slots[0] is shared by processes, so it does. */
+/* Adds to a number that only one thread changes at a time, so it needs no read-modify-write. Only
+ * slots[0], which processes share, needs one. */
 static inline void ebb__ledger_add(const struct ebb_ledger *ledger,
                                    const struct ebb_ledger_slot *slot, _Atomic uint64_t *number,
                                    uint64_t bytes)

@@ -67,7 +67,7 @@ static uint64_t fire(void *context)
     return ebb__timers_fire(&runtime->replay);
 }
 
-/* Timers stood still during the wait, so a worker of the lane out must check them. */
+/* Timers stood still during the wait, so a worker of the out lane must check them. */
 static void resumed(void *context)
 {
     struct ebb_runtime *runtime = context;

@@ -7,7 +7,7 @@
  *
  * Size classes are multiples of 64 bytes, at most 12.5 % apart from 1 KiB on (source: the spacing
  * of jemalloc's classes, halved). So every object is aligned for vector code. Thread-safe: there is
- * one lock per class, and one for the chunks. */
+ * one lock per class, and one for the kept empty slabs. */
 #ifndef EBB_RUNTIME_SLABS_H
 #define EBB_RUNTIME_SLABS_H
 

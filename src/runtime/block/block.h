@@ -173,7 +173,7 @@ struct relatives {
 /* The stores that hold copies of absent blocks. */
 struct store_copies {
     /* Our own store at `current`, and the stores of ancestors that hold copies of our blocks. With
-     * each: the number of copies, and the life line that tells so to others. `current` is
+     * each: the number of copies, and the open life line that tells the writer so. `current` is
      * MAX_STORES if ours has no place; that last place never holds a store. */
     struct ebb_store stores[MAX_STORES + 1];
     uint64_t copies[MAX_STORES + 1];

@@ -14,8 +14,8 @@ bool ebb__block_init(struct table *table, struct core *core)
     struct uses *uses = &table->uses;
     struct store_copies *copies = &table->copies;
     table->core = core;
-    bool has_relatives = ebb__relatives_init(table); /* first, so that ebb__block_fini() may undo
-                                                        it after any failure */
+    bool has_relatives = ebb__relatives_init(table); /* first, so that ebb__block_fini() works
+                                                        after any failure */
     table->blocks = ebb__core_memory(MOST_BLOCKS * sizeof *table->blocks);
     table->unit_block = ebb__core_memory(unit_count(table) * sizeof *table->unit_block);
     uses->open_capacity = MOST_OPEN;

@@ -2,13 +2,13 @@
  * system.
  *
  * The need for either kind varies within an iteration. A unit is split if small pages are lacking.
- * If units are lacking, small pages are assembled to a *fragmented* unit. It holds as much, and is
- * the first to be split again. But its addresses take longer to translate, its moves interrupt the
- * program many times, and its transfers take many segments. Only an exchange with the system for a
- * huge page makes it whole again, which takes a fraction of a millisecond. So exchanges get a small
- * share of the time. They happen when a unit is assembled, or when a fragmented one is about to be
- * filled. A few exchanges per iteration keep all units whole. A program that needs more of them
- * does not spend its time on them. */
+ * If units are lacking, small pages are assembled into a *fragmented* unit. It holds as much, and
+ * is the first to be split again. But its addresses take longer to translate, its moves interrupt
+ * the program many times, and its transfers take many segments. Only an exchange with the system
+ * for a huge page makes it whole again, which takes a fraction of a millisecond. So exchanges get a
+ * small share of the time. They happen when a unit is assembled, or when a fragmented one is about
+ * to be filled. A few exchanges per iteration keep all units whole. A program that needs more of
+ * them does not spend its time on them. */
 #include "runtime/memory/memory.h"
 
 #include "base/tuning.h"
@@ -110,7 +110,7 @@ bool ebb__pages_mend(struct memory *memory, uintptr_t frame, uint64_t bytes)
     return true;
 }
 
-/* Assembles 2 MiB of the small-page stack to a cached frame. */
+/* Assembles 2 MiB of the small-page stack into a cached frame. */
 static bool assemble_unit(struct memory *memory)
 {
     uintptr_t frame = ebb__frames_take(&memory->frames, EBB_HUGE_BYTES);

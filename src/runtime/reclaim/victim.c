@@ -10,8 +10,8 @@
  *
  * Blocks that the current operation has used are evicted only if nothing else can be. The one
  * touched earliest is evicted first. So a program that walks over more than the budget without
- * allocating makes progress. A block that is needed again within the operation in which it was
- * evicted stays until the next event. So an operation whose blocks do not fit together exceeds the
+ * allocating makes progress. If a block is evicted and needed again within one operation, it is not
+ * evicted again before the next event. So an operation whose blocks do not fit together exceeds the
  * budget as little as possible, instead of thrashing. */
 #include "runtime/reclaim/reclaim.h"
 

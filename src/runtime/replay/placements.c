@@ -27,7 +27,7 @@ size_t ebb__placement_table_words(const struct replay *replay, const struct ebb_
     return words > UINT32_MAX ? 0 : words;
 }
 
-/* Lists the positions of the allocations that cover each unit, ascending. It counts them first,
+/* Lists the positions of the allocations that cover each unit, ascending. It is a counting sort,
  * since most units are covered by many blocks. */
 void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words)
 {

@@ -8,7 +8,7 @@
  * are scaled by the real duration of the stretch behind their clock event, as seen in earlier
  * iterations. In a long stretch, faults also show how far the program is.
  *
- * The timers are a heap, earliest first. The workers of the lane out check it whenever they look
+ * The timers are a heap, earliest first. The workers of the out lane check it whenever they look
  * for work. */
 #include "runtime/replay/matcher.h"
 
