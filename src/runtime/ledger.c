@@ -31,7 +31,7 @@ static bool claim(struct ebb_ledger *ledger, int line, uint32_t number)
     struct flock lock = byte_lock(number);
     if (atomic_load(&slot->state) != EBB_LEDGER_FREE || fcntl(line, F_OFD_SETLK, &lock) != 0)
         return false;
-    if (atomic_load(&slot->state) == EBB_LEDGER_FREE) { /* and no other process is claiming it */
+    if (atomic_load(&slot->state) == EBB_LEDGER_FREE) { /* checked again under the lock */
         atomic_store(&slot->process_id, (uint32_t)getpid());
         atomic_store(&slot->state, EBB_LEDGER_USED);
         return true;

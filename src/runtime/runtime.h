@@ -84,7 +84,7 @@ bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint
 
 /* Puts a script in force, by reference: `script` must stay mapped for life. It takes effect as soon
  * as the live stream matches it. If a script of the same iteration is in force, the new one waits
- * until the static placement of the old one holds the fewest bytes. EBB_ERR_FORMAT if it is not
+ * until the old one's static placement holds the fewest bytes. EBB_ERR_FORMAT if it is not
  * valid. */
 EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
                                                       const struct ebb_script *script,

@@ -7,7 +7,7 @@
 /* Adjacent units of the static placement with cached pages. 0 units: none. */
 struct cached_run {
     uint32_t unit, units;
-    /* Clock positions until the first of them is needed. UINT32_MAX: never. */
+    /* Clock positions until the last of them is needed. UINT32_MAX: never. */
     uint32_t distance;
 };
 
