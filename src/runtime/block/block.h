@@ -166,9 +166,7 @@ struct relatives {
 
 #define MAX_STORES (EBB_STORE_MOST - 2u) /* a block stores its store's index in a byte */
 
-#define MOST_BLOCKS                                                                                \
-    ((uint32_t)1 << 21) /* most blocks in the table, which takes only address
-                                           space until used */
+#define MOST_BLOCKS ((uint32_t)1 << 21) /* in the table; unused entries take no memory */
 
 /* The stores that hold copies of absent blocks. */
 struct store_copies {

@@ -21,10 +21,8 @@
 
 enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_CACHED = 2 };
 
-#define TAIL_CACHE_MOST 1024u /* most entries, a limit */
-#define FIRST_WINDOW_UNITS                                                                         \
-    ((uint64_t)1024) /* doubles if it is too small; the value has no
-                                               influence */
+#define TAIL_CACHE_MOST 1024u               /* most entries, a limit */
+#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if too small; has no influence */
 
 static uint64_t units_of(uint64_t bytes)
 {
