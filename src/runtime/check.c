@@ -1,12 +1,12 @@
-/* What must hold between any two operations, looked at in EBB_CHECK builds (base/check.h).
+/* Invariants that hold between any two operations, checked in EBB_CHECK builds (base/check.h).
  *
- * All blocks are looked at, so it is done after as many operations as there are blocks, at most. */
+ * A check visits all blocks. So it runs only once per as many operations as there are blocks. */
 #include "base/check.h"
 #include "runtime/internal.h"
 
 #if EBB_CHECKS
 
-/* Pages of its own that it has in memory, as the ledger counts them. */
+/* Bytes of its own pages in memory, as the ledger counts them. */
 static uint64_t held_bytes(const struct block *block)
 {
     if (block->kind == BLOCK_STATIC || block->inherited)
@@ -30,7 +30,7 @@ static bool has_frame(const struct block *block)
            block->state == BLOCK_FETCHING || block->state == BLOCK_DYING;
 }
 
-/* How many blocks are on a queue; each must say so itself. */
+/* The number of blocks on a queue. Each block must name that queue. */
 static uint32_t queue_length(const struct ebb_runtime *runtime, struct list list,
                              enum block_queue queue)
 {
@@ -63,7 +63,7 @@ void ebb__runtime_check(struct ebb_runtime *runtime)
         if (queue == QUEUE_OUT || block->state == BLOCK_WRITING_BACK ||
             block->transfer.end == TRANSFER_GIVEN_UP)
             pending += block->page_bytes;
-        /* Its bytes are at one place. */
+        /* The block's bytes are at one place. */
         EBB_CHECK_THAT(has_frame(block) == (block->frame != 0));
         EBB_CHECK_THAT(block->state != BLOCK_EVICTED || block->copy.is_there);
         EBB_CHECK_THAT(queue != QUEUE_OUT || block->state == BLOCK_RESIDENT ||

@@ -1,4 +1,4 @@
-/* Faults: the program touches what is not there, or what is watched. */
+/* Faults: the program accesses pages that are absent or observed. */
 #include "runtime/internal.h"
 
 static void note_access(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
@@ -16,7 +16,7 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
             .flags = demand ? EBB_EVENT_DEMAND : 0,
         };
         if (ebb__part_is_large(&runtime->table, ebb__whole_pages(head->size_bytes))) {
-            /* One event for each unit of the part; where it was absent, one for all of it. */
+            /* One event per unit of the part. If the part was absent, one event for all of it. */
             uint64_t first = block->address - head->address;
             event.flags |= EBB_EVENT_PART;
             for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
@@ -39,19 +39,19 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         ebb__replay_seen(&runtime->replay, block);
     }
     switch (block->state) {
-    case BLOCK_PARKED: /* a candidate for eviction, an event of the access clock, or observed */
+    case BLOCK_PARKED: /* an eviction candidate, an event of the access clock, or observed */
         note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(&runtime->transfer, block);
         ebb__replay_touched(&runtime->replay, block, false);
         break;
     case BLOCK_BARE:
-        /* The program does not know its address yet: the fault was reported before the previous
+        /* The program does not know this address yet. The fault was reported before the previous
          * block here was freed. */
         if (runtime->table.blocks[block->run.head].unborn)
             break;
         note_access(runtime, block, write, false);
         if (block->transfer.queue == QUEUE_IN)
-            break; /* a worker is on it: two must not give it pages */
+            break; /* a worker handles it; only one thread may give it pages */
         if (ebb__pages_take(&runtime->memory, block->address, block->page_bytes)) {
             ebb__block_become(block, BLOCK_RESIDENT);
         } else {
@@ -69,13 +69,13 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
         }
         ebb__move_call_back(&runtime->transfer, block);
         break;
-    default: /* RESIDENT: come back meanwhile, or the program itself dropped the page; or freed */
+    default: /* RESIDENT: fetched meanwhile, or the program dropped the page itself; or freed */
         ebb__space_fill(&runtime->addresses, block, address);
         break;
     }
 }
 
-/* What a plan has made one part, and no plan counts on any more, need not fit as a whole. */
+/* A part may be too large to fit as a whole. If no plan relies on it any more, it is split. */
 static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *block,
                                    uintptr_t address)
 {
@@ -88,7 +88,7 @@ static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *bl
     return ebb__space_find(&runtime->addresses, address);
 }
 
-/* The block that the thread may have to wait for; NULL: for none. */
+/* The block that the faulting thread may have to wait for. NULL: none. */
 static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     if (ebb__placement_owns(&runtime->addresses, address)) {
@@ -109,7 +109,7 @@ static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t addres
     return block;
 }
 
-/* Uses of small objects tell nothing of operations. */
+/* Uses of small objects do not show whether an operation has become long. */
 static void note_pause(struct ebb_runtime *runtime, uintptr_t address)
 {
     if (!ebb__slab_owns(&runtime->addresses, address) && ebb__observe_pause(&runtime->transfer))
@@ -137,7 +137,7 @@ bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool wri
         note_pause(runtime, address);
     while (waits) {
         block = look_at_fault(runtime, address, write);
-        ebb__wait_end(wait); /* from here the block's own is seen */
+        ebb__wait_end(wait); /* from this point on the parent sees the block's own wait */
         wait = NULL;
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))
             break;

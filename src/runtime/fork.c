@@ -1,11 +1,11 @@
-/* Fork: what a child may see of its parent's blocks.
+/* Fork: what a child inherits of its parent's blocks.
  *
- * Before the fork every transfer ends and every parked block goes back to the arena, so that the
- * child inherits by copy on write what is resident. What is away stays in the store, which both
- * can read; block/copies.c sees to it that neither overwrites what the other needs. Slabs are all there:
- * other libraries' handlers may use some in the child before this file does. The child has no runtime
- * thread yet and a new userfaultfd; it starts reactive, writes to a store of its own, and counts only the
- * pages that it takes itself. Each part knows by itself what a fork leaves of it. */
+ * Before the fork every transfer ends and every parked block returns to the arena. So the child
+ * inherits resident blocks by copy on write. Absent blocks stay in the store, which both can read;
+ * block/copies.c ensures that neither overwrites data of the other. All slabs are resident: other
+ * libraries' fork handlers may use some in the child before this file runs. The child has a new
+ * userfaultfd, and no runtime thread yet. It starts reactive, writes to its own store, and counts
+ * only the pages that it takes itself. Each part handles its own state after a fork. */
 #include "runtime/internal.h"
 
 void ebb__runtime_before_fork(struct ebb_runtime *runtime)
@@ -13,7 +13,7 @@ void ebb__runtime_before_fork(struct ebb_runtime *runtime)
     pthread_mutex_lock(&runtime->core.lock);
     ebb__reclaim_before_fork(&runtime->reclaim);
     ebb__block_before_fork(&runtime->table, ebb__transfer_before_fork(&runtime->transfer));
-    /* The lock stays held across the fork. */
+    /* The lock stays held during the fork. */
 }
 
 void ebb__runtime_after_fork_parent(struct ebb_runtime *runtime)

@@ -1,6 +1,8 @@
-/* The runtime as a whole: its parts, from the lowest to the highest, and what needs to know all of them.
+/* The runtime as a whole: its parts, from the lowest to the highest, and the functions that need
+ * all of them.
  *
- * A part calls those before it only; upwards it asks policy (core/core.h). tests/test_layers.py checks it. */
+ * A part calls only lower parts. It asks higher ones through policy (core/core.h).
+ * tests/test_layers.py checks it. */
 #ifndef EBB_RUNTIME_INTERNAL_H
 #define EBB_RUNTIME_INTERNAL_H
 
@@ -18,13 +20,13 @@ struct ebb_runtime {
     struct reclaim reclaim;
     struct replay replay;
     uint64_t unchecked; /* operations since the last check, in EBB_CHECK builds */
-    bool full_said;     /* that the device has no room for further blocks */
+    bool full_said;     /* the warning that the device cannot hold further blocks has been given */
 };
 
-/* keep.c: the block or part, wherever it lies, that has `address`; NULL: none that is alive. */
+/* keep.c: the living block or part that has `address`, whatever its kind. NULL: none. */
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address);
 
-/* check.c: after an operation, in EBB_CHECK builds */
+/* check.c: checks the invariants after an operation, in EBB_CHECK builds */
 #if EBB_CHECKS
 void ebb__runtime_check(struct ebb_runtime *runtime);
 #else
@@ -35,9 +37,10 @@ static inline void ebb__runtime_check(struct ebb_runtime *runtime)
 #endif
 
 /* runtime.c */
-void ebb__runtime_announce(struct ebb_runtime *runtime); /* it is at work: for the parent */
+void ebb__runtime_announce(struct ebb_runtime *runtime); /* tells the parent that the runtime
+                                                            works */
 
-/* policy.c: what mechanism asks; the context is a struct ebb_runtime. */
+/* policy.c: the questions of mechanism to policy. The context is a struct ebb_runtime. */
 extern const struct policy ebb__runtime_policy;
 
 #endif

@@ -1,13 +1,12 @@
-/* Blocks that are kept: they stay where they are, with the pages that they have, until they are
- * freed.
+/* Kept blocks: they are never moved and keep their pages until they are freed.
  *
- * A program may change the mapping of a block (mprotect, mlock, mmap over it) or lend its pages to
- * the kernel for longer than a call (vmsplice). Neither survives a move. Such a block is fetched
- * first, is never moved again, and counts as resident. When it is freed its mapping is made anew,
- * and its pages go back to the system: nobody else may get a page that the kernel still reads.
+ * A program may change the mapping of a block, by mprotect, mlock or mmap over it. It may lend the
+ * pages to the kernel beyond a system call (vmsplice). Neither survives a move. Such a block is
+ * first fetched, then never moved, and counts as resident. When it is freed, its mapping is renewed
+ * and its pages are released to the system. No other block may get a page that the kernel still
+ * reads.
  *
- * Of a large block only the units of 2 MiB that are concerned are kept; the rest may still be
- * evicted. */
+ * Of a large block only the affected units of 2 MiB are kept; the rest may still be evicted. */
 #include "runtime/internal.h"
 
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
@@ -21,14 +20,14 @@ struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address)
     return is_slab || ebb__block_is_live(block) ? block : NULL;
 }
 
-/* The end of the range, or of what can be addressed. */
+/* The end of the range, or of the address space. */
 static uintptr_t end_of(const void *pointer, uint64_t bytes)
 {
     uintptr_t first = (uintptr_t)pointer;
     return bytes < UINTPTR_MAX - first ? first + bytes : UINTPTR_MAX;
 }
 
-/* The first address behind the page of `at` that may be in another block. */
+/* The first address after the page of `at` that may belong to another block. */
 static uintptr_t next_of(const struct block *block, uintptr_t at)
 {
     return block ? block->address + block->page_bytes
@@ -49,7 +48,7 @@ bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint
     return kept;
 }
 
-/* It is resident: from here on its mapping is the program's. */
+/* The block is resident: from this point on its mapping is the program's. */
 static void let_go(struct ebb_runtime *runtime, uintptr_t at)
 {
     pthread_mutex_lock(&runtime->core.lock);
@@ -97,7 +96,7 @@ void ebb__runtime_close_holes(struct ebb_runtime *runtime)
                                      runtime->table.blocks[i].page_bytes);
 }
 
-/* The device of a child has everything registered anew. */
+/* The child's device has registered all memory again, kept memory included. */
 void ebb__runtime_let_kept(struct ebb_runtime *runtime)
 {
     const struct ebb_device *device = &runtime->core.device;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A living process is seldom in the midst of a change. One that is stopped there is waited for by later
- * calls. */
+/* Tries per call. A living process is seldom in the middle of a change. If it is stopped there,
+ * later calls try again. */
 #define TRIES 100
 
 static struct flock byte_lock(uint32_t number)
@@ -24,14 +24,14 @@ static int open_line(int descriptor)
     return line < 0 ? -1 : ebb__descriptor_high(line);
 }
 
-/* Slot `number` is the caller's from here on, if it is free. */
+/* Gives slot `number` to the caller, if it is free. */
 static bool claim(struct ebb_ledger *ledger, int line, uint32_t number)
 {
     struct ebb_ledger_slot *slot = &ledger->slots[number];
     struct flock lock = byte_lock(number);
     if (atomic_load(&slot->state) != EBB_LEDGER_FREE || fcntl(line, F_OFD_SETLK, &lock) != 0)
         return false;
-    if (atomic_load(&slot->state) == EBB_LEDGER_FREE) { /* and nobody else claims it now */
+    if (atomic_load(&slot->state) == EBB_LEDGER_FREE) { /* checked again under the lock */
         atomic_store(&slot->process_id, (uint32_t)getpid());
         atomic_store(&slot->state, EBB_LEDGER_USED);
         return true;
@@ -66,7 +66,8 @@ static bool is_gone(const struct ebb_ledger *ledger, int descriptor, uint32_t nu
            fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-/* What the sum has beyond the slots of the living; false: one of these was changing it. */
+/* Bytes of the sum that no living process's slot records. False: a living process was changing the
+ * sum. */
 static bool left_by_dead(const struct ebb_ledger *ledger, uint64_t *left_bytes)
 {
     uint32_t used = atomic_load(&ledger->slots_used);

@@ -1,17 +1,18 @@
 /* The ledger: the budget of a run, shared by all its processes.
  *
- * Shared memory, made by the parent. Every page that an runtime holds for managed blocks, in whatever
- * state, is entered here before it exists, so that the sum cannot pass the budget.
+ * It is shared memory that the parent creates. A runtime enters every page for managed blocks, in
+ * any state, before the page exists. Therefore the sum cannot exceed the budget.
  *
- * Each process has a *slot*, where it notes what of the sum is its own, so that the parent can take
- * that out when it dies. A process may be killed between changing the sum and noting it. Therefore
- * it counts the changes that it has begun and those that it has ended: while all living processes
- * have ended what they began, what the sum has beyond their slots is what the dead have left.
+ * Each process has a *slot*, which records its own share of the sum. If the process dies, the
+ * parent subtracts that share. A process may be killed between changing the sum and recording the
+ * change. Therefore it counts the changes that it has begun and those that it has ended. If all
+ * living processes have ended every change they began, the dead processes account for the rest of
+ * the sum.
  *
- * That a process lives is told by its *life line*, a file description of its own with a lock on the
- * byte of the ledger's file that has the slot's number. Neither a hello nor a pid is needed for that,
- * and the kernel ends it when the process dies or calls exec, however it does. Slot 0 is for those
- * that have no other; what these hold is taken out when their socket closes. */
+ * A *life line* shows that a process lives. It is a file description of the process's own, with a
+ * lock on one byte of the ledger's file: the byte at the slot's number. It needs neither a hello
+ * nor a pid. The kernel releases the lock if the process dies in any way, or calls exec. Slot 0 is
+ * for processes without a slot of their own. Their share is subtracted when their socket closes. */
 #ifndef EBB_RUNTIME_LEDGER_H
 #define EBB_RUNTIME_LEDGER_H
 
@@ -20,45 +21,49 @@
 #include <stdint.h>
 
 #define EBB_LEDGER_MAGIC 0x3272656764656c45ull
-#define EBB_LEDGER_SLOTS 4096u /* processes at a time: a limit of storage */
+#define EBB_LEDGER_SLOTS 4096u /* most processes at a time: a limit of storage */
 
 enum ebb_ledger_slot_state {
     EBB_LEDGER_FREE = 0,
     EBB_LEDGER_USED = 1,
-    EBB_LEDGER_DEAD = 2, /* its process is gone, what it held is still in the sum */
+    EBB_LEDGER_DEAD = 2, /* its process has ended; its share is still in the sum */
 };
 
 struct ebb_ledger_slot {
     _Alignas(64) _Atomic uint32_t state; /* enum ebb_ledger_slot_state */
-    _Atomic uint32_t process_id;         /* for people: where the process lives it may be another */
-    _Atomic uint64_t begun, ended;       /* changes */
+    _Atomic uint32_t process_id;         /* for people; may differ in the process's own pid
+                                            namespace */
+    _Atomic uint64_t begun, ended;       /* numbers of changes */
     _Atomic uint64_t held_bytes;
 };
 
 struct ebb_ledger {
     uint64_t magic;
-    uint64_t slot_count;           /* that the file has room for */
-    _Atomic uint64_t budget_bytes; /* UINT64_MAX: none (yet) */
+    uint64_t slot_count;           /* slots that the file has space for */
+    _Atomic uint64_t budget_bytes; /* UINT64_MAX: no budget yet, or none at all */
     _Atomic uint64_t held_bytes;
-    _Atomic uint64_t peak_bytes;          /* of held_bytes since the budget came into force */
-    _Atomic uint64_t learning_peak_bytes; /* of held_bytes before */
-    _Atomic uint64_t over_bytes;       /* most by which the budget had to be exceeded; 0: never */
-    _Atomic uint32_t in_force;         /* held_bytes has been within the budget since */
-    _Atomic uint64_t starving_bytes;   /* a process waits for pages that others hold */
-    _Atomic uint32_t starving_process; /* which */
-    _Atomic uint64_t passed_on;        /* such requests that the parent has looked at */
-    _Atomic uint32_t slots_used;       /* none from here on has ever been used */
+    _Atomic uint64_t peak_bytes;          /* largest held_bytes since the budget came into force */
+    _Atomic uint64_t learning_peak_bytes; /* largest held_bytes before that */
+    _Atomic uint64_t over_bytes;          /* largest excess over the budget that was necessary; 0:
+                                          never */
+    _Atomic uint32_t in_force;            /* held_bytes has been within the budget at least once */
+    _Atomic uint64_t starving_bytes;      /* pages that a process waits for and others hold */
+    _Atomic uint32_t starving_process;    /* the process that waits */
+    _Atomic uint64_t passed_on;  /* number of such requests that the parent has looked at */
+    _Atomic uint32_t slots_used; /* slots from this number on have never been used */
     struct ebb_ledger_slot slots[EBB_LEDGER_SLOTS];
 };
 
-/* The least that a ledger's file may have, where a limit on files forbids more: few slots. */
+/* Smallest size of a ledger's file, used if a limit on file sizes forbids more. It has few
+ * slots. */
 #define EBB_LEDGER_LEAST_BYTES ((uint64_t)4096)
 
-/* The process that calls gets a slot of its own: returns its life line, which it must keep open, or
- * -1: none is to be had, and it shares slots[0]. `descriptor`: of the ledger's file, or another
- * process's life line. */
+/* Gives the calling process a slot of its own. Returns its life line, which the process must keep
+ * open. Returns -1 if there is none; the process then shares slots[0]. `descriptor`: the ledger's
+ * file, or another process's life line. */
 int ebb__ledger_enter(struct ebb_ledger *ledger, int descriptor, struct ebb_ledger_slot **slot);
-/* The parent takes out what processes have left that are gone; returns how many were found. One caller. */
+/* The parent subtracts the shares of processes that have ended. Returns the number of such
+ * processes. One caller at a time. */
 unsigned ebb__ledger_reap(struct ebb_ledger *ledger, int descriptor);
 
 static inline void ebb__ledger_raise(_Atomic uint64_t *peak, uint64_t value)
@@ -74,7 +79,8 @@ static inline void ebb__ledger_note(struct ebb_ledger *ledger, uint64_t held)
         atomic_load(&ledger->in_force) ? &ledger->peak_bytes : &ledger->learning_peak_bytes, held);
 }
 
-/* Add to what only one thread at a time changes, but for slots[0]: there is no need for more then. */
+/* Adds to a number that only one thread changes at a time, so it needs no read-modify-write. Only
+ * slots[0], which processes share, needs one. */
 static inline void ebb__ledger_add(const struct ebb_ledger *ledger,
                                    const struct ebb_ledger_slot *slot, _Atomic uint64_t *number,
                                    uint64_t bytes)
@@ -86,8 +92,8 @@ static inline void ebb__ledger_add(const struct ebb_ledger *ledger,
                               memory_order_release);
 }
 
-/* Around a change of the sum: what the slot says of it. The sum is changed by a read-modify-write, which
- * whoever sees has seen `begun` by then. */
+/* Record in the slot that a change of the sum begins, and that it has ended. The sum is changed by
+ * a read-modify-write. A thread that sees the new sum therefore sees `begun`, too. */
 static inline void ebb__ledger_begin(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot)
 {
     ebb__ledger_add(ledger, slot, &slot->begun, 1);
@@ -100,7 +106,7 @@ static inline void ebb__ledger_end(struct ebb_ledger *ledger, struct ebb_ledger_
     ebb__ledger_add(ledger, slot, &slot->ended, 1);
 }
 
-/* Enter `bytes`, within the budget: false where they do not fit. */
+/* Enters `bytes` within the budget. False if they exceed it. */
 static inline bool ebb__ledger_reserve(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot,
                                        uint64_t bytes)
 {
@@ -118,7 +124,7 @@ static inline bool ebb__ledger_reserve(struct ebb_ledger *ledger, struct ebb_led
     return true;
 }
 
-/* Enter `bytes` although they may not fit: one operation needs more than the budget. */
+/* Enters `bytes` even if they exceed the budget: one operation may need more than the budget. */
 static inline void ebb__ledger_force(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot,
                                      uint64_t bytes)
 {
@@ -131,8 +137,8 @@ static inline void ebb__ledger_force(struct ebb_ledger *ledger, struct ebb_ledge
     ebb__ledger_note(ledger, held);
 }
 
-/* What of `budget` the blocks of a process may fill that holds `own` bytes in all: not what the
- * others hold, nor its own small blocks, which are never evicted by plan. */
+/* Bytes of `budget` that the blocks of a process may fill. The process holds `own` bytes in all.
+ * Excluded are the bytes of other processes, and its own small blocks, which no plan evicts. */
 static inline uint64_t ebb__ledger_share(const struct ebb_ledger *ledger, uint64_t budget,
                                          uint64_t own, uint64_t small)
 {

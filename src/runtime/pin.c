@@ -1,14 +1,14 @@
-/* Pins: blocks that must be there and stay, while a system call has their addresses.
+/* Pins: blocks that must be resident and stay so while a system call has their addresses.
  *
- * On devices where a system call cannot wait for an absent page, or where a page that the kernel is
- * writing cannot be told from another (device->calls_need_pins), the shim pins the buffers of a
- * call before it is made. A pinned block is not parked; that is all. It is fetched by touching it,
- * as the program itself would, so that everything that follows an access follows this one too. */
+ * On some devices a system call cannot wait for an absent page, or a page that the kernel is
+ * writing looks like any other (device->calls_need_pins). There the shim pins the buffers of a call
+ * before making it. Pinning only prevents parking. The block is fetched by touching it, as the
+ * program would, so the access has the usual effects. */
 #include "runtime/internal.h"
 
-/* Count `change` in for all parts of the one allocation at `address` that [address, + bytes) meets;
- * returns where its pages end, or the range: a call may be told of far more room than there is.
- * Parts neither split nor join while they are pinned, so that unpinning finds the same ones. */
+/* Adds `change` to the pins of all parts of one allocation, as far as [address, + bytes) overlaps
+ * it. Returns the end of its pages or of the range: a call may be given a range far beyond the
+ * block. Parts neither split nor join while pinned, so unpinning finds the same ones. */
 static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint64_t bytes,
                             int32_t change)
 {
@@ -23,8 +23,8 @@ static uintptr_t count_pins(struct ebb_runtime *runtime, uintptr_t address, uint
         if (change > 0 || block->pins)
             block->pins += (uint32_t)change;
         address = block->address + block->page_bytes;
-        if (head ==
-            NO_BLOCK) /* in the static placement: it has no parts, and its neighbours are others' */
+        if (head == NO_BLOCK) /* in the static placement: no parts, and the next block is another
+                         allocation */
             break;
     }
     return address < last ? address : last;
@@ -36,8 +36,8 @@ bool ebb__runtime_pin(struct ebb_runtime *runtime, const void *pointer, uint64_t
     pthread_mutex_lock(&runtime->core.lock);
     uintptr_t last = count_pins(runtime, address, bytes, 1);
     pthread_mutex_unlock(&runtime->core.lock);
-    /* What is kept is resident, and the program may have made it inaccessible: then the call says
-     * so. */
+    /* A kept block is resident, and the program may have made it inaccessible. The system call then
+     * reports that. */
     bool is_kept = last > address && ebb__runtime_is_kept(runtime, pointer, last - address);
     for (uintptr_t at = address; at < last;
          at = (at & ~(uintptr_t)(EBB_PAGE_BYTES - 1)) + EBB_PAGE_BYTES)

@@ -1,4 +1,5 @@
-/* What mechanism asks of policy, answered by the script in force and by reclaim: the one way upwards. */
+/* Answers to the questions of mechanism to policy, from the script in force and from reclaim. This
+ * is the only way to call higher parts. */
 #include "runtime/internal.h"
 
 static bool is_planned(const void *context)
@@ -66,7 +67,7 @@ static uint64_t fire(void *context)
     return ebb__timers_fire(&runtime->replay);
 }
 
-/* Timers stood meanwhile: the lane out looks at them. */
+/* Timers stood still during the wait, so a worker of the out lane must check them. */
 static void resumed(void *context)
 {
     struct ebb_runtime *runtime = context;

@@ -52,7 +52,7 @@ static void take_control(struct msghdr *envelope, int descriptors[EBB_MESSAGE_DE
             size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
             *count = came < EBB_MESSAGE_DESCRIPTORS ? came : EBB_MESSAGE_DESCRIPTORS;
             memcpy(descriptors, CMSG_DATA(header), *count * sizeof(int));
-            for (size_t i = *count; i < came; i++) { /* more than we have room for */
+            for (size_t i = *count; i < came; i++) { /* more than the caller can take */
                 int surplus;
                 memcpy(&surplus, CMSG_DATA(header) + i * sizeof surplus, sizeof surplus);
                 close(surplus);

@@ -25,7 +25,7 @@ static void block_event(struct ebb_runtime *runtime, enum ebb_event_kind kind,
                                                         .thread = thread_id()});
 }
 
-/* Everything but the workers; also where some of it could not be had. */
+/* Frees everything except the workers, even if creation has failed half way. */
 static void release(struct ebb_runtime *runtime)
 {
     ebb__replay_fini(&runtime->replay);
@@ -98,7 +98,7 @@ void ebb__runtime_destroy(struct ebb_runtime *runtime)
     release(runtime);
 }
 
-/* Pages for a new block. */
+/* Gives a new block its pages. */
 static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes, bool force)
 {
     if (block->kind == BLOCK_STATIC)
@@ -107,7 +107,7 @@ static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_
                  : ebb__pages_take(&runtime->memory, block->address, bytes);
 }
 
-/* As try_attach(), waiting for memory as long as something is being written back. */
+/* As try_attach(), but waits for memory as long as blocks are being written back. */
 static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
 {
     if (try_attach(runtime, block, bytes, false))
@@ -142,7 +142,7 @@ void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes)
         ebb__ledger_raise(&runtime->core.counters->peak_live_bytes, live);
 }
 
-/* Nothing is known of it yet. */
+/* Resets the facts known of a block. */
 static void make_new(struct ebb_runtime *runtime, struct block *block)
 {
     block->unborn = true;
@@ -170,7 +170,7 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
     ebb__runtime_count_live(runtime, (int64_t)bytes);
 }
 
-/* Pages for a new block, at once or as its parts are used; false: memory is out. */
+/* Gives a new block its pages, at once or as its parts are used. False: memory is exhausted. */
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
     bool got;
@@ -178,7 +178,7 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
         ebb__part_split(&runtime->table, block);
     if (block->kind != BLOCK_STATIC && (runtime->table.uses.trace || block->run.parts > 1))
         return true;
-    /* What no plan counts on in one piece need not wait until there is room for all of it. */
+    /* If no plan relies on the block as a whole, it need not wait for memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
         block->script_block == EBB_SCRIPT_NONE) {
         got = ebb__pages_take(&runtime->memory, block->address, block->page_bytes);
@@ -194,7 +194,7 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     return got;
 }
 
-/* No further block can be had; said once. */
+/* Is the device unable to hold further blocks? Warns once. */
 static bool device_is_full(struct ebb_runtime *runtime)
 {
     const struct ebb_device_ops *ops = runtime->core.device.ops;
@@ -210,7 +210,7 @@ static bool device_is_full(struct ebb_runtime *runtime)
 
 void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t alignment, bool zeroed)
 {
-    /* What the arena cannot hold is refused before anything is rounded up, which could overflow. */
+    /* Sizes beyond the arena are refused before any rounding, which could overflow. */
     if (bytes == 0 || bytes > runtime->core.device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
@@ -233,7 +233,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (!block && !is_full)
         block = ebb__space_take(&runtime->addresses, page_bytes);
     while (!block && !is_full &&
-           ebb__pages_strip_cached(&runtime->memory)) /* spare blocks hold address space too */
+           ebb__pages_strip_cached(&runtime->memory)) /* cached blocks hold address space, too */
         block = ebb__space_take(&runtime->addresses, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);
@@ -379,7 +379,8 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
                 runtime->table.uses.event_number + runtime->replay.planned_clocks;
             ebb__observe_note(&runtime->transfer);
         } else if (runtime->table.uses.blind_until) {
-            runtime->table.uses.blind_until = 0; /* nothing has been said of it */
+            runtime->table.uses.blind_until = 0; /* its beginning was never recorded, so its end
+                                                    is not */
         } else {
             ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
         }

@@ -5,15 +5,15 @@
  *     ebb__runtime_free(runtime, p);
  *     ebb__runtime_fault(runtime, address, is_write);   the thread that reads faults
  *
- * A block is in one of these states; each transition is one function of transfer/moves.c:
+ * A block is in one of these states. Each transition is one function of transfer/moves.c:
  *
  *     bare -> resident <-> parked -> writing back -> evicted -> fetching -> resident
  *
- * parked: its pages are in staging; an access is seen and unparks it at once. bare: it has no pages
- * yet (while accesses are traced). One lock protects all state; transfers happen outside of it.
- * Until a script is in force, and whenever the program departs from it, the runtime is reactive: it
- * evicts the block that is needed latest as far as known, else the least recently used one, and
- * fetches on access. */
+ * A parked block has its pages in staging. An access to it is seen, and unparks it at once. A bare
+ * block has no pages yet, while accesses are traced. One lock protects all state; transfers run
+ * without it. The runtime is reactive until a script is in force, and whenever the program departs
+ * from it. It then evicts the block with the latest known next use, else the least recently used
+ * one. It fetches on access. */
 #ifndef EBB_RUNTIME_RUNTIME_H
 #define EBB_RUNTIME_RUNTIME_H
 
@@ -26,95 +26,100 @@
 
 struct ebb_runtime;
 
-/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT where threads cannot be started; nothing is left behind then. */
+/* EBB_ERR_MEMORY, or EBB_ERR_LIMIT if threads cannot be started. Nothing remains after a
+ * failure. */
 EBB_NODISCARD enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
                                                   struct ebb_runtime **runtime,
                                                   struct ebb_error *error);
-/* Threads that it has started. */
+/* The number of threads that it has started. */
 unsigned ebb__runtime_thread_count(const struct ebb_runtime *runtime);
-/* Stops the workers, drops everything. No block may be in use. */
+/* Stops the workers and frees everything. No block may be in use. */
 void ebb__runtime_destroy(struct ebb_runtime *runtime);
 
-/* A block of `bytes` (> 0), page aligned; aligned to `alignment` (a power of two up to 2 MiB).
- * NULL where address space or memory is out. zeroed: its bytes are zero. Thread-safe. */
+/* A block of `bytes` (> 0), page aligned and aligned to `alignment`, a power of two up to 2 MiB.
+ * NULL if address space or memory is exhausted. zeroed: its bytes are zero. Thread-safe. */
 void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t alignment, bool zeroed);
-/* True where `pointer` lies in the arena, but not among the slabs. Thread-safe, no lock. */
+/* True if `pointer` lies in the arena, but not among the slabs. Thread-safe, no lock. */
 bool ebb__runtime_owns(const struct ebb_runtime *runtime, const void *pointer);
-/* Free a block by its start; false where no block starts there. Thread-safe. */
+/* Frees the block that starts at `pointer`. False if no block starts there. Thread-safe. */
 bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer);
-/* Bytes that may be used at `pointer`; 0 where no block starts there. Thread-safe. */
+/* Usable bytes of the block at `pointer`. 0 if no block starts there. Thread-safe. */
 size_t ebb__runtime_usable_bytes(struct ebb_runtime *runtime, const void *pointer);
 
-/* Slabs, for small objects: EBB_SLAB_BYTES each, all in one range of `*most` of them that begins at the
- * returned address. Thread-safe. */
+/* Start of the range of all slabs, which hold small objects. *most: slabs in the range,
+ * EBB_SLAB_BYTES each. Thread-safe. */
 uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most);
-/* One with its pages. Waits for evictions if need be, and exceeds the budget if those do not help;
- * 0 if memory is out. Its bytes are undefined. And the reverse, whatever it holds. Thread-safe. */
+/* Takes a slab with its pages; its bytes are undefined. Waits for evictions if necessary, and
+ * exceeds the budget if they do not suffice. 0 if memory is exhausted. Giving ignores the slab's
+ * content. Thread-safe. */
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime);
 void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab);
-/* So many bytes more (or fewer) are in use. Thread-safe, no lock. */
+/* `bytes` more are in use, or fewer if negative. Thread-safe, no lock. */
 void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes);
 
 /* A thread of the program waits for the page at `address`. Never blocks on a transfer. */
 void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool write);
 
-/* As ebb__runtime_fault(), from the thread that waits, and until the page is there: for devices whose
- * faults are signals. False: the block is kept and here, so that the fault may be the program's own. */
+/* As ebb__runtime_fault(), but the thread that faulted calls it, and it returns when the page is
+ * mapped. For devices whose faults are signals. False: the block is kept and resident, so the fault
+ * may be the program's own. */
 bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool write);
 
-/* Bring [pointer, + bytes), as far as it lies in the block that `pointer` points into, into memory
- * and keep it there until the same range is unpinned as often: for the buffers of a system call on devices
- * with calls_need_pins. False: it lies in none. Thread-safe; touches the pages. */
+/* Makes [pointer, + bytes) resident, as far as it lies in the block of `pointer`. It stays resident
+ * until the same range is unpinned as often. For the buffers of system calls on devices with
+ * calls_need_pins. False: it lies in no block. Thread-safe; touches the pages. */
 bool ebb__runtime_pin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
 void ebb__runtime_unpin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
 
-/* Bring what [pointer, + bytes) meets of blocks into memory and keep it there, with the pages that it
- * has, until it is freed: before the program changes the mapping there, or lends the pages to the
- * kernel for longer than a call. Of a large block whole parts are kept. Slabs, too. False: no
- * block is there. Thread-safe; waits for transfers, touches nothing. */
+/* Makes all blocks in [pointer, + bytes) resident, slabs too. They keep their pages until they are
+ * freed. For a large block this applies to whole parts. Call it before the program changes the
+ * mapping there, or lends the pages to the kernel beyond a system call. False: no block is there.
+ * Thread-safe; waits for transfers, touches no page. */
 bool ebb__runtime_keep(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
-/* Does the block at `pointer`, which stays alive meanwhile, stay in memory for good? No lock. */
+/* Does the block at `pointer` stay resident until it is freed? The block must live during the call.
+ * No lock. */
 bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer);
-/* Is some of that kept? Thread-safe. */
+/* Is any block in [pointer, + bytes) kept? Thread-safe. */
 bool ebb__runtime_is_kept(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
 
-/* Put a script in force (copied by reference: `script` stays mapped for life); it takes effect as
- * soon as the live stream is found in it; if a script of the same iteration is in force, when the
- * static placement of that one holds the fewest bytes. EBB_ERR_FORMAT if it is not valid. */
+/* Puts a script in force, by reference: `script` must stay mapped for life. It takes effect as soon
+ * as the live stream matches it. If a script of the same iteration is in force, the new one waits
+ * until the old one's static placement holds the fewest bytes. EBB_ERR_FORMAT if it is not
+ * valid. */
 EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
                                                       const struct ebb_script *script,
                                                       uint64_t bytes);
-/* None of the scripts is in force any more. */
+/* Forgets all scripts. */
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime);
-/* Start or stop observing accesses. */
+/* Starts or stops observing accesses. */
 void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on);
-/* The ledger's budget has changed: release what exceeds it. */
+/* The ledger's budget has changed: releases the excess. */
 void ebb__runtime_trim(struct ebb_runtime *runtime);
 
-/* Release `bytes` to the system as soon as possible: another process of the run starves. */
+/* Releases `bytes` to the system as soon as possible, since another process of the run starves. */
 void ebb__runtime_shrink(struct ebb_runtime *runtime, uint64_t bytes);
 
-/* Around fork(): before, in the parent, and in the child (where `device` must have been set up
- * again already). The child starts reactive, with the parent's absent blocks readable from the
- * store that both share. */
+/* Around fork(): before it, after it in the parent, and after it in the child. In the child,
+ * `device` must have been set up first. The child starts reactive. It reads the parent's absent
+ * blocks from the store that both share. */
 void ebb__runtime_before_fork(struct ebb_runtime *runtime);
 void ebb__runtime_after_fork_parent(struct ebb_runtime *runtime);
 EBB_NODISCARD enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
                                                             struct ebb_ledger *ledger,
                                                             struct ebb_ring *ring);
 
-/* In the child, first of all: what the program does not let a child have (MADV_DONTFORK) is a place without
- * access there, where nothing else comes to lie. Takes no lock. */
+/* The child must call this first. It reserves address ranges that the child does not inherit
+ * (MADV_DONTFORK), without access, so that nothing else is mapped there. Takes no lock. */
 void ebb__runtime_close_holes(struct ebb_runtime *runtime);
 
-/* In the child, directly behind the device's own setting up: what is kept waits for nobody there either. The
- * thread that forks may stand on it, and no fault is served yet. Takes no lock. */
+/* The child calls this right after the device's setup. Accesses to kept memory no longer fault
+ * there: the forking thread's stack may be kept, and no fault is served yet. Takes no lock. */
 void ebb__runtime_let_kept(struct ebb_runtime *runtime);
-/* In the child, before ebb__runtime_after_fork_child(): its own slot of the ledger, instead of its
- * parent's. */
+/* The child calls this before ebb__runtime_after_fork_child(). It gets its own slot of the ledger
+ * instead of its parent's. */
 void ebb__runtime_set_slot(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot);
 
-/* For tests and debugging: wait until no transfer is queued or in flight. */
+/* For tests and debugging: waits until no transfer is queued or in flight. */
 void ebb__runtime_settle(struct ebb_runtime *runtime);
 
 #endif

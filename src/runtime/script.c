@@ -20,7 +20,8 @@ static bool clock_ok(const struct ebb_script *script, uint32_t clock, bool may_l
     return clock < script->clock_count || (may_lack && clock == EBB_SCRIPT_NONE);
 }
 
-/* The parts of one block, from `first` on: in order, none in another; the first is at its start. */
+/* Checks the parts of one block, from `first` on. They are in order and do not overlap; the first
+ * one starts at unit 0. */
 static bool parts_ok(const struct ebb_script *script, uint32_t first)
 {
     const struct ebb_script_block *blocks = ebb__script_blocks(script), *head = &blocks[first];

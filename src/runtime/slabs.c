@@ -6,9 +6,9 @@
 
 #include <sys/mman.h>
 
-#define NO_SLAB 0u /* slabs are counted from 1 */
+#define NO_SLAB 0u /* slabs are numbered from 1 */
 
-/* 256 to 1024 in steps of 64, then eight to a doubling. */
+/* 256 to 1024 bytes in steps of 64, then eight classes per doubling. */
 #define EVEN_STEP ((size_t)64)
 #define EVEN_CLASSES 13u
 #define EVEN_MOST ((size_t)1024)
@@ -17,11 +17,12 @@
 #define CLASSES (EVEN_CLASSES + PER_DOUBLING * DOUBLINGS)
 #define MASK_WORDS (EBB_SLAB_BYTES / EBB_SMALL_LEAST_BYTES / 64)
 
-enum { CLASS_FREE = 0 }; /* slab->class of a slab without a class; else class + 1 */
+enum { CLASS_FREE = 0 }; /* value of slab->class if the slab has no class; else it is class + 1 */
 
 struct slab {
     uint64_t free_mask[MASK_WORDS];
-    uint32_t next, previous; /* of the slabs of its class with room, or of the kept ones */
+    uint32_t next, previous; /* in the list of its class's slabs with free objects, or of kept
+                                slabs */
     uint16_t class;
     uint16_t capacity, free_count;
 };
@@ -33,12 +34,13 @@ struct ebb_slabs {
     struct slab *slabs;
     struct {
         pthread_mutex_t lock;
-        uint32_t with_room; /* slab; the class's lock protects all its slabs */
+        uint32_t with_room; /* first slab with free objects; this lock protects all slabs of the
+                               class */
     } classes[CLASSES];
-    pthread_mutex_t lock; /* what follows; taken after a class's lock */
+    pthread_mutex_t lock; /* protects the fields below; taken after a class's lock */
     uint32_t kept;
     uint32_t kept_count;
-    uint32_t last; /* slab that has ever been used */
+    uint32_t last; /* highest slab ever used */
 };
 
 static unsigned class_of(size_t bytes)
@@ -122,7 +124,8 @@ void ebb__slabs_destroy(struct ebb_slabs *slabs)
     munmap(slabs, sizeof *slabs);
 }
 
-/* A slab for `class`, whose lock is held; NO_SLAB: memory is out, or the runtime is not to be asked. */
+/* Takes a slab for `class`, whose lock is held. NO_SLAB: memory is exhausted, or a slab of the
+ * runtime is needed and `ask` is false. */
 static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class, bool ask)
 {
     pthread_mutex_lock(&slabs->lock);
@@ -155,7 +158,8 @@ static uint32_t take_slab(struct ebb_slabs *slabs, unsigned class, bool ask)
     return index;
 }
 
-/* A slab whose last object is gone, off its class's list, is kept; or its address: it is the runtime's. */
+/* Keeps an empty slab, which is on no list, and returns 0. Or returns its address: the caller must
+ * then give it to the runtime. */
 static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
     slabs->slabs[index].class = CLASS_FREE;
@@ -169,7 +173,7 @@ static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
     return keep ? 0 : slab_address(slabs, index);
 }
 
-/* The first class from `class` on whose objects are aligned; CLASSES: none. */
+/* The first class from `class` on with aligned objects. CLASSES: none. */
 static unsigned aligned_class(unsigned class, size_t alignment)
 {
     while (class < CLASSES && class_bytes(class) % alignment)
@@ -223,8 +227,8 @@ bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer)
     return (uintptr_t)pointer - slabs->base < slabs->most * EBB_SLAB_BYTES;
 }
 
-/* The slab and the object's place in it; false where no object starts at `pointer`. The class of a
- * slab cannot change while one of its objects is in use, so it is read without a lock. */
+/* Finds the slab and the object's index in it. False if no object starts at `pointer`. A slab's
+ * class cannot change while one of its objects is in use, so no lock is needed. */
 static bool find(struct ebb_slabs *slabs, const void *pointer, uint32_t *index, unsigned *place)
 {
     uintptr_t offset = (uintptr_t)pointer - slabs->base;

@@ -1,13 +1,13 @@
-/* Small blocks: too small to be moved one by one, yet part of what the budget covers.
+/* Small blocks: too small to be moved one by one, but counted towards the budget.
  *
- * A slab allocator. A slab, which the runtime gives, holds objects of one size class. What is known
- * of it lies outside of it, so that neither an allocation nor a free touches the objects' memory.
- * Small blocks are not traced and are no events; they count, and a slab that nobody uses is evicted
- * (reclaim/slabs.c).
+ * A slab allocator. The runtime provides slabs; each holds objects of one size class. Its metadata
+ * lies outside the slab, so neither an allocation nor a free touches the objects' memory. Small
+ * blocks are not traced and make no events. They count towards the budget, and unused slabs are
+ * evicted (reclaim/slabs.c).
  *
  * Size classes are multiples of 64 bytes, at most 12.5 % apart from 1 KiB on (source: the spacing
- * of jemalloc's classes, halved), so every object is aligned for vector code. Thread-safe: one lock
- * a class, one for the chunks. */
+ * of jemalloc's classes, halved). So every object is aligned for vector code. Thread-safe: there is
+ * one lock per class, and one for the kept empty slabs. */
 #ifndef EBB_RUNTIME_SLABS_H
 #define EBB_RUNTIME_SLABS_H
 
@@ -16,29 +16,30 @@
 
 struct ebb_slabs;
 
-/* EBB_ERR_MEMORY where address space is lacking. One for an runtime, for the life of the process. */
+/* EBB_ERR_MEMORY if address space is exhausted. One per runtime, for the life of the process. */
 EBB_NODISCARD enum ebb_status ebb__slabs_create(struct ebb_runtime *runtime,
                                                 struct ebb_slabs **slabs);
-/* For tests, the runtime goes next: everything goes, whether in use or not. */
+/* For tests; the runtime must be destroyed next. Frees everything, even objects in use. */
 void ebb__slabs_destroy(struct ebb_slabs *slabs);
 
-/* `bytes` in [LEAST, MOST], aligned to at least 64 and to `alignment` (a power of two). NULL where
- * the sizes do not suit or memory is out. */
+/* `bytes` in [LEAST, MOST], aligned to at least 64 and to `alignment`, a power of two. NULL if the
+ * sizes are not supported or memory is exhausted. */
 void *ebb__slabs_alloc(struct ebb_slabs *slabs, size_t bytes, size_t alignment);
-/* Likewise, without the runtime: NULL also where it would have to be asked for a slab. */
+/* As ebb__slabs_alloc(), without calling the runtime. Returns NULL also if a new slab is needed. */
 void *ebb__slabs_alloc_there(struct ebb_slabs *slabs, size_t bytes, size_t alignment);
-/* No lock. */
+/* Does `pointer` lie in a slab? No lock. */
 bool ebb__slabs_own(const struct ebb_slabs *slabs, const void *pointer);
-/* False where no object in use starts there. */
+/* False if no object in use starts at `pointer`. */
 bool ebb__slabs_free(struct ebb_slabs *slabs, void *pointer);
-/* Likewise, without the runtime. *slab: to be given back to it by ebb__runtime_give_slab(); 0: none. */
+/* As ebb__slabs_free(), without calling the runtime. *slab: the caller must pass it to
+ * ebb__runtime_give_slab(); 0: none. */
 bool ebb__slabs_free_there(struct ebb_slabs *slabs, void *pointer, uintptr_t *slab);
-/* Bytes that may be used at `pointer`, at least those asked for; 0 where no object starts there. */
+/* Usable bytes at `pointer`, at least those requested. 0 if no object starts there. */
 size_t ebb__slabs_usable_bytes(struct ebb_slabs *slabs, const void *pointer);
 
-/* Around fork(): before the runtime's own preparation, and in the parent after the runtime. In the child
- * before the runtime starts threads; returns the bytes in use, which the child's counters do not know
- * yet. */
+/* Around fork(): before the runtime's own preparation, and in the parent after the runtime's. In
+ * the child, call it before the runtime starts threads. It returns the bytes in use, which the
+ * child's counters do not include yet. */
 void ebb__slabs_before_fork(struct ebb_slabs *slabs);
 void ebb__slabs_after_fork_parent(struct ebb_slabs *slabs);
 uint64_t ebb__slabs_after_fork_child(struct ebb_slabs *slabs);

@@ -1,7 +1,7 @@
 #include "runtime/internal.h"
 
-/* Without the lock: the caller's own stack, say, is in a block that nobody can free or give away, and
- * `kept` goes from false to true once in a block's life. */
+/* No lock is needed. The block cannot be freed meanwhile: it holds the caller's own stack, for
+ * example. `kept` changes only once in a block's life, from false to true. */
 bool ebb__runtime_stays(const struct ebb_runtime *runtime, const void *pointer)
 {
     uintptr_t address = (uintptr_t)pointer;

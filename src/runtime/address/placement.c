@@ -1,23 +1,23 @@
-/* Static placement: a part of the arena in which blocks lie at the addresses of the plan.
+/* Static placement: a part of the arena in which blocks lie at planned addresses.
  *
- * A block with 2 MiB units of its own ends in 4 KiB pages, which cost address translation, and each
- * allocation and free moves pages. A block that is never evicted within an iteration needs no pages
- * of its own. The plan packs such blocks by their lifetimes (dynamic storage allocation). While the
- * plan is replayed, each allocation gets the address of its position in the template, in O(1) and a
- * bit a page. The static placement has huge pages only. A unit that no block covers keeps its page
- * as a *cached* page: the next block there uses it, unless another block has taken it meanwhile.
+ * A block with its own 2 MiB units ends in 4 KiB pages. They slow down address translation, and
+ * each allocation and free moves them. A block that is never evicted within an iteration needs no
+ * pages of its own. The plan packs such blocks by their lifetimes (dynamic storage allocation).
+ * During replay, each allocation gets the address of its position in the template. That takes O(1)
+ * and one bit per page. The static placement has only huge pages. A unit that no block covers keeps
+ * its page *cached*. The next block there uses it, unless another block has taken it meanwhile.
  *
- * Two blocks may share a page table entry, so none of these moves alone: they are watched by no
- * trace, which does not count as one meanwhile, and are nobody's victim until they are freed. That is
- * bounded by the plan, which counts whole units, and while small blocks and other processes leave less
- * room than it was made for, nothing is put there. An address that is still taken, because the program
- * departs from the plan, is no error: the block gets units of its own as it would without a plan. So
- * does everything while no script is played. */
+ * Two blocks may share a page table entry, so none of them moves alone. They are not observed, and
+ * a trace does not count while they exist. They are never evicted. The plan bounds their memory,
+ * since it counts whole units. If small blocks and other processes leave less memory than the plan
+ * assumed, no block is placed. A planned address may still be taken if the program departs from the
+ * plan. The block then gets units of its own, as without a plan. So do all blocks while no script
+ * is replayed. */
 #include "runtime/address/address.h"
 
 #include <sys/mman.h>
 
-/* Of the arena. Only address space: the rest of 1 TiB is plenty as well. */
+/* Share of the arena, as a divisor. It is only address space, and 1 TiB leaves plenty. */
 #define PLACEMENT_SHARE 4
 
 #define PAGES_PER_UNIT (EBB_HUGE_BYTES / EBB_PAGE_BYTES)

@@ -1,7 +1,7 @@
-/* Addresses of slabs: 64 KiB each, in a part of the arena of their own (reclaim/slabs.c). */
+/* Addresses of slabs: 64 KiB each, in a separate part of the arena (reclaim/slabs.c). */
 #include "runtime/address/address.h"
 
-/* Of the arena, and at most. Only address space. */
+/* Share of the arena, as a divisor, and its upper limit. It is only address space. */
 #define SHARE 8
 #define MOST_BYTES ((uint64_t)64 << 30)
 

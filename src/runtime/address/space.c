@@ -1,8 +1,8 @@
-/* Address space: each block has its own run of 2 MiB units of the arena, kept for life.
+/* Address space: each block has its own run of 2 MiB units of the arena, for life.
  *
- * Address space costs nothing, pages do: so a block is rounded up to whole units of the former and
- * to 4 KiB of the latter. A run that is given back is given out again to the next block of as many
- * units; a larger one serves where the arena is exhausted. */
+ * Address space costs nothing, but pages do. So a block's address space is rounded up to whole
+ * units, its pages to 4 KiB. A freed run is reused for the next block of as many units. A larger
+ * run is used if the arena is exhausted. */
 #include "runtime/address/address.h"
 
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ bool ebb__address_init(struct addresses *addresses, struct table *table)
     addresses->core = table->core;
     addresses->table = table;
     space->units_total = table->core->device.layout.arena.bytes / EBB_HUGE_BYTES;
-    /* They take their parts of it. */
+    /* Slabs and the static placement cut their parts off the arena. */
     if (!ebb__slab_init(addresses) || !ebb__placement_init(addresses))
         return false;
     space->empty_by_units = ebb__core_memory(SIZE_BUCKETS * sizeof *space->empty_by_units);
@@ -54,7 +54,7 @@ struct block *ebb__space_record(struct addresses *addresses, struct list *list)
     return &addresses->table->blocks[index];
 }
 
-/* An empty block of at least `units` from bucket `bucket` or a larger one. */
+/* An empty block of at least `units`, from their bucket. `larger`: also from larger buckets. */
 static struct block *reuse(struct addresses *addresses, uint32_t units, bool larger)
 {
     uint32_t last = larger ? SIZE_BUCKETS - 1 : bucket_of(units);
@@ -83,8 +83,8 @@ void ebb__space_fill(struct addresses *addresses, struct block *block, uintptr_t
         block->has_orphans = true;
 }
 
-/* A new block must begin without pages: a stray one would take the program's writes without a
- * fault, and make way for the block's own pages later. */
+/* A new block must begin without pages. A stray page would accept the program's writes without a
+ * fault, and the block's own pages would replace it later. */
 static struct block *clear_orphans(struct addresses *addresses, struct block *block,
                                    bool has_orphans)
 {

@@ -1,22 +1,21 @@
-/* Relatives: forked processes that read the same store, and when its space is free again.
+/* Relatives: forked processes that read the same store, and when its space becomes free.
  *
- * A block that is evicted at a fork has one copy, in the store of the process that wrote it, and
- * parent and child both read it. The writer must not give that space out again while the child, or
- * whoever the child has forked, may still read there. Each fork therefore is a *generation*, with a
- * number. A copy that was written when `after` generations had begun, and is dropped when `until`
- * had, is seen by the generations in (after, until] only: its space waits until none of these
- * lives.
+ * A block that is evicted at a fork has one copy, in the store of the process that wrote it. Parent
+ * and child both read it. The writer must not reuse that space while the child or its descendants
+ * may still read it. Therefore each fork is a *generation* with a number. Suppose that generation
+ * `after` was the newest when a copy was written, and `until` when it was dropped. Only the
+ * generations in (after, until] can read it. Its space is free once none of these lives.
  *
- * A generation lives as long as its *line* is open in any process: a file description that holds a
- * lock on one byte, numbered like the generation, of a file in memory. The writer opens it before
- * the fork and closes it behind; the child inherits it, and so do the child's own children. The
- * kernel takes the lock away when the last of them has died, has called exec, or has closed the
- * line because none of its blocks has a copy in that store any more. So a child may be killed at
- * any time, pids mean nothing, and `ebb` need not live. Only the writer's own death ends its
- * bookkeeping: then nobody gives anything out.
+ * A generation lives as long as its *line* is open in any process. A line is a file description
+ * that holds a lock on one byte of a memory file; the byte's offset is the generation's number. The
+ * writer opens it before the fork and closes it afterwards. The child and its own children inherit
+ * it. The kernel releases the lock when the last of them has died, called exec, or closed the line.
+ * A process closes it when none of its blocks has a copy in that store any more. So a child may be
+ * killed at any time, pids do not matter, and `ebb` need not live. If the writer itself dies, its
+ * bookkeeping ends, but then no process reuses the space either.
  *
- * A line is a description of its own, had by /proc. Where that cannot be had, the generation counts
- * as living for ever: its space is lost, no byte is. */
+ * A line needs a file description of its own, opened through /proc. If that fails, the generation
+ * counts as living for ever. Its space is lost, but no data is. */
 #include "base/limits.h"
 #include "base/tuning.h"
 #include "runtime/block/block.h"
@@ -26,8 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LIVING ((uint32_t)1 << 12)   /* at once, a limit. What is beyond never ends */
-#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; what is beyond is forgotten */
+#define MOST_LIVING ((uint32_t)1 << 12)   /* a limit; generations beyond it count as living */
+#define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; space beyond that is lost */
 
 static void protect(struct table *table, int descriptor, bool on)
 {
@@ -44,7 +43,7 @@ static void close_descriptor(struct table *table, int *descriptor)
     *descriptor = -1;
 }
 
-/* Out of the way of programs that count on low numbers. */
+/* Moves it to a high number, since programs may rely on low ones. */
 static int keep_high(struct table *table, int descriptor)
 {
     int high = descriptor < 0 ? -1 : ebb__descriptor_high(descriptor);
@@ -80,7 +79,7 @@ void ebb__relatives_fini(struct table *table)
         munmap(relatives->deferred, MOST_DEFERRED * sizeof *relatives->deferred);
 }
 
-/* A description of its own of the file in memory, with its lock; -1: it cannot be had. */
+/* Opens a separate file description of the memory file and locks its byte. -1: that failed. */
 static int open_line(struct table *table, uint64_t number)
 {
     struct relatives *relatives = &table->copies.relatives;
@@ -103,7 +102,7 @@ static bool is_alive(const struct relatives *relatives, uint64_t number)
     return fcntl(relatives->base, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-/* May a living generation see what was written after `after` had begun and dropped at `until`? */
+/* Can a living generation read a copy written when `after` was the newest, dropped at `until`? */
 static bool is_seen(const struct relatives *relatives, uint64_t after, uint64_t until)
 {
     if (after < relatives->eternal)
@@ -120,7 +119,7 @@ static void give(struct table *table, uint64_t offset, uint64_t bytes)
     atomic_store(&table->core->counters->store_bytes, table->copies.extents.used_bytes);
 }
 
-/* Forget the generations that have ended; true: there were some. */
+/* Removes generations that have ended. True: there were some. */
 static bool look_at_living(struct relatives *relatives)
 {
     uint64_t began = ebb__now_ns();
@@ -170,7 +169,7 @@ void ebb__relatives_after_fork_parent(struct table *table)
     close_descriptor(table, &table->copies.relatives.line);
 }
 
-/* A place in the table of stores that is free; MAX_STORES, where no store can be: there is none. */
+/* A free place in the table of stores. MAX_STORES, which never holds a store: none is free. */
 static unsigned free_store(const struct table *table)
 {
     unsigned at = 0;
@@ -179,7 +178,7 @@ static unsigned free_store(const struct table *table)
     return at;
 }
 
-/* None of our blocks has a copy there any more: whoever wrote it may have the space again. */
+/* None of our blocks has a copy there any more: lets the writer reuse the space. */
 static void close_store(struct table *table, unsigned index)
 {
     struct ebb_store *store = &table->copies.stores[index];
@@ -200,7 +199,7 @@ void ebb__relatives_forked(struct table *table, bool parent_wrote)
     close_descriptor(table, &relatives->base);
     relatives->newest = relatives->eternal = relatives->look_ns = 0;
     relatives->living_count = relatives->deferred_count = 0;
-    /* The parent's own have not been counted. */
+    /* Copies in the parent's own store have not been counted yet. */
     for (uint32_t i = 1; parent_wrote && i <= table->count; i++)
         if (table->blocks[i].copy.is_there && table->blocks[i].copy.store == parents)
             table->copies.copies[parents]++;

@@ -1,10 +1,10 @@
-/* Parts: a large block is traced, planned and moved in runs of 2 MiB units, each with a state, pages
- * and a place in the store of its own.
+/* Parts: a large block is traced, planned and moved in runs of 2 MiB units. Each run has its own
+ * state, pages and place in the store.
  *
- * The table has an entry for each unit of a large block's address space, one behind the other, and
- * the entry of a part's first unit is the part; the others sleep. So all transitions of transfer/moves.c hold
- * for a part as they do for a block, and to split or to join is to wake an entry or to lay it to
- * sleep. The first entry is the *head*: what the program allocates and frees. */
+ * The table has an entry for each unit of a large block's address space, in order. The entry of a
+ * part's first unit stands for the part; the others are asleep. So all transitions of
+ * transfer/moves.c apply to parts as to blocks. Splitting a part wakes an entry; joining two puts
+ * one to sleep. The first entry is the *head*, which the program allocates and frees. */
 #include "runtime/block/block.h"
 
 bool ebb__part_is_large(const struct table *table, uint64_t page_bytes)
@@ -16,7 +16,7 @@ uint32_t ebb__part_next(const struct table *table, uint32_t index)
 {
     const struct block *block = &table->blocks[index];
     const struct block *head = &table->blocks[block->run.head];
-    /* Only large blocks have entries for their units. */
+    /* Only large blocks have one entry per unit. */
     uint32_t next = head->run.parts > 1 && block->run.units ? index + block->run.units : NO_BLOCK;
     return next < block->run.head + head->run.total_units ? next : NO_BLOCK;
 }
@@ -27,7 +27,7 @@ bool ebb__part_is_whole(const struct table *table, const struct block *block)
            block->run.units == block->run.total_units;
 }
 
-/* Nobody is about to move it, and all its bytes are at one place. */
+/* No pin, transfer or wait concerns it, and all its bytes are at one place. */
 static bool is_at_rest(const struct block *block)
 {
     if (block->pins || block->kept || block->wait.fault_ns)
@@ -51,7 +51,7 @@ static void own_units(struct table *table, const struct block *block)
         table->unit_block[first + unit] = ebb__block_index(table, block);
 }
 
-/* The part `index` ends behind its first `units`; what remains is a part of its own. */
+/* Ends part `index` after its first `units`. The rest becomes a part of its own. */
 static bool split(struct table *table, uint32_t index, uint32_t units)
 {
     struct block *block = &table->blocks[index], *rest = &table->blocks[index + units];
@@ -84,7 +84,7 @@ static bool split(struct table *table, uint32_t index, uint32_t units)
     return true;
 }
 
-/* The part behind `index` becomes one with it. */
+/* Joins part `next` to part `index` in front of it. */
 static bool join(struct table *table, uint32_t index, uint32_t next)
 {
     struct block *block = &table->blocks[index], *rest = &table->blocks[next];

@@ -1,14 +1,14 @@
-/* The states of a block. No other file assigns one; which may follow which is in one table.
+/* The states of a block. Only this file assigns one. A table lists the allowed transitions.
  *
  *     empty -> bare -> resident <-> parked -> writing back -> evicted -> fetching -> resident
  *
- * A part that is split off begins with the state of the part that it was in (parts.c). */
+ * A part that is split off begins in the state of the part it belonged to (parts.c). */
 #include "base/check.h"
 #include "runtime/block/block.h"
 
 #define TO(state) (1u << BLOCK_##state)
 
-/* By state: those that may follow. */
+/* By state: the allowed next states. */
 static const uint16_t follow[] = {
     [BLOCK_ASLEEP] = TO(ASLEEP) | TO(EMPTY) | TO(BARE),
     [BLOCK_EMPTY] = TO(EMPTY) | TO(BARE) | TO(ASLEEP),

@@ -1,4 +1,4 @@
-/* The block table: its memory, and what a fork makes of it. */
+/* The block table: its memory, and its state after a fork. */
 #include "runtime/block/block.h"
 
 #define MOST_OPEN ((uint32_t)1 << 20)
@@ -14,7 +14,8 @@ bool ebb__block_init(struct table *table, struct core *core)
     struct uses *uses = &table->uses;
     struct store_copies *copies = &table->copies;
     table->core = core;
-    bool has_relatives = ebb__relatives_init(table); /* whatever fails: it can be undone then */
+    bool has_relatives = ebb__relatives_init(table); /* first, so that ebb__block_fini() works
+                                                        after any failure */
     table->blocks = ebb__core_memory(MOST_BLOCKS * sizeof *table->blocks);
     table->unit_block = ebb__core_memory(unit_count(table) * sizeof *table->unit_block);
     uses->open_capacity = MOST_OPEN;
@@ -49,14 +50,14 @@ void ebb__block_after_fork(struct table *table)
     ebb__relatives_after_fork_parent(table);
 }
 
-/* Nothing is under way any more; returns the bytes that it stands for. */
+/* No transfer is in progress in the child. Returns the bytes that the block represents. */
 static uint64_t fork_block(struct block *block)
 {
     block->transfer.queue = QUEUE_NONE;
     block->transfer.urgent = false;
     block->wait.fault_ns = 0;
-    block->wait.told = NULL; /* in the parent's ring */
-    block->pins = 0;         /* of threads that the child does not have */
+    block->wait.told = NULL; /* it lies in the parent's ring */
+    block->pins = 0;         /* those are of threads that the child lacks */
     block->inherited = block->kind != BLOCK_STATIC &&
                        (block->state == BLOCK_RESIDENT || block->state == BLOCK_CACHED);
     return ebb__block_is_live(block) ? block->size_bytes : 0;

@@ -1,5 +1,5 @@
-/* What of the runtime's waits the parent is to see (trace/waits.h). On the way of a fault that finds
- * its block there it costs one place taken and given back; nothing else on a way that is hot. */
+/* The runtime's waits that the parent can see (trace/waits.h). A fault on a resident block only
+ * takes and returns one record. No other frequent path uses this. */
 #include "runtime/block/block.h"
 
 struct ebb_wait *ebb__waits_enter(struct table *table, uintptr_t address)

@@ -1,4 +1,4 @@
-/* What all parts of the runtime share: memory from the system, events, messages. */
+/* Shared by all parts of the runtime: memory from the system, events, messages. */
 #include "runtime/core/core.h"
 
 #include "base/tuning.h"
@@ -48,7 +48,7 @@ void ebb__core_forked(struct core *core, struct ebb_ledger *ledger, struct ebb_r
     core->config.process_id = (uint32_t)getpid();
     core->forked = true;
     core->held = 0;
-    atomic_store(&core->counters->held_bytes, 0); /* all pages came with the fork */
+    atomic_store(&core->counters->held_bytes, 0); /* all pages are inherited */
 }
 
 void *ebb__core_memory(size_t bytes)
@@ -60,7 +60,7 @@ void *ebb__core_memory(size_t bytes)
 
 void ebb__core_unmap(void *memory, size_t bytes)
 {
-    if (memory) /* at address 0 there may be something of the program's */
+    if (memory) /* NULL is skipped: the program may have mapped address 0 */
         munmap(memory, bytes ? bytes : 1);
 }
 

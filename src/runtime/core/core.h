@@ -1,6 +1,7 @@
-/* What all parts of the runtime share: the lock, the device, the ledger, the questions to policy.
+/* Shared by all parts of the runtime: the lock, the device, the ledger, the questions to policy.
  *
- * Every function of the runtime's parts expects the lock to be held unless it says otherwise. */
+ * Each function of the runtime's parts expects the lock to be held, unless its comment says
+ * otherwise. */
 #ifndef EBB_RUNTIME_CORE_CORE_H
 #define EBB_RUNTIME_CORE_CORE_H
 
@@ -13,95 +14,99 @@
 
 struct block;
 
-/* A wait for pages that other processes hold. */
+/* A wait for memory that other processes hold. */
 struct asking {
     uint64_t since_ns;  /* 0: none */
-    uint64_t passed_on; /* the ledger's, at first */
-    bool is_heard;      /* by the parent, since_ns ago */
+    uint64_t passed_on; /* the ledger's passed_on when the wait began */
+    bool is_heard;      /* the parent has seen it; since_ns is then the time of that */
 };
 
-/* What mechanism asks of policy. Blocks, pages and lanes know nothing of scripts and victims but what these
- * functions say; each may be called with the lock held, and none waits unless stated. `context` is
- * core->policy_context. */
+/* The questions of mechanism to policy. Blocks, pages and lanes know scripts and victims only
+ * through these functions. Each may be called with the lock held, and none waits unless stated.
+ * `context` is core->policy_context. */
 struct policy {
     /* Is a script in force? */
     bool (*is_planned)(const void *context);
-    /* Nanoseconds of its iteration; 0: none is in force. */
+    /* Length of the iteration of the script in force, in nanoseconds. 0: none is in force. */
     uint64_t (*iteration_ns)(const void *context);
-    /* Does it move `block` as a whole? */
+    /* Does the script move `block` as a whole? */
     bool (*knows)(const void *context, const struct block *block);
-    /* How far away the next use of `block` is thought to be: larger is later, 0: now. */
+    /* The expected distance of the next use of `block`. Larger is later; 0: now. */
     uint64_t (*next_use)(const void *context, const struct block *block);
-    /* Clock positions until `size_bytes` are allocated next, until a block is to lie in `unit` of the
-     * pool; UINT32_MAX: never. Only while a script is in force. */
+    /* Clock positions until the next allocation of `size_bytes`, and until the next block in `unit`
+     * of the static placement. UINT32_MAX: never. Only while a script is in force. */
     uint32_t (*next_alloc)(const void *context, uint64_t size_bytes);
     uint32_t (*next_cover)(const void *context, uint32_t unit);
-    /* Is the next use of `block` to be a fault? */
+    /* Must the next use of `block` be seen as a fault? */
     bool (*is_awaited)(const void *context, const struct block *block);
-    /* The room of `block` is needed first for something else. */
+    /* The memory of `block` is needed first for another use. */
     void (*evicting)(void *context, struct block *block);
-    /* The program has waited `ns` for `block`, which is back. */
+    /* The program has waited `ns` for `block`, which is resident again. */
     void (*was_late)(void *context, const struct block *block, uint64_t ns);
-    /* The store's copy of `block`, kept because it was to be only read, is not its bytes any more. */
+    /* The store's copy of `block` is outdated. It was kept because the block was expected not to
+     * change. */
     void (*changed)(void *context, const struct block *block);
-    /* Do what is due by time. Returns when to ask again (CLOCK_MONOTONIC), 0: when woken. */
+    /* Performs the actions whose time has come. Returns when to call again (CLOCK_MONOTONIC); 0:
+     * when woken. */
     uint64_t (*fire)(void *context);
-    /* The program goes on, having waited for the runtime. */
+    /* The program resumes after a wait for the runtime. */
     void (*resumed)(void *context);
-    /* Let victims leave until `bytes` will be available, or ask other processes for them; false: waiting is of
-     * no use. May release the lock. */
+    /* Evicts victims until `bytes` will be available, or asks other processes for them. False:
+     * waiting is of no use. May release the lock. */
     bool (*make_room)(void *context, uint64_t bytes, struct asking *asking);
-    /* A slab has been parked; one that was parked is back. */
+    /* A slab has been parked, or a parked one is resident again. */
     void (*slab_parked)(void *context, struct block *block);
     void (*slab_back)(void *context, struct block *block);
 };
 
-/* What all parts share. */
+/* State that all parts share. */
 struct core {
-    pthread_mutex_t lock;   /* for the state of all blocks, and everything below */
-    pthread_cond_t changed; /* some block changed state, or pages were freed */
+    pthread_mutex_t lock;   /* protects the state of all blocks, and everything below */
+    pthread_cond_t changed; /* signalled if a block changed state or pages were freed */
     struct ebb_runtime_config config;
     struct ebb_device device;
     struct ebb_ledger *ledger;
-    struct ebb_ledger_slot *slot; /* ours */
+    struct ebb_ledger_slot *slot; /* this process's slot */
     struct ebb_ring *ring;
     struct ebb_counters *counters;
-    const struct policy *policy; /* what mechanism asks */
-    void *policy_context;        /* of its functions */
+    const struct policy *policy; /* the questions of mechanism */
+    void *policy_context;        /* passed to the functions of `policy` */
     bool forked;                 /* pages may be shared with a child */
-    uint64_t stalled_ns;         /* that the program has waited for the runtime in all */
-    uint32_t held;               /* waits at a clock event or for an absent block, now */
-    uint64_t held_since_ns;      /* when the first of them began */
+    uint64_t stalled_ns;         /* total time that the program has waited for the runtime */
+    uint32_t held;               /* waits in progress, at clock events or for absent blocks */
+    uint64_t held_since_ns;      /* when the first of these began */
 };
 
 /* core.c */
-/* What `config` leaves open is as usual; `policy` is asked with `context`. */
+/* Unset fields of `config` get their defaults. `policy` is called with `context`. */
 void ebb__core_init(struct core *core, const struct ebb_runtime_config *config,
                     const struct policy *policy, void *context);
-/* In the child of a fork: nobody waits, all pages came along, and it has its own ledger and ring. */
+/* In the child of a fork: no thread waits, all pages are inherited, and it has its own ledger and
+ * ring. */
 void ebb__core_forked(struct core *core, struct ebb_ledger *ledger, struct ebb_ring *ring);
-void *ebb__core_memory(size_t bytes); /* zeroed, from the system; NULL: none */
+void *ebb__core_memory(size_t bytes); /* zeroed memory from the system; NULL: none left */
 
-void ebb__core_unmap(void *memory, size_t bytes); /* back to it; NULL is fine */
+void ebb__core_unmap(void *memory, size_t bytes); /* unmaps it; NULL is allowed */
 
 void ebb__core_event(struct core *core, const struct ebb_event *event);
 
 void ebb__core_mark(struct core *core, enum ebb_mark mark, uint64_t value);
 
-/* Tells it to the person who runs the program, where there is a way. */
+/* Shows `message` to the person who runs the program, if possible. */
 void ebb__core_warn(struct core *core, const char *message);
 
-/* Wait for `condition` until `ns` of CLOCK_MONOTONIC at most; false: it is over. Releases the lock. */
+/* Waits for `condition`, at most until `ns` of CLOCK_MONOTONIC. False: that time has passed.
+ * Releases the lock. */
 bool ebb__core_wait_until(struct core *core, pthread_cond_t *condition, uint64_t ns);
 
 /* progress.c */
-/* CLOCK_MONOTONIC less what the program has waited for the runtime. */
+/* CLOCK_MONOTONIC minus the time that the program has waited for the runtime. */
 uint64_t ebb__progress_ns(const struct core *core);
 
-/* The program has waited so long. */
+/* The program has waited `ns`. */
 void ebb__progress_stalled(struct core *core, uint64_t ns);
 
-/* The program is held, or goes on: what it has waited counts. */
+/* Begins or ends a wait of the program, which counts as stalled time. */
 void ebb__progress_hold(struct core *core, bool hold);
 
 static inline uint64_t ebb__whole_pages(uint64_t bytes)

@@ -1,4 +1,4 @@
-/* The program's own clock: the time that it has not waited for the runtime. */
+/* The program's own clock, which excludes the time that the program waits for the runtime. */
 #include "runtime/core/core.h"
 
 #include "base/tuning.h"

@@ -1,8 +1,8 @@
 /* Pages of the static placement: whole units of 2 MiB, which several blocks at planned addresses
  * may share.
  *
- * A unit holds its page as long as a block covers it. Then the page is spare: the next block there
- * finds it, unless it is needed elsewhere first. */
+ * A unit holds its page while a block covers it. Then the page is cached: the next block there uses
+ * it, unless it is needed elsewhere first. */
 #include "runtime/memory/memory.h"
 
 uint64_t ebb__placement_lacking(const struct memory *memory, const struct block *block)
@@ -73,7 +73,7 @@ struct cached_run ebb__placement_cached(const struct memory *memory, uint64_t mo
         if (distance >= run.distance && is_cached(placement, unit))
             run = (struct cached_run){unit, 1, distance};
     }
-    /* Neighbours go along as long as they are not wanted much earlier: one move instead of many. */
+    /* Includes adjacent units unless they are needed much earlier: one move replaces many. */
     uint64_t most = ebb__whole_units(most_bytes) / EBB_HUGE_BYTES;
     uint32_t least = run.distance / 2;
     while (run.units < most && run.unit > 0 && is_cached(placement, run.unit - 1) &&

@@ -1,4 +1,4 @@
-/* Spare blocks: freed, with their pages still in place for the next allocation of their size. */
+/* Cached blocks: freed, with their pages still in place for the next allocation of their size. */
 #include "runtime/memory/memory.h"
 
 static uint32_t bucket_of(uint64_t page_bytes)
@@ -36,9 +36,9 @@ void ebb__pages_keep_cached(struct memory *memory, struct block *block)
     memory->cached_bytes += block->page_bytes;
 }
 
-/* The spare block to take pages from: where the template is known, the one whose size is asked for
- * last from now on, so that most requests find address and pages as they left them; else the oldest.
- * NO_BLOCK: there is none. O(spare blocks * log allocations). */
+/* The cached block to take pages from. If a script is in force, it is the block whose size is
+ * allocated latest from this point on. So most allocations find an address with its pages.
+ * Otherwise it is the oldest block. NO_BLOCK: there is none. O(cached blocks * log allocations). */
 uint32_t ebb__pages_choose_cached(const struct memory *memory)
 {
     uint32_t best = memory->cached_by_age.first;

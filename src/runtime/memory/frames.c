@@ -1,19 +1,19 @@
-/* Frames: the 2 MiB units of staging, where blocks lie while they are parked, written back or
- * fetched. Pages without a block are cached here.
+/* Frames: the 2 MiB units of staging, for blocks that are parked, written back or fetched. Pages
+ * without a block are cached here.
  *
- * A block has no frames of its own. It takes some when it is parked or fetched, and gives them when
- * it is in the arena again or written back. The pages of a block that has been written back become
- * *cached* where they are; the next block is read into them. So an absence costs two page moves,
- * one out of the arena and one into it, however many blocks share the memory. Each page move
- * interrupts every core that runs the program: this is most of the cost of an absence beside its
- * input and output.
+ * A block has no permanent frames. It takes some when it is parked or fetched. It gives them up
+ * when it is in the arena again or written back. The pages of a written-back block become *cached*
+ * in their frames; the next block is read into them. So an absence costs two page moves, one out of
+ * the arena and one into it, however many blocks share the memory. Each page move interrupts every
+ * core that runs the program. This is most of the cost of an absence apart from its input and
+ * output.
  *
- * A unit that is assembled from small pages (pages.c) is *fragmented*. Fragmented units are spent
- * last on blocks and first on small pages, so that few units are ever split.
+ * A unit that is assembled from small pages (pages.c) is *fragmented*. Blocks get fragmented units
+ * last, and small pages are taken from them first. So few units are ever split.
  *
- * There is far more address space than memory, so frames are found by next fit in a window that
- * stays small. The frames of a block that ends in small pages are kept whole in the *tail cache*
- * for the next block of its size, until their pages are needed elsewhere. */
+ * Address space is much larger than memory, so frames are found by next fit in a small window. If a
+ * block ends in small pages, its frames are kept whole in the *tail cache*. The next block of its
+ * size takes them, unless their pages are needed elsewhere first. */
 #include "runtime/memory/memory.h"
 
 #include <string.h>
@@ -21,8 +21,8 @@
 
 enum { FRAME_EMPTY = 0, FRAME_TAKEN = 1, FRAME_CACHED = 2 };
 
-#define TAIL_CACHE_MOST 1024u               /* kept at a time, a limit */
-#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if it is too small: without influence */
+#define TAIL_CACHE_MOST 1024u               /* most entries, a limit */
+#define FIRST_WINDOW_UNITS ((uint64_t)1024) /* doubles if too small; has no influence */
 
 static uint64_t units_of(uint64_t bytes)
 {
@@ -75,7 +75,7 @@ static void mark(struct frames *frames, uint64_t first, uint64_t units, uint8_t 
     memset(frames->states + first, state, units);
 }
 
-/* The first of `units` empty ones in [from, to); `to`: there are none. */
+/* The first of `units` adjacent empty units in [from, to). `to`: there are none. */
 static uint64_t find_empty(const struct frames *frames, uint64_t from, uint64_t to, uint64_t units)
 {
     uint64_t found = 0;
@@ -114,7 +114,7 @@ static bool is_fragmented(const struct frames *frames, uint64_t unit)
     return frames->fragmented[unit];
 }
 
-/* Units of one kind are cached. */
+/* Makes the units of `kept`, all of one kind, cached. */
 static void keep_run(struct frames *frames, struct frame_run kept)
 {
     uint64_t bytes = (kept.behind - kept.first) * EBB_HUGE_BYTES;
@@ -147,7 +147,7 @@ void ebb__frames_keep(struct frames *frames, uintptr_t address, uint64_t bytes)
     }
 }
 
-/* Take [first, first + units) out of run `index`: its beginning or its end. */
+/* Takes [first, first + units) out of run `index`, at its beginning or its end. */
 static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t units)
 {
     struct frame_run *run = &frames->runs[index];
@@ -161,8 +161,8 @@ static void cut(struct frames *frames, uint32_t index, uint64_t first, uint64_t 
         *run = frames->runs[--frames->run_count];
 }
 
-/* The shortest run of the kind of at least `units`, with an empty unit behind it where that is asked
- * for; else run_count. */
+/* The shortest run of this kind with at least `units`. space_behind: an empty unit must follow it.
+ * run_count: there is none. */
 static uint32_t best_fit(const struct frames *frames, uint64_t units, bool fragmented,
                          bool space_behind)
 {

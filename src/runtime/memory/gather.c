@@ -1,13 +1,14 @@
-/* Gathering: pages of the kind that is wanted, huge or small, from whatever there is; and back to the system.
+/* Gathering: turns pages of any kind into huge or small ones, as needed, and releases them to the
+ * system.
  *
- * How much of either is wanted varies within an iteration. A unit is split where small pages are
- * lacking; where units are lacking, small pages are *pieced* together to one, which holds as much and
- * is the first to be split again. But whatever it comes to hold, its addresses take longer to
- * translate, its moves interrupt the program many times and its transfers take many segments. Nothing
- * makes it whole again but to exchange it with the system for a huge page, which takes a fraction of a
- * millisecond. That is done for a small part of the time, where pages are pieced and where a pieced
- * unit is about to be filled: a few exchanges an iteration keep all units whole, while a program whose
- * iterations need more of them does not spend its time on it. */
+ * The need for either kind varies within an iteration. A unit is split if small pages are lacking.
+ * If units are lacking, small pages are assembled into a *fragmented* unit. It holds as much, and
+ * is the first to be split again. But its addresses take longer to translate, its moves interrupt
+ * the program many times, and its transfers take many segments. Only an exchange with the system
+ * for a huge page makes it whole again, which takes a fraction of a millisecond. So exchanges get a
+ * small share of the time. They happen when a unit is assembled, or when a fragmented one is about
+ * to be filled. A few exchanges per iteration keep all units whole. A program that needs more of
+ * them does not spend its time on them. */
 #include "runtime/memory/memory.h"
 
 #include "base/tuning.h"
@@ -41,7 +42,7 @@ static void release_small(struct memory *memory, uint64_t bytes)
     ebb__pages_gone(memory, bytes);
 }
 
-/* Spare frames, `most_bytes` or as many as lie together; returns how many. */
+/* Releases adjacent cached frames to the system, at most `most_bytes`. Returns how many bytes. */
 static uint64_t release_frames(struct memory *memory, uint64_t most_bytes)
 {
     uint64_t bytes;
@@ -51,7 +52,6 @@ static uint64_t release_frames(struct memory *memory, uint64_t most_bytes)
     return bytes;
 }
 
-/* Bytes of pages that may still be made within the budget. */
 uint64_t ebb__pages_unmade(const struct memory *memory)
 {
     uint64_t budget = atomic_load(&memory->core->ledger->budget_bytes);
@@ -59,8 +59,8 @@ uint64_t ebb__pages_unmade(const struct memory *memory)
     return budget > held ? budget - held : 0;
 }
 
-/* What is wanted latest, of spare blocks and of spare units of the pool, gives its pages away: about
- * `bytes`, at least one of either; false: there is none. */
+/* Takes the pages of the cached block or the cached units of the static placement that are needed
+ * latest. About `bytes`, but at least one block or unit. False: there is none. */
 static bool strip(struct memory *memory, uint64_t bytes)
 {
     struct cached_run run = ebb__placement_cached(memory, bytes);
@@ -88,7 +88,8 @@ static bool may_exchange(struct memory *memory)
     return memory->exchange_ns > 0;
 }
 
-/* The small pages at `source`, without value, for a huge one at `target`, where nothing is else. */
+/* Exchanges the small pages at `source`, without content, for a huge page at `target`, which must
+ * be empty. */
 static bool exchange(struct memory *memory, uintptr_t target, uintptr_t source)
 {
     uint64_t began = ebb__now_ns();
@@ -100,7 +101,6 @@ static bool exchange(struct memory *memory, uintptr_t target, uintptr_t source)
     return made;
 }
 
-/* Pieced units of a frame that is about to be filled become whole, as long as there is time. */
 bool ebb__pages_mend(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += EBB_HUGE_BYTES)
@@ -110,7 +110,7 @@ bool ebb__pages_mend(struct memory *memory, uintptr_t frame, uint64_t bytes)
     return true;
 }
 
-/* 2 MiB of small pages of the depot become a spare frame. */
+/* Assembles 2 MiB of the small-page stack into a cached frame. */
 static bool assemble_unit(struct memory *memory)
 {
     uintptr_t frame = ebb__frames_take(&memory->frames, EBB_HUGE_BYTES);
@@ -129,8 +129,8 @@ static bool assemble_unit(struct memory *memory)
     return true;
 }
 
-/* A spare frame becomes small pages: a pieced one, where there is one. What has been split otherwise
- * is never whole again. */
+/* Splits a cached frame into small pages, a fragmented one if possible. A unit that is split can
+ * only be made whole by an exchange with the system. */
 static bool split_unit(struct memory *memory)
 {
     uint64_t bytes;
@@ -142,7 +142,7 @@ static bool split_unit(struct memory *memory)
     return true;
 }
 
-/* New spare frames. */
+/* Creates new cached frames. */
 static bool make_units(struct memory *memory, uint64_t bytes, bool force)
 {
     uintptr_t frame = ebb__frames_take(&memory->frames, bytes);
@@ -171,7 +171,7 @@ static bool gather_huge(struct memory *memory, uint64_t wanted, uint64_t small_w
                 return false;
         } else if (memory->page_stack_bytes > small_wanted &&
                    memory->page_stack_bytes - small_wanted + ebb__pages_unmade(memory) >= lacking) {
-            /* Too few for a unit: exchange them with the system. */
+            /* Too few for a unit: releases them to the system, so that new pages may be made. */
             uint64_t cached = memory->page_stack_bytes - small_wanted;
             release_small(memory, cached < lacking ? cached : lacking);
         } else {
@@ -206,13 +206,13 @@ static bool gather_small(struct memory *memory, uint64_t wanted, uint64_t huge_w
 bool ebb__pages_gather(struct memory *memory, uint64_t bytes, bool force)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
-    /* Each may draw on what the other has gathered, so look twice. */
+    /* Each may use pages that the other has gathered, so try twice. */
     return gather_huge(memory, huge_bytes, small_bytes, force) &&
            gather_small(memory, small_bytes, huge_bytes, force) &&
            gather_huge(memory, huge_bytes, small_bytes, force);
 }
 
-/* Give spare pages back to the system, up to `bytes`; returns how many were. */
+/* Releases cached pages to the system, up to `bytes`. Returns how many bytes. */
 static uint64_t give_back(struct memory *memory, uint64_t bytes)
 {
     uint64_t given = 0;

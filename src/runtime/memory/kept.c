@@ -1,4 +1,4 @@
-/* The end of a block whose mapping the program has changed (keep.c). */
+/* Ends keep.c's hold on a block whose mapping the program may have changed. */
 #include "runtime/memory/memory.h"
 
 void ebb__keep_end(struct memory *memory, struct block *block)
@@ -8,7 +8,7 @@ void ebb__keep_end(struct memory *memory, struct block *block)
     block->kept = false;
     if (!ops->renew(device, block->address, block->page_bytes))
         ops->release(device, block->address, block->page_bytes);
-    if (block->kind == BLOCK_STATIC) { /* its units keep all their pages */
+    if (block->kind == BLOCK_STATIC) { /* the units of the static placement keep their pages */
         ops->fresh(device, block->address, block->page_bytes);
         uintptr_t last = block->address + block->page_bytes - 1;
         for (uintptr_t at = block->address; at <= last; at += EBB_HUGE_BYTES)

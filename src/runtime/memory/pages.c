@@ -1,10 +1,12 @@
-/* Pages: the physical memory that the runtime holds, and who has it.
+/* Pages: the physical memory that the runtime holds, and its owners.
  *
- * The number of pages is what the budget limits; they are entered in the ledger before they are
- * made. A page belongs to a block, to a *spare* block (freed, pages in place: the next block of
- * that size takes address and pages without a system call), to a spare frame (frames.c: huge pages),
- * or to the depot: a stack of small pages, because what is pushed and popped at one end is always one
- * contiguous run. A block takes huge pages for its whole 2 MiB units and small ones for the rest. */
+ * The budget limits the number of pages. They are entered in the ledger before they are created. A
+ * page belongs to one of four:
+ *     a block
+ *     a *cached* block: freed, its pages in place; the next block of that size makes no system call
+ *     a cached frame (frames.c): huge pages
+ *     the small-page stack, whose end is always one contiguous run
+ * A block takes huge pages for its whole 2 MiB units and small ones for the rest. */
 #include "runtime/memory/memory.h"
 
 #include "base/tuning.h"
@@ -48,7 +50,7 @@ enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, 
         ops->move(memory->core->device.state, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !memory->core->forked)
         return result;
-    /* Shared with a child: make the rest ours, then try once more. */
+    /* Shared with a child: copies the rest, then tries once more. */
     ops->unshare(memory->core->device.state, source + *moved, bytes - *moved);
     result = ops->move(memory->core->device.state, target + *moved, source + *moved, bytes - *moved,
                        &rest);
@@ -85,7 +87,7 @@ void ebb__memory_forked(struct memory *memory)
     ebb__placed_forked(memory);
 }
 
-/* Pages without value. */
+/* Moves pages without content. */
 enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t target,
                                              uintptr_t source, uint64_t bytes)
 {
@@ -98,11 +100,11 @@ enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t ta
     uint64_t moved;
     enum ebb_device_result result = ebb__pages_move(memory, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
-        /* Whatever is at the target (a freed block that the program touched) has no value. */
+        /* Pages at the target are worthless: the program has touched a freed block. */
         memory->core->device.ops->release(memory->core->device.state, target + moved,
                                           bytes - moved);
-        /* Cached pages hold nothing of value: what cannot be moved is released to the system and is
-         * made anew where it is wanted. */
+        /* Cached pages are worthless. If they cannot be moved, they are released to the system and
+         * created again at the target. */
         memory->core->device.ops->release(memory->core->device.state, source + moved,
                                           bytes - moved);
         if (memory->core->device.ops->fresh(memory->core->device.state, target + moved,
@@ -134,7 +136,7 @@ void ebb__pages_give(struct memory *memory, uintptr_t source, uint64_t bytes)
     give_small(memory, source + huge_bytes, bytes & huge_mask);
 }
 
-/* Whole units become spare frames, the rest goes to the depot. */
+/* Makes whole units cached frames, and pushes the rest on the small-page stack. */
 static void take_apart(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~huge_mask, small_bytes = bytes & huge_mask;
@@ -160,7 +162,7 @@ bool ebb__pages_strip_tail_cache(struct memory *memory)
     return entry.bytes != 0;
 }
 
-/* What has been gathered, at `target`. */
+/* Moves gathered units to `target`. */
 static bool put_units(struct memory *memory, uintptr_t target, uint64_t bytes)
 {
     uint64_t got;

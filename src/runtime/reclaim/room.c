@@ -1,9 +1,9 @@
-/* Room: what is evicted so that something else has pages, and what other processes are asked for. */
+/* Evicts blocks if memory is needed, and asks other processes for memory. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"
 
-/* A block that comes back by plan, and nobody waits for; NULL: none. */
+/* A block that a plan prefetches and no thread waits for. NULL: none. */
 static struct block *early_fetch(struct reclaim *reclaim)
 {
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
@@ -17,7 +17,7 @@ static struct block *early_fetch(struct reclaim *reclaim)
 
 bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes)
 {
-    /* What is on its way out counts; what is still lacking must be evicted. */
+    /* Bytes that are being evicted count. The rest must be evicted. */
     uint64_t available = ebb__pages_available(reclaim->memory);
     uint64_t becoming_free = reclaim->transfer->out_pending_bytes;
     if (!ebb__store_may_write(&reclaim->transfer->store))
@@ -63,7 +63,6 @@ bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking
     return true;
 }
 
-/* Let victims leave until `bytes` are on their way out, or nothing more can leave. */
 void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes)
 {
     while (reclaim->transfer->out_pending_bytes < bytes &&
@@ -75,8 +74,6 @@ void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes)
     }
 }
 
-/* A budget that has just been set, or that the store did not let be kept, is approached step by step,
- * then it holds. */
 void ebb__room_approach_budget(struct reclaim *reclaim)
 {
     struct ebb_ledger *ledger = reclaim->core->ledger;

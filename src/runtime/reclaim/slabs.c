@@ -1,17 +1,19 @@
-/* Slabs as blocks: 64 KiB of a part of the arena of their own, for small objects (slabs.c). *Slab
- * reclaim* evicts those that nobody uses.
+/* Slabs as blocks: 64 KiB each, in a separate part of the arena, for small objects (slabs.c). *Slab
+ * reclaim* evicts unused slabs.
  *
- * Most small blocks are not used again: of those that a framework allocates while it is loaded, an
- * eighth is. No event reports their uses, and no plan knows them. So a hand goes round the slabs,
- * two laps a second at most, while accesses are observed and while memory is needed, and parks
- * some. An access to a parked slab is a fault and costs a page move; the slab is then left alone
- * for a while, each time for longer. Plans count parked slabs as free. After a lap, or an iteration
- * and a half, a parked slab is the first to be evicted if memory is needed.
+ * Most small blocks are not used again: a framework uses an eighth of those it allocates while
+ * loading. No event reports their uses, and no plan knows them. Therefore slab reclaim visits the
+ * slabs in rounds and parks some. It runs while accesses are observed and while memory is needed,
+ * at most two rounds a second. An access to a parked slab is a fault and costs a page move. The
+ * slab is then left alone for a time that doubles with each such access, up to a limit. Plans count
+ * parked slabs as free. A slab that stays parked for a round and for an iteration and a half is the
+ * first to be evicted if memory is needed.
  *
- * The runtime's own threads must never wait for a slab. They touch no object of the program, and what libc
- * and the loader allocate for themselves (streams, locales, dynamic TLS) is in none: the shim leaves it to
- * the next allocator. Where a system call cannot wait for an absent page nothing leaves, and around a fork
- * everything is there: others' handlers may run in the child before it can have anything back. */
+ * The runtime's own threads must never wait for a slab. They touch no object of the program. Memory
+ * of libc and the loader (streams, locales, dynamic TLS) is in no slab: the shim passes such
+ * requests to the next allocator. If a system call cannot wait for an absent page, no slab is
+ * evicted. All slabs are resident during a fork: other libraries' handlers may run in the child
+ * before it can fetch anything. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"
@@ -42,7 +44,7 @@ static bool slabs_may_be_evicted(const struct reclaim *reclaim)
            !reclaim->hand.all_here && !ops->calls_need_pins && !ops->faults_are_signals;
 }
 
-/* Has it been used of late, as far as is known? */
+/* Has the slab been used recently, as far as is known? */
 static bool is_kept(const struct reclaim *reclaim, const struct slab_record *record, uint64_t now)
 {
     return now - record->since_ns < reclaim->core->config.slab_reclaim_ns << record->doublings >> 1;
@@ -122,7 +124,7 @@ void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t add
     case BLOCK_PARKED:
         ebb__move_unpark(reclaim->transfer, block);
         break;
-    case BLOCK_BARE: /* reported before it was freed: it gets its pages from its next owner */
+    case BLOCK_BARE: /* reported before it was freed; its next owner gives it pages */
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_EVICTED:

@@ -1,18 +1,18 @@
-/* Which block is evicted when memory is needed that no plan has freed.
+/* Chooses the block to evict if memory is needed that no plan has freed.
  *
- * If the live stream is matched to a template: the block whose next use is farthest in the future
- * (Belady's choice); blocks used since the last clock event are in use. Otherwise: the least
+ * If the live stream matches a template, it is the block whose next use is farthest in the future
+ * (Belady's choice). Blocks used since the last clock event are in use. Otherwise it is the least
  * recently used block, as far as uses are seen.
  *
- * Slabs that nobody uses are evicted before all blocks. If only blocks in use are left, the slabs
- * that have been resident for longest are evicted (reclaim/slabs.c). So a program that walks over
- * all its small objects, as garbage collectors do, makes progress.
+ * Unused slabs are evicted before all blocks. If only blocks in use are left, the slabs that have
+ * been resident for longest are evicted (reclaim/slabs.c). So a program that walks over all its
+ * small objects, as garbage collectors do, makes progress.
  *
- * What the operation in progress has used leaves only where nothing else can, the earliest touched
- * first: a program that walks over more than the budget without allocating must still get through.
- * A block that is needed again within the operation in which it was evicted is not evicted again
- * before the next event; so an operation whose blocks do not fit together ends over the budget, by
- * no more than it must, rather than in a dance. */
+ * Blocks that the current operation has used are evicted only if nothing else can be. The one
+ * touched earliest is evicted first. So a program that walks over more than the budget without
+ * allocating makes progress. If a block is evicted and needed again within one operation, it is not
+ * evicted again before the next event. So an operation whose blocks do not fit together exceeds the
+ * budget as little as possible, instead of thrashing. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"
@@ -23,13 +23,13 @@ static bool may_be_evicted(const struct reclaim *reclaim, const struct block *bl
            ebb__block_may_be_evicted(&reclaim->table->uses, block);
 }
 
-/* What no plan moves as a whole leaves by the part. */
+/* A block that no plan moves as a whole is evicted part by part. */
 static bool is_evicted_by_the_part(const struct reclaim *reclaim, const struct block *block)
 {
     return !reclaim->core->policy->knows(reclaim->core->policy_context, block);
 }
 
-/* As many parts as it leaves in. */
+/* The number of parts that it is evicted in. */
 static uint32_t parts_in(const struct reclaim *reclaim, const struct block *block)
 {
     return is_evicted_by_the_part(reclaim, block) &&
@@ -55,7 +55,7 @@ static struct block *earliest_touched(struct reclaim *reclaim)
         if (!*earliest || block->use.touch < (*earliest)->use.touch)
             *earliest = block;
     }
-    /* A block that was used as a whole is one touch, however many parts it has now. */
+    /* A block that was used as a whole counts as one touch, however many parts it has. */
     return best || in_use_count <= ebb__tuning()->blocks_in_use ? best : in_use;
 }
 
@@ -72,7 +72,7 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
                            : 0;
         if (key == 0)
             continue;
-        /* At equal distance the larger one: fewer transfers for the same memory. */
+        /* At equal distance the larger block: it frees the same memory with fewer transfers. */
         if (!best || key > best_key || (key == best_key && block->page_bytes > best->page_bytes)) {
             best = block;
             best_key = key;

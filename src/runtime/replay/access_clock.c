@@ -1,10 +1,10 @@
 /* The access clock: the clock of a program that allocates nothing while it iterates.
  *
- * A script without allocations is played by accesses: each of its events is the use of a part after a
- * long pause, one every few ms. The parts of the next few events are parked, so that their use is
- * seen, at the price of a fault each; which of them is used says how far the program has come. Nothing has to
- * be found before: from any position the program runs into an armed guard, wrongly at worst, and
- * then the events that follow are not the ones that it comes to until it does. */
+ * Accesses drive the replay of a script without allocations. Each event is the use of a part after
+ * a long pause; there is one every few ms. The parts of the next few events are parked, so that
+ * their use is seen, at the cost of one fault each. The part that is used shows how far the program
+ * is. No position needs to be found first: from any position the program soon uses one of these
+ * parts. Until then, at worst, the position is wrong, and so are the events that are expected. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
@@ -22,7 +22,7 @@ static const struct ebb_script_event *ahead(const struct replay *replay, uint32_
     return &ebb__script_events(script)[(replay->position + steps) % script->clock_count];
 }
 
-/* `in_use`: a script block that is not to be parked. */
+/* Parks the parts of the next events, except those of script block `in_use`. */
 static void arm(struct replay *replay, uint32_t in_use)
 {
     if (replay->table->uses.trace)
@@ -55,7 +55,7 @@ static void watch(struct replay *replay)
     arm(replay, EBB_SCRIPT_NONE);
 }
 
-/* A lap begins; false: the one before was far too short to be an iteration. */
+/* Begins an iteration. False: the last one was too short to be a real one. */
 static bool begin_lap(struct replay *replay)
 {
     uint64_t now = ebb__now_ns(), took = now - replay->access_clock_began_ns;
@@ -86,7 +86,8 @@ static void touched(struct replay *replay, const struct block *block, bool misse
     }
 }
 
-/* Allocations are none of its events, and may come and go; what the clock stands on must not. */
+/* Allocations are no events of this clock, and may change. But freeing a block of the clock ends
+ * the match. */
 static bool match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                   struct due *due)
 {

@@ -1,4 +1,4 @@
-/* Actions: what leaves and what returns at a position of the script, and the wait for what is due. */
+/* Actions: evictions and prefetches at a position of the script, and the wait for due blocks. */
 #include "runtime/replay/matcher.h"
 
 void ebb__replay_return(struct replay *replay, struct block *block, bool keep_copy, bool urgent)
@@ -18,7 +18,7 @@ void ebb__clock_changed(struct replay *replay, const struct block *block)
         replay->current->changes[block->script_block] = true;
 }
 
-/* The block that `absence` is about, or the first part of it that is; NULL: none is there. */
+/* The block of `absence`, or its first part. NULL: there is none. */
 static struct block *absent_block(struct replay *replay, const struct prepared_script *current,
                                   uint32_t absence)
 {
@@ -26,7 +26,7 @@ static struct block *absent_block(struct replay *replay, const struct prepared_s
     return index == NO_BLOCK ? NULL : &replay->table->blocks[index];
 }
 
-/* The next part that the same absences are about; NULL: none. */
+/* The next part with the same absences. NULL: none. */
 static struct block *next_absent(struct replay *replay, const struct block *block)
 {
     uint32_t next = ebb__part_next(replay->table, ebb__block_index(replay->table, block));
@@ -89,8 +89,8 @@ void ebb__clock_act(struct replay *replay, struct prepared_script *current, uint
             come_back(replay, current, i);
 }
 
-/* Wait until `block` is back; *began: when the first of several had to be waited for, or 0. Releases
- * the lock. False: the block is another, or the script is not followed any more. */
+/* Waits until `block` is resident. *began: when the first wait of several began, or 0. Releases the
+ * lock. False: it is another block by then, or the script is no longer followed. */
 static bool wait_for_block(struct replay *replay, const struct prepared_script *current,
                            struct block *block, uint64_t *began)
 {
@@ -108,7 +108,7 @@ static bool wait_for_block(struct replay *replay, const struct prepared_script *
             break;
         }
         if (block->state == BLOCK_EVICTED && block->transfer.error) {
-            there = true; /* its only copy is lost, and that has been said */
+            there = true; /* its only copy is lost, and that has been reported */
             break;
         }
         if (!wait)
@@ -122,8 +122,6 @@ static bool wait_for_block(struct replay *replay, const struct prepared_script *
     return there;
 }
 
-/* Wait until every block that is due at `position` is back. Releases the lock; scripts may come and
- * go meanwhile, and `current` with them. */
 void ebb__replay_wait_for_due(struct replay *replay, struct prepared_script *current,
                               uint32_t position)
 {

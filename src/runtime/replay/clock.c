@@ -1,15 +1,16 @@
-/* The clock: where in the script in force the program is, and what hangs on that position.
+/* The clock: the program's position in the script in force, and the actions attached to that
+ * position.
  *
- * The live stream of managed ALLOC and FREE events is matched to the script (matcher.h). If it leaves
- * the script the runtime is reactive at once, and looks for the newest allocations in any script that it
- * knows. So an evaluation, a checkpoint or a partial batch costs one stretch of reactive running and no
- * more. */
+ * The live stream of managed ALLOC and FREE events is matched to the script (matcher.h). If it
+ * leaves the script, the runtime is reactive at once. It then searches all known scripts for the
+ * newest allocations. So an evaluation, a checkpoint or a partial batch costs only a period of
+ * reactive running. */
 #include "runtime/replay/matcher.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
 {
     const struct ebb_script_event *events = ebb__script_events(script);
-    const uint32_t *allocs = ebb__script_allocs(script); /* by size, then by position */
+    const uint32_t *allocs = ebb__script_allocs(script); /* sorted by size, then by position */
     uint32_t low = 0, high = script->alloc_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;

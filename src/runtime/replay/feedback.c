@@ -1,13 +1,13 @@
 /* Feedback: waits, faults and lack of memory correct the times of evictions and prefetches.
  *
- * The script says when; the disk and the machine differ from what its plan was made for. What came too
- * late starts earlier in the next lap, what was in time goes back towards the script. Positions and
- * delays of the performance change, never the script. */
+ * The script has the planned times, but disk and machine differ from those that it assumes. A late
+ * prefetch starts earlier in the next iteration; a timely one moves back towards the planned time.
+ * Only positions and delays of the replay change, never the script. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
 
-/* How much earlier than the script says an absence's prefetch would start at `position`. */
+/* How much earlier than planned an absence's prefetch would start at `position`. */
 static uint64_t earlier_by(const struct prepared_script *current, uint32_t absence,
                            uint32_t position, uint64_t delay_ns)
 {
@@ -19,13 +19,13 @@ static uint64_t earlier_by(const struct prepared_script *current, uint32_t absen
     return turn_ns ? (start_ns % turn_ns + turn_ns - other_ns % turn_ns) % turn_ns : 0;
 }
 
-/* How much earlier than the script says it starts as things are. */
+/* How much earlier than planned it currently starts. */
 static uint64_t earlier_now(const struct prepared_script *current, uint32_t absence)
 {
     return earlier_by(current, absence, current->in_clock[absence], current->in_delay_ns[absence]);
 }
 
-/* Start an absence's prefetch `earlier_ns` before the script does, but not before the block's
+/* Starts an absence's prefetch `earlier_ns` before its planned time, but not before the block's
  * eviction. */
 static void move_earlier(struct prepared_script *current, uint32_t absence, uint64_t earlier_ns)
 {
@@ -61,8 +61,8 @@ void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint
                                       ebb__tuning()->relax_divisor);
 }
 
-/* The absence of `block` that is about to end within the present stretch, or with `out` has just begun
- * there; EBB_SCRIPT_NONE: none. Faults are rare: all absences are looked at. */
+/* The absence of `block` that ends next within the present stretch. out: the one that has begun in
+ * it. EBB_SCRIPT_NONE: none. Faults are rare, so it searches all absences. */
 static uint32_t absence_here(const struct replay *replay, const struct block *block, bool out)
 {
     const struct prepared_script *current = replay->current;
@@ -80,7 +80,8 @@ static uint32_t absence_here(const struct replay *replay, const struct block *bl
         bool lap_later = absences[i].due_delay_ns < absences[i].out_delay_ns;
         if (begun && ending && lap_later)
             begun = block->use.planned_evict_at > replay->position_event;
-        else if (begun && ending && here == current->in_clock[i]) /* the nearer of the two */
+        else if (begun && ending && here == current->in_clock[i]) /* takes the nearer of its
+                                                                     beginning and end */
             begun = 2 * since_ns < current->out_delay_ns[i] + current->in_delay_ns[i];
         if (out ? begun : ending && !begun)
             return i;

@@ -1,11 +1,11 @@
-/* Matching: at which position of its script the program is. One interface, three ways.
+/* Matching: finds the position of the program in its script. One interface has three methods.
  *
- *   ordered       events come in one order; a size that is not the expected one ends the match
- *   unordered     threads interleave: the same events in each lap, in varying order
- *   access clock  a program that allocates nothing: the uses of some of its blocks are the events
+ *     ordered       events have a fixed order; an unexpected size ends the match
+ *     unordered     threads interleave: each iteration has the same events, in varying order
+ *     access clock  the program allocates nothing: the uses of some of its blocks are the events
  *
- * The rest of replay knows no more of them than this table. A function that is NULL does nothing. All
- * are called with the lock held, prepare() and words() also without. */
+ * The rest of replay knows matchers only by this table. A function that is NULL does nothing. All
+ * are called with the lock held; prepare() and words() also without it. */
 #ifndef EBB_RUNTIME_REPLAY_MATCHER_H
 #define EBB_RUNTIME_REPLAY_MATCHER_H
 
@@ -13,32 +13,33 @@
 
 struct matcher {
     const char *name;
-    /* Events come in the order of the script, so that the time since the last one says how far the
-     * program is, and an absence whose end has been passed is over. */
+    /* Events have the order of the script. So the time since the last event shows how far the
+     * program is, and an absence is over once its end has been passed. */
     bool is_ordered;
-    /* Nothing has to be found: a script is in force as soon as it is known. */
+    /* No position needs to be found first: a script is in force as soon as it is known. */
     bool starts_at_once;
-    /* Words of memory that its tables take, and what is made of them, zeroed. */
+    /* Words of memory that its tables take. prepare() fills them; they are zero before. */
     size_t (*words)(const struct ebb_script *script);
     void (*prepare)(struct prepared_script *prepared, uint32_t *memory);
-    /* The position of `prepared` that the newest allocation is; EBB_SCRIPT_NONE: none, or not only one. */
+    /* The position of the newest allocation in `prepared`. EBB_SCRIPT_NONE: none, or several. */
     uint32_t (*find)(const struct replay *replay, struct prepared_script *prepared);
-    /* It is followed from `position` on: name the blocks of the allocations before. */
+    /* The script is followed from `position` on: binds the blocks of earlier allocations. */
     void (*begin)(struct replay *replay, struct prepared_script *prepared, uint32_t position);
-    /* Match an ALLOC or FREE to the script in force, and act on what it passes. False: the program has
-     * left the script. *due: `first` is the present position; set it and `count` to what was passed. */
+    /* Matches an ALLOC or FREE to the script in force, and performs the actions that it passes.
+     * False: the program has left the script. *due: `first` is the present position; set it and
+     * `count` to the positions passed. */
     bool (*match)(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                   struct due *due);
-    /* The position that an allocation of `size_bytes` would have, or a FREE in front of it, should it come
-     * next; EBB_SCRIPT_NONE: none. Only while a script is in force. */
+    /* The position of an allocation of `size_bytes`, or of a FREE before it, if it were the next
+     * event. EBB_SCRIPT_NONE: none. Only while a script is in force. */
     uint32_t (*next_position)(const struct replay *replay, uint64_t size_bytes);
     /* Has the end of `absence` been seen before its beginning? */
     bool (*is_over)(const struct prepared_script *prepared,
                     const struct ebb_script_absence *absence);
-    /* See to it that the uses of the next events will be seen; is the next use of `block` to be seen? */
+    /* Ensures that the uses of the next events are seen. Will the next use of `block` be seen? */
     void (*watch)(struct replay *replay);
     bool (*is_watching)(const struct replay *replay, const struct block *block);
-    /* `block` is used, and that was seen; missed: it was absent. */
+    /* A use of `block` was seen. missed: the block was absent. */
     void (*touched)(struct replay *replay, const struct block *block, bool missed);
 };
 
@@ -46,13 +47,13 @@ extern const struct matcher ebb__matcher_ordered;
 extern const struct matcher ebb__matcher_unordered;
 extern const struct matcher ebb__matcher_access_clock;
 
-/* The one for `script`. */
+/* The matcher for `script`. */
 const struct matcher *ebb__matcher_of(const struct ebb_script *script);
 
 bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                         struct due *due);
 
-/* These come with each event: the usual matcher is called without the table. */
+/* Called at each event: these avoid the table for the most frequent matcher. */
 static inline bool ebb__matcher_match(const struct matcher *matcher, struct replay *replay,
                                       enum ebb_event_kind kind, struct block *block,
                                       struct due *due)

@@ -1,12 +1,12 @@
-/* When a block is used next, and when a size is allocated next, as the script in force says. */
+/* The next use of a block, and the next allocation of a size, by the script in force. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
 
-/* Uses that are less apart count as one; a mask of bits, without influence. */
+/* Closer uses count as one. A bit mask; the value has no influence. */
 #define FINE_US 4095u
 
-/* How far off the time within the stretch behind `position` may be. */
+/* Largest error of the time within the stretch behind `position`. */
 static uint64_t drift_ns(const struct prepared_script *current, uint32_t position)
 {
     uint64_t shift_ns = ebb__timers_most_shift_ns(current, position);
@@ -102,7 +102,8 @@ uint64_t ebb__replay_next_use(const struct replay *replay, const struct block *b
     uint64_t distance = ebb__replay_distance(replay, block, &done);
     bool in_use = block->use.touch + ebb__tuning()->blocks_in_use > replay->table->uses.touches;
     if (block->use.touch > replay->position_touches && (in_use || !done))
-        return 0; /* whatever the template says: operations may differ in what they use */
+        return 0; /* even if the template says otherwise: operations may differ in the blocks
+                     they use */
     uint64_t whole = replay->current->script->clock_count;
     if (distance != UINT64_MAX)
         return distance;

@@ -1,13 +1,12 @@
 /* Matching in order: allocation sizes identify the position.
  *
- * Frees are hints: one that comes early or late is taken as it comes. An allocation that is not the
- * expected one ends the match at once. The position is found again where the newest allocations stand
- * in the template, if they stand there once. */
+ * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once.
+ * A new position is found if the newest allocations occur exactly once in the template. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
 
-/* How many of the newest allocations, walking back from template position `position`, agree. */
+/* Number of the newest allocations that agree with the template, from `position` backwards. */
 static uint32_t agreement(const struct replay *replay, const struct prepared_script *current,
                           uint32_t position, uint32_t most)
 {
@@ -25,8 +24,8 @@ static uint32_t agreement(const struct replay *replay, const struct prepared_scr
     return agreed;
 }
 
-/* The one position of `current` at which the newest allocations end; EBB_SCRIPT_NONE: none, or
- * more than one. */
+/* The only position of `current` at which the newest allocations end. EBB_SCRIPT_NONE: none, or
+ * several. */
 static uint32_t find_position(const struct replay *replay, struct prepared_script *current)
 {
     const struct ebb_script *script = current->script;
@@ -51,7 +50,8 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     return found;
 }
 
-/* Name the blocks of the last iteration's allocations, newest first; the newest is at `position`. */
+/* Binds the blocks of the last iteration's allocations, newest first. The newest is at
+ * `position`. */
 static void name_blocks(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     const struct ebb_script *script = current->script;
@@ -70,7 +70,8 @@ static void name_blocks(struct replay *replay, struct prepared_script *current, 
     }
 }
 
-/* What is passed: one event, or an ALLOC and the FREE events in front of it, which have not come. */
+/* An event passes one position. An ALLOC also passes the FREE events before it that have not
+ * happened. */
 bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                         struct due *due)
 {

@@ -1,4 +1,4 @@
-/* Planned addresses: what a script says of where its blocks lie, and which allocation is which. */
+/* Planned addresses: where a script puts its blocks, and which of them an allocation is. */
 #include "runtime/replay/replay.h"
 
 static bool is_static(const struct ebb_script_block *block)
@@ -27,8 +27,8 @@ size_t ebb__placement_table_words(const struct replay *replay, const struct ebb_
     return words > UINT32_MAX ? 0 : words;
 }
 
-/* Positions of the allocations that cover each unit, ascending: by counting, since most units are
- * covered by many blocks. */
+/* Lists the positions of the allocations that cover each unit, ascending. It is a counting sort,
+ * since most units are covered by many blocks. */
 void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words)
 {
     const struct ebb_script *script = prepared->script;
@@ -54,7 +54,8 @@ void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words)
             for (uint32_t unit = 0; unit < units; unit++)
                 first[unit + 1] += first[unit];
     }
-    for (uint32_t unit = units; unit > 0; unit--) /* each stands where the next one began */
+    for (uint32_t unit = units; unit > 0; unit--) /* each entry has reached the start of the next
+                                                     one */
         first[unit] = first[unit - 1];
     first[0] = 0;
 }
@@ -78,7 +79,6 @@ uint32_t ebb__placement_least(const struct ebb_script *script)
     return position;
 }
 
-/* Clock positions until a block is to lie in `unit`; UINT32_MAX: never. */
 uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit)
 {
     const struct prepared_script *current = replay->current;
@@ -100,8 +100,8 @@ uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit)
                         : covers[earliest] + current->script->clock_count - replay->position;
 }
 
-/* Does all that the plan holds at a time fit beside what small blocks and other processes hold now?
- * They may hold more than when it was made; then what lay in the pool could not make way. */
+/* Does the peak of the plan fit beside the memory of small blocks and other processes? They may
+ * hold more than the plan assumed. Blocks in the static placement could not be evicted then. */
 static bool plan_fits(const struct replay *replay)
 {
     const struct ebb_counters *counters = replay->core->counters;

@@ -1,15 +1,16 @@
-/* The scripts that are known, which of them is in force, and what takes over from it. */
+/* The known scripts, the one in force, and its replacement. */
 #include "runtime/replay/matcher.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* Which absences hang on which position, as the script has them. */
+/* Attaches the absences to their positions in the script. */
 static void chain_absences(struct prepared_script *prepared)
 {
     const struct ebb_script *script = prepared->script;
     const struct ebb_script_absence *all = ebb__script_absences(script);
-    for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards: chains keep the order */
+    for (uint32_t i = script->absence_count; i-- > 0;) { /* backwards, so that chains keep the
+                                                            order */
         prepared->out_next[i] = prepared->out_first[all[i].out_clock];
         prepared->out_first[all[i].out_clock] = i;
         prepared->in_clock[i] = all[i].in_clock;
@@ -96,7 +97,7 @@ void ebb__replay_forked(struct replay *replay)
     replay->script_count = 0;
 }
 
-/* Are these plans for the same iteration? */
+/* Are both plans for the same iteration? */
 static bool same_template(const struct ebb_script *a, const struct ebb_script *b)
 {
     if (a->clock_count != b->clock_count || a->alloc_count != b->alloc_count)
@@ -108,8 +109,8 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
     return true;
 }
 
-/* Put it among the scripts, where it replaces one of the same iteration, or the oldest once there are too
- * many; what plays stops. */
+/* Adds it to the scripts. It replaces one of the same iteration, or the oldest if there are too
+ * many. Ends the current replay. */
 static struct prepared_script *install(struct replay *replay,
                                        const struct prepared_script *prepared)
 {
@@ -152,8 +153,8 @@ void ebb__replay_take_over(struct replay *replay)
         ebb__clock_start(replay, installed, (replay->position + clocks - 1) % clocks);
 }
 
-/* What lies at planned addresses cannot make way for what the next plan puts elsewhere: it takes over
- * from one of the same iteration where the least of that is there. */
+/* Blocks at planned addresses cannot be moved for the next plan. If both plans are for the same
+ * iteration, the new one takes over when the fewest bytes are at such addresses. */
 static bool defer(struct replay *replay, const struct prepared_script *prepared)
 {
     const struct prepared_script *current = replay->current;

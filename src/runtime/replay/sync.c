@@ -1,7 +1,8 @@
-/* Synchronisation: at which position of which script the program is, and which blocks it has there. */
+/* Synchronisation: finds the script and position of the program, and the blocks that it has
+ * there. */
 #include "runtime/replay/matcher.h"
 
-/* Give the parts of `block` that lie in `known` the script's number; the first of them. */
+/* Binds the parts of `block` that lie in `known` to `script_block`. Returns the first of them. */
 static uint32_t bind_part(struct replay *replay, struct block *block, uint32_t script_block,
                           const struct ebb_script_block *known)
 {
@@ -36,7 +37,7 @@ void ebb__clock_unbind(const struct replay *replay, struct prepared_script *curr
             current->live[known + i] = NO_BLOCK;
 }
 
-/* Serials and sizes: a script may come from an earlier run that allocated otherwise. */
+/* Compares serials and sizes, since a script may be of an earlier run with other allocations. */
 static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial,
                                 uint64_t size_bytes)
 {
@@ -94,7 +95,7 @@ const struct matcher *ebb__matcher_of(const struct ebb_script *script)
 
 void ebb__replay_look_for_script(struct replay *replay)
 {
-    for (uint32_t i = replay->script_count; i-- > 0;) { /* the newest first */
+    for (uint32_t i = replay->script_count; i-- > 0;) { /* newest first */
         struct prepared_script *known = &replay->scripts[i];
         uint32_t position =
             known->matcher->find ? known->matcher->find(replay, known) : EBB_SCRIPT_NONE;

@@ -1,18 +1,21 @@
-/* Actions that hang on a time after a clock event, not on the event itself.
+/* Actions at a set time after a clock event.
  *
- * Time here is the program's progress: it stands while the program waits for the runtime, so that a
- * stall delays all later actions, and a block is not evicted before a use that was delayed. While
- * the program is held at a clock event, or by the fault of an absent block, nothing fires. The
- * script's times come from iterations that were observed, which makes them slow, perhaps on a busy
- * machine: delays shrink and grow with the time that the stretch behind their clock event really
- * takes, as seen in the laps before, and within a long one with how far faults have shown the program
- * to be. A heap, earliest first; the workers of the lane out look at it whenever they look for work. */
+ * Time here is the program's progress. It stops while the program waits for the runtime. So a stall
+ * delays all later actions, and no block is evicted before a use that was delayed. While the
+ * program is held at a clock event, or by a fault on an absent block, no action is performed.
+ *
+ * The script's times are of observed iterations, which are slow, perhaps on a busy machine. Delays
+ * are scaled by the real duration of the stretch behind their clock event, as seen in earlier
+ * iterations. In a long stretch, faults also show how far the program is.
+ *
+ * The timers are a heap, earliest first. The workers of the out lane check it whenever they look
+ * for work. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
 
 #define PACE_LEAST 0.01
-#define LONGEST_NS 1e15 /* scripts are not trusted */
+#define LONGEST_NS 1e15 /* a limit, since scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
 {
@@ -34,24 +37,24 @@ void ebb__timers_pace(struct replay *replay, struct prepared_script *current, ui
     uint32_t clocks = current->script->clock_count;
     uint32_t before = (position + clocks - 1) % clocks;
     uint64_t now_ns = ebb__progress_ns(replay->core);
-    /* Threads that wait at the same time may have waited longer than time has gone by. */
+    /* Threads that wait at the same time may together wait longer than the elapsed time. */
     uint64_t took_ns = now_ns > replay->position_ns ? now_ns - replay->position_ns : 0;
     replay->position_ns = now_ns;
     replay->position_touches = replay->table->uses.touches;
     replay->position_event = replay->table->uses.event_number;
-    /* The time of this lap's stretch is the true one again; what still waits keeps its moment. */
+    /* In the new stretch, time needs no correction. Pending timers keep their moment. */
     for (uint32_t i = 0; i < current->timer_count; i++)
         current->timers[i].at_ns -= (uint64_t)replay->lead_ns;
     replay->lead_ns = 0;
     if (!current->matcher->is_ordered)
-        return; /* what comes next is another event each time */
+        return; /* the next event differs each time */
     uint64_t *known = &current->stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;
     current->took_ns += took_ns;
     current->planned_ns += ebb__timers_stretch_ns(current, before);
 }
 
-/* How many times longer than planned the stretch behind `position` takes. */
+/* Duration of the stretch behind `position`, as a multiple of the planned one. */
 static double pace(const struct prepared_script *current, uint32_t position)
 {
     double general = 1, planned = (double)ebb__timers_stretch_ns(current, position);
@@ -69,7 +72,7 @@ static double pace(const struct prepared_script *current, uint32_t position)
                : own;
 }
 
-/* What the timers go by: progress, corrected by what was seen of it since the last position. */
+/* The clock of the timers: progress, corrected by the uses seen since the last position. */
 static uint64_t timer_now(const struct replay *replay)
 {
     return ebb__progress_ns(replay->core) + (uint64_t)replay->lead_ns;
@@ -118,7 +121,8 @@ void ebb__timers_set_since(struct replay *replay, uint64_t ns)
     uint64_t before_ns = ebb__timers_since_ns(replay);
     uint64_t there_ns = replay->position_ns + scaled(ns, pace(current, position));
     replay->lead_ns = (int64_t)(there_ns - ebb__progress_ns(replay->core));
-    /* What was to leave then had not been used, or had not come back yet: it stayed. */
+    /* These evictions had no effect: their blocks had not been used or fetched yet. Sets them
+     * again. */
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
         if (current->out_delay_ns[i] > ns && current->out_delay_ns[i] <= before_ns)
             (void)ebb__timers_set(replay, current, position, i, false);

@@ -1,21 +1,20 @@
-/* Matching if threads interleave: the same events in every lap of the template, unordered.
+/* Matching if threads interleave: each iteration has the same events, in varying order.
  *
- * Each lap begins with the template's first event, an ALLOC whose size is its own: the landmark.
- * Within the lap an ALLOC is the first open one of its size, a FREE that of the block which the
- * ALLOC has named. The actions of an event are done when that event is seen, whichever was seen
- * before. So an action waits for the event that it was planned behind, not for events that merely
- * preceded it once. An event that is not seen is given up when the others are far ahead; its
- * actions are done then. Events that the template does not know are ignored as long as they are
- * few.
+ * Each iteration begins with the template's first event, an ALLOC of a unique size: the landmark.
+ * Within an iteration an ALLOC matches the first open one of its size. A FREE matches that of the
+ * block bound by the ALLOC. The actions of an event are performed when that event is seen, in any
+ * order. So an action waits for the event that it was planned after, not for events that merely
+ * preceded it once. If an event is not seen, it is given up when the others are far ahead; its
+ * actions are then performed. Unknown events are ignored if they are few.
  *
- * O(1) amortised an event, O(log allocations) for the size. */
+ * O(1) amortised per event, O(log allocations) for the size. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
 
 #include <string.h>
 
-/* Of the events of a lap so many may be unknown or missing. */
+/* The most events of an iteration that may be unknown or missing. */
 static uint32_t tolerance(uint32_t events)
 {
     return events / (uint32_t)ebb__tuning()->stray_divisor + 8;
@@ -46,7 +45,7 @@ static void prepare(struct prepared_script *prepared, uint32_t *memory)
             unordered->free_at[events[position].block] = position;
 }
 
-/* A lap begins: nothing of it has passed. */
+/* Begins an iteration: no event has passed. */
 static void clear(struct prepared_script *current)
 {
     const struct ebb_script *script = current->script;
@@ -67,7 +66,7 @@ static void mark_passed(struct prepared_script *current, uint32_t position)
         unordered->first_open++;
 }
 
-/* The first open ALLOC of this size; EBB_SCRIPT_NONE: none is left in this lap. */
+/* The first open ALLOC of this size. EBB_SCRIPT_NONE: none is left in this iteration. */
 static uint32_t open_alloc(const struct prepared_script *current, uint64_t size_bytes)
 {
     const struct ebb_script *script = current->script;
@@ -91,7 +90,7 @@ static uint32_t next_alloc(const struct prepared_script *current, uint64_t size_
     return is_landmark ? 0 : open_alloc(current, size_bytes);
 }
 
-/* The event at `position` has been seen. Those that the others have left far behind are given up. */
+/* The event at `position` has been seen. Gives up events that the others have left far behind. */
 static void take(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     struct unordered *unordered = &current->unordered;
@@ -107,7 +106,8 @@ static void take(struct replay *replay, struct prepared_script *current, uint32_
     replay->position = unordered->first_open % clocks;
 }
 
-/* The landmark has come: was it time, and what is still open? */
+/* The landmark has been seen: ends the iteration and performs the open actions. False: too many
+ * events are missing. */
 static bool end_lap(struct replay *replay, struct prepared_script *current)
 {
     struct unordered *unordered = &current->unordered;
@@ -124,7 +124,8 @@ static bool end_lap(struct replay *replay, struct prepared_script *current)
     return true;
 }
 
-/* Match one event; *position: of the template, EBB_SCRIPT_NONE: it is not in it. */
+/* Matches one event. *position: of the template; EBB_SCRIPT_NONE: the event is unknown or already
+ * passed. */
 static bool match_one(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                       uint32_t *position)
 {
@@ -157,8 +158,8 @@ static bool match_one(struct replay *replay, enum ebb_event_kind kind, struct bl
     return true;
 }
 
-/* Find the lap that ends with the newest allocation but one: how many allocations it has. 0: what is
- * remembered does not begin with the landmark. */
+/* Number of allocations in the last iteration, which ends before the newest allocation. 0: the
+ * history does not reach back to its landmark. */
 static uint32_t last_lap(const struct replay *replay, const struct ebb_script *script)
 {
     uint32_t most = script->alloc_count + tolerance(script->alloc_count);
@@ -174,14 +175,14 @@ static const struct history *past(const struct replay *replay, uint32_t back)
     return &replay->history[(replay->allocations - 1 - back) % HISTORY];
 }
 
-/* Does a lap of the script begin with the newest allocation? */
+/* Does the newest allocation begin an iteration of the script? */
 static bool begins(const struct replay *replay, struct prepared_script *prepared)
 {
     const struct ebb_script *script = prepared->script;
     if (replay->allocations == 0 || past(replay, 0)->size_bytes != landmark_bytes(script))
         return false;
     if (prepared->unordered.confirmed)
-        return true; /* it is known to be the landmark of this program: what follows will show */
+        return true; /* a known landmark of this program: a wrong match will show later */
     uint32_t lap = last_lap(replay, script), matched = 0;
     clear(prepared);
     for (uint32_t back = lap; back > 0; back--) {
@@ -194,10 +195,10 @@ static bool begins(const struct replay *replay, struct prepared_script *prepared
            script->alloc_count - matched <= tolerance(script->alloc_count);
 }
 
-/* Name the blocks of the lap before it, and begin. */
+/* Binds the blocks of the last iteration, and begins to follow the script. */
 static void begin(struct replay *replay, struct prepared_script *prepared, uint32_t position_found)
 {
-    (void)position_found; /* the landmark's */
+    (void)position_found; /* that of the landmark */
     const struct ebb_script_event *events = ebb__script_events(prepared->script);
     clear(prepared);
     for (uint32_t back = last_lap(replay, prepared->script); back > 0; back--) {

@@ -1,5 +1,6 @@
-/* A block returns: from the store into frames, from there into the arena. What comes back ahead of its use is
- * given up where the program needs the room first: the store's copy is what it was. */
+/* A fetch reads a block from the store into frames, and moves it from there into the arena. A
+ * prefetch is cancelled if the program needs its memory first. The store's copy is still valid
+ * then. */
 #include "runtime/transfer/transfer.h"
 
 #include <errno.h>
@@ -30,8 +31,8 @@ bool ebb__move_start_in(struct transfer *transfer, struct block *block)
     return true;
 }
 
-/* The only copy of a block cannot be had, or is not what was written. Where no access waits for it yet
- * that is not the end: it may be had later, or never be asked for. */
+/* The only copy of a block cannot be read, or its hash is wrong. If no access waits for it, a later
+ * read may succeed, or never be needed. */
 static void read_failed(struct transfer *transfer, struct block *block)
 {
     const char *why = block->transfer.error == EILSEQ ? "it is not what was written"
@@ -43,7 +44,7 @@ static void read_failed(struct transfer *transfer, struct block *block)
              (unsigned long long)block->serial, (unsigned long long)block->size_bytes,
              why ? why : "error", block->transfer.error);
     atomic_store(&transfer->core->counters->store_error, (uint32_t)block->transfer.error);
-    /* The pages go, the block stays away: no byte of it is ever shown. */
+    /* Frees the pages; the block stays absent. The program never sees these bytes. */
     ebb__move_give_pages(transfer, block);
     ebb__block_become(block, BLOCK_EVICTED);
     pthread_cond_broadcast(&transfer->core->changed);
@@ -57,8 +58,8 @@ void ebb__move_give_up(struct transfer *transfer, struct block *block)
     transfer->out_pending_bytes += block->page_bytes;
 }
 
-/* Freed while it came; or given up: the store's copy is what it was, so it is away as if it had never
- * been sent for, and is sent for again. */
+/* The block was freed during its fetch, or its fetch was given up. In the second case the store's
+ * copy is still valid: the block is evicted again, and can be fetched again. */
 static void end_early(struct transfer *transfer, struct block *block)
 {
     if (block->transfer.end == TRANSFER_GIVEN_UP)
@@ -87,7 +88,7 @@ void ebb__move_finish_in(struct transfer *transfer, struct block *block)
     atomic_fetch_add(&transfer->core->counters->moved_in_bytes, block->page_bytes);
     bool keeps = block->copy.stays && ebb__relatives_wrote(&transfer->table->copies, block);
     if (transfer->core->config.verify || keeps) {
-        /* Now, while nobody can write it, and before the program sees it. */
+        /* Hashes before the program can write to the block or see it. */
         transfer->transfers++;
         pthread_mutex_unlock(&transfer->core->lock);
         uint64_t hash[2];
@@ -115,6 +116,6 @@ void ebb__move_finish_in(struct transfer *transfer, struct block *block)
         ebb__move_unpark(transfer, block);
         return;
     }
-    ebb__block_become(block, BLOCK_PARKED); /* its next use is the clock */
+    ebb__block_become(block, BLOCK_PARKED); /* its next use is a clock event of the script */
     pthread_cond_broadcast(&transfer->core->changed);
 }

@@ -1,4 +1,5 @@
-/* What a fork needs of transfers: none is under way, and nothing is parked, while the memory is copied. */
+/* Before a fork, transfers end and all parked blocks are unparked. So none exist while memory is
+ * copied. */
 #include "runtime/transfer/transfer.h"
 
 void ebb__transfer_init(struct transfer *transfer, struct memory *memory)
@@ -22,7 +23,8 @@ bool ebb__transfer_before_fork(struct transfer *transfer)
         struct block *block = &transfer->table->blocks[i];
         if (block->state == BLOCK_PARKED)
             ebb__move_unpark(transfer, block);
-        /* A copy of what is in memory is worth less than the space, which a child would share. */
+        /* A child would share the store's space, which is worth more than a copy of a resident
+         * block. */
         if (block->state != BLOCK_EVICTED)
             ebb__copy_drop(transfer->table, block);
         is_read |= block->copy.is_there && ebb__relatives_wrote(&transfer->table->copies, block);

@@ -1,10 +1,10 @@
-/* The lanes: workers that write what leaves and read what comes back. A lane is written once, and used in
- * two directions.
+/* The lanes: workers that write blocks back and fetch them. One implementation serves both
+ * directions.
  *
- * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has
- * workers; so a lane is serial for the planner and busy for the disk. Whoever finishes the last
- * piece of a block finishes the block. What somebody waits for goes first; what merely returns by
- * plan takes pages only where there are some. */
+ * Each lane serves one block at a time, in pieces, with as many pieces in flight as it has workers.
+ * So a lane is serial for the planner and busy for the disk. The worker that ends a block's last
+ * piece finishes the block. Blocks that a thread waits for go first. Prefetches take pages only if
+ * some are available. */
 #include "runtime/transfer/transfer.h"
 
 #include "base/tuning.h"
@@ -15,22 +15,22 @@
 
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
-/* What a look at a lane has found. */
+/* The result of a worker's look at its lane. */
 enum look {
-    LOOK_WAIT,  /* nothing for now */
-    LOOK_AGAIN, /* the lock was released meanwhile */
+    LOOK_WAIT,  /* nothing to do yet */
+    LOOK_AGAIN, /* the lock was released meanwhile, so look again */
     LOOK_FOUND,
 };
 
-/* What each direction does in its own way. */
+/* The functions that differ between the directions. */
 struct direction {
     bool is_out;
-    /* Should all of the lane wait now? *until: CLOCK_MONOTONIC, 0: until it is woken; when it should look
-     * again, too, if not. NULL: never. */
+    /* Must the whole lane wait now? *until: when to look again (CLOCK_MONOTONIC), also if it need
+     * not wait. 0: when woken. NULL: it never waits. */
     bool (*pauses)(struct transfer *transfer, uint64_t *until);
-    /* The block that goes next, with all that it needs but its place in the lane. */
+    /* The block to transfer next, ready except for its place in the lane. */
     enum look (*next)(struct transfer *transfer, struct block **block, uint64_t *until);
-    /* Off the queue; false: there is nothing to transfer. May release the lock. */
+    /* Takes the block off the queue. False: there is nothing to transfer. May release the lock. */
     bool (*start)(struct transfer *transfer, struct block *block);
     void (*finish)(struct transfer *transfer, struct block *block);
 };
@@ -42,7 +42,7 @@ static bool has_chunks_left(const struct block *block)
            block->state != BLOCK_DYING;
 }
 
-/* A piece more (1) or less (-1) is in flight in a lane: account for the time since the last change. */
+/* One piece more (1) or less (-1) is in flight: accounts for the time since the last change. */
 static void count_lane(struct lane *lane, int change)
 {
     struct transfer *transfer = lane->transfer;
@@ -58,7 +58,7 @@ static void count_lane(struct lane *lane, int change)
     lane->transfers += (unsigned)change;
 }
 
-/* Transfer the next piece of `block`, without the lock; true: it was the block's last. */
+/* Transfers the next piece of `block`, without the lock. True: it was the block's last. */
 static bool transfer_chunk(struct lane *lane, struct block *block)
 {
     struct transfer *transfer = lane->transfer;
@@ -89,14 +89,14 @@ static bool transfer_chunk(struct lane *lane, struct block *block)
     return block->transfer.chunks_in_flight == 0 && !has_chunks_left(block);
 }
 
-/* The program waits for a block that is being read: the disk is the read's. What is read has its pages,
- * so it does not wait for what leaves. */
+/* The program waits for a block that is being read, so the read gets the disk alone. A block being
+ * read has its pages, so it does not wait for write backs. */
 static bool gives_way(const struct transfer *transfer)
 {
     return transfer->core->held && transfer->room_waits == 0 && transfer->in.transfers;
 }
 
-/* Pages for a block that comes: in frames for what is to be read, in the arena where it is new. */
+/* Takes pages for a block: in frames if it is to be read, in the arena if it is new. */
 static bool take_pages(struct transfer *transfer, struct block *block)
 {
     bool is_new = block->state == BLOCK_BARE;
@@ -122,7 +122,7 @@ static bool out_pauses(struct transfer *transfer, uint64_t *until)
 
 static enum look next_out(struct transfer *transfer, struct block **block, uint64_t *until)
 {
-    (void)until; /* the next timer's */
+    (void)until; /* keeps the time of the next timer */
     if (transfer->out.queue.first == NO_BLOCK)
         return LOOK_WAIT;
     bool has_store = ebb__store_have(transfer);
@@ -148,11 +148,11 @@ static enum look next_in(struct transfer *transfer, struct block **block, uint64
     if (index == NO_BLOCK)
         return LOOK_WAIT;
     *block = &transfer->table->blocks[index];
-    /* The program's own need for room comes before what it may need soon. */
+    /* The program's current need for memory precedes prefetches. */
     if (((*block)->transfer.urgent || transfer->room_waits == 0) && take_pages(transfer, *block))
         return LOOK_FOUND;
     transfer->no_room_ns = ebb__now_ns();
-    *until = transfer->no_room_ns + 2000000; /* pages come free without a signal too */
+    *until = transfer->no_room_ns + 2000000; /* pages may become free without a signal */
     return LOOK_WAIT;
 }
 
@@ -170,7 +170,8 @@ static const struct direction in_direction = {
     .finish = ebb__move_finish_in,
 };
 
-/* Another worker has started a block while this one started `block`: it is transferred by this one alone. */
+/* Another worker has started a block while this one started `block`. This worker then transfers
+ * `block` alone. */
 static void serve_alone(struct lane *lane, struct block *block)
 {
     while (has_chunks_left(block))
@@ -179,7 +180,7 @@ static void serve_alone(struct lane *lane, struct block *block)
     lane->direction->finish(lane->transfer, block);
 }
 
-/* The block that the lane is to serve: the present one, or the next. */
+/* The block that the lane should serve: the current one, or the next. */
 static enum look look(struct lane *lane, struct block **block, uint64_t *until)
 {
     struct transfer *transfer = lane->transfer;
@@ -207,12 +208,12 @@ static enum look look(struct lane *lane, struct block **block, uint64_t *until)
     return LOOK_FOUND;
 }
 
-/* The next piece of the lane's block; whoever ends the last one finishes the block. */
+/* Transfers the next piece of the lane's block. The worker that ends the last piece finishes it. */
 static void serve(struct lane *lane, struct block *block)
 {
     uint32_t index = ebb__block_index(lane->transfer->table, block);
     if (!has_chunks_left(block)) {
-        /* Cancelled before its first or next piece. */
+        /* The transfer was cancelled before its next piece. */
         lane->current = NO_BLOCK;
         if (block->transfer.chunks_in_flight == 0)
             lane->direction->finish(lane->transfer, block);
@@ -291,7 +292,7 @@ bool ebb__mover_start(struct transfer *transfer)
     pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES > (size_t)PTHREAD_STACK_MIN
                                                ? WORKER_STACK_BYTES
                                                : (size_t)PTHREAD_STACK_MIN);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* workers must not take the program's signals */
     transfer->worker_count = 0;
     int why = 0;
     for (unsigned i = 0; i < out + in && !why; i++) {

@@ -1,8 +1,10 @@
-/* The transitions of a block. Each is one function; nothing else sets block->state of a live one.
+/* The transitions of a block. Each is one function. No other code sets block->state of a live
+ * block.
  *
  * A block's bytes are at one place at any time: in the arena (resident), in staging (parked,
- * leaving, coming), in the store (away). While it is leaving the staging pages are the truth and
- * nobody can write them, so nothing is ever torn; an access cancels. */
+ * writing back, fetching), or in the store (evicted). During a write back the staging pages are
+ * authoritative and cannot be written, so every copy is consistent. An access cancels the write
+ * back. */
 #include "runtime/transfer/transfer.h"
 
 #include "base/tuning.h"
@@ -12,19 +14,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A second in all, far longer than any delay seen: a limit. */
+/* One second in total, far longer than any delay seen: a limit. */
 #define UNPARK_TRIES 20000
 #define UNPARK_PAUSE_US 50
 
-/* Put the first `bytes` of the pages in its frames back to `address`; whatever happens, no byte may stay
- * behind while the block counts as resident. */
+/* Moves the first `bytes` of the block's frames to `address`. It must not fail: all bytes must be
+ * in the arena once the block counts as resident. */
 static void bring_back(struct transfer *transfer, struct block *block, uint64_t bytes)
 {
     uint64_t moved, done = 0;
     enum ebb_device_result result = EBB_DEVICE_BUSY;
     for (int tries = 0; result == EBB_DEVICE_BUSY && tries < UNPARK_TRIES; tries++) {
-        /* The kernel may hold on to pages for a moment: of a direct read that has returned, of a
-         * huge page that is being split. */
+        /* The kernel may hold pages for a moment, after a direct read or while it splits a huge
+         * page. */
         if (tries)
             usleep(UNPARK_PAUSE_US);
         result = ebb__pages_move(transfer->memory, block->address + done, block->frame + done,
@@ -48,7 +50,7 @@ static void give_frames(struct transfer *transfer, struct block *block)
     block->frame = 0;
 }
 
-/* A thread may run on a stack in a block: what it stands on while it is here must stay. */
+/* Does this thread's stack lie in the block? Such a block must not be moved now. */
 static bool is_stood_on(const struct block *block)
 {
     return (uintptr_t)__builtin_frame_address(0) - block->address < block->page_bytes;
@@ -122,7 +124,7 @@ void ebb__move_evict(struct transfer *transfer, struct block *block)
         atomic_fetch_add(&transfer->core->counters->reactive_evictions, 1);
     close_block(transfer, block);
     transfer->core->policy->evicting(transfer->core->policy_context, block);
-    block->use.evicted_at = transfer->table->uses.event_number + 1; /* + 1: 0 is never */
+    block->use.evicted_at = transfer->table->uses.event_number + 1; /* + 1 since 0 means never */
     ebb__move_queue_out(transfer, block, true);
 }
 
@@ -176,8 +178,8 @@ void ebb__move_call_back(struct transfer *transfer, struct block *block)
     }
 }
 
-/* The next block that comes back may have room now. Where it surely has not, its worker is not woken: a
- * free costs a system call then, and each one that follows until there is room. */
+/* May the next queued fetch have memory now? If certainly not, its worker is not woken. Otherwise
+ * each free would cost a system call until there is memory. */
 static bool room_for_next(const struct transfer *transfer)
 {
     if (transfer->in.queue.first == NO_BLOCK || transfer->in.current != NO_BLOCK)
@@ -194,8 +196,8 @@ void ebb__move_pages_came_free(struct transfer *transfer)
         pthread_cond_signal(&transfer->in.work);
 }
 
-/* The pages of a block, in its frames or else at its address, are not its own any more. Pages that
- * came with a fork were never entered in the ledger: they just go. */
+/* Takes the pages from a block, in its frames or else at its address. Pages inherited by fork are
+ * released, as they were never entered in the ledger. */
 void ebb__move_give_pages(struct transfer *transfer, struct block *block)
 {
     if (block->inherited) {
@@ -241,7 +243,7 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
         } else if (!block->inherited && block->kind != BLOCK_SLAB &&
                    ebb__part_is_whole(transfer->table, block)) {
             ebb__pages_keep_cached(transfer->memory, block);
-        } else { /* of a part nothing is kept: what began there would be no block of its own */
+        } else { /* parts are not cached: their addresses belong to a larger block */
             ebb__move_give_pages(transfer, block);
             ebb__space_give(transfer->addresses, block);
         }
@@ -251,7 +253,7 @@ void ebb__move_discard(struct transfer *transfer, struct block *block)
         break;
     case BLOCK_WRITING_BACK:
     case BLOCK_FETCHING:
-        ebb__block_become(block, BLOCK_DYING); /* the transfer ends, then it is buried */
+        ebb__block_become(block, BLOCK_DYING); /* it is buried when the transfer ends */
         ebb__block_cancel(block);
         pthread_cond_broadcast(&transfer->out.work);
         pthread_cond_broadcast(&transfer->in.work);

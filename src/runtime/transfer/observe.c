@@ -1,5 +1,5 @@
-/* Observation: what was used since the last event is parked at each event, so that its next use is a
- * fault, which tells of it. */
+/* Observation: blocks used since the last event are parked at each event, so that their next use is
+ * seen as a fault. */
 #include "runtime/transfer/transfer.h"
 
 #include "base/tuning.h"
@@ -12,7 +12,7 @@ void ebb__observe_close(struct transfer *transfer)
         block->use.open = false;
         if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
             block->use.open =
-                true; /* pinned: its next use is not seen, try again at the next event */
+                true; /* pinned: its next use is not seen; try again at the next event */
             transfer->table->uses.open_blocks[kept++] = transfer->table->uses.open_blocks[i];
         }
     }

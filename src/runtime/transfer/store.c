@@ -1,4 +1,4 @@
-/* The store as the lanes see it: opened at the first need, tried again when it has failed. */
+/* The store as the lanes use it: opened when first needed, retried after a failure. */
 #include "base/check.h"
 #include "runtime/transfer/transfer.h"
 
@@ -8,7 +8,7 @@
 
 #define TO(state) (1u << STORE_##state)
 
-/* By state: those that may follow. A child of fork() has a store of its own, or none. */
+/* By state: the allowed next states. A child of fork() has its own store, or none. */
 static const uint16_t follow[] = {
     [STORE_CLOSED] = TO(OPENING) | TO(REFUSED) | TO(TOO_DEEP),
     [STORE_OPENING] = TO(WORKS) | TO(TRIED) | TO(REFUSED),
@@ -46,7 +46,7 @@ static void open_store(struct transfer *transfer)
     if (status == EBB_OK) {
         copies->stores[copies->current] = store;
         copies->extents.limit_bytes = store.limit_bytes;
-        /* The parent's may have failed before this one was opened. */
+        /* The parent's store may have failed before this one was opened. */
         become(&transfer->store, transfer->store.pause_ns ? STORE_TRIED : STORE_WORKS);
     } else {
         become(&transfer->store, STORE_REFUSED);

@@ -1,41 +1,42 @@
-/* Transfer: the transitions of a block, and the lanes in which it is written and read. */
+/* Transfer: the transitions of a block, and the lanes that write blocks back and fetch them. */
 #ifndef EBB_RUNTIME_TRANSFER_TRANSFER_H
 #define EBB_RUNTIME_TRANSFER_TRANSFER_H
 
 #include "runtime/memory/memory.h"
 
-/* How the store does; store.c has the table of transitions. */
+/* The state of the store; store.c has the table of transitions. */
 enum store_state {
-    STORE_CLOSED = 0, /* it is opened when something is to leave */
+    STORE_CLOSED = 0, /* it is opened before the first eviction */
     STORE_OPENING,
     STORE_WORKS,
-    STORE_FAILED,   /* nothing leaves until it is tried again */
-    STORE_TRIED,    /* again, and nothing has been written since */
-    STORE_PUT_OFF,  /* the parent's has failed: ours is not opened before it is time */
-    STORE_REFUSED,  /* it cannot be opened, or there is none: nothing leaves */
-    STORE_TOO_DEEP, /* no place for it beside those of our ancestors: likewise */
+    STORE_FAILED, /* nothing is evicted until it is retried */
+    STORE_TRIED,  /* being retried; nothing has been written since */
+    /* The parent's store has failed. Ours is not opened before the retry time. */
+    STORE_PUT_OFF,
+    STORE_REFUSED,  /* it cannot be opened, or there is none: nothing is evicted */
+    STORE_TOO_DEEP, /* no place for it beside the stores of ancestors: nothing is evicted */
 };
 
 struct store_health {
     enum store_state state;
-    bool recovered;    /* that a store works again has been said */
-    uint64_t retry_ns; /* when it is tried again; 0: never */
-    uint64_t pause_ns; /* from the last failure to then; 0: it has never failed */
+    bool recovered;    /* the message that the store works again has been sent */
+    uint64_t retry_ns; /* when the store is retried; 0: never */
+    uint64_t pause_ns; /* from the last failure to the retry; 0: it has never failed */
 };
 
-/* One of the two directions in which blocks are transferred, one block at a time; see lanes.c. */
+/* One of the two directions of transfer. It transfers one block at a time; see lanes.c. */
 struct lane {
     struct transfer *transfer;
     const struct direction *direction;
     pthread_cond_t work;
     struct list queue;
-    uint32_t current;   /* block being transferred with chunks left */
+    uint32_t current;   /* block in transfer that has further chunks to start */
     unsigned transfers; /* chunks in flight */
 };
 
 enum lanes_phase {
     LANES_RUN = 0,
-    LANES_FROZEN, /* around fork: workers take nothing new */
+    LANES_FROZEN, /* around fork: workers start no transfers */
     LANES_STOP,
 };
 
@@ -46,23 +47,25 @@ struct transfer {
     struct memory *memory;
     struct store_health store;
     struct lane out, in;
-    uint64_t out_pending_bytes; /* queued, leaving or given up: pages that will come free */
-    uint64_t no_room_ns;        /* when there was no room last for what comes back */
-    unsigned room_waits;        /* threads of the program that wait for room */
+    /* Bytes of blocks queued for write back, being written back or given up. Their pages will be
+     * freed. */
+    uint64_t out_pending_bytes;
+    uint64_t no_room_ns; /* when memory for fetches was last exhausted */
+    unsigned room_waits; /* threads of the program that wait for memory */
     pthread_t workers[16];
     unsigned worker_count;
     enum lanes_phase phase;
     unsigned transfers;      /* chunks in flight, and blocks being hashed */
-    uint64_t lanes_since_ns; /* when a lane's transfers changed last */
-    bool may_exceed;         /* the budget may be exceeded: nothing could leave */
+    uint64_t lanes_since_ns; /* when the transfers in a lane last changed */
+    bool may_exceed;         /* the budget may be exceeded, since nothing could be evicted */
 };
 
-/* May something leave, as far as is known? */
+/* Is eviction possible, as far as is known? */
 static inline bool ebb__store_may_write(const struct store_health *store)
 {
     return store->state <= STORE_WORKS || store->state == STORE_TRIED;
 }
-/* Is there a store of ours? */
+/* Is our own store open? */
 static inline bool ebb__store_is_open(const struct store_health *store)
 {
     return store->state >= STORE_WORKS && store->state <= STORE_TRIED;
@@ -70,71 +73,79 @@ static inline bool ebb__store_is_open(const struct store_health *store)
 
 /* fork.c */
 void ebb__transfer_init(struct transfer *transfer, struct memory *memory);
-/* Around fork: transfers end, and all that is parked goes home. Releases the lock while it waits. True:
- * some block's only copy is in our store. */
+/* Before fork: ends transfers and unparks all parked blocks. Releases the lock while it waits.
+ * True: the only copy of some block is in our store. */
 bool ebb__transfer_before_fork(struct transfer *transfer);
-/* In the parent: what was watched before is watched again. */
+/* In the parent after fork: observes again what was observed before. */
 void ebb__transfer_after_fork(struct transfer *transfer);
-/* In the child, after ebb__block_forked(): nothing is queued, no worker runs, the store is closed. */
+/* In the child, after ebb__block_forked(): nothing is queued, no worker runs, the store is
+ * closed. */
 void ebb__transfer_forked(struct transfer *transfer);
 
 /* moves.c, write_back.c, fetch.c: the transitions of a block */
 bool ebb__move_park(struct transfer *transfer, struct block *block);   /* RESIDENT -> PARKED */
-void ebb__move_unpark(struct transfer *transfer, struct block *block); /* -> RESIDENT, wakes */
-/* A block leaves for want of room, not by plan. */
+void ebb__move_unpark(struct transfer *transfer, struct block *block); /* -> RESIDENT, wakes
+                                                                          waiting threads */
+/* Begins to evict a block because memory is short, not by plan. */
 void ebb__move_evict(struct transfer *transfer, struct block *block);
 void ebb__move_queue_out(struct transfer *transfer, struct block *block, bool urgent);
 void ebb__move_unqueue_out(struct transfer *transfer, struct block *block);
 void ebb__move_queue_in(struct transfer *transfer, struct block *block, bool urgent);
-/* Somebody waits for what is leaving or away: it stays, or is sent for. */
+/* A thread waits for a block that is being written back or is evicted: cancels the write back, or
+ * fetches the block. */
 void ebb__move_call_back(struct transfer *transfer, struct block *block);
 bool ebb__move_start_out(struct transfer *transfer, struct block *block); /* -> WRITING_BACK */
 void ebb__move_finish_out(struct transfer *transfer, struct block *block);
 bool ebb__move_start_in(struct transfer *transfer, struct block *block); /* -> FETCHING */
 void ebb__move_finish_in(struct transfer *transfer, struct block *block);
-/* FETCHING, nobody waits for it: its pages will come free, it goes back to where it came from. */
+/* A FETCHING block that no thread waits for: cancels the fetch. Its pages will be freed. */
 void ebb__move_give_up(struct transfer *transfer, struct block *block);
-void ebb__move_discard(struct transfer *transfer, struct block *block); /* freed by the program */
-void ebb__move_touch(struct transfer *transfer, struct block *block);   /* used now */
-/* Within this part: the pages of a block, in its frames or else at its address, are not its own any more;
- * its pages are given and its end is recorded; pages have come free. */
+void ebb__move_discard(struct transfer *transfer, struct block *block); /* the program has freed
+                                                                           it */
+void ebb__move_touch(struct transfer *transfer, struct block *block);   /* the program uses it
+                                                                           now */
+/* Within this part. `give_pages`: takes the pages from a block, in its frames or else at its
+ * address. `bury`: frees a block's pages, copy and addresses. `pages_came_free`: wakes the threads
+ * that wait for memory. */
 void ebb__move_give_pages(struct transfer *transfer, struct block *block);
 void ebb__move_bury(struct transfer *transfer, struct block *block);
 void ebb__move_pages_came_free(struct transfer *transfer);
-/* 128 bits of the bytes in its frames. No lock needed while it is in transfer. */
+/* A 128-bit hash of the bytes in the block's frames. No lock needed while it is in transfer. */
 void ebb__move_hash(const struct block *block, uint64_t hash[2]);
 
 /* lanes.c */
-/* Nothing is queued, no worker runs. No lock needed. */
+/* Empties the queues; no worker runs yet. No lock needed. */
 void ebb__lanes_init(struct transfer *transfer);
 /* Is nothing queued or in flight? */
 bool ebb__lanes_are_idle(const struct transfer *transfer);
 void ebb__lanes_wake(struct transfer *transfer);
-/* False, with errno, where threads cannot be started: none is left then. */
+/* Starts the workers. False, with errno, if threads cannot be started; none runs then. */
 EBB_NODISCARD bool ebb__mover_start(struct transfer *transfer);
 void ebb__mover_stop(struct transfer *transfer);
 
 /* store.c */
 bool ebb__store_may_become(enum store_state from, enum store_state to);
-/* Opens the store at the first need; false where there is none. Releases the lock meanwhile. */
+/* Opens the store if it is not open. False if there is none. Releases the lock meanwhile. */
 bool ebb__store_have(struct transfer *transfer);
-/* It has failed with errno `why`: nothing leaves until it is tried again. */
+/* The store has failed with errno `why`: nothing is evicted until it is retried. */
 void ebb__store_fail(struct transfer *transfer, int why);
-/* A store that has failed is tried again where it is time. */
+/* Retries a failed store if its time has come. */
 void ebb__store_retry(struct transfer *transfer, uint64_t now_ns);
-/* Something has been written. */
+/* A write to the store has succeeded. */
 void ebb__store_worked(struct transfer *transfer);
-/* In the child of a fork: the parent's is an ancestor's. */
+/* In the child of a fork: the parent's store becomes an ancestor's. */
 void ebb__store_forked(struct transfer *transfer);
 
 /* observe.c */
-/* What was touched since the last event is watched again. */
+/* Observes again the blocks touched since the last event. */
 void ebb__observe_close(struct transfer *transfer);
-/* Another operation begins. */
+/* Begins another operation. */
 void ebb__observe_begin(struct transfer *transfer, uint64_t now_ns);
-/* A fault has happened: where the operation in progress has become long, another begins (true). */
+/* A fault has happened. If the current operation has become long, begins another and returns
+ * true. */
 bool ebb__observe_pause(struct transfer *transfer);
-/* Accesses have begun to be observed: say so once nothing lies in the pool any more, where none is seen. */
+/* Accesses are now being observed. Says so as soon as the static placement is empty, since none is
+ * seen there. */
 void ebb__observe_note(struct transfer *transfer);
 
 #endif

@@ -1,5 +1,6 @@
-/* A block leaves: from its frames, where nobody can change it, into the store. An access cancels until all of
- * it is written. What the store holds already, by its hash, is not written again. */
+/* A write back copies a block from its frames, where it cannot change, to the store. An access
+ * cancels it until all is written. If the store already has these bytes, by their hash, they are
+ * not written again. */
 #include "runtime/transfer/transfer.h"
 
 #define XXH_INLINE_ALL
@@ -19,7 +20,7 @@ void ebb__move_hash(const struct block *block, uint64_t hash[2])
     hash[1] = value.high64;
 }
 
-/* PARKED -> EVICTED without a write: the store holds exactly these bytes. */
+/* PARKED -> EVICTED without a write, since the store has these bytes. */
 static void evict_clean(struct transfer *transfer, struct block *block)
 {
     transfer->out_pending_bytes -= block->page_bytes;
@@ -38,7 +39,7 @@ bool ebb__move_start_out(struct transfer *transfer, struct block *block)
         transfer->out_pending_bytes -= block->page_bytes;
         return false;
     }
-    ebb__block_become(block, BLOCK_WRITING_BACK); /* from here an access cancels */
+    ebb__block_become(block, BLOCK_WRITING_BACK); /* an access cancels it from this point on */
     block->transfer.end = TRANSFER_GOES_ON;
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
