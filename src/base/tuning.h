@@ -40,7 +40,8 @@ static inline uint64_t ebb__tuning_drift_ns(void)
     return ebb__tuning()->pause_ns / 4;
 }
 
-/* A block that serves as a clock event must rest for this many accesses before it serves again. */
+/* An access can be a clock event only if its unit was not used during this many clock events
+ * before. */
 static inline uint64_t ebb__tuning_access_clock_rest(void)
 {
     return ebb__tuning()->access_clock_armed + 1;

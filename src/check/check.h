@@ -8,8 +8,8 @@
  *   - The copy out starts at or after the first clock event behind from_tick and its margin. If it
  *     starts within a stretch: at or after the event behind its margin, by which the use is over
  *     according to plan.h. It ends before the copy in starts, which ends at or before to_tick.
- *   - Each copy takes at least its lane's time. If the plan declares stalls, it may take less on the
- *     model clock, by at most the stall: that clock stands still meanwhile.
+ *   - Each copy takes at least its lane's time. If the plan declares stalls, it may take less on
+ *     the model clock, by at most the stall: that clock stands still meanwhile.
  *   - Each lane has at most one copy at a time.
  * For the plan: the resident bytes at every instant are within its claimed peak. That peak is
  * within the budget unless `feasible == false`. Its sums are those of its absences.
