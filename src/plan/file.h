@@ -29,8 +29,8 @@ static inline const struct ebb_model *ebb__plan_file_model(const struct ebb_plan
 /* Reads the plan `path`, which must be for `model`: same ticks, same sizes of the blocks it names.
  * Release with ebb__plan_file_fini(). On failure *file is empty:
  *   EBB_ERR_IO      it cannot be opened or read
- *   EBB_ERR_FORMAT  it is not a plan, or is for another model; `why` says what is wrong, with the line
- *                   if the JSON itself is malformed
+ *   EBB_ERR_FORMAT  it is not a plan, or is for another model; `why` says what is wrong, with the
+ *                   line if the JSON itself is malformed
  *   EBB_ERR_MEMORY  it does not fit into memory */
 EBB_NODISCARD enum ebb_status ebb__plan_file_read(const char *path, const struct ebb_model *model,
                                                   struct ebb_plan_file *file,
