@@ -2,11 +2,11 @@
  * blocks are resident at the begin of two successive iterations.
  *
  *   - If an allocation or an absent block needs memory, the least recently used blocks are evicted
- *     one after another until it fits. An absent block is then copied in. The program waits for all
- *     of it: nothing overlaps, and every copy is a stall.
+ *     one after another until it fits. An absent block is then copied in. The program waits for
+ *     all of it: nothing overlaps, and every copy is a stall.
  *   - A block is in use from its access to the first clock event after it. Before its first access
- *     it has no pages to evict. Blocks below smallest_block_bytes and those that live longer than an
- *     iteration are never evicted.
+ *     it has no pages to evict. Blocks below smallest_block_bytes and those that live longer than
+ *     an iteration are never evicted.
  *   - If nothing can be evicted, the budget is exceeded and the run continues.
  *
  * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O(events +

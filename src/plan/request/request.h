@@ -1,6 +1,7 @@
 /* The request for a plan, and what follows from it: shared by `ebb run` and `ebb plan`.
  *
- *     struct ebb_plan_terms terms = ebb__plan_terms(ebb__plan_policy("ebb"), &model, &machine, budget_bytes);
+ *     struct ebb_plan_terms terms =
+ *         ebb__plan_terms(ebb__plan_policy("ebb"), &model, &machine, budget_bytes);
  *     struct ebb_planned planned;
  *     if (ebb__planned_make(&terms, &planned, &error) == EBB_OK) {
  *         if (ebb__planned_check(&planned, &error) == EBB_OK && !planned.plan.reactive &&

@@ -55,7 +55,7 @@ struct ebb_swap {
     bool within;           /* gaps may begin and end within stretches that have no clock event */
     uint32_t within_count; /* number of gaps for which that makes a difference */
     uint64_t smallest_feasible_bytes;
-    double lane_scale;        /* > 1: assume lanes faster by this factor (default 1) */
+    double lane_scale;        /* lanes are assumed this many times as fast (default 1) */
     struct ebb_effort effort; /* of the whole search: counts operations on gaps and cells */
     uint64_t limit_steps;     /* of that effort: the end of refinement */
     uint64_t started_ns;
