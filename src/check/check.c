@@ -152,7 +152,7 @@ static enum ebb_status copy_check(struct check *check, uint32_t i, const char *d
     return EBB_OK;
 }
 
-/* The event at which the eviction may start. Margin apart if it is a clock event. */
+/* The event at which the eviction may start. The margin is ignored if that is a clock event. */
 static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
 {
     if (!absence->out_within)
