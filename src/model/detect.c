@@ -57,7 +57,8 @@ struct ebb_detector {
     EBB_VEC(struct stretch) stretches;  /* the tables do not have their grams */
     struct ebb_detection current;
     size_t current_first; /* the repetition in force begins here */
-    size_t same_phase;    /* the newest symbol at the phase at which the repetition was announced */
+    size_t same_phase;    /* symbol in the period of the announcement, at the newest symbol's
+                             phase */
     bool skipped;         /* the tables do not have the grams of the repetition in force */
 };
 
@@ -104,10 +105,11 @@ static size_t sample_offset(size_t sample, size_t period)
     return period < SAMPLE_LIMIT ? sample : sample * period / SAMPLE_LIMIT;
 }
 
-/* The permitted difference of two loads. A period may keep 1 % of the peak. It may also keep a part
- * of what it allocates, up to 3 % of the peak: a program may fill queues in its first iterations.
- * An inner repetition of a deep network keeps less than that, but much compared with the swing of
- * its own load. So a part of that swing is the limit too, plus noise of 1/4096 of the peak. */
+/* The permitted difference of two loads: the lower of two limits. The first is a part of what a
+ * period allocates, between 1 % and 3 % of the peak: a program may fill queues in its first
+ * iterations. The second is a part of the load's swing, at least 1/4096 of the peak. An inner
+ * repetition of a deep network keeps less than the first limit, but much compared with its own
+ * swing. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
 {
     size_t newest = d->live.count - 1;

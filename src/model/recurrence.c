@@ -18,9 +18,9 @@
 #include <string.h>
 
 enum {
-    MOST_TOUCHES = 6, /* uses of that unit in an iteration, a limit */
-    PLACES = 16,      /* number of distinguished places in an iteration, a limit */
-    LATE = 4, /* iterations without use. Until then: uses_an_allocation, before twice as many */
+    MOST_TOUCHES = 6,    /* uses of that unit in an iteration, a limit */
+    PLACES = 16,         /* number of distinguished places in an iteration, a limit */
+    LATE = 4,            /* iterations; the first ones require twice uses_an_allocation */
     FORGET_AT = 1 << 21, /* uses; then it starts anew */
 };
 

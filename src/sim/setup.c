@@ -1,4 +1,4 @@
-/* Before the first lap: the absences in the orders in which they are asked for, and what is
+/* Before the first iteration: the absences in the orders of their requests, and the blocks that are
  * resident. */
 #include "sim/state.h"
 
@@ -94,8 +94,8 @@ enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready)
     return EBB_OK;
 }
 
-/* Blocks live across the iteration's end are there at the start, but for those that an absence of
- * the iteration before still keeps away. */
+/* Blocks live across the iteration's end are resident at the start, unless an absence of the
+ * previous iteration continues. */
 void ebb__sim_begin(struct sim *sim, const uint32_t *ready)
 {
     const struct ebb_model *model = sim->model;

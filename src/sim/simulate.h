@@ -9,13 +9,13 @@
  * adds stalls. The **model clock** is the program's progress in stall-free time: it stands still
  * while the program stalls. All times in arguments and results are on it.
  *
- *   - An absence becomes ready at the first clock event after its from_tick and margin. If it starts
- *     within a stretch: at the event behind its margin itself. Copies out run one by one in the
- *     order in which they became ready. Ties are broken by out_start_ns, counted from that event,
- *     and then by the order of the absences.
- *   - A copy in is due when the model clock reaches in_start_ns. It starts when the lane is free and
- *     resident + its bytes <= budget. Copies in run in the order of in_start_ns, but one that the
- *     program waits for runs first.
+ *   - An absence becomes ready at the first clock event after its from_tick and margin. If it
+ *     starts within a stretch: at the event behind its margin itself. Copies out run one by one in
+ *     the order in which they became ready. Ties are broken by out_start_ns, counted from that
+ *     event, and then by the order of the absences.
+ *   - A copy in is due when the model clock reaches in_start_ns. It starts when the lane is free
+ *     and resident + its bytes <= budget. Copies in run in the order of in_start_ns, but one that
+ *     the program waits for runs first.
  *   - An access to an absent block stalls until the block is resident. If its copy out is still
  *     waiting or running, the access cancels that instead (predicted times are then meaningless).
  *   - An allocation takes its pages at once and stalls until they fit.
