@@ -1,10 +1,11 @@
 /* Problem: cut one iteration out of a trace and close it to a circle. A block that crosses the
- * iteration's end must appear once, with its ALLOC and its FREE both inside. Method: instances.c
- * assigns the blocks of the trace to those of the window. An access is assigned to the block of its
- * instance. A FREE that is missing in the window is inserted at its place in the repetition. Events
- * that do not fit the repetition are dropped: the FREE of a block without counterpart in the
- * window, and the accesses to it. Source: cyclic timeline, see docs/papers.md (it replaces
- * SmartPool's doubled region). O(trace + accesses log accesses) time, O(trace) memory. */
+ * iteration's end must appear once, with its ALLOC and its FREE both inside.
+ * Method: instances.c assigns the blocks of the trace to those of the window. An access is assigned
+ * to the block of its instance. A FREE that is missing in the window is inserted at its place in
+ * the repetition. Events that do not fit the repetition are dropped: the FREE of a block without
+ * counterpart in the window, and the accesses to it.
+ * Source: cyclic timeline, see docs/papers.md (it replaces SmartPool's doubled region). O(trace +
+ * accesses log accesses) time, O(trace) memory. */
 #include "access_clock.h"
 #include "instances.h"
 #include "parts.h"

@@ -11,9 +11,9 @@
  * period at which the load repeats are tried. Grams of the repetition in force are not entered in
  * the tables: their last position follows from the period.
  *
- * Cost: O(1) expected per symbol, O(log n) for a new candidate; about 60 bytes a symbol. Fails on
- * streams of varying order (several threads), and on sequences whose grams recur within a period at
- * every scale. */
+ * Cost: O(1) expected per symbol, O(log n) for a new candidate; about 60 bytes a symbol.
+ * Fails on streams of varying order (several threads), and on sequences whose grams recur within a
+ * period at every scale. */
 #include "detect.h"
 
 #include "seen.h"

@@ -3,8 +3,8 @@
  * threads have probably met there, so that no thread's work crosses the cut. The two windows
  * between the occurrences are compared as multisets, by number and by bytes. A candidate may be
  * only a part (a layer) of a longer one. Then it occurs several times and pauses, or continues at
- * another distance while much of the iteration is live. Fails if every size occurs more than once
- * an iteration. */
+ * another distance while much of the iteration is live.
+ * Fails if every size occurs more than once an iteration. */
 #include "landmark.h"
 
 #include "base/tuning.h"

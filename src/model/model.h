@@ -143,8 +143,8 @@ struct ebb_event_span {
  *   period    its number of events
  *   model     out; release with ebb__model_fini(). On error it is untouched.
  * EBB_ERR_ARGUMENT if the window exceeds the trace or is empty; EBB_ERR_FORMAT if the events are
- * contradictory (a block freed twice, an access to a freed block); EBB_ERR_MEMORY. Source: the
- * cyclic timeline of docs/papers.md. O(trace) time and memory. */
+ * contradictory (a block freed twice, an access to a freed block); EBB_ERR_MEMORY.
+ * Source: the cyclic timeline of docs/papers.md. O(trace) time and memory. */
 EBB_NODISCARD enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first,
                                                size_t period, struct ebb_model *model,
                                                struct ebb_error *error);

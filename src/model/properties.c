@@ -2,8 +2,8 @@
  * before it. So frees and accesses may swap places between two allocations without a difference. A
  * block is named by the rank of its allocation relative to the iteration, or by its serial if it is
  * older than the repetition. Two iterations agree on an event if both have its description equally
- * often. Source: AppObMem's iterative, regularity, extremalization; the exact definitions are
- * ours. */
+ * often.
+ * Source: AppObMem's iterative, regularity, extremalization; the exact definitions are ours. */
 #include "properties.h"
 
 #include <string.h>

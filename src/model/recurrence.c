@@ -4,9 +4,10 @@
  * uses. Between these, each unit occurs about as often as before and at about the same places. The
  * places distinguish a second half (a way back over the units of the first) from a second
  * iteration. For the current unit and small k, the two stretches that end here are compared:
- * lengths first, then counts. The first pair that agrees determines the unit. Fails for programs
- * that use nothing rarely (k too large), or whose iterations differ by more than a fifth. O(1) a
- * use if lengths differ, else O(uses of an iteration); O(uses) memory, since tracing began. */
+ * lengths first, then counts. The first pair that agrees determines the unit.
+ * Fails for programs that use nothing rarely (k too large), or whose iterations differ by more than
+ * a fifth. O(1) a use if lengths differ, else O(uses of an iteration); O(uses) memory, since
+ * tracing began. */
 #include "recurrence.h"
 
 #include "base/geometry.h"

@@ -10,7 +10,8 @@
  *   - If nothing can be evicted, the budget is exceeded and the run continues.
  *
  * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O(events +
- * evictions * blocks in use) an iteration. Source: LRU, after docs/papers.md. */
+ * evictions * blocks in use) an iteration.
+ * Source: LRU, after docs/papers.md. */
 #ifndef EBB_SIM_REACTIVE_H
 #define EBB_SIM_REACTIVE_H
 

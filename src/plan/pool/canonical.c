@@ -1,8 +1,8 @@
 /* Depth-first search in canonical order, for the exact pool.
  *
- * Problem: a packing within a given height, or the proof that there is none. Method: each buffer is
- * placed as low as the buffers below it permit, in the order of offsets (ties by rank). So every
- * packing that rests on its floors is found exactly once. At a node:
+ * Problem: a packing within a given height, or the proof that there is none.
+ * Method: each buffer is placed as low as the buffers below it permit, in the order of offsets
+ * (ties by rank). So every packing that rests on its floors is found exactly once. At a node:
  *   floors        an unplaced buffer's floor is the highest top below it. A buffer that was passed
  *                 over can only rest on an unplaced neighbour, which raises its floor further
  *   inference     for every section and every height, the buffers that must be above the height
@@ -14,9 +14,10 @@
  * Several rankings take turns, each with a growing number of nodes; the first that finishes
  * decides. An unfinished turn leaves a packing, too: its deepest placement with the rest on top. In
  * iterations of programs, most sections have free space. There it is better than the search over
- * valleys (valley.c), and worse if there is none. Complexity: exponential at worst; O(unplaced *
- * run) a node. Source: docs/papers.md, MiniMalloc; the raised floors, the inference at every height
- * and the memory are ours. */
+ * valleys (valley.c), and worse if there is none.
+ * Complexity: exponential at worst; O(unplaced * run) a node.
+ * Source: docs/papers.md, MiniMalloc; the raised floors, the inference at every height and the
+ * memory are ours. */
 #include "plan/pool/canonical.h"
 
 #include "base/tuning.h"

@@ -1,12 +1,13 @@
 /* Exact packing: two searches in turns, in canonical order (canonical.c) and over valleys
  * (valley.c). Each finds some packings at once that the other may not find in hours.
  *
- * Problem: a packing within a given height, or the proof that there is none. Method: rankings of
- * the choices at a node take turns, each with a growing number of nodes, and from the second round
- * on with noise. The first turn that finishes decides. A remaining problem that failed once fails
- * under every ranking, so the turns share their memory of failures. An unfinished turn leaves a
- * packing, too: its deepest placement with the rest on top. Source: restarts with noise: Gomes,
- * Selman and Kautz 1998; rankings in turns: docs/papers.md, MiniMalloc. */
+ * Problem: a packing within a given height, or the proof that there is none.
+ * Method: rankings of the choices at a node take turns, each with a growing number of nodes, and
+ * from the second round on with noise. The first turn that finishes decides. A remaining problem
+ * that failed once fails under every ranking, so the turns share their memory of failures. An
+ * unfinished turn leaves a packing, too: its deepest placement with the rest on top.
+ * Source: restarts with noise: Gomes, Selman and Kautz 1998; rankings in turns: docs/papers.md,
+ * MiniMalloc. */
 #include "plan/pool/exact.h"
 
 #include "base/tuning.h"

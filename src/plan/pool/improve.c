@@ -2,12 +2,13 @@
  * again.
  *
  * Problem: an order of the buffers under which a fit in one pass stays low, for inputs that are too
- * large for other methods. Method: all buffers that end above the target are moved to the front of
- * the order; the others keep their places. Some rounds of this start from each way of the
- * portfolio. Then a random share of such buffers is moved forward by random distances, until the
- * effort is spent. Complexity: O(n^2) a round, with the small constant of the fit. Fails: if the
- * waste is spread over the whole packing instead of near its top. Source: squeaky wheel
- * optimisation, docs/papers.md. */
+ * large for other methods.
+ * Method: all buffers that end above the target are moved to the front of the order; the others
+ * keep their places. Some rounds of this start from each way of the portfolio. Then a random share
+ * of such buffers is moved forward by random distances, until the effort is spent.
+ * Complexity: O(n^2) a round, with the small constant of the fit.
+ * Fails: if the waste is spread over the whole packing instead of near its top.
+ * Source: squeaky wheel optimisation, docs/papers.md. */
 #include "plan/pool/fit.h"
 
 #include "plan/pool/internal.h"

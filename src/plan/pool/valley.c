@@ -15,10 +15,10 @@
  *   equals        buffers of one size and one run of sections are placed in one order
  *   decomposition if no unplaced buffer spans a boundary, both sides are searched independently
  *   memory        a remaining problem that failed at a node fails again
- * Complexity: exponential at worst; O(unplaced * run) a node. Fails: by time, if much space may be
- * wasted nearly everywhere, but not everywhere. Source: floors, inference and decomposition:
- * docs/papers.md, MiniMalloc; the valleys, the choice among them, the inference at every height and
- * the memory are ours. */
+ * Complexity: exponential at worst; O(unplaced * run) a node.
+ * Fails: by time, if much space may be wasted nearly everywhere, but not everywhere.
+ * Source: floors, inference and decomposition: docs/papers.md, MiniMalloc; the valleys, the choice
+ * among them, the inference at every height and the memory are ours. */
 #include "plan/pool/valley.h"
 
 #include <string.h>

@@ -1,17 +1,18 @@
 /* Local search over the choice of gaps.
  *
  * Problem: take gaps so that the highest resident size is least. Copies out run one by one as
- * blocks become ready. Copies in run one by one as late as possible, and none is late. Method: (1)
- * Greedy: repeatedly takes the gap that leaves least excess over a target (squared and summed over
- * the curve). (2) Simulated annealing on the same measure (measure.c). A move adds or removes a
- * gap, alone or with one or two others that become ready or are due near it: gaps that compete for
- * a lane can replace each other. A worse result is kept with a probability that falls over time.
- * Whenever nothing exceeds the target, the target is lowered below the reached peak. Complexity: a
- * microsecond or two a move, for thousands of events. Fails: like any local search; it proves
- * nothing (src/lab/bound does). Measured on VGG (bench/zero_stall.c): of 40 seeds all get below 255
- * MiB within 0.9 s of CPU time, half within 0.25 s. Without the neighbours most seeds end at 258
- * MiB. Source: annealing after Kirkpatrick, Gelatt and Vecchi 1983; the measure after
- * docs/papers.md, AutoSwap; the rest is ours. */
+ * blocks become ready. Copies in run one by one as late as possible, and none is late.
+ * Method: (1) Greedy: repeatedly takes the gap that leaves least excess over a target (squared and
+ * summed over the curve). (2) Simulated annealing on the same measure (measure.c). A move adds or
+ * removes a gap, alone or with one or two others that become ready or are due near it: gaps that
+ * compete for a lane can replace each other. A worse result is kept with a probability that falls
+ * over time. Whenever nothing exceeds the target, the target is lowered below the reached peak.
+ * Complexity: a microsecond or two a move, for thousands of events.
+ * Fails: like any local search; it proves nothing (src/lab/bound does).
+ * Measured on VGG (bench/zero_stall.c): of 40 seeds all get below 255 MiB within 0.9 s of CPU time,
+ * half within 0.25 s. Without the neighbours most seeds end at 258 MiB.
+ * Source: annealing after Kirkpatrick, Gelatt and Vecchi 1983; the measure after docs/papers.md,
+ * AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"
 
 #include "base/tuning.h"

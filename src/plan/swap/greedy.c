@@ -1,11 +1,12 @@
 /* Greedy choice by a smooth maximum.
  *
- * Problem: bring the curve, with copies scheduled on the lanes, down to a target. Method: while the
- * curve exceeds the target, take the gap that covers most excess (squared) per lane time. A gap
- * behind a full lane covers little. Gaps nearly as good are taken in the same step. Complexity:
- * O(gaps + cells) a step, so it is suitable for iterations of 100,000 events. Fails: if a gap helps
- * only together with others; ebb__anneal_run() continues from there. Source: the smooth-maximum
- * greedy after docs/papers.md, AutoSwap; the rest is ours. */
+ * Problem: bring the curve, with copies scheduled on the lanes, down to a target.
+ * Method: while the curve exceeds the target, take the gap that covers most excess (squared) per
+ * lane time. A gap behind a full lane covers little. Gaps nearly as good are taken in the same
+ * step.
+ * Complexity: O(gaps + cells) a step, so it is suitable for iterations of 100,000 events.
+ * Fails: if a gap helps only together with others; ebb__anneal_run() continues from there.
+ * Source: the smooth-maximum greedy after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/greedy.h"
 
 #include <stdlib.h>

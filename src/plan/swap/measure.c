@@ -4,8 +4,9 @@
  * Method: three sorted streams (steps of the load, ends of copies out, starts of copies in) are
  * merged once; nothing is sorted and no simulator is run. Only some steps are examined: initially
  * the highest of each short span of time, later also those that were a peak. Whenever a choice
- * looks better than all before, the full merge decides. Complexity: O(watched steps + taken), a
- * microsecond for thousands of events. Source: ours. */
+ * looks better than all before, the full merge decides.
+ * Complexity: O(watched steps + taken), a microsecond for thousands of events.
+ * Source: ours. */
 #include "plan/swap/measure.h"
 
 #include "base/tuning.h"
