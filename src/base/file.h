@@ -16,8 +16,8 @@ struct ebb_file_content {
 };
 
 /* Reads the file or pipe `path` to its end. `kind` names the expected kind for messages, with its
- * article ("an Ebb trace"). accepts() (may be NULL) gets the first `head_bytes`, or fewer if the
- * file is shorter, as soon as they are read. If it returns false, the rest is not read: a large
+ * article ("an Ebb trace"). Calls accepts() (may be NULL) with the first `head_bytes`, or fewer if
+ * the file is shorter, as soon as they are read. If it returns false, the rest is not read: a large
  * file of another kind costs nothing. On failure *content is empty:
  *   EBB_ERR_IO      it cannot be opened or read, or is a directory or a device
  *   EBB_ERR_FORMAT  accepts() returned false: "not <kind>"

@@ -19,8 +19,8 @@ struct interval {
 };
 
 /* A change of the resident bytes. At one instant copies out end first, then the program's events
- * happen in order, then copies in start. If a plan stalls, the clock stands still: a copy out then
- * ends right before the event at which it was ready, and a copy in starts before the use. */
+ * happen in order, then copies in start. During a stall the clock stands still. A copy out then
+ * ends right before the event at which it was ready; a copy in starts before the use. */
 enum change_class { OUT_ENDS, IN_STARTS, EVENT_HAPPENS };
 #define FIRST 0
 #define LAST UINT64_MAX

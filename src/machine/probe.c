@@ -1,5 +1,5 @@
-/* Measures the lanes of a store. An unnamed file in each of its places is written and read as the
- * lanes do it: large direct requests from huge pages, two in flight.
+/* Measures the lanes of a store. An unnamed file in each of its places is written and read. As in
+ * the lanes, requests are large, direct and from huge pages, two in flight.
  *
  * The rate is taken from the large requests, the fixed cost from single requests of one page. Then
  * both directions run at once. Lanes that share their bandwidth have together about the rate of one
@@ -165,9 +165,9 @@ static int measure_alone(const struct files *files, bool writing, unsigned char 
     return small_requests(files->descriptor[0], writing, buffers, &lane->fixed_ns);
 }
 
-/* Runs both directions until the first is done: reads `bytes` at the file's begin, and writes as
- * many behind them. *shares is the sum of their rates as shares of those alone. Returns 0 or an
- * errno. */
+/* Runs both directions until the first is done: reads `bytes` at the file's start, and writes as
+ * many behind them. Sets *shares to the sum of their rates as shares of those alone. Returns 0 or
+ * an errno. */
 static int measure_together(const struct files *files, unsigned char *buffers, uint64_t bytes,
                             const struct ebb_machine *alone, double *shares)
 {

@@ -22,13 +22,13 @@ struct ebb_analysis {
     size_t period_events; /* events of one iteration, including accesses if any were traced */
     size_t first_periodic_event; /* where the repetition begins */
     size_t found_at_event;       /* the event at which the repetition had been seen twice */
-    size_t *starts;              /* event index of the begin of each whole iteration; it is where
+    size_t *starts;              /* event index of the start of each whole iteration; it is where
                                     least memory is live, unless that costs an iteration */
     size_t start_count;
     size_t blocks;           /* blocks in the whole trace, including those older than the trace */
     size_t existing_blocks;  /* blocks older than the trace, as far as they occur in it */
     uint64_t existing_bytes; /* their bytes */
-    uint64_t detect_ns;  /* time to find the iterations: from the events in memory to the begin and
+    uint64_t detect_ns;  /* time to find the iterations: from the events in memory to the start and
                             end of each, with all symbols, tables and choices. Without model and
                             properties */
     uint64_t peak_bytes; /* largest load of the trace */

@@ -106,8 +106,8 @@ static size_t sample_offset(size_t sample, size_t period)
 }
 
 /* The permitted difference of two loads: the lower of two limits. The first is a part of what a
- * period allocates, between 1 % and 3 % of the peak: a program may fill queues in its first
- * iterations. The second is a part of the load's swing, at least 1/4096 of the peak. An inner
+ * period allocates, between 1 % and 3 % of the peak. (A program may fill queues in its first
+ * iterations.) The second is a part of the load's swing, at least 1/4096 of the peak. An inner
  * repetition of a deep network keeps less than the first limit, but much compared with its own
  * swing. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
@@ -270,8 +270,8 @@ static size_t newest_place(const struct ebb_detector *d, size_t place, size_t gr
     return place;
 }
 
-/* Looks up the newest grams and enters them: the short ones at every symbol, the long ones if the
- * hash of the short one selects them. Those are at the same positions in every iteration. */
+/* Looks up the newest grams and enters them. Short ones are entered at every symbol, long ones if
+ * the hash of the short one selects them. These are at the same positions in every iteration. */
 static bool meet_grams(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
@@ -305,8 +305,8 @@ static bool leave_current(struct ebb_detector *d, size_t last)
     return ok;
 }
 
-/* True if the repetition in force ends here: by its symbol, or if the load has drifted by a quarter
- * of the peak since it was announced. (If all sizes are equal, symbols alone never end
+/* True if the repetition in force ends here. Its symbol differs, or the load has drifted by a
+ * quarter of the peak since it was announced. (If all sizes are equal, symbols alone never end
  * anything.) */
 static bool check_current(struct ebb_detector *d)
 {

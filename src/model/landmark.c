@@ -50,7 +50,7 @@ static uint64_t load_before(const struct ebb_detector *detector, size_t at)
     return load - size_bytes;
 }
 
-/* True if the load at the begin of each iteration is the same, up to a sixteenth of its swing (as
+/* True if the load at the start of each iteration is the same, up to a sixteenth of its swing (as
  * for exact repetitions). */
 static bool load_is_back(const struct ebb_detector *detector, const size_t at[3],
                          uint64_t *swing_bytes)
@@ -181,7 +181,7 @@ static bool goes_on(const struct candidate *candidate, const struct candidate *l
     return longer->at[2] <= last + period + tolerance;
 }
 
-/* True if the candidate's load is well above that at the begin of `longer`. */
+/* True if the candidate's load is well above that at the start of `longer`. */
 static bool is_within(const struct candidate *candidate, const struct candidate *longer)
 {
     return candidate->load_bytes >

@@ -16,7 +16,7 @@
 struct ebb_landmark {
     uint64_t size_bytes;   /* size of the allocation that begins each iteration */
     size_t period_symbols; /* allocations in the newest whole iteration */
-    size_t first_symbol;   /* begin of the older of the two compared iterations */
+    size_t first_symbol;   /* start of the older of the two compared iterations */
     size_t last_symbol;    /* end of the newer one: the landmark of the iteration in progress */
 };
 
@@ -27,8 +27,8 @@ static inline size_t ebb__landmark_tolerance(size_t period_symbols)
 }
 
 /* Looks for a landmark among the newest symbols of `detector`, which must be sizes of allocations.
- * *found is true if there is one and the program still repeats. O(n log n) for up to 2^15 symbols:
- * too slow to be called for each symbol. EBB_ERR_MEMORY. Not thread-safe. */
+ * Sets *found to true if there is one and the program still repeats. O(n log n) for up to 2^15
+ * symbols: too slow to be called for each symbol. EBB_ERR_MEMORY. Not thread-safe. */
 EBB_NODISCARD enum ebb_status ebb__landmark_find(const struct ebb_detector *detector,
                                                  struct ebb_landmark *landmark, bool *found);
 

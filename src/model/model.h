@@ -33,8 +33,8 @@ struct ebb_model_event {
  * A block that is neither allocated nor freed in the iteration is persistent: alloc_tick ==
  * free_tick == EBB_TICK_NONE, and it is live at every tick. Otherwise both are set. The block is
  * live in the half-open cyclic interval [alloc_tick, alloc_tick + span_ticks), and free_tick ==
- * (alloc_tick + span_ticks) % tick_count. span_ticks may exceed tick_count: instances of several
- * iterations are then live at once. */
+ * (alloc_tick + span_ticks) % tick_count. If span_ticks exceeds tick_count, instances of several
+ * iterations are live at once. */
 struct ebb_model_block {
     uint64_t serial;          /* of the instance in the modelled iteration (see struct ebb_event) */
     uint64_t size_bytes;      /* as requested; for a part: its own */
@@ -142,8 +142,8 @@ struct ebb_event_span {
  *   first     index of the first event of the modelled iteration
  *   period    its number of events
  *   model     out; release with ebb__model_fini(). On error it is untouched.
- * EBB_ERR_ARGUMENT if the window exceeds the trace or is empty; EBB_ERR_FORMAT if the events are
- * contradictory (a block freed twice, an access to a freed block); EBB_ERR_MEMORY.
+ * EBB_ERR_ARGUMENT if the window exceeds the trace or is empty. EBB_ERR_FORMAT if the events are
+ * contradictory (a block freed twice, an access to a freed block). EBB_ERR_MEMORY.
  * Source: the cyclic timeline of docs/papers.md. O(trace) time and memory. */
 EBB_NODISCARD enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first,
                                                size_t period, struct ebb_model *model,

@@ -125,8 +125,8 @@ static bool strike(uint32_t *counts, size_t place)
 }
 
 /* True if uses [first, middle) and [middle, last) have the same units, each about as often and at
- * the same places, and most of all existing units. Blocks that exist during only one of the two (a
- * batch of images) are ignored, unless they are the larger part. */
+ * the same places. They must include most existing units. Blocks that exist during only one of the
+ * two (a batch of images) are ignored, unless they are the larger part. */
 static bool alike(struct ebb_recurrence *recurrence, size_t first, size_t middle, size_t last)
 {
     size_t shared = 0, units = 0, live = 0, lasting[2] = {0}, *newest = recurrence->newest.items;

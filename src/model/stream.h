@@ -1,6 +1,6 @@
-/* A stream of events with the data to find iterations in it: symbols, lifetimes, and the stretches
- * in which accesses were traced or a plan was in force. analyse.h (a whole file) and watch.h (a
- * running program) both use it; windows.h divides it into iterations.
+/* A stream of events with the data to find iterations in it: symbols, lifetimes, and stretches with
+ * traced accesses or a plan. It is used by analyse.h (a whole file) and watch.h (a running
+ * program); windows.h divides it into iterations.
  *
  * Symbols are of three kinds: sizes of allocations; blocks and kinds of accesses (for programs that
  * allocate once); and explicit iteration marks. A repetition is identified by the hash of one
@@ -25,7 +25,7 @@ enum ebb_symbol_kind {
 /* A repetition that the detector announced; it covers symbols [first_symbol, last_symbol). */
 struct ebb_repetition {
     enum ebb_symbol_kind kind;
-    size_t first_symbol; /* begin of the first whole period */
+    size_t first_symbol; /* start of the first whole period */
     size_t last_symbol;
     size_t period_symbols;
     size_t found_at_symbol;

@@ -1,6 +1,6 @@
 /* Method: each allocation of the pattern is a *slot*. An instance of a slot is named by the slot
- * and its age in iterations, so that ALLOC and FREE have names that mean the same in every window.
- * Each window has its own order of these names. An access between two of them is inserted into the
+ * and its age in iterations. So ALLOC and FREE have names that mean the same in every window. Each
+ * window has its own order of these names. An access between two of them is inserted into the
  * pattern wherever a gap between the surrounding events would have been wrong. The other windows
  * are written in the pattern's order; a missing allocation is invented, and a surplus one is
  * dropped. So lifetimes across iterations can be found by counting, as in strictly periodic traces

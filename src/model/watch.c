@@ -40,7 +40,7 @@ void ebb__watch_destroy(struct ebb_watch *watch)
 }
 
 /* Starts a new stream with the newer half of the events, preceded by ALLOCs of the blocks live at
- * its begin. Marks carry the state of tracing and planning over. */
+ * its start. Marks restore the state of tracing and planning. */
 static enum ebb_status drop_older_half(struct ebb_watch *watch)
 {
     struct ebb_stream old = watch->stream, made;
@@ -213,7 +213,7 @@ static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *wind
     return traced == wanted;
 }
 
-/* Finds one traced period of the repetition in force, with any begin. */
+/* Finds one traced period of the repetition in force, with any start. */
 static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
                        struct ebb_template *template)
 {

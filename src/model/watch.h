@@ -1,5 +1,5 @@
-/* Watches a running program: push its events as they occur, ask whether its iterations are known,
- * and get the model of one as soon as its accesses have been traced.
+/* Watches a running program. Push its events as they occur and ask whether its iterations are
+ * known. The model of one is available as soon as its accesses have been traced.
  *
  *     struct ebb_watch *watch;
  *     if (ebb__watch_create(&watch) != EBB_OK) ...

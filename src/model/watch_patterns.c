@@ -1,9 +1,9 @@
 /* Decides which repetition is the program's iteration.
  *
- * A repetition becomes the program's in two cases: when it has covered a few symbols and nothing
- * else was known, or when it covers more than two iterations of the previous one. A repetition
- * within an iteration cannot last that long. Iterations recorded before the new one began are kept.
- * But those of repetitions that turn out to be loops within it are dropped everywhere.
+ * A repetition becomes the program's in two cases. It has covered a few symbols and nothing else
+ * was known, or it covers more than two iterations of the previous one. A repetition within an
+ * iteration cannot last that long. Iterations recorded before the new one began are kept. But those
+ * of repetitions that turn out to be loops within it are dropped everywhere.
  *
  * Marks that the program sets are always trusted. Marks by accesses are not: a loop over the
  * weights during initialisation looks like iterations, too, and training, which allocates, follows

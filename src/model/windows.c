@@ -34,7 +34,7 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     if (repetition->kind == EBB_SYMBOL_MARK)
         return made;
     size_t first = leftmost(stream, repetition), length = repetition->last_symbol - first;
-    /* A begin beyond `free_places` costs one whole iteration. */
+    /* A start beyond `free_places` costs one whole iteration. */
     size_t free_places = length % period, choice = 0;
     uint64_t least = UINT64_MAX, least_free = UINT64_MAX;
     size_t choice_free = 0;

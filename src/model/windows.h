@@ -23,9 +23,8 @@ struct ebb_window {
 };
 
 /* The template of a repetition, rotated to begin where least memory is live (just before its first
- * symbol). Only begins that whole_iterations whole iterations follow in the stream are allowed. A
- * begin that costs no iteration is preferred if its load exceeds the least by at most 1 % of the
- * peak. */
+ * symbol). A start must be followed by whole_iterations whole iterations in the stream. A start
+ * that costs no iteration is preferred if its load exceeds the least by at most 1 % of the peak. */
 struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
                                          const struct ebb_repetition *repetition,
                                          size_t whole_iterations);

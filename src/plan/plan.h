@@ -22,17 +22,17 @@
 #include <stdlib.h>
 
 /* An absence. If no clock event marks the end of a use, the use counts as over after within_ticks
- * events and a time margin. The margin is within_ns, or the time from the last clock event to the
- * use's begin divided by within_drift_divisor, if that is greater: the possible error of a
- * predicted time. All three are rows of the tuning. */
+ * events and a time margin. The margin is the possible error of a predicted time. It is within_ns,
+ * or, if greater, the time from the last clock event to the use's start divided by
+ * within_drift_divisor. All three are rows of the tuning. */
 
 struct ebb_absence {
     uint32_t block; /* index into model->blocks */
     uint32_t from_tick;
     uint32_t to_tick;
     bool drops;
-    bool keep_copy; /* according to the trace, the block is only read until its next absence: the
-                       store keeps its copy, and an unchanged block is evicted without a write */
+    bool keep_copy; /* according to the trace, the block is only read until its next absence. The
+                       store keeps its copy: an unchanged block is evicted without a write */
     uint32_t margin_ticks; /* number of further events before the eviction may start: at the first
                               clock event after from_tick + margin_ticks */
     uint64_t out_start_ns; /* predicted, ns from the iteration's start, cyclic in its duration */

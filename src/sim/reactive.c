@@ -231,7 +231,7 @@ enum ebb_status ebb__simulate_reactive(const struct ebb_reactive_request *reques
     sim.out_of_memory = !places || !sim.blocks;
     if (!sim.out_of_memory)
         begin(&sim);
-    /* Two are alike if the second started and ended as the first did. */
+    /* Two in a row: an absence that ends in the second then began in an iteration like it. */
     uint32_t alike = 0;
     for (uint32_t lap = 1; lap <= LAPS_MAX && alike < 2 && !sim.out_of_memory; lap++) {
         places_keep(&sim, places);

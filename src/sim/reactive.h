@@ -1,5 +1,5 @@
 /* The reactive simulator: an iteration under a budget without a plan. It is repeated until the same
- * blocks are resident at the begin of two successive iterations.
+ * blocks are resident at the start of two successive iterations.
  *
  *   - If an allocation or an absent block needs memory, the least recently used blocks are evicted
  *     one after another until it fits. An absent block is then copied in. The program waits for

@@ -80,7 +80,7 @@ void ebb__sim_release(struct sim *sim);
 /* Sorts the absences by ready tick, and by the start of the copy in. The ready tick is also stored
  * in ready[]. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready);
-/* Sets the state at the begin of the first iteration. */
+/* Sets the state at the start of the first iteration. */
 void ebb__sim_begin(struct sim *sim, const uint32_t *ready);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads a trace without trusting it: every length is checked against the remaining bytes, every
+/* Reads a trace without trusting it. Every length is checked against the remaining bytes, every
  * byte is covered by a checksum, and a block can claim at most EBB_TRACE_BLOCK_EVENTS.
  *
  * A tail and damage are distinguished. A tail is an unfinished last block, left by a writer that

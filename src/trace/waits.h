@@ -1,11 +1,11 @@
 /* Waits: a table in shared memory of what the threads of a process wait for. It lets the parent see
  * a hang.
  *
- * A thread fills an entry before a wait that may be long, and clears it afterwards. Entries are
- * made by threads that handle page faults, before they take the runtime's lock; by the runtime for
- * each block that is waited for; and by the lanes for each transfer. The parent reads the table at
- * any time without a lock: it is correct even if the runtime is stuck. If the table is full,
- * further waits are not recorded. That is harmless: the recorded waits either hang or end. */
+ * A thread fills an entry before a wait that may be long, and clears it afterwards. Threads that
+ * handle page faults make entries before they take the runtime's lock. The runtime makes one for
+ * each awaited block, and the lanes one for each transfer. The parent reads the table at any time
+ * without a lock: it is correct even if the runtime is stuck. If the table is full, further waits
+ * are not recorded. That is harmless: the recorded waits either hang or end. */
 #ifndef EBB_TRACE_WAITS_H
 #define EBB_TRACE_WAITS_H
 

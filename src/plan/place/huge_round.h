@@ -1,9 +1,9 @@
 /* Huge-rounded blocks: a block that is evicted repeatedly takes whole 2 MiB units.
  *
  * A move of a huge page interrupts the program's cores once. A move of the 4 KiB pages at a block's
- * end interrupts them once for each few dozen pages, and their unit must be split and reassembled.
- * So an evicted block whose end fills more than half a unit gets the whole unit. The waste must be
- * small, and the plan must not become slower.
+ * end interrupts them once for each few dozen pages. The unit of these pages must be split and
+ * reassembled. So an evicted block whose end fills more than half a unit gets the whole unit. The
+ * waste must be small, and the plan must not become slower.
  *
  *     struct ebb_huge_rounded rounded;
  *     if (ebb__huge_round(model, &plan, &rounded) == EBB_OK && rounded.count) {

@@ -1,6 +1,6 @@
-/* What both exact searches share: the placed buffers, the lists of the nodes, the memory of failed
- * nodes, and the division of a search into independent parts. Loops that run at every node are
- * inline here, because they determine the speed. */
+/* What both exact searches share: placed buffers, lists of the nodes, memory of failed nodes, and
+ * the division into independent parts. Loops that run at every node are inline here, because they
+ * determine the speed. */
 #ifndef EBB_PLAN_POOL_SEARCH_H
 #define EBB_PLAN_POOL_SEARCH_H
 

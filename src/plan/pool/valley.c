@@ -4,7 +4,7 @@
  * valley is a level stretch of it; on both sides there is a higher wall, or nothing. A packing can
  * be assumed to be settled: each buffer rests on the ground or on another. So any section of a
  * valley has few choices. Either a buffer within the valley covers the section at the valley's
- * level. Or nothing does: the next buffer there is then as high as a wall, or as the lowest top of
+ * level. Or nothing does. The next buffer there is then as high as a wall, or as the lowest top of
  * a buffer on the valley's ground. A node takes the section with the least product of choices and
  * space to waste, and tries the choices. It checks first:
  *   floors        an unplaced buffer's floor is the highest of the skyline below it

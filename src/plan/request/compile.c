@@ -111,7 +111,7 @@ static bool order_blocks(struct compiler *compiler)
 }
 
 /* The last position whose time is at or before `ns` of the iteration; the last of all if `ns`
- * precedes the first. *delay_ns is the remainder. */
+ * precedes the first. Sets *delay_ns to the remainder. */
 static uint32_t position_at(const struct compiler *compiler, uint64_t ns, uint64_t *delay_ns)
 {
     uint32_t low = 0, high = compiler->clock_count;

@@ -57,7 +57,7 @@ struct ebb_planned {
                                              plan */
 };
 
-/* Plans. If it costs no time, the plan has more huge pages: some blocks are huge-rounded, and
+/* Plans. If it costs no time, the plan has more huge pages. Some blocks are then huge-rounded, and
  * memory is left for the waste of the static placement's units. On EBB_OK the caller owns *planned.
  * An infeasible budget is EBB_OK, as in ebb__plan_make(). Errors as in ebb__plan_make(). */
 EBB_NODISCARD enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms,

@@ -4,7 +4,7 @@
  * blocks become ready. Copies in run one by one as late as possible, and none is late.
  * Method: (1) Greedy: repeatedly takes the gap that leaves least excess over a target (squared and
  * summed over the curve). (2) Simulated annealing on the same measure (measure.c). A move adds or
- * removes a gap, alone or with one or two others that become ready or are due near it: gaps that
+ * removes a gap, alone or with one or two others that become ready or are due near it. Gaps that
  * compete for a lane can replace each other. A worse result is kept with a probability that falls
  * over time. Whenever nothing exceeds the target, the target is lowered below the reached peak.
  * Complexity: a microsecond or two a move, for thousands of events.

@@ -70,7 +70,7 @@ enum anneal_way {
 };
 
 /* Searches for a choice with a peak of at most `target_bytes` on the timeline until `limit_steps`,
- * and takes it if one is found. *peak_bytes is the reached peak. */
+ * and takes it if one is found. Sets *peak_bytes to the reached peak. */
 EBB_NODISCARD enum ebb_status ebb__choice_anneal(struct search *search, const uint64_t *time_ns,
                                                  uint64_t target_bytes, uint64_t limit_steps,
                                                  enum anneal_way way, uint64_t *peak_bytes);

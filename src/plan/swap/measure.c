@@ -2,7 +2,7 @@
  *
  * Problem: the resident curve's excess over a target, for choices that differ by a gap or two.
  * Method: three sorted streams (steps of the load, ends of copies out, starts of copies in) are
- * merged once; nothing is sorted and no simulator is run. Only some steps are examined: initially
+ * merged once. Nothing is sorted and no simulator is run. Only some steps are examined: initially
  * the highest of each short span of time, later also those that were a peak. Whenever a choice
  * looks better than all before, the full merge decides.
  * Complexity: O(watched steps + taken), a microsecond for thousands of events.
@@ -301,7 +301,7 @@ static void instants_order(struct ebb_measure_instant *instants,
     instants[count] = (struct ebb_measure_instant){INT64_MAX, 0};
 }
 
-/* Sorts the lanes' changes; returns the bytes absent at the iteration's begin. *excess: for blocks
+/* Sorts the lanes' changes; returns the bytes absent at the iteration's start. *excess: for blocks
  * needed before their copy out ends. */
 static int64_t instants_make(struct ebb_measure *measure, double *excess)
 {

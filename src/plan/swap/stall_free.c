@@ -1,5 +1,5 @@
-/* Choices without a stall. Greedy with a margin before copies in are due, so that jitter makes none
- * late; with a smaller margin if that fails; then annealing without a margin. */
+/* Choices without a stall. First greedy with a margin before copies in are due, so that jitter
+ * makes none late. A smaller margin is tried if that fails, then annealing without a margin. */
 #include "plan/swap/choice.h"
 
 #include "base/tuning.h"

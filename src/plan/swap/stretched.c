@@ -24,8 +24,8 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
     return EBB_OK;
 }
 
-/* Makes the model's timeline with `share` of the best plan's stalls. `even` of the rest is spread
- * over all of it. Returns the added time. */
+/* Makes the model's timeline with stalls. Each stall of the best plan is scaled by `share`; their
+ * sum, scaled by `even`, is spread over the whole timeline. Returns the added time. */
 static uint64_t stretch(struct search *search, double share, double even)
 {
     const struct ebb_swap *swap = &search->swap;

@@ -1,10 +1,10 @@
-/* What the swap policies share: the gaps that may become absences, their schedule on the lanes, the
- * resulting resident curve, and the conversion of a choice of gaps to a plan.
+/* What the swap policies share: possible gaps, their schedule on the lanes, the resulting resident
+ * curve, and the conversion of a choice of gaps to a plan.
  *
  * A policy chooses gaps (`taken`), sets the start of each copy in (`trigger_ns`) and asks the
  * simulator for the cost. Times here are on the model clock and **unrolled**: a gap begins at
- * ready_ns in [0, lap_ns), and later times of it may be up to an iteration later. A **cell** is the
- * span between two ticks: cell t is [time(t), time(t + 1)). Curves have a value for each cell. */
+ * ready_ns in [0, lap_ns). Its later times may be up to an iteration later. A **cell** is the span
+ * between two ticks: cell t is [time(t), time(t + 1)). Curves have a value for each cell. */
 #ifndef EBB_PLAN_SWAP_SWAP_H
 #define EBB_PLAN_SWAP_SWAP_H
 
@@ -25,7 +25,7 @@ struct ebb_swap_gap {
     uint64_t bytes;
     uint64_t ready_ns;
     uint64_t need_ns; /* time of to_tick */
-    uint64_t due_ns;  /* begin of the operation of to_tick: it may touch the block at once */
+    uint64_t due_ns;  /* start of the operation of to_tick: it may touch the block at once */
     uint64_t out_ns;  /* lane times */
     uint64_t in_ns;   /* 0 if it drops */
 
@@ -39,7 +39,7 @@ struct ebb_swap_gap {
 /* A gap in a sweep (sweep.c). */
 struct ebb_swap_open {
     uint64_t rank;
-    int64_t end; /* in ticks after the sweep's begin */
+    int64_t end; /* in ticks after the sweep's start */
     uint32_t gap;
 };
 

@@ -2,7 +2,7 @@
  * the budget, the best open gap becomes an absence.
  *
  * The order of two open gaps does not change while both are open, so they are kept in a heap. A
- * closed gap is dropped when it reaches the top. A gap that is open at the sweep's begin begins
+ * closed gap is dropped when it reaches the top. A gap that is open at the sweep's start begins
  * again before its end, and then stands for its next occurrence. */
 #include "plan/swap/swap.h"
 
@@ -44,7 +44,7 @@ static void heap_pop(struct ebb_swap_open *heap, uint32_t *count)
     }
 }
 
-/* A gap that begins `begin` ticks after the sweep's begin, or before it if negative. */
+/* A gap that begins `begin` ticks after the sweep's start, or before it if negative. */
 static struct ebb_swap_open open_make(const struct ebb_swap *swap, uint32_t index, int64_t begin,
                                       enum ebb_swap_order order)
 {
