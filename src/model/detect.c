@@ -46,7 +46,7 @@ struct ebb_detector {
     struct ebb_rolling rolling;
     EBB_VEC(uint64_t) symbols;
     EBB_VEC(uint64_t) live;
-    EBB_VEC(uint64_t) allocated; /* bytes, since the start */
+    EBB_VEC(uint64_t) allocated; /* bytes allocated since the start */
     uint64_t peak;
     /* Candidates: symbols [begins[i], now) equal those periods[i] earlier. The first SMALL_PERIODS
      * are permanent. */

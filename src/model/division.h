@@ -21,7 +21,7 @@ struct part {
     uint32_t block;
     uint32_t first, count;
     uint32_t made;
-    uint64_t first_position; /* of its first use */
+    uint64_t first_position; /* position of its first use */
 };
 
 struct division {
@@ -32,7 +32,7 @@ struct division {
     uint32_t *first_part; /* old block -> its first part; EBB_TICK_NONE: none */
     uint32_t *last_part;  /* old block -> one behind its last part */
     uint32_t *made_block; /* old block -> new block */
-    uint32_t *clocks;     /* old tick -> clock events before it; [tick_count]: all */
+    uint32_t *clocks;     /* old tick -> number of clock events before it; [tick_count]: all */
     uint32_t *part_at;    /* old tick -> the part that it uses; EBB_TICK_NONE: the tick uses no
                              part */
     bool *dropped;        /* old tick -> true: a later use in the same operation */

@@ -18,7 +18,7 @@ enum {
     LOOKED_AT = 1 << 15, /* symbols; an iteration may have a third of them */
     COMPARED = 12,       /* candidates, a limit: the right one is among the first */
     ALIKE_SHARE = 1024,  /* similarity is a number from 0 to this */
-    ALIKE_STEP = 16,     /* smaller differences of similarity do not count */
+    ALIKE_STEP = 16,     /* similarities are compared in steps of this size */
 };
 
 struct place {
@@ -29,8 +29,8 @@ struct place {
 struct candidate {
     uint64_t size_bytes;
     size_t at[3];               /* the last three occurrences */
-    uint64_t load_bytes;        /* before the newest */
-    uint64_t swing_bytes;       /* of the load in the last two periods */
+    uint64_t load_bytes;        /* live bytes before the newest occurrence */
+    uint64_t swing_bytes;       /* swing of the load in the last two periods */
     uint64_t alike;             /* similarity, in steps; 0: no landmark */
     const struct place *places; /* all its occurrences */
     size_t count;

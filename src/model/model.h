@@ -36,7 +36,8 @@ struct ebb_model_event {
  * (alloc_tick + span_ticks) % tick_count. If span_ticks exceeds tick_count, instances of several
  * iterations are live at once. */
 struct ebb_model_block {
-    uint64_t serial;          /* of the instance in the modelled iteration (see struct ebb_event) */
+    uint64_t serial;          /* serial of the instance in the modelled iteration (see struct
+                                 ebb_event) */
     uint64_t size_bytes;      /* as requested; for a part: its own */
     uint64_t allocated_bytes; /* for a part: of the whole allocation; otherwise 0 */
     uint32_t part_first;      /* units of EBB_HUGE_BYTES from the allocation's start */
@@ -93,7 +94,7 @@ struct ebb_model {
     struct ebb_gap *gaps; /* every gap of every block, grouped by block */
     uint32_t gap_count;
     uint64_t peak_bytes;  /* max of load_bytes */
-    uint32_t peak_tick;   /* the first tick with it */
+    uint32_t peak_tick;   /* the first tick at which load_bytes is peak_bytes */
     bool has_accesses;    /* false: the trace has none for this iteration */
     bool unordered;       /* threads interleave: the order of events varies between iterations, and
                              the accesses are those of several */

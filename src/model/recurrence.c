@@ -32,7 +32,7 @@ struct ebb_recurrence {
     EBB_VEC(size_t) newest;   /* id -> its last use + 1 */
     EBB_VEC(size_t) oldest;   /* id -> its first use; SIZE_MAX: its block is freed */
     EBB_VEC(uint32_t) counts; /* id, place -> uses */
-    EBB_VEC(size_t) allocs;   /* ALLOCs before each use */
+    EBB_VEC(size_t) allocs;   /* number of ALLOCs before each use */
     size_t alloc_count, next_test;
     bool found;
     uint32_t id; /* of the unit that marks iterations */

@@ -42,13 +42,13 @@ struct ebb_stretch {
 };
 
 struct ebb_wait {
-    size_t event;    /* the mark at its end */
+    size_t event;    /* the mark at the end of the wait */
     uint64_t sum_ns; /* of all waits up to this event */
 };
 
 struct ebb_stream_alloc {
     size_t event;
-    size_t free_event; /* SIZE_MAX: not yet freed */
+    size_t free_event; /* event of its FREE; SIZE_MAX: not yet freed */
 };
 
 /* A map from serials of blocks to indices into allocs. Serials usually count from 1. Those not far
@@ -69,7 +69,7 @@ struct ebb_stream {
     bool lent;
     struct ebb_symbols symbols[EBB_SYMBOL_KIND_COUNT];
     EBB_VEC(struct ebb_stream_alloc) allocs;
-    struct ebb_serials serials; /* of all blocks allocated */
+    struct ebb_serials serials; /* of all allocated blocks */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;
     EBB_VEC(struct ebb_wait) waits;
@@ -78,7 +78,7 @@ struct ebb_stream {
     size_t existing_blocks;  /* of a whole trace: blocks older than it, see take() */
     uint64_t existing_bytes; /* their bytes, in live_bytes until they are freed */
     uint64_t live_bytes, peak_bytes;
-    struct ebb_repetition best[EBB_STREAM_BEST]; /* those that cover most events */
+    struct ebb_repetition best[EBB_STREAM_BEST]; /* the repetitions that cover most events */
     size_t best_count;
     struct ebb_repetition current[EBB_SYMBOL_KIND_COUNT]; /* period_symbols == 0: none */
     bool closed; /* no more events: the last iteration may end at the stream's end */

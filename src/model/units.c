@@ -106,7 +106,7 @@ static size_t unit_end(const struct division *division, size_t begin)
 bool ebb__division_find_parts(struct division *division)
 {
     const struct use *uses = division->uses.items;
-    size_t last = 0, last_end = 0; /* uses of the last unit of the newest part */
+    size_t last = 0, last_end = 0; /* range of uses of the last unit of the newest part */
     for (size_t begin = 0, end; begin < division->uses.count; begin = end) {
         end = unit_end(division, begin);
         uint32_t block = uses[begin].block, unit = uses[begin].unit;

@@ -26,12 +26,13 @@ struct ebb_watch_iteration {
     uint64_t duration_ns;
     uint64_t demand_faults; /* demand accesses in it */
     uint64_t first_event;   /* serial numbers of events: 0 is the first one pushed */
-    uint64_t last_event;    /* one behind its last event */
+    uint64_t last_event;    /* serial number of the event after its last one */
     bool planned;           /* a plan was in force during all of it */
     bool traced;            /* accesses were traced during all of it */
-    uint64_t first_serial;  /* of the first block allocated in it; 0: none is */
+    uint64_t first_serial;  /* serial of the first block allocated in it; 0: none */
     uint32_t alloc_count;   /* blocks allocated in it */
-    uint32_t pattern;       /* 0 for the first repetition seen, 1 for the next one, ... */
+    uint32_t pattern;       /* number of its repetition: 0 for the first one seen, 1 for the next,
+                               ... */
 };
 
 EBB_NODISCARD enum ebb_status ebb__watch_create(struct ebb_watch **watch);

@@ -17,8 +17,8 @@
 #include "watch_state.h"
 
 enum {
-    LEAST_PAUSE = 64,  /* symbols from one search for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096, /* those seen, within these limits */
+    LEAST_PAUSE = 64,  /* least number of symbols between two searches for a landmark */
+    MOST_PAUSE = 4096, /* the most; in between, an eighth of the symbols seen */
 };
 
 static bool is_about(size_t symbols, size_t period)

@@ -16,13 +16,14 @@ struct ebb_watch {
     bool found;
     uint32_t pattern; /* the index of the template among the known repetitions */
     size_t pattern_count;
-    struct ebb_template known[KNOWN_PATTERNS]; /* the last ones, [pattern % KNOWN_PATTERNS] */
+    struct ebb_template known[KNOWN_PATTERNS]; /* the newest known templates, [pattern %
+                                                  KNOWN_PATTERNS] */
     struct landmark_seen {
         uint64_t at;             /* number of ALLOCs before the newest one of this size */
         uint64_t apart;          /* distance in ALLOCs between the two newest ones */
     } landmarks[KNOWN_PATTERNS]; /* of the known repetitions; zero if there is none */
     uint64_t alloc_count;        /* ALLOCs pushed */
-    size_t window_events;        /* of an iteration of the template, the longest seen */
+    size_t window_events;        /* events of an iteration of the template, the longest seen */
     size_t period_clock_events;
     size_t next_symbol;                       /* the search for the next iteration starts here */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the last judged repetition */

@@ -17,7 +17,7 @@ struct block {
     uint8_t place;
     bool movable;
     uint32_t newer, older; /* neighbours in the list */
-    uint32_t used_tick;    /* of the last access */
+    uint32_t used_tick;    /* tick of the last access */
     uint32_t evicted_tick; /* the event for which it was evicted */
 };
 

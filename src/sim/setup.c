@@ -46,7 +46,7 @@ void ebb__sim_release(struct sim *sim)
 struct ready_key {
     uint32_t tick;
     uint32_t absence;
-    uint64_t wait_ns; /* from ready to the planned start of the copy out */
+    uint64_t wait_ns; /* time from ready to the planned start of the copy out */
 };
 
 static int ready_key_compare(const void *left, const void *right)

@@ -270,7 +270,8 @@ static bool triggers_fire(struct sim *sim)
 static bool time_pass(struct sim *sim)
 {
     bool both = sim->out.absence != NONE && sim->in.absence != NONE;
-    uint64_t rate = both && !sim->request->machine->duplex ? 1 : 2; /* half ns a ns */
+    uint64_t rate = both && !sim->request->machine->duplex ? 1 : 2; /* in half nanoseconds per
+                                                                       nanosecond */
     uint64_t step = UINT64_MAX;
     if (sim->wait.kind == WAIT_NONE) {
         uint64_t next_ns =

@@ -50,7 +50,8 @@ struct sim {
     uint32_t *ending;      /* by tick: the absence that ends there, or NONE */
     uint8_t *state;        /* by absence */
     bool *wanted_in;       /* its in_start has been reached */
-    uint32_t *ready_first; /* tick_count + 1: absences by ready tick */
+    uint32_t *ready_first; /* tick_count + 1: index of the first absence that is ready at each
+                              tick */
     uint32_t *ready_list;
     struct in_key *by_in_start; /* absences that are fetched again */
     uint32_t in_count;

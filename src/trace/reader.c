@@ -19,7 +19,7 @@
 struct cursor {
     const uint8_t *bytes;
     size_t size;
-    size_t offset; /* of the next unit */
+    size_t offset; /* offset of the next unit */
     const char *name;
     uint16_t minor;
     uint64_t events; /* before `offset` */

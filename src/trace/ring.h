@@ -57,8 +57,9 @@ struct ebb_counters {
     _Atomic uint64_t placement_peak_bytes; /* most pages held for them, including cached ones */
     _Atomic uint64_t placement_blocks;     /* allocations served at planned addresses */
     _Atomic uint64_t placement_misses;     /* planned, but the address was not free */
-    _Atomic uint64_t page_moves;           /* runs of pages moved */
-    _Atomic uint64_t busy_blocks;          /* times a block could not be moved: pinned or shared */
+    _Atomic uint64_t page_moves;           /* number of runs of pages moved */
+    _Atomic uint64_t busy_blocks;          /* number of times a block could not be moved: pinned or
+                                              shared */
     _Atomic uint64_t over_budget_bytes;    /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;          /* errno of the store; 0: none */
     _Atomic uint32_t managing;             /* 1 once the arena is up */

@@ -16,7 +16,7 @@
 enum ebb_wait_kind {
     EBB_WAIT_ANSWER = 1, /* a page fault that no thread has handled yet; the subject is its
                             address */
-    EBB_WAIT_MESSAGE,    /* a message of the parent; the subject as above */
+    EBB_WAIT_MESSAGE,    /* a message of the parent that no thread has handled yet */
     EBB_WAIT_NEW,        /* for a block without pages yet; from here on the subject is its index */
     EBB_WAIT_WRITING_BACK, /* for a block that is being written back */
     EBB_WAIT_EVICTED,      /* for a block that is evicted */
@@ -30,7 +30,7 @@ struct ebb_wait {
     _Atomic uint64_t since_ns; /* CLOCK_MONOTONIC; 0: the entry is free, UINT64_MAX: it is being
                                   filled */
     _Atomic uint64_t subject;
-    _Atomic uint64_t serial; /* of the block; 0: small objects, or no block */
+    _Atomic uint64_t serial; /* serial of the block; 0: small objects, or no block */
     _Atomic uint64_t bytes;  /* of the block */
     _Atomic uint32_t kind;   /* enum ebb_wait_kind */
 };

@@ -39,7 +39,7 @@ struct placing {
     const struct ebb_plan_request *request;
     const struct ebb_plan *plan;
     struct ebb_places *places;
-    bool *wanted; /* by block: to be placed */
+    bool *wanted; /* by block: it should be placed */
     uint64_t affordable_bytes;
     struct ebb__resident resident;
     struct waste *wastes; /* by unit */

@@ -34,7 +34,7 @@
 
 struct search {
     struct ebb_search base;
-    uint32_t *neighbours, *neighbours_from; /* of i: [from[i], from[i + 1]) */
+    uint32_t *neighbours, *neighbours_from; /* those of buffer i: [from[i], from[i + 1]) */
     uint64_t *salt;
     uint32_t *rank;
     ebb_height *raised; /* scratch: floors as raised by the canonical order */

@@ -14,7 +14,7 @@ struct ebb_pool_job {
     const struct ebb_pool_problem *problem;
     struct ebb_pool_sections sections;
     struct ebb_effort effort;
-    uint64_t *offsets; /* of the best packing */
+    uint64_t *offsets; /* offsets of the best packing */
     uint64_t height;   /* its height; UINT64_MAX: none yet */
     uint64_t bound;    /* no packing is lower */
 };
@@ -33,7 +33,7 @@ static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
            (capacity != EBB_POOL_NO_CAPACITY && job->height <= capacity);
 }
 
-/* Keep this packing if it is lower than the best. */
+/* Keeps this packing if it is lower than the best. */
 static inline void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets,
                                    uint64_t height)
 {

@@ -48,7 +48,7 @@ struct ebb_search {
     uint64_t nodes, nodes_limit;
     struct ebb_effort *effort; /* counts the buffers that nodes examine */
     uint64_t limit_steps;      /* limit of that effort */
-    bool stopped;              /* by one of these two limits */
+    bool stopped;              /* the turn ended by one of these two limits */
     bool no_memory;
     uint32_t *deepest; /* the placed buffers, in order, at the deepest point */
     uint32_t deepest_count;

@@ -25,7 +25,7 @@ struct ebb_plan_terms {
     const struct ebb_policy *policy;
     const struct ebb_model *model;
     const struct ebb_machine *machine;
-    uint64_t budget_bytes; /* of the whole run; UINT64_MAX: none */
+    uint64_t budget_bytes; /* budget of the whole run; UINT64_MAX: none */
     uint64_t beside_bytes; /* part of the budget that small blocks and other processes hold */
     uint64_t margin_bytes; /* to be left free of the rest, but at most a sixth of it */
     uint64_t page_bytes;   /* as in struct ebb_plan_request, like the next. EBB_PAGE_BYTES: a plan

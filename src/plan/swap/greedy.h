@@ -9,7 +9,7 @@ struct ebb_greedy_use;
 struct ebb_greedy {
     struct ebb_swap *swap;
     double *weight;  /* cell_count + 1: prefix sums of the cells' weights */
-    double *benefit; /* gap_count */
+    double *benefit; /* gap_count: benefit of each gap */
     struct ebb_greedy_use *uses;
 };
 
