@@ -48,7 +48,8 @@ EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, 
                                                      struct ebb_machine *machine,
                                                      struct ebb_error *error);
 
-/* The argument of `--machine`, except `host`: a name, else the path of a JSON file. */
+/* Finds the machine of a `--machine` argument, except `host`: a name, else the path of a JSON
+ * file. */
 EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
