@@ -1,5 +1,5 @@
-/* Checks of what must always hold, in builds with EBB_CHECK: there one that fails ends the process with a
- * line on stderr. In all other builds they cost nothing. Async-signal-safe, allocates nothing. */
+/* Invariant checks for builds with EBB_CHECK. A check that fails prints a line to stderr and aborts
+ * the process. In all other builds checks cost nothing. Async-signal-safe; allocates nothing. */
 #ifndef EBB_BASE_CHECK_H
 #define EBB_BASE_CHECK_H
 

@@ -1,4 +1,4 @@
-/* Time, as everything here measures it. */
+/* The clock that all parts of Ebb use. */
 #ifndef EBB_BASE_CLOCK_H
 #define EBB_BASE_CLOCK_H
 

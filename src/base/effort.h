@@ -1,4 +1,4 @@
-/* Effort: how long a search may go on, in steps that it counts itself, not in time.
+/* Effort: a limit for a search, in steps that the search counts itself instead of time.
  *
  *     struct ebb_effort effort = ebb__effort(steps, box_ns);
  *     while (!ebb__effort_is_over(&effort, effort.limit)) {
@@ -6,9 +6,10 @@
  *         ebb__effort_spend(&effort, n);
  *     }
  *
- * So the same search ends at the same place on every machine and under every load. A slice of the effort
- * is a limit below effort.limit, of the steps spent so far. The box of time is the last resort: if it is
- * hit, all slices are over, and `timed_out` says that the result depends on the machine. */
+ * The same search ends at the same step on every machine and under every load. A slice of the
+ * effort is a limit below effort.limit; it counts all steps spent so far. The time limit is the
+ * last resort: if it is hit, all slices are over, and `timed_out` says that the result depends on
+ * the machine. */
 #ifndef EBB_BASE_EFFORT_H
 #define EBB_BASE_EFFORT_H
 
@@ -17,13 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Steps between two looks at the clock: a fraction of a millisecond, which has no influence. */
+/* Steps between two reads of the clock: a fraction of a millisecond, which is negligible. */
 #define EBB_EFFORT_LOOK_STEPS ((uint64_t)1 << 17)
 
 struct ebb_effort {
     uint64_t spent, limit; /* steps */
     uint64_t deadline_ns;  /* CLOCK_MONOTONIC */
-    uint64_t look_at;      /* steps at which the clock is looked at */
+    uint64_t look_at;      /* the clock is read again at this many steps */
     bool timed_out;
 };
 
@@ -51,7 +52,7 @@ static inline bool ebb__effort_is_over(const struct ebb_effort *effort, uint64_t
     return effort->timed_out || effort->spent >= limit;
 }
 
-/* The end of the first of `count` equal slices from here to `limit`. */
+/* The end of the first of `count` equal slices of the effort between now and `limit`. */
 static inline uint64_t ebb__effort_slice(const struct ebb_effort *effort, uint64_t limit,
                                          uint64_t count)
 {

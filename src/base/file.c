@@ -39,7 +39,7 @@ static bool grow(struct ebb_file_content *content, size_t *capacity, size_t want
     return true;
 }
 
-/* `expected_bytes` is a hint: a file that is being written grows, a pipe has no size. */
+/* `expected_bytes` is only a hint: a file may grow while it is read, and a pipe has no size. */
 static enum ebb_status read_content(int file, const struct request *request,
                                     uint64_t expected_bytes, struct ebb_file_content *content,
                                     struct ebb_error *error)
@@ -57,7 +57,7 @@ static enum ebb_status read_content(int file, const struct request *request,
         if (content->size == capacity) {
             uint64_t wanted = (uint64_t)capacity * 2;
             if (wanted <= expected_bytes)
-                wanted = expected_bytes + 1; /* one more shows the end without growing */
+                wanted = expected_bytes + 1; /* one byte more detects the end without growing */
             if (!ebb__memory_could_hold(wanted) || !grow(content, &capacity, (size_t)wanted))
                 return ebb__fail_memory(request->path, wanted, error);
         }

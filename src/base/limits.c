@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A table of descriptors grows to the highest one, and a fork copies it: where the program may have
- * more than this, it will hardly have so many. */
+/* A table of descriptors grows to the highest one, and a fork copies it. A program whose limit is
+ * above this will hardly use that many. */
 #define MOST_NUMBER ((rlim_t)4096)
 #define USUAL_NUMBER 700
-#define ROOM 256 /* for descriptors behind the program's */
+#define ROOM 256 /* numbers reserved above the program's descriptors */
 
 bool ebb__limit_raise(int resource, uint64_t least, struct rlimit *before)
 {
@@ -19,7 +19,7 @@ bool ebb__limit_raise(int resource, uint64_t least, struct rlimit *before)
         return true;
     struct rlimit raised = {.rlim_cur = least, .rlim_max = before->rlim_max};
     if (raised.rlim_max < least)
-        raised.rlim_max = least; /* as a privileged process may */
+        raised.rlim_max = least; /* only a privileged process may do this */
     return setrlimit(resource, &raised) == 0;
 }
 
@@ -40,7 +40,7 @@ bool ebb__memory_file_size(int descriptor, uint64_t bytes)
     return good;
 }
 
-/* The highest free number below the limit. */
+/* Duplicates the descriptor to the highest free number below the limit. */
 static int below(int descriptor, rlim_t limit)
 {
     int high = -1;

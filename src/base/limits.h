@@ -1,5 +1,6 @@
-/* Limits that the program has set for itself (ulimit), and what Ebb needs beyond them: descriptors that are
- * out of the program's way, and shared memory, which the system counts as a file. */
+/* Resource limits that the program has set for itself (ulimit), and how Ebb exceeds them for its
+ * own needs. Its descriptors have numbers that the program does not get. Its shared memory counts
+ * as a file for the system. */
 #ifndef EBB_BASE_LIMITS_H
 #define EBB_BASE_LIMITS_H
 
@@ -7,19 +8,23 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-/* Raise the limit of `resource` to at least `least` for a moment, as far as the system permits. True: it is
- * so high now. In any case followed by ebb__limit_restore(). */
+/* Raises the limit of `resource` temporarily to at least `least`, as far as the system permits.
+ * Returns true if the limit is then high enough. The caller must call ebb__limit_restore() in any
+ * case. */
 bool ebb__limit_raise(int resource, uint64_t least, struct rlimit *before);
 void ebb__limit_restore(int resource, const struct rlimit *before);
 
-/* Shared memory becomes `bytes` long. The user's limit is for files; to exceed it would be SIGXFSZ. */
+/* Sets the size of shared memory to `bytes`. The user's file size limit is lifted meanwhile, to
+ * avoid SIGXFSZ. */
 bool ebb__memory_file_size(int descriptor, uint64_t bytes);
 
-/* Give `descriptor` a high number, behind all that the program can get where that is possible, and close
- * the low one, which the program expects to get next. Close-on-exec. Returns what there is now. */
+/* Gives `descriptor` a high number, above all that the program can get if possible. Closes the low
+ * number, which the program expects to get next. Close-on-exec. Returns the resulting
+ * descriptor. */
 int ebb__descriptor_high(int descriptor);
 
-/* May a file of this process have `bytes`? To try would be answered with SIGXFSZ. */
+/* True if the file size limit of this process permits a file of `bytes`. An attempt beyond it would
+ * raise SIGXFSZ. */
 bool ebb__file_may_have(uint64_t bytes);
 
 #endif

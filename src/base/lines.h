@@ -1,5 +1,5 @@
-/* Lists as text: one item a line, as the places of a store are handed from the tool to the library in
- * the program and to the probe. */
+/* Lists as text, one item a line. The tool hands the locations of a store in this form to the
+ * preloaded library and to the probe. */
 #ifndef EBB_BASE_LINES_H
 #define EBB_BASE_LINES_H
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The first line of *text into `line`; *text then points behind it. False: none is left, or it does
- * not fit into `bytes`. Empty lines are none. */
+/* Copies the first line of *text to `line` and advances *text behind it. Empty lines are skipped.
+ * Returns false if no line is left, or if it does not fit into `bytes`. */
 static inline bool ebb__line_next(const char **text, char *line, size_t bytes)
 {
     const char *first = *text + strspn(*text, "\n");

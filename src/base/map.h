@@ -1,6 +1,6 @@
 /* A hash map from uint64_t keys to uint64_t values: open addressing, linear probing, tombstone-free
- * deletion by backward shift. O(1) expected an operation. Key UINT64_MAX is reserved.
- * Not thread-safe; uses malloc, so not for the shim. */
+ * deletion by backward shift. Expected O(1) per operation. Key UINT64_MAX is reserved. Not
+ * thread-safe. Uses malloc, so the shim cannot use it. */
 #ifndef EBB_BASE_MAP_H
 #define EBB_BASE_MAP_H
 
@@ -19,11 +19,11 @@ struct ebb_map {
 
 /* A zeroed struct is a valid empty map. */
 void ebb__map_fini(struct ebb_map *map);
-/* Insert or replace; false where memory is lacking (map unchanged). */
+/* Inserts or replaces. Returns false if out of memory; the map is then unchanged. */
 bool ebb__map_put(struct ebb_map *map, uint64_t key, uint64_t value);
-/* True and *value set where the key is there; `value` may be NULL. */
+/* Returns true and sets *value if the key is present. `value` may be NULL. */
 bool ebb__map_get(const struct ebb_map *map, uint64_t key, uint64_t *value);
-/* True where the key was there; its value goes to *value (may be NULL). */
+/* Removes a key. Returns true if it was present and copies its value to *value (may be NULL). */
 bool ebb__map_remove(struct ebb_map *map, uint64_t key, uint64_t *value);
 
 #endif

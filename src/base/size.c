@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plain decimal number at the start of `text`: digits, at most one point, nothing else. */
+/* Parses a plain decimal number at the start of `text`: digits, at most one point, nothing else. */
 static bool number_parse(const char *text, double *number, const char **rest)
 {
     if (!isdigit((unsigned char)text[0]))

@@ -10,7 +10,7 @@
 
 struct reading {
     uint64_t first, last;
-    bool is_inside; /* the mapping whose lines are read */
+    bool is_inside; /* the current lines belong to a mapping in the range */
     struct ebb_smaps *smaps;
 };
 
@@ -45,7 +45,7 @@ bool ebb__smaps_read(const char *path, uint64_t first, uint64_t last, struct ebb
                 line[length] = 0;
                 take_line(&reading, line);
                 length = 0;
-            } else if (length < LINE_BYTES - 1) { /* what is longer is a path */
+            } else if (length < LINE_BYTES - 1) { /* a longer line is a path */
                 line[length++] = buffer[i];
             }
         }

@@ -1,8 +1,8 @@
-/* Status codes: how every function of Ebb says how it went.
+/* Status codes: how every function of Ebb reports success or failure.
  *
- * One table holds name, text and exit code, so that they cannot drift apart. Functions return
- * `enum ebb_status`; results go through trailing out parameters; detail that a person needs goes
- * into a caller-owned `struct ebb_error` (NULL where it is not wanted). Thread-safe: no state. */
+ * One table holds name, text and exit code, so that they stay consistent. Functions return `enum
+ * ebb_status`. Results are trailing out parameters. Detail for a person is written into a
+ * caller-owned `struct ebb_error` (NULL if not wanted). Thread-safe: no state. */
 #ifndef EBB_BASE_STATUS_H
 #define EBB_BASE_STATUS_H
 
@@ -14,7 +14,7 @@
 #define EBB_PRINTF(format, first)
 #endif
 
-/* X(name, text, exit code of a command that ends with it) */
+/* X(name, text, exit code of a command that ends with this status) */
 #define EBB_STATUS_TABLE(X)                                                                        \
     X(OK, "success", 0)                                                                            \
     X(ERR_MEMORY, "out of memory", 1)                                                              \
@@ -33,14 +33,16 @@ enum ebb_status {
 #undef EBB_STATUS_ENUM
 };
 
-/* A short English text, static storage; "unknown status" outside the table. */
+/* Returns a short English text in static storage; "unknown status" for a value outside the
+ * table. */
 const char *ebb_status_text(enum ebb_status status);
 
-/* The exit code a command gives for `status`: 0, 1 failure, 2 usage, 3 infeasible. */
+/* The exit code of a command that ends with `status`: 0 success, 1 failure, 2 usage, 3
+ * infeasible. */
 int ebb_status_exit_code(enum ebb_status status);
 
-/* Detail of a failure. `what` names the thing (a file, an option), `why` says what is wrong,
- * `remedy` what to do about it; each may be empty. Plain data: copy freely. */
+/* Detail of a failure. `what` names the object (a file, an option), `why` says what is wrong,
+ * `remedy` what to do about it. Each may be empty. Plain data: may be copied. */
 struct ebb_error {
     enum ebb_status status;
     char what[160];
@@ -48,13 +50,13 @@ struct ebb_error {
     char remedy[256];
 };
 
-/* Fill `error` (ignored where NULL) and return `status`, so that `return ebb__fail(...)` reads as
- * one step. `why` is a printf format. */
+/* Fills `error` (ignored if NULL) and returns `status`, so that `return ebb__fail(...)` is one
+ * statement. `why` is a printf format. */
 EBB_PRINTF(4, 5)
 enum ebb_status ebb__fail(struct ebb_error *error, enum ebb_status status, const char *what,
                           const char *why, ...);
 
-/* Set the remedy line of an error already filled by ebb__fail(). */
+/* Sets the remedy of an error that ebb__fail() has filled. */
 EBB_PRINTF(2, 3)
 void ebb__error_set_remedy(struct ebb_error *error, const char *remedy, ...);
 

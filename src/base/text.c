@@ -44,7 +44,8 @@ bool ebb__text_field(struct ebb_text *line, struct ebb_text *field)
         return false;
     const char *comma = line->size ? memchr(line->at, ',', line->size) : NULL;
     *field = (struct ebb_text){line->at, comma ? (size_t)(comma - line->at) : line->size};
-    /* Behind the last field nothing is left; behind a comma a field is, if an empty one. */
+    /* Nothing is left behind the last field. Behind a comma there is a field, even if it is
+     * empty. */
     *line = comma ? (struct ebb_text){comma + 1, line->size - field->size - 1}
                   : (struct ebb_text){NULL, 0};
     skip_blanks(field);

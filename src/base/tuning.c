@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_NAME 64 /* of a row */
+#define LONGEST_NAME 64 /* bytes of a row's name */
 #define SUGGESTIONS 3
 
 struct ebb_tuning ebb__tuning_in_force = {
@@ -82,7 +82,7 @@ static char small(char letter)
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
 }
 
-/* Letters to insert, leave out or change: Levenshtein's distance, capitals or not. */
+/* Levenshtein's distance, ignoring case. */
 static size_t distance(const char *a, const char *b)
 {
     size_t width = strlen(b), line[LONGEST_NAME + 1];
@@ -115,7 +115,7 @@ static enum ebb_status unknown(const char *name, struct ebb_error *error)
 {
     size_t best[SUGGESTIONS] = {0, 0, 0}, away[SUGGESTIONS] = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        /* A part of a name is closer than any other spelling. */
+        /* A spelling that is part of a name is closer than any other spelling. */
         size_t far = *name && strstr(rows[i].name, name) ? 1 : 1 + distance(name, rows[i].name);
         for (size_t k = 0; k < SUGGESTIONS; k++) {
             if (far >= away[k])
@@ -134,7 +134,7 @@ static enum ebb_status unknown(const char *name, struct ebb_error *error)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* What a suffix multiplies by; 0: it is none of this unit. */
+/* The multiplier of a suffix; 0 if the unit has no such suffix. */
 static double suffix_of(const struct ebb_tuning_row *row, const char *text)
 {
     static const struct {
@@ -199,7 +199,7 @@ enum ebb_status ebb__tuning_set(const char *assignment, struct ebb_error *error)
     return status;
 }
 
-/* ---- on its way ------------------------------------------------------------------------------ */
+/* ---- as text --------------------------------------------------------------------------------- */
 
 bool ebb__tuning_write(char *text, size_t bytes)
 {

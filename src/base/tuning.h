@@ -1,10 +1,11 @@
-/* The numbers that steer Ebb: one table (tuning.def), one struct of the values in force.
+/* The numbers that steer Ebb: one table (tuning.def), and one struct of the values in force.
  *
  *     if (now - last_ns > ebb__tuning()->pause_ns) ...
  *
- * The struct is the one exception to the rule that state lives in structs handed in: it is set once, as a
- * process starts and before it has threads, and only read from then on. `ebb` sets it from --tune; a
- * program under Ebb from its parent's welcome. A fork has its parent's values. Reading it is a load. */
+ * Other state is in structs that are passed as arguments; this struct is the one exception. It is
+ * set once, at process start before there are threads, and only read afterwards. `ebb` sets it from
+ * --tune; a program under Ebb from its parent's welcome message. A fork inherits the values.
+ * Reading a value is one load. */
 #ifndef EBB_BASE_TUNING_H
 #define EBB_BASE_TUNING_H
 
@@ -23,23 +24,24 @@ struct ebb_tuning {
 #undef EBB_TUNING
 };
 
-extern struct ebb_tuning ebb__tuning_in_force; /* tuning.c alone writes it */
+extern struct ebb_tuning ebb__tuning_in_force; /* only tuning.c writes it */
 
 static inline const struct ebb_tuning *ebb__tuning(void)
 {
     return &ebb__tuning_in_force;
 }
 
-/* ---- what follows from a row ----------------------------------------------------------------- */
+/* ---- values derived from a row --------------------------------------------------------------- */
 
-/* Within a stretch that is shorter than a pause no time is worth correcting; within a longer one it is
- * off by this at least. */
+/* The least error to assume for a predicted time in a stretch of pause_ns or more. In a shorter
+ * stretch, times are not corrected. */
 static inline uint64_t ebb__tuning_drift_ns(void)
 {
     return ebb__tuning()->pause_ns / 4;
 }
 
-/* An access that is the clock must not be in use while those before it are awaited. */
+/* An access can be a clock event only if its unit was not used during this many clock events
+ * before. */
 static inline uint64_t ebb__tuning_access_clock_rest(void)
 {
     return ebb__tuning()->access_clock_armed + 1;
@@ -50,7 +52,7 @@ static inline uint64_t ebb__tuning_unmanaged_most_ns(void)
     return 64 * ebb__tuning()->unmanaged_sample_ns;
 }
 
-/* `ebb pack` has more effort than a plan. */
+/* `ebb pack` gets more effort than a plan. */
 static inline uint64_t ebb__tuning_pack_box_ns(void)
 {
     return 6 * ebb__tuning()->plan_box_ns;
@@ -59,41 +61,43 @@ static inline uint64_t ebb__tuning_pack_box_ns(void)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 enum ebb_tuning_acts {
-    EBB_TUNING_PLAN, /* on plans */
-    EBB_TUNING_RUN,  /* while a program runs */
+    EBB_TUNING_PLAN, /* affects plans */
+    EBB_TUNING_RUN,  /* affects a running program */
 };
 
-/* Values of both kinds are below 2^53, so that a double holds them. */
+/* Values of both kinds are below 2^53, so that a double holds them exactly. */
 struct ebb_tuning_row {
     const char *name, *unit, *reason;
     double value, least, most; /* the default, and the range */
-    size_t offset;             /* into struct ebb_tuning */
+    size_t offset;             /* in struct ebb_tuning */
     enum ebb_tuning_acts acts;
-    bool real; /* a double, else a uint64_t */
+    bool real; /* a double, otherwise a uint64_t */
 };
 
-/* *count rows, in the order of tuning.def. */
+/* Returns *count rows, in the order of tuning.def. */
 const struct ebb_tuning_row *ebb__tuning_rows(size_t *count);
-/* The value in force. */
+/* The value in force of a row. */
 double ebb__tuning_value(const struct ebb_tuning_row *row);
 
-/* Set one row from `name=value`. The value is a number in the row's unit; of bytes also with K, M, G, T,
- * of ns also with us, ms, s. EBB_ERR_ARGUMENT for an unknown name, a number that is none, or one outside
- * of the range: `error` says it in one line, and nothing has changed. Before the process has threads. */
+/* Sets one row from `name=value`. The value is a number in the row's unit. Bytes may have a suffix
+ * K, M, G or T; ns may have us, ms or s. Returns EBB_ERR_ARGUMENT for an unknown name, an invalid
+ * number, or a number out of range. `error` then has one line, and nothing has changed. Must be
+ * called before the process has threads. */
 EBB_NODISCARD enum ebb_status ebb__tuning_set(const char *assignment, struct ebb_error *error);
-/* All rows as in the table again. */
+/* Resets all rows to the values of the table. */
 void ebb__tuning_reset(void);
 
-/* The rows that differ from the table as `name=value,...` into `text`, empty if none does. False if that
- * takes more than `bytes`. */
+/* Writes the rows that differ from the table into `text` as `name=value,...`; an empty string if
+ * none differs. Returns false if `bytes` are too few. */
 bool ebb__tuning_write(char *text, size_t bytes);
-/* Set what ebb__tuning_write() wrote: all of it, or nothing with EBB_ERR_ARGUMENT. */
+/* Sets what ebb__tuning_write() wrote: all of it, or nothing with EBB_ERR_ARGUMENT. */
 EBB_NODISCARD enum ebb_status ebb__tuning_read(const char *text, struct ebb_error *error);
 
-/* The value of a row as ebb__tuning_write() has it, into `text`; 32 bytes are enough. Returns it. */
+/* Formats a row's value as ebb__tuning_write() does. 32 bytes of `text` are enough. Returns
+ * `text`. */
 char *ebb__tuning_format(const struct ebb_tuning_row *row, double value, char *text, size_t bytes);
 
-/* A hash of names and defaults: which table this is. */
+/* A hash of all names and defaults, which identifies the table. */
 uint64_t ebb__tuning_table(void);
 
 #endif

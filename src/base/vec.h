@@ -5,8 +5,9 @@
  *     for (size_t i = 0; i < events.count; i++) use(&events.items[i]);
  *     ebb_vec_free(&events);
  *
- * Growth doubles; push is amortised O(1) and false means out of memory, with the vector as it was.
- * Not for the shim, which must not call the allocator that it replaces. Not thread-safe. */
+ * The capacity doubles. A push is amortised O(1); it returns false if out of memory, and the vector
+ * is then unchanged. The shim must not use it, because it must not call the allocator that it
+ * replaces. Not thread-safe. */
 #ifndef EBB_BASE_VEC_H
 #define EBB_BASE_VEC_H
 
@@ -22,7 +23,7 @@
         size_t capacity;                                                                           \
     }
 
-/* Make room for `wanted` items in all; false where memory is lacking. */
+/* Ensures capacity for `wanted` items in total; returns false if out of memory. */
 static inline bool ebb__vec_reserve(void **items, size_t *capacity, size_t wanted,
                                     size_t item_bytes)
 {

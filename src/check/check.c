@@ -8,7 +8,7 @@
 
 #define NEVER UINT32_MAX
 
-/* An absence on an unrolled clock that begins with its ready event's iteration. */
+/* An absence on an unrolled clock that begins with the iteration of its ready event. */
 struct span {
     uint64_t ready, out_start, out_end, in_start, in_end, need;
 };
@@ -19,15 +19,15 @@ struct interval {
 };
 
 /* A change of the resident bytes. At one instant copies out end first, then the program's events
- * happen in their order, then copies in start; but where a plan waits, with the clock standing, a copy
- * out ends right before the event that it was ready at, and a copy in starts before the use. */
+ * happen in order, then copies in start. During a stall the clock stands still. A copy out then
+ * ends right before the event at which it was ready; a copy in starts before the use. */
 enum change_class { OUT_ENDS, IN_STARTS, EVENT_HAPPENS };
 #define FIRST 0
 #define LAST UINT64_MAX
 
 struct change {
     uint64_t time_ns;
-    uint64_t order; /* among equals: FIRST, order_at() or LAST */
+    uint64_t order; /* order among equal times: FIRST, order_at() or LAST */
     int64_t bytes;
 };
 
@@ -43,10 +43,10 @@ struct check {
     struct ebb_error *error;
     uint64_t turn_ns;
     uint32_t *next_use;   /* by tick: the next event of the same block */
-    uint32_t *next_clock; /* by tick: the first clock event behind it */
+    uint32_t *next_clock; /* by tick: the first clock event after it */
     struct span *spans;
-    bool *taken;   /* by tick: an absence begins behind it */
-    bool *dropped; /* by tick: a FREE of a block that is evicted already */
+    bool *taken;   /* by tick: an absence begins after it */
+    bool *dropped; /* by tick: a FREE of a block that is already evicted */
 };
 
 #define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
@@ -63,7 +63,7 @@ static double lane_time(const struct ebb_lane *lane, uint64_t bytes)
     return (double)lane->fixed_ns + (double)bytes * lane->ns_per_byte;
 }
 
-/* Two turns backwards, so that what stands after the iteration's end is known at its end. */
+/* Two passes backwards, so that the ticks after the iteration's end are known at its end. */
 static void next_clock_find(struct check *check)
 {
     const struct ebb_model *model = check->model;
@@ -76,9 +76,9 @@ static void next_clock_find(struct check *check)
     }
 }
 
-/* Follow each block from its allocation through its uses to its end. Several instances of a block
- * that outlives an iteration are there at once, but each use belongs to one of them. A gap of a
- * whole turn or more would be two absences at once: none. */
+/* Follows each block from its allocation through its uses to its end. A block that outlives an
+ * iteration has several instances at once, but each use belongs to one of them. A gap of a whole
+ * iteration or more would need two absences at once, so it is not used. */
 static void next_use_find(struct check *check)
 {
     const struct ebb_model *model = check->model;
@@ -103,7 +103,7 @@ static void next_use_find(struct check *check)
     }
 }
 
-/* `time_ns`, given modulo a turn, as the first instant at or after `after_ns`. */
+/* The first instant at or after `after_ns` that equals `time_ns` modulo an iteration. */
 static uint64_t unroll(const struct check *check, uint64_t time_ns, uint64_t after_ns)
 {
     while (time_ns < after_ns)
@@ -152,7 +152,7 @@ static enum ebb_status copy_check(struct check *check, uint32_t i, const char *d
     return EBB_OK;
 }
 
-/* The event at which the eviction may start, margin apart if that is a clock event. */
+/* The event at which the eviction may start. The margin is ignored if that is a clock event. */
 static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
 {
     if (!absence->out_within)
@@ -161,7 +161,8 @@ static uint32_t ready_tick(const struct check *check, const struct ebb_absence *
                       check->model->tick_count);
 }
 
-/* Without a clock event what follows and the time since the use began must say that it is over. */
+/* Without a clock event, the use must be over by the number of later events and by the time since
+ * it began. */
 static enum ebb_status within_check(struct check *check, uint32_t i)
 {
     const struct ebb_model *model = check->model;
@@ -220,7 +221,8 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
         return VIOLATION(check, "absence %u: the copy out ends after its gap", i);
     if (!absence->drops) {
         span->in_start = unroll(check, absence->in_start_ns, span->out_end);
-        /* In a gap of a whole turn that instant may come twice: the copy is not made too early. */
+        /* In a gap longer than an iteration that instant may occur twice: the copy must not be too
+         * early. */
         uint64_t later_ns = span->in_start + check->turn_ns;
         if (later_ns <= span->need && unroll(check, absence->in_end_ns, later_ns) <= span->need)
             span->in_start = later_ns;
@@ -285,7 +287,7 @@ struct instant {
     uint64_t turn, time_ns, order;
 };
 
-/* Beside the event at `tick`, which may be at a turn's very end. */
+/* The instant next to the event at `tick`, which may be at an iteration's very end. */
 static struct instant instant_at(const struct check *check, uint64_t unrolled_ns, uint32_t tick,
                                  enum change_class class)
 {
@@ -294,7 +296,7 @@ static struct instant instant_at(const struct check *check, uint64_t unrolled_ns
                             order_at(tick, class)};
 }
 
-/* Resident bytes just before tick 0, and every change after it. */
+/* Lists the resident bytes just before tick 0, and every change after it. */
 static int64_t changes_list(struct check *check, struct change *changes, uint32_t *count)
 {
     const struct ebb_model *model = check->model;
@@ -316,7 +318,8 @@ static int64_t changes_list(struct check *check, struct change *changes, uint32_
         int64_t bytes = (int64_t)bytes_of(check, absence->block);
         uint32_t ready = ready_tick(check, absence), to = absence->to_tick;
         struct instant out = instant_at(check, span->ready, ready, OUT_ENDS);
-        if (span->out_end > span->ready) /* at a turn's end: before what still happens then */
+        if (span->out_end > span->ready) /* at an iteration's end: before the remaining events
+                                            there */
             out = (struct instant){(span->out_end - 1) / check->turn_ns,
                                    (span->out_end - 1) % check->turn_ns + 1, FIRST};
         struct instant back = {span->in_start / check->turn_ns, span->in_start % check->turn_ns,

@@ -1,21 +1,20 @@
-/* The checker: is this plan one? It trusts nothing that a planner or the simulator says and shares
- * no code with them, so that an error would have to be made twice.
+/* The plan checker: is a plan valid? It does not trust the planner or the simulator, and shares no
+ * code with them. An error would have to be made twice to pass.
  *
- * Checked, for every absence, on the model clock (see plan.h):
- *   - its block and ticks exist; from_tick and to_tick are successive uses of the block (two
- *     accesses, or the last access and the FREE: then and only then it `drops`); no gap is taken
- *     twice, so that no two absences of one block overlap
- *   - the copy out starts at or after the first clock event behind from_tick and its margin (where it
- *     starts within a stretch: at or after the event behind its margin, by which the use is over as
- *     plan.h says), ends before the copy in starts, and that ends at or before to_tick
- *   - each copy takes its lane's time at least; where the plan declares stalls, less on the model
- *     clock by as much at most, because that clock stands meanwhile
- *   - at most one copy at a time on each lane
- * and for the plan: the resident bytes at every instant are within the peak that it claims, that
- * peak within the budget unless it says `feasible == false`, and its sums are those of its
- * absences.
+ * It checks for every absence, on the model clock (see plan.h):
+ *   - Its block and ticks exist. from_tick and to_tick are successive uses of the block: two
+ *     accesses, or the last access and the FREE. It `drops` if and only if to_tick is the FREE. No
+ *     gap is used twice, so no two absences of one block overlap.
+ *   - The copy out starts at or after the first clock event behind from_tick and its margin. If it
+ *     starts within a stretch: at or after the event behind its margin, by which the use is over
+ *     according to plan.h. It ends before the copy in starts, which ends at or before to_tick.
+ *   - Each copy takes at least its lane's time. If the plan declares stalls, it may take less on
+ *     the model clock, by at most the stall: that clock stands still meanwhile.
+ *   - Each lane has at most one copy at a time.
+ * For the plan: the resident bytes at every instant are within its claimed peak. That peak is
+ * within the budget unless `feasible == false`. Its sums are those of its absences.
  *
- * Not checked: whether there is a better plan; whether lanes that share bandwidth get it. */
+ * Not checked: whether a better plan exists; whether lanes that share bandwidth get it. */
 #ifndef EBB_CHECK_CHECK_H
 #define EBB_CHECK_CHECK_H
 
@@ -33,8 +32,8 @@ struct ebb_check_request {
     uint64_t page_bytes;
 };
 
-/* EBB_OK where the plan holds. EBB_ERR_FORMAT where it does not: `why` names the first violation
- * found. EBB_ERR_MEMORY. O(ticks + absences log absences). */
+/* Returns EBB_OK if the plan is valid, EBB_ERR_FORMAT if not: `why` then names the first violation.
+ * EBB_ERR_MEMORY. O(ticks + absences log absences). */
 EBB_NODISCARD enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
                                               const struct ebb_plan *plan, struct ebb_error *error);
 

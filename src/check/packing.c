@@ -6,7 +6,7 @@
 
 #define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "packing", __VA_ARGS__)
 
-/* At one instant what ends goes before what begins. */
+/* At one instant, ends are processed before begins. */
 struct change {
     uint64_t time;
     uint32_t buffer;
@@ -19,7 +19,8 @@ struct check {
     struct ebb_error *error;
     struct change *changes;
     size_t change_count;
-    uint32_t *live; /* by offset, without overlap: so by their ends as well */
+    uint32_t *live; /* Sorted by offset. They do not overlap, so they are sorted by their ends,
+                       too. */
     uint32_t live_count;
     uint64_t load, peak;
 };
@@ -42,7 +43,7 @@ static void lives(struct check *check, uint32_t buffer, uint64_t from, uint64_t 
     check->changes[check->change_count++] = (struct change){to, buffer, false};
 }
 
-/* A circle is cut open at 0: what lives across it lives twice. */
+/* A circle is cut at 0: a buffer that is live across the cut is listed twice. */
 static void changes_list(struct check *check)
 {
     uint64_t period = check->problem->period;
@@ -68,7 +69,7 @@ static uint64_t end_of(const struct check *check, uint32_t buffer)
     return offset_of(check, buffer) + check->problem->buffers[buffer].size_bytes;
 }
 
-/* The first live one at or above this offset. */
+/* Finds the first live buffer at or above this offset. */
 static uint32_t live_find(const struct check *check, uint64_t offset)
 {
     uint32_t low = 0, high = check->live_count;

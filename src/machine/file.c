@@ -1,4 +1,4 @@
-/* Machines in JSON files: docs/formats/machine.md is the reference. */
+/* Machines in JSON files; docs/formats/machine.md is the reference. */
 #include "machine/machine.h"
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_FIXED_NS 1000000000000 /* a limit: a quarter of an hour for one transfer */
+#define MOST_FIXED_NS 1000000000000 /* a limit: 1000 s for one transfer */
 
 static enum ebb_status lane_read(const json_t *lane, const char *path, const char *name,
                                  struct ebb_lane *out, struct ebb_error *error)

@@ -6,24 +6,24 @@
 
 #define NS_PER_BYTE(gigabytes_per_second) (1.0 / (gigabytes_per_second))
 
-/* `autoswap-paper` is fitted by the paper's authors; the rest are typical figures for pinned,
- * large, sequential transfers, meant for comparisons and not for any one product. */
+/* `autoswap-paper` was fitted by the paper's authors. The others are typical figures for pinned,
+ * large, sequential transfers. They are meant for comparisons and not for any one product. */
 static const struct ebb_machine named[] = {
     /* AutoSwap, arXiv 1903.06631: linear fits of copies between a GTX 1080-class device and pinned
      * host memory, published with its code. */
     {"autoswap-paper", {0.0756, 47200}, {0.0823, 9700}, true},
-    /* PCIe x16 carries 15.75 / 31.5 / 63 GB/s a direction; pinned copies of megabytes commonly see
-     * 78-82 % of that. 10 us is the usual launch and completion cost of one asynchronous copy. */
+    /* PCIe x16 carries 15.75 / 31.5 / 63 GB/s a direction. Pinned copies of megabytes usually reach
+     * 78-82 % of that. 10 us is the usual launch and completion cost of an asynchronous copy. */
     {"pcie3", {NS_PER_BYTE(12.3), 10000}, {NS_PER_BYTE(12.3), 10000}, true},
     {"pcie4", {NS_PER_BYTE(25.0), 10000}, {NS_PER_BYTE(25.0), 10000}, true},
     {"pcie5", {NS_PER_BYTE(50.0), 10000}, {NS_PER_BYTE(50.0), 10000}, true},
-    /* Six interleaved Optane DC modules: 13.9 GB/s written, 39.4 GB/s read at best, one shared
+    /* Six interleaved Optane DC modules: at best 13.9 GB/s write and 39.4 GB/s read, on one shared
      * medium (Izraelevitz et al., arXiv 1903.05714). */
     {"optane", {NS_PER_BYTE(13.9), 1000}, {NS_PER_BYTE(39.4), 1000}, false},
-    /* A CXL 1.1 x8 memory expander on PCIe 5 (32 GB/s a direction raw); measurements of such cards
-     * lie around 20-26 GB/s (Sun et al., Demystifying CXL Memory, MICRO 2023). */
+    /* A CXL 1.1 x8 memory expander on PCIe 5 (32 GB/s a direction raw). Such cards were measured at
+     * about 20-26 GB/s (Sun et al., Demystifying CXL Memory, MICRO 2023). */
     {"cxl", {NS_PER_BYTE(20.0), 1000}, {NS_PER_BYTE(24.0), 1000}, true},
-    /* A PCIe 4 x4 consumer drive as its data sheets say: 5 GB/s written, 7 GB/s read. */
+    /* A PCIe 4 x4 consumer drive by data sheet: 5 GB/s write, 7 GB/s read. */
     {"nvme", {NS_PER_BYTE(5.0), 30000}, {NS_PER_BYTE(7.0), 80000}, false},
 };
 
@@ -31,7 +31,7 @@ static const size_t named_count = sizeof named / sizeof named[0];
 
 uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes)
 {
-    /* At most 13 days, so that no sum of them overflows. */
+    /* At most 13 days, so that sums of times cannot overflow. */
     double ns = (double)bytes * lane->ns_per_byte;
     return lane->fixed_ns + (ns < 0x1p50 ? (uint64_t)llround(ns) : (uint64_t)1 << 50);
 }

@@ -1,5 +1,4 @@
-/* The machine: what planner and simulator believe about lanes. (Tiers and prices join it with the
- * planners that use them.) Plain data; thread-safe. */
+/* The machine: the lane model of planner and simulator. Plain data; thread-safe. */
 #ifndef EBB_MACHINE_MACHINE_H
 #define EBB_MACHINE_MACHINE_H
 
@@ -9,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A lane: a serial transfer resource in one direction; bytes cost ns_per_byte and each transfer
- * fixed_ns on top. */
+/* A lane: a serial transfer resource in one direction. Each transfer costs fixed_ns, and each byte
+ * ns_per_byte. */
 struct ebb_lane {
     double ns_per_byte;
     uint64_t fixed_ns;
@@ -26,37 +25,39 @@ struct ebb_machine {
 /* Time that a transfer of `bytes` occupies the lane, ns. */
 uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes);
 
-/* A named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `optane`, `cxl`, `nvme`.
- * EBB_ERR_ARGUMENT where the name is unknown. */
+/* Looks up a named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `optane`, `cxl`, `nvme`.
+ * EBB_ERR_ARGUMENT if the name is unknown. */
 EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                                  struct ebb_error *error);
 
-/* Read a machine from a JSON file (docs/formats/machine.md). EBB_ERR_IO where it cannot be read,
- * EBB_ERR_FORMAT where it is not a machine; *machine is then untouched. */
+/* Reads a machine from a JSON file (docs/formats/machine.md). EBB_ERR_IO if it cannot be read,
+ * EBB_ERR_FORMAT if it is not a machine; *machine is then untouched. */
 EBB_NODISCARD enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
-/* The same from memory; `name` stands for the file in errors. */
+/* The same from memory; errors use `name` as the file name. */
 EBB_NODISCARD enum ebb_status ebb__machine_read_memory(const void *bytes, size_t size,
                                                        const char *name,
                                                        struct ebb_machine *machine,
                                                        struct ebb_error *error);
 
-/* The same from a JSON value that was read already (jansson's json_t; NULL is not a machine); `path`
- * stands for the file in errors. */
+/* The same from a parsed JSON value (jansson's json_t; NULL is not a machine); errors use `path` as
+ * the file name. */
 struct json_t;
 EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, const char *path,
                                                      struct ebb_machine *machine,
                                                      struct ebb_error *error);
 
-/* What `--machine` takes, `host` apart: a name, else the path of a JSON file. */
+/* Finds the machine of a `--machine` argument, except `host`: a name, else the path of a JSON
+ * file. */
 EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
-/* Measure the lanes of the store at `places`, one a line as ebb__store_open() takes them (O_DIRECT where
- * the file system has it, 8 MiB requests, two in flight on each, `probe_bytes` each way, e.g. 256 MiB,
- * first alone, then both at once) into *machine, named `host`. Makes no named file (O_TMPFILE).
- * EBB_ERR_IO with detail where a place cannot be written. */
+/* Measures the lanes of the store into *machine, named `host`. `places` lists directories, one a
+ * line, as for ebb__store_open(). Uses O_DIRECT if the file system supports it, and 8 MiB requests,
+ * two in flight in each place. Transfers `probe_bytes` each way (e.g. 256 MiB): first one way at a
+ * time, then both at once. Creates no named file (O_TMPFILE). EBB_ERR_IO with detail if a place
+ * cannot be written. */
 EBB_NODISCARD enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
                                                  struct ebb_machine *machine,
                                                  struct ebb_error *error);

@@ -1,13 +1,12 @@
-/* Measuring the lanes of a store: an unnamed file in each of its places is written and read the way the
- * mover does it, large direct requests from huge pages, two in flight.
+/* Measures the lanes of a store. An unnamed file in each of its places is written and read. As in
+ * the lanes, requests are large, direct and from huge pages, two in flight.
  *
- * The rate comes from the large requests; the fixed cost from single requests of one page. Then both
- * directions run at once: lanes that share their bandwidth together do about what one of them does
+ * The rate is taken from the large requests, the fixed cost from single requests of one page. Then
+ * both directions run at once. Lanes that share their bandwidth have together about the rate of one
  * alone. Each phase ends after probe_bytes or PHASE_LIMIT_NS, whichever is first, so that a slow
- * disk does not delay the start of a program: 256 MiB each way take at most about 0.4 s in all,
- * written twice. Fails to see
- * what happens later: write caches that fill up, thermal limits, other users of the disk; what a
- * run measures replaces these figures. */
+ * disk does not delay the start of a program. 256 MiB each way take at most about 0.4 s in all, and
+ * are written twice. The probe cannot see later effects: full write caches, thermal limits, other
+ * users of the disk. Rates measured during a run replace these figures. */
 #include "base/clock.h"
 #include "base/geometry.h"
 #include "base/lines.h"
@@ -28,12 +27,12 @@
 #define WORKERS 2 /* for each place */
 #define MOST_PLACES 8
 #define SMALL_REQUESTS 9
-#define PHASE_LIMIT_NS 120000000ull /* short beside any program's start */
-/* Shares of the rates alone that both directions have together, added up: 2 where they do not share
- * bandwidth, 1 where they share all of it. The model knows only these two. */
+#define PHASE_LIMIT_NS 120000000ull /* short compared with any program's start */
+/* Sum of the two directions' rates when both run, each as a share of its rate alone. It is 2 if
+ * they share no bandwidth and 1 if they share all. The model has only these two cases. */
 #define DUPLEX_SHARES 1.5
 
-/* The files of the store, one a place; requests go to them in turn. */
+/* The files of the store, one a place; requests alternate between them. */
 struct files {
     int descriptor[MOST_PLACES];
     size_t count;
@@ -44,9 +43,9 @@ struct files {
 struct probe {
     const struct files *files;
     bool writing;
-    uint64_t first_offset, probe_bytes; /* what to move */
+    uint64_t first_offset, probe_bytes; /* the range to transfer */
     uint64_t started_ns;
-    atomic_bool *over; /* the phase is: set by whoever is done first */
+    atomic_bool *over; /* the phase is over: set by the first that finishes */
     atomic_ullong next_bytes;
     atomic_ullong moved_bytes;
     atomic_int failed_errno;
@@ -59,7 +58,7 @@ struct probe {
     size_t started;
 };
 
-/* Move all of [offset, offset + bytes); 0 or an errno. */
+/* Transfers all of [offset, offset + bytes). Returns 0 or an errno. */
 static int transfer(int file, bool writing, unsigned char *buffer, size_t bytes, uint64_t offset)
 {
     while (bytes > 0) {
@@ -106,7 +105,7 @@ static void *worker_run(void *argument)
     return NULL;
 }
 
-/* The median time of one small request; 0 or an errno. */
+/* Measures the median time of a small request. Returns 0 or an errno. */
 static int small_requests(int file, bool writing, unsigned char *buffer, uint64_t *median_ns)
 {
     uint64_t times[SMALL_REQUESTS];
@@ -121,7 +120,7 @@ static int small_requests(int file, bool writing, unsigned char *buffer, uint64_
     return 0;
 }
 
-/* 0 or an errno; probe_join() in any case. */
+/* Returns 0 or an errno; call probe_join() in any case. */
 static int probe_start(struct probe *probe, unsigned char *buffers)
 {
     probe->started_ns = ebb__now_ns();
@@ -135,7 +134,7 @@ static int probe_start(struct probe *probe, unsigned char *buffers)
     return probe->started ? 0 : EAGAIN;
 }
 
-/* Wait for the direction to end. 0 or an errno; *ns_per_byte is what it came to. */
+/* Waits for the end of the direction. Returns 0 or an errno; *ns_per_byte is the result. */
 static int probe_join(struct probe *probe, double *ns_per_byte)
 {
     uint64_t ended_ns = probe->started_ns;
@@ -150,7 +149,8 @@ static int probe_join(struct probe *probe, double *ns_per_byte)
     return probe->failed_errno;
 }
 
-/* One direction alone. `limit_bytes` in: how much; out: how much was moved. 0 or an errno. */
+/* Measures one direction alone. `limit_bytes` in: the most to transfer; out: bytes transferred.
+ * Returns 0 or an errno. */
 static int measure_alone(const struct files *files, bool writing, unsigned char *buffers,
                          uint64_t *limit_bytes, struct ebb_lane *lane)
 {
@@ -165,8 +165,9 @@ static int measure_alone(const struct files *files, bool writing, unsigned char 
     return small_requests(files->descriptor[0], writing, buffers, &lane->fixed_ns);
 }
 
-/* Both directions at once, until the first is done: reading `bytes` at the file's begin, writing as
- * many behind them. *shares: what is left of their rates alone, added up. 0 or an errno. */
+/* Runs both directions until the first is done: reads `bytes` at the file's start, and writes as
+ * many behind them. Sets *shares to the sum of their rates as shares of those alone. Returns 0 or
+ * an errno. */
 static int measure_together(const struct files *files, unsigned char *buffers, uint64_t bytes,
                             const struct ebb_machine *alone, double *shares)
 {
@@ -189,13 +190,13 @@ static int measure_together(const struct files *files, unsigned char *buffers, u
     return failed ? failed : out_failed ? out_failed : in_failed;
 }
 
-/* Let reads come from the store and not from the page cache. 0 or an errno. */
+/* Drops the files from the page cache, so that reads access the store. Returns 0 or an errno. */
 static int cache_drop(const struct files *files)
 {
     for (size_t i = 0; i < files->count && !files->direct; i++) {
         if (fdatasync(files->descriptor[i]))
             return errno;
-        /* A store without a cache may refuse. */
+        /* May fail on a store without a cache. */
         posix_fadvise(files->descriptor[i], 0, 0, POSIX_FADV_DONTNEED);
     }
     return 0;
@@ -236,7 +237,8 @@ enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
     if (status != EBB_OK)
         return status;
 
-    size_t buffer_bytes = 2 * WORKERS * files.count * REQUEST_BYTES; /* each direction its own */
+    size_t buffer_bytes = 2 * WORKERS * files.count * REQUEST_BYTES; /* separate buffers for each
+                                                                        direction */
     size_t mapped_bytes = buffer_bytes + EBB_HUGE_BYTES;
     unsigned char *mapped =
         mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -247,7 +249,7 @@ enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
     unsigned char *buffers =
         mapped + (EBB_HUGE_BYTES - (uintptr_t)mapped % EBB_HUGE_BYTES) % EBB_HUGE_BYTES;
     madvise(buffers, buffer_bytes, MADV_HUGEPAGE);
-    /* Neither zeros nor a pattern that a store could compress away. */
+    /* Random bytes, which a store cannot compress. */
     uint64_t random = 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < buffer_bytes; i += sizeof random) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;

@@ -7,8 +7,8 @@
 #define MOST_ACCESSES 512u
 
 struct clock_access {
-    uint64_t position;      /* tick, of the second of two turns */
-    uint64_t used_position; /* when its unit was used before; 0: never */
+    uint64_t position;      /* a tick in the second of two iterations */
+    uint64_t used_position; /* the previous use of its unit; 0: none */
 };
 
 typedef EBB_VEC(struct clock_access) clock_access_vec;
@@ -55,7 +55,7 @@ static bool choose(const struct ebb_model *model, const uint32_t *unit_at_tick,
         last_ns = model->time_ns[tick];
     }
     ebb__map_fini(&used);
-    /* The first ones must have rested since the last ones of the turn before. */
+    /* The first ones must have rested since the last ones of the previous iteration. */
     size_t bad = 0;
     while (ok && bad < chosen->count && bad < ebb__tuning_access_clock_rest() &&
            chosen->items[bad].used_position >

@@ -1,9 +1,9 @@
-/* All events go through one stream; of the repetitions that its detectors announced the one whose
- * iterations cover the most events wins. Marks of the program win over what was found, and
- * allocations over accesses, unless accesses repeat in more than twice as much of the trace
- * (programs that allocate once, behind a start that repeats something): so accesses are looked at
- * only where allocations leave room for that. A landmark (threads that interleave) is looked for
- * where what repeats exactly is less than half of the trace. */
+/* All events pass through one stream. Of the repetitions that its detectors announced, the one
+ * whose iterations cover most events is chosen. Marks of the program have priority over detected
+ * repetitions, and allocations over accesses. Accesses win only if they repeat in more than twice
+ * as much of the trace (programs that allocate once, after a start that repeats something). So
+ * accesses are examined only if allocations leave enough of the trace for that. A landmark (threads
+ * that interleave) is searched if exact repetitions cover less than half of the trace. */
 #include "analyse.h"
 
 #include "base/clock.h"
@@ -20,8 +20,8 @@ static bool is_clock(const struct ebb_event *event)
     return event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE;
 }
 
-/* The last iteration ends with the trace, but what the program frees on its way out is no part of
- * it: cut it off behind as many clock events as the iteration before had. */
+/* The last iteration ends with the trace. Frees at the program's exit are not part of it: it is cut
+ * after as many clock events as the previous iteration had. */
 static void trim_last(const struct ebb_stream *stream, windows_vec *windows)
 {
     if (windows->count < 2)
@@ -41,7 +41,7 @@ static void trim_last(const struct ebb_stream *stream, windows_vec *windows)
     }
 }
 
-/* Between two marks, or behind the last, there may be nothing but what ends: that is no iteration. */
+/* Between two marks, or behind the last, there may be only frees: that is no iteration. */
 static bool is_empty(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     for (size_t i = window->first; i < window->last; i++)
@@ -72,7 +72,7 @@ static size_t covered(const windows_vec *windows)
     return events;
 }
 
-/* The repetition that was chosen, and its iterations; without any: none was found. */
+/* The chosen repetition and its iterations; no iterations: none was found. */
 struct choice {
     struct ebb_repetition repetition;
     struct ebb_template template;
@@ -85,7 +85,7 @@ static bool same_template(const struct ebb_template *a, const struct ebb_templat
     return a->kind == b->kind && a->period_symbols == b->period_symbols && a->hash == b->hash;
 }
 
-/* Take the best of the repetitions of a kind, if it is better than the choice so far. */
+/* Takes the best repetition of a kind if it is better than the choice so far. */
 static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
                          struct choice *choice)
 {
@@ -121,7 +121,8 @@ static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind k
     return true;
 }
 
-/* Could accesses outweigh the choice? Only what repeats behind the first of them counts. */
+/* True if accesses could be better than the choice. Only repetitions after the first access
+ * count. */
 static bool needs_accesses(const struct ebb_stream *stream, const struct choice *choice)
 {
     size_t first = 0, count = stream->events.count;
@@ -131,7 +132,7 @@ static bool needs_accesses(const struct ebb_stream *stream, const struct choice 
     return count - first > choice->weight;
 }
 
-/* Threads may interleave: take the iterations between landmarks if they cover more. */
+/* Threads may interleave: takes the iterations between landmarks if they cover more. */
 static enum ebb_status choose_landmark(const struct ebb_stream *stream, struct choice *choice)
 {
     struct ebb_landmark landmark;
@@ -165,7 +166,7 @@ static enum ebb_status choose_landmark(const struct ebb_stream *stream, struct c
     return EBB_OK;
 }
 
-/* Find the iterations of the whole trace. */
+/* Finds the iterations of the whole trace. */
 static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span trace,
                               struct choice *choice, struct ebb_error *error)
 {
@@ -188,8 +189,8 @@ static enum ebb_status detect(struct ebb_stream *stream, struct ebb_event_span t
     return !status && !choose_among(stream, EBB_SYMBOL_ACCESS, choice) ? EBB_ERR_MEMORY : status;
 }
 
-/* The iteration to model: traced if possible, with an iteration before it and one behind it if
- * possible, and the newest of these. */
+/* The iteration to model: traced if possible, between two others if possible, and the newest of
+ * these. */
 static size_t choose_window(const struct ebb_stream *stream, const windows_vec *windows)
 {
     size_t choice = 0, best = 0;
@@ -234,7 +235,8 @@ static enum ebb_status describe(const struct ebb_stream *stream, const struct ch
     enum ebb_status status =
         ebb__stream_model(stream, &choice->template, &windows->items[own], &out->model, error);
     if (status == EBB_ERR_ARGUMENT) {
-        /* All that it holds is left out of models, such as frees of what no iteration allocates. */
+        /* Its contents are excluded from models, such as frees of blocks that no iteration
+         * allocates. */
         free(out->starts);
         *out = (struct ebb_analysis){.existing_blocks = out->existing_blocks,
                                      .existing_bytes = out->existing_bytes,

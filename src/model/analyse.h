@@ -1,4 +1,4 @@
-/* From a whole trace to its iterations, the model of one, and the three properties.
+/* From a whole trace to its iterations, the model of one iteration, and the three properties.
  *
  *     struct ebb_analysis analysis;
  *     if (ebb__analyse(trace, &analysis, &error) == EBB_OK) {
@@ -18,31 +18,31 @@
 #include <stdint.h>
 
 struct ebb_analysis {
-    size_t iterations;    /* whole ones in the trace */
-    size_t period_events; /* events of one iteration, accesses included where any was traced */
+    size_t iterations;    /* number of whole ones in the trace */
+    size_t period_events; /* events of one iteration, including accesses if any were traced */
     size_t first_periodic_event; /* where the repetition begins */
-    size_t found_at_event;       /* where it had been seen twice */
-    size_t *starts;              /* event index where each whole iteration begins; they begin where
+    size_t found_at_event;       /* the event at which the repetition had been seen twice */
+    size_t *starts;              /* event index of the start of each whole iteration; it is where
                                     least memory is live, unless that costs an iteration */
     size_t start_count;
-    size_t blocks;           /* blocks in the whole trace, those that existed before it included */
-    size_t existing_blocks;  /* existed before the trace, as far as they occur in it */
-    uint64_t existing_bytes; /* theirs */
-    uint64_t detect_ns;  /* time that finding the iterations took: from the events in memory to the
-                            begin and end of each, all symbols, tables and choices included; the
-                            model and the properties not */
+    size_t blocks;           /* blocks in the whole trace, including those older than the trace */
+    size_t existing_blocks;  /* blocks older than the trace, as far as they occur in it */
+    uint64_t existing_bytes; /* their bytes */
+    uint64_t detect_ns;  /* time to find the iterations: from the events in memory to the start and
+                            end of each, with all symbols, tables and choices. Without model and
+                            properties */
     uint64_t peak_bytes; /* largest load of the trace */
     struct ebb_properties properties;
-    size_t
-        model_first; /* the modelled iteration: its first event, its number of events; a traced */
-    size_t model_period; /* one if there is one, with others on both sides if possible */
-    bool has_accesses;   /* accesses were traced in it */
+    size_t model_first;  /* first event of the modelled iteration */
+    size_t model_period; /* its number of events. It is a traced one if there is one, preferably
+                            between two others */
+    bool has_accesses;   /* its accesses were traced */
     struct ebb_model model;
     bool has_model;
 };
 
-/* Analyse the trace. On EBB_OK release with ebb__analysis_fini(); on error *analysis is empty.
- * EBB_ERR_MEMORY, EBB_ERR_FORMAT and EBB_ERR_LIMIT as of ebb__model_build(). O(events) time and
+/* Analyses the trace. On EBB_OK release with ebb__analysis_fini(); on error *analysis is empty.
+ * EBB_ERR_MEMORY, and EBB_ERR_FORMAT and EBB_ERR_LIMIT as in ebb__model_build(). O(events) time and
  * memory. Thread-safe. */
 EBB_NODISCARD enum ebb_status ebb__analyse(struct ebb_event_span trace,
                                            struct ebb_analysis *analysis, struct ebb_error *error);

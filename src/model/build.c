@@ -1,11 +1,11 @@
-/* Problem: cut one iteration out of a trace and close it to a circle: a block that crosses the
+/* Problem: cut one iteration out of a trace and close it to a circle. A block that crosses the
  * iteration's end must appear once, with its ALLOC and its FREE both inside.
- * Method: instances.c ties the blocks of the trace to those of the window. An access goes to its
- * instance's block, and a FREE that the window itself lacks is put where the repetition has it.
- * What does not fit the repetition is left out: the FREE of a block that has no counterpart in the
- * window, and the accesses to it.
- * Source: cyclic timeline, see docs/papers.md (SmartPool's doubled region is what it replaces).
- * O(trace + accesses log accesses) time, O(trace) memory. */
+ * Method: instances.c assigns the blocks of the trace to those of the window. An access is assigned
+ * to the block of its instance. A FREE that is missing in the window is inserted at its place in
+ * the repetition. Events that do not fit the repetition are dropped: the FREE of a block without
+ * counterpart in the window, and the accesses to it.
+ * Source: cyclic timeline, see docs/papers.md (it replaces SmartPool's doubled region). O(trace +
+ * accesses log accesses) time, O(trace) memory. */
 #include "access_clock.h"
 #include "instances.h"
 #include "parts.h"
@@ -30,7 +30,8 @@ bool ebb__model_is_tick(const struct ebb_event *event)
     }
 }
 
-/* The template block of an event of the window, by its instance; false: leave the event out. */
+/* Finds the template block of an event of the window, by its instance. Returns false to drop the
+ * event. */
 static bool resolve(const struct builder *b, const struct ebb_event *event, struct entry *entry)
 {
     uint64_t index;
@@ -43,7 +44,7 @@ static bool resolve(const struct builder *b, const struct ebb_event *event, stru
     entry->wraps = instance->wraps;
     if (event->kind == EBB_EVENT_ACCESS || instance->alloc_rank == NO_INDEX)
         return true;
-    /* ALLOC and FREE of a template block only, and the one FREE that was chosen. */
+    /* Only ALLOC and FREE of a template block, and only the chosen FREE. */
     if (instance->block >= b->periodics.count)
         return false;
     const struct periodic *p = &b->periodics.items[instance->block];
@@ -63,8 +64,8 @@ static int by_place(const void *a, const void *b)
     return 0;
 }
 
-/* The window's duration: to the event behind it, else as long as the iteration before it, else
- * one mean interval longer than what is there. */
+/* The window's duration. It ends at the next event; without one, it is as long as the previous
+ * iteration, or else one mean interval longer than its events. */
 static uint64_t window_ns(const struct builder *b)
 {
     const struct ebb_event *events = b->trace.events;
@@ -83,7 +84,7 @@ static uint64_t window_ns(const struct builder *b)
     return seen + (period > 1 ? seen / (period - 1) : 1);
 }
 
-/* List the model's events in order, synthetic ones merged in. */
+/* Lists the model's events in order, with synthetic ones merged in. */
 static enum ebb_status collect_entries(struct builder *b)
 {
     EBB_VEC(const struct periodic *) synthetic = {0};
@@ -120,7 +121,7 @@ done:
     return status;
 }
 
-/* An access with its place since its block's ALLOC, for sorting. */
+/* An access with its position since its block's ALLOC, for sorting. */
 struct placed {
     uint32_t block;
     uint32_t tick;
@@ -138,7 +139,7 @@ static int by_position(const void *a, const void *b)
     return 0;
 }
 
-/* Write the lifetimes of the template blocks, from their entries. */
+/* Writes the lifetimes of the template blocks, from their entries. */
 static enum ebb_status set_lifetimes(struct builder *b)
 {
     uint32_t ticks = (uint32_t)b->entries.count;
@@ -167,7 +168,7 @@ static enum ebb_status set_lifetimes(struct builder *b)
     return EBB_OK;
 }
 
-/* Note which unit of its block the access at `tick` is to, if it is to a unit of it. */
+/* Records the unit of its block that the access at `tick` uses, if it is to a unit. */
 static bool note_unit(struct builder *b, size_t tick, const struct ebb_event *event)
 {
     if (!(event->flags & EBB_EVENT_PART) || event->size_bytes == 0 ||
@@ -184,8 +185,8 @@ static bool note_unit(struct builder *b, size_t tick, const struct ebb_event *ev
     return true;
 }
 
-/* Where the access at `tick` stands since its block's ALLOC. False: behind a FREE that jitters, where
- * its lifetime ends. */
+/* Computes the position of the access at `tick` since its block's ALLOC. Returns false if it is
+ * behind the end of the lifetime, because the FREE varies between iterations. */
 static bool position_of(const struct builder *b, const struct entry *entry, size_t tick,
                         uint64_t *position)
 {
@@ -200,7 +201,7 @@ static bool position_of(const struct builder *b, const struct entry *entry, size
     return true;
 }
 
-/* Write the events of the model, and list the accesses among them. */
+/* Writes the events of the model, and lists the accesses among them. */
 static bool write_events(struct builder *b, struct ebb_model *model, struct placed *placed,
                          size_t *placed_count)
 {
@@ -234,7 +235,7 @@ static bool write_events(struct builder *b, struct ebb_model *model, struct plac
     return true;
 }
 
-/* Give each block its accesses, in order. */
+/* Gives each block its accesses, in order. */
 static bool write_accesses(struct builder *b, struct ebb_model *model, struct placed *placed,
                            size_t count)
 {
@@ -274,7 +275,7 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
     return EBB_OK;
 }
 
-/* Do accesses alone tell where in the iteration the program is? */
+/* True if only accesses show how far the iteration has progressed. */
 static bool is_without_clock(const struct builder *b, const struct ebb_model *model)
 {
     const struct ebb_event *begin = &b->trace.events[b->first];

@@ -1,6 +1,6 @@
-/* What follows from a model's events, blocks, accesses and times: load, peak, gaps; and putting
- * other times in. One function writes the gaps both when they are made and when times change, so
- * that the two cannot differ. O(ticks + accesses). */
+/* Derives load, peak and gaps from a model's events, blocks, accesses and times, and replaces the
+ * times. One function writes the gaps both initially and after a change of times, so that they are
+ * consistent. O(ticks + accesses). */
 #include "model.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ uint32_t *ebb__model_clocks_before(const struct ebb_model *model)
     return before;
 }
 
-/* `after`: the model's clocks, or NULL: the slow way is taken. */
+/* `after`: the model's clocks, or NULL for the slow way. */
 static uint32_t use_over(const struct ebb_model *model, const uint32_t *after, uint32_t tick)
 {
     if (after)
@@ -77,7 +77,7 @@ static uint32_t use_over(const struct ebb_model *model, const uint32_t *after, u
     return clock == EBB_TICK_NONE ? (tick + 1) % model->tick_count : clock;
 }
 
-/* A gap that lasts `distance` ticks from `from`. */
+/* A gap of `distance` ticks from `from`. */
 static struct ebb_gap make_gap(const struct ebb_model *model, const uint32_t *after, uint32_t block,
                                uint32_t from, uint64_t distance, bool ends_in_free)
 {
@@ -97,8 +97,9 @@ static struct ebb_gap make_gap(const struct ebb_model *model, const uint32_t *af
     };
 }
 
-/* Write all gaps; returns their number, at most access_count + block_count. A persistent block
- * that is not touched in the iteration has one gap, from tick 0 to tick 0, a whole turn long. */
+/* Writes all gaps; returns their number, at most access_count + block_count. A persistent block
+ * that is not used in the iteration has one gap, from tick 0 to tick 0, as long as the
+ * iteration. */
 static uint32_t write_gaps(const struct ebb_model *model, struct ebb_gap *gaps)
 {
     if (!model->has_accesses)
@@ -119,7 +120,7 @@ static uint32_t write_gaps(const struct ebb_model *model, struct ebb_gap *gaps)
                 };
             continue;
         }
-        uint64_t walked = (access[0].tick + count - origin) % count; /* since the origin */
+        uint64_t walked = (access[0].tick + count - origin) % count; /* ticks since the origin */
         for (uint32_t k = 0; k < block->access_count; k++) {
             bool last = k + 1 == block->access_count;
             uint64_t distance;
@@ -169,11 +170,11 @@ static enum ebb_status check_ticks(const struct ebb_model *model, struct ebb_err
     return why ? ebb__fail(error, EBB_ERR_ARGUMENT, "model", "%s", why) : EBB_OK;
 }
 
-/* Live bytes after each event, by differences at the lifetimes' ends. */
+/* Sums up live bytes after each event, from differences at the ends of lifetimes. */
 static void sum_load(struct ebb_model *model)
 {
     uint32_t count = model->tick_count;
-    uint64_t *load = model->load_bytes; /* differences first; unsigned wrap-around is harmless */
+    uint64_t *load = model->load_bytes; /* first differences; unsigned wrap-around is harmless */
     uint64_t always = 0;
     memset(load, 0, count * sizeof *load);
     for (uint32_t i = 0; i < model->block_count; i++) {
@@ -228,7 +229,7 @@ enum ebb_status ebb__model_derive(struct ebb_model *model, struct ebb_error *err
     return EBB_OK;
 }
 
-/* Map `old` from [old_from, old_to] to [new_from, new_to] linearly. */
+/* Maps `old` linearly from [old_from, old_to] to [new_from, new_to]. */
 static uint64_t stretch(uint64_t old, uint64_t old_from, uint64_t old_to, uint64_t new_from,
                         uint64_t new_to)
 {
@@ -250,7 +251,7 @@ void ebb__model_retime(struct ebb_model *model, const uint64_t *clock_ns)
             continue;
         uint64_t old_to = model->time_ns[tick];
         uint64_t new_to = clock_ns[clock++];
-        if (new_to < new_from) /* medians of several iterations may cross */
+        if (new_to < new_from) /* medians of several iterations may be out of order */
             new_to = new_from;
         for (; done < tick; done++)
             model->time_ns[done] =

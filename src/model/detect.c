@@ -1,17 +1,19 @@
-/* Problem: the smallest repeating unit of a symbol stream, announced as soon as it has been seen
- * twice, in about constant time a symbol.
- * Method: keep a handful of candidate periods, each with the place from which on the symbols equal
- * the one a period earlier. Periods up to 8 are always candidates; longer ones come from tables
- * that know where the last 8, 64, 512 ... symbols stood before (longer grams see through inner
- * repetitions that are shorter than they are). A new candidate's run is extended backwards over
- * prefix hashes, so that it does not matter when it was noticed. A candidate is announced when its
- * run is a period and the live bytes are back; of several the one that reaches back furthest wins,
- * then the smaller: an inner repetition never hides the iteration around it. Where sizes say
- * nothing (all equal), multiples of the period at which the load repeats are tried. What repeats
- * in force enters no table: where its grams stood last follows from its period.
- * Cost: O(1) expected a symbol, O(log n) for a new candidate; about 60 bytes a symbol.
- * Fails: on streams whose order varies (several threads), and on words all of whose grams recur
- * within a period at every scale. */
+/* Problem: find the smallest repeating unit of a symbol stream as soon as it has been seen twice,
+ * in about constant time per symbol.
+ *
+ * Method: keep a few candidate periods, each with the first position from which on the symbols
+ * equal those a period earlier. Periods up to 8 are always candidates. Longer ones come from tables
+ * with the last position of each gram of 8, 64, 512 ... symbols; longer grams ignore shorter inner
+ * repetitions. A new candidate's run is extended backwards by prefix hashes, so it does not matter
+ * when it was noticed. A candidate is announced when its run is a whole period and the live bytes
+ * are back at their old value. Of several, the one with the longest run wins, then the smaller: an
+ * inner repetition never hides the iteration around it. If all sizes are equal, multiples of the
+ * period at which the load repeats are tried. Grams of the repetition in force are not entered in
+ * the tables: their last position follows from the period.
+ *
+ * Cost: O(1) expected per symbol, O(log n) for a new candidate; about 60 bytes a symbol.
+ * Fails on streams of varying order (several threads), and on sequences whose grams recur within a
+ * period at every scale. */
 #include "detect.h"
 
 #include "seen.h"
@@ -24,18 +26,18 @@
 
 enum {
     SMALL_PERIODS = 8,        /* always tracked */
-    CANDIDATE_LIMIT = 32,     /* in all: more than eight at a time was never seen */
+    CANDIDATE_LIMIT = 32,     /* in total; more than eight at a time were never seen */
     LEVEL_COUNT = 7,          /* grams of 8, 64 ... 2^21 symbols */
-    LONG_GRAM_SHARE = 8,      /* grams of 64 and more are met at one in so many symbols */
+    LONG_GRAM_SHARE = 8,      /* one in this many symbols enters grams of 64 and more */
     SAMPLE_LIMIT = 32,        /* phases at which the load is compared */
-    COMPARED_ONE_BY_ONE = 32, /* symbols of a run; behind them hashes are faster */
+    COMPARED_ONE_BY_ONE = 32, /* symbols of a run; hashes are faster for more */
 };
 
 struct candidate {
     size_t period, run;
 };
 
-/* Symbols [first, last) of a repetition that was in force. */
+/* One past repetition: it covered the symbols [first, last). */
 struct stretch {
     size_t first, last, period;
 };
@@ -44,19 +46,20 @@ struct ebb_detector {
     struct ebb_rolling rolling;
     EBB_VEC(uint64_t) symbols;
     EBB_VEC(uint64_t) live;
-    EBB_VEC(uint64_t) allocated; /* bytes, since the start */
+    EBB_VEC(uint64_t) allocated; /* bytes allocated since the start */
     uint64_t peak;
-    /* Candidates: symbols [begins[i], now) equal the one periods[i] earlier. The first
-     * SMALL_PERIODS are permanent. */
+    /* Candidates: symbols [begins[i], now) equal those periods[i] earlier. The first SMALL_PERIODS
+     * are permanent. */
     size_t periods[CANDIDATE_LIMIT], begins[CANDIDATE_LIMIT];
     size_t candidate_count;
     struct ebb_seen grams[LEVEL_COUNT]; /* hash of a gram -> its last symbol */
-    struct ebb_seen loads;              /* load_key() -> newest symbol with it */
-    EBB_VEC(struct stretch) stretches;  /* of which grams are missing in the tables */
+    struct ebb_seen loads;              /* load_key() -> newest symbol with that key */
+    EBB_VEC(struct stretch) stretches;  /* the tables do not have their grams */
     struct ebb_detection current;
-    size_t current_first; /* the repetition in force holds from here on */
-    size_t same_phase;    /* of the newest symbol, in the period in which it was announced */
-    bool skipped;         /* grams of the repetition in force are missing in the tables */
+    size_t current_first; /* the repetition in force begins here */
+    size_t same_phase;    /* symbol in the period of the announcement, at the newest symbol's
+                             phase */
+    bool skipped;         /* the tables do not have the grams of the repetition in force */
 };
 
 static size_t gram_symbols(size_t level)
@@ -96,16 +99,17 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Samples spread evenly over a period; all of it where it is short. */
+/* Samples spread evenly over a period; all positions if it is short. */
 static size_t sample_offset(size_t sample, size_t period)
 {
     return period < SAMPLE_LIMIT ? sample : sample * period / SAMPLE_LIMIT;
 }
 
-/* How far two loads may lie apart. What a period allocates is free again at its end, but for 1 % of
- * the peak; or a part of what it allocates, up to 3 % of the peak: a program may fill queues in its
- * first iterations. An inner repetition of a deep network adds less than that but much of what its
- * own load varies by: so a part of that swing is the limit too, noise of 1/4096 of the peak apart. */
+/* The permitted difference of two loads: the lower of two limits. The first is a part of what a
+ * period allocates, between 1 % and 3 % of the peak. (A program may fill queues in its first
+ * iterations.) The second is a part of the load's swing, at least 1/4096 of the peak. An inner
+ * repetition of a deep network keeps less than the first limit, but much compared with its own
+ * swing. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
 {
     size_t newest = d->live.count - 1;
@@ -118,8 +122,9 @@ static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64
     return limit < share ? limit : share;
 }
 
-/* Is the load of the newest period that of the one before? The newest symbol must be back, and so
- * must three quarters of up to 32 phases, for a single one may agree by chance. */
+/* True if the load of the newest period equals that of the previous one. It must agree at the
+ * newest symbol and at three quarters of up to 32 phases, since a single one may agree by
+ * chance. */
 static bool load_is_back(const struct ebb_detector *d, size_t period)
 {
     const uint64_t *live = d->live.items;
@@ -154,7 +159,7 @@ static bool same_stretch(const struct ebb_detector *d, size_t first, size_t last
            ebb__rolling_range(&d->rolling, first - period, last - period);
 }
 
-/* How many of the newest symbols equal the one `period` earlier. */
+/* The number of newest symbols that equal the one `period` earlier. */
 static size_t backward_run(const struct ebb_detector *d, size_t period)
 {
     size_t count = d->symbols.count, most = count - period, run = 0, step = COMPARED_ONE_BY_ONE;
@@ -178,7 +183,7 @@ static size_t backward_run(const struct ebb_detector *d, size_t period)
     return run;
 }
 
-/* A multiple of a tracked period, whose run is only what follows from that period's. */
+/* True for a multiple of a tracked period whose run only follows from that period's. */
 static bool is_mere_multiple(const struct ebb_detector *d, size_t period)
 {
     size_t count = d->symbols.count;
@@ -220,13 +225,13 @@ static void add_candidate(struct ebb_detector *d, size_t period, size_t gram)
     d->begins[place] = d->symbols.count - run;
 }
 
-/* End every candidate's run that the newest symbol breaks. */
+/* Ends the runs of all candidates that the newest symbol breaks. */
 static void advance_candidates(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
     const uint64_t *newest = &d->symbols.items[count - 1];
     size_t enough = count > SMALL_PERIODS ? SMALL_PERIODS : count - 1;
-    for (size_t i = 0; i < enough; i++) { /* without a branch: it could not be predicted */
+    for (size_t i = 0; i < enough; i++) { /* branch-free: a branch would be unpredictable */
         size_t broken = *newest != *(newest - i - 1);
         d->begins[i] += (count - d->begins[i]) & (0 - broken);
     }
@@ -243,8 +248,8 @@ static void advance_candidates(struct ebb_detector *d)
     }
 }
 
-/* The gram that ends with symbol `place` was entered there: where did it stand last, counting the
- * repetitions whose grams were not entered? */
+/* The gram that ends with symbol `place` was entered there. Returns its newest position, including
+ * repetitions whose grams were not entered. */
 static size_t newest_place(const struct ebb_detector *d, size_t place, size_t gram)
 {
     size_t low = 0, high = d->stretches.count;
@@ -265,8 +270,8 @@ static size_t newest_place(const struct ebb_detector *d, size_t place, size_t gr
     return place;
 }
 
-/* Look the newest grams up and remember them: the short ones at every symbol, the long ones where
- * the short one's hash says so, which is at the same places in every iteration. */
+/* Looks up the newest grams and enters them. Short ones are entered at every symbol, long ones if
+ * the hash of the short one selects them. These are at the same positions in every iteration. */
 static bool meet_grams(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
@@ -276,7 +281,7 @@ static bool meet_grams(struct ebb_detector *d)
         if (count < symbols)
             break;
         uint64_t hash = ebb__rolling_range(&d->rolling, count - symbols, count);
-        if (in_force >= symbols) { /* it stood a period earlier */
+        if (in_force >= symbols) { /* its last position is one period earlier */
             d->skipped = true;
         } else {
             if (!ebb__seen_meet(&d->grams[level], hash, count - 1, &before))
@@ -300,9 +305,9 @@ static bool leave_current(struct ebb_detector *d, size_t last)
     return ok;
 }
 
-/* Does the repetition in force end here? By its symbol, or by a load that has drifted by a quarter
- * of the peak from where it stood when it was announced (where sizes are all equal, symbols alone
- * never end anything). */
+/* True if the repetition in force ends here. Its symbol differs, or the load has drifted by a
+ * quarter of the peak since it was announced. (If all sizes are equal, symbols alone never end
+ * anything.) */
 static bool check_current(struct ebb_detector *d)
 {
     if (!d->current.found)
@@ -316,7 +321,7 @@ static bool check_current(struct ebb_detector *d)
     return leave_current(d, newest);
 }
 
-/* The load at the newest symbol and before it: up and down look different. */
+/* The load at and before the newest symbol, to distinguish increase from decrease. */
 static uint64_t load_key(const struct ebb_detector *d)
 {
     size_t newest = d->live.count - 1;
@@ -324,7 +329,7 @@ static uint64_t load_key(const struct ebb_detector *d)
     return ebb__hash_mix(ebb__hash_mix(before) ^ d->live.items[newest]);
 }
 
-/* Take the candidate if it is better than *best and its load repeats. */
+/* Takes the candidate if it is better than *best and its load repeats. */
 static void consider(const struct ebb_detector *d, size_t period, size_t run,
                      struct candidate *best)
 {
@@ -335,7 +340,7 @@ static void consider(const struct ebb_detector *d, size_t period, size_t run,
         *best = (struct candidate){period, run};
 }
 
-/* Sizes that are all equal: the distance to where the load was the same last. */
+/* If all sizes are equal: the distance to the last position with the same load. */
 static bool consider_load(struct ebb_detector *d, const struct candidate *shortest,
                           struct candidate *best)
 {
@@ -354,7 +359,7 @@ static bool announce(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
     struct candidate best = {0, 0}, shortest = {0, 0};
-    /* What is in force is outdone by a longer reach only. */
+    /* Only a longer run replaces the repetition in force. */
     size_t limit = d->current.found ? d->current_first : count;
     uint32_t ready = 0;
     for (size_t i = 0; i < d->candidate_count; i++) {

@@ -1,12 +1,12 @@
-/* Iteration detection: the smallest repeating unit of an event stream, found while it streams.
+/* Iteration detection: finds the smallest repeating unit of an event stream while it streams.
  *
- * Symbols are pushed one by one (for programs that allocate per operation: a hash of each
- * allocation's size; for programs that allocate once: block and kind of each access). The detector
- * keeps a table from the last K symbols' hash to where they stood before; the distance is a
- * candidate period, kept as long as each symbol equals the one a period ago, and *found* once two
- * whole periods have been seen with the live bytes back where they were (an inner loop of a
- * forward pass repeats too, but leaves memory behind). O(1) amortised a symbol: tens of
- * nanoseconds while a repetition is in force, about a hundred before. */
+ * Symbols are pushed one by one. If a program allocates per operation, a symbol is a hash of an
+ * allocation's size. If it allocates once, a symbol is block and kind of an access. The detector
+ * has a table from the hash of the last K symbols to their last position. The distance is a
+ * candidate period. A candidate remains while each symbol equals the one a period earlier. It is
+ * *found* after two whole periods, if the live bytes are then back at their old value. (An inner
+ * loop of a forward pass repeats as well, but its memory stays allocated.) O(1) amortised per
+ * symbol: tens of nanoseconds while a repetition is in force, about a hundred before. */
 #ifndef EBB_MODEL_DETECT_H
 #define EBB_MODEL_DETECT_H
 
@@ -29,24 +29,24 @@ struct ebb_detection {
 EBB_NODISCARD enum ebb_status ebb__detector_create(struct ebb_detector **detector);
 void ebb__detector_destroy(struct ebb_detector *detector);
 
-/* Make room for so many symbols in all, if their number is known: pushing is faster then. */
+/* Reserves memory for this total number of symbols, if it is known: pushing is then faster. */
 EBB_NODISCARD enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols);
 
-/* Push the next symbol. `allocated_bytes` is what it allocates (0: nothing, or not known),
- * `live_bytes` the live load just after it. EBB_ERR_MEMORY leaves the
- * detector unusable; so do 2^32 - 2 symbols. */
+/* Pushes the next symbol. `allocated_bytes` is what it allocates (0: nothing, or unknown),
+ * `live_bytes` the live load just after it. After EBB_ERR_MEMORY the detector is unusable; 2^32 - 2
+ * symbols give this error, too. */
 EBB_NODISCARD enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
                                                  uint64_t allocated_bytes, uint64_t live_bytes);
 
 /* The repetition in force at the newest symbol (found == false: none, or it broke). */
 struct ebb_detection ebb__detector_current(const struct ebb_detector *detector);
 
-/* Number of consecutive symbols, ending with the newest, that equal the one a period before
- * (0 where no period is in force). */
+/* The number of consecutive symbols, up to the newest, that equal the one a period earlier (0 if no
+ * period is in force). */
 size_t ebb__detector_run(const struct ebb_detector *detector);
 
-/* The symbols pushed so far, by hash, and one by one with the live load behind it. Valid until the
- * next push. */
+/* The pushed symbols: their hashes, and a single symbol with the live load after it. Valid until
+ * the next push. */
 const struct ebb_rolling *ebb__detector_rolling(const struct ebb_detector *detector);
 uint64_t ebb__detector_symbol(const struct ebb_detector *detector, size_t index,
                               uint64_t *live_bytes);

@@ -1,4 +1,5 @@
-/* A model while its large blocks are divided into parts: what units.c finds and parts.c writes. */
+/* The state of a model while its large blocks are divided into parts. units.c finds the parts;
+ * parts.c writes them. */
 #ifndef EBB_MODEL_DIVISION_H
 #define EBB_MODEL_DIVISION_H
 
@@ -6,7 +7,7 @@
 
 #include "base/vec.h"
 
-/* A use of a unit, in the `operation`-th stretch between clock events since its allocation. */
+/* A use of a unit. `operation` counts the stretches between clock events since its allocation. */
 struct use {
     uint32_t block;
     uint32_t unit;
@@ -15,12 +16,12 @@ struct use {
     uint8_t access;
 };
 
-/* Units [first, first + count) of an old block, and where it stands among the new ones. */
+/* Units [first, first + count) of an old block, with the position among the new blocks. */
 struct part {
     uint32_t block;
     uint32_t first, count;
     uint32_t made;
-    uint64_t first_position; /* of its first use */
+    uint64_t first_position; /* position of its first use */
 };
 
 struct division {
@@ -31,18 +32,19 @@ struct division {
     uint32_t *first_part; /* old block -> its first part; EBB_TICK_NONE: none */
     uint32_t *last_part;  /* old block -> one behind its last part */
     uint32_t *made_block; /* old block -> new block */
-    uint32_t *clocks;     /* old tick -> clock events before it; [tick_count]: all */
-    uint32_t *part_at;    /* old tick -> part that it uses; EBB_TICK_NONE: it is not to a part */
-    bool *dropped;        /* old tick: a later use in the same operation */
+    uint32_t *clocks;     /* old tick -> number of clock events before it; [tick_count]: all */
+    uint32_t *part_at;    /* old tick -> the part that it uses; EBB_TICK_NONE: the tick uses no
+                             part */
+    bool *dropped;        /* old tick -> true: a later use in the same operation */
     uint32_t *made_tick;  /* old tick -> new tick */
-    uint32_t *alloc_tick, *free_tick; /* part -> new ticks, of parts that are not the first */
+    uint32_t *alloc_tick, *free_tick; /* part -> new ticks; not for first parts */
     struct ebb_model made;
 };
 
-/* List the uses of the units of all blocks that are to be divided, unit by unit. False: no
+/* Lists the uses of the units of all blocks to be divided, unit by unit. Returns false if out of
  * memory. */
 bool ebb__division_collect_uses(struct division *division);
-/* Join neighbouring units of one history to parts. False: no memory. */
+/* Joins neighbouring units with the same history to parts. Returns false if out of memory. */
 bool ebb__division_find_parts(struct division *division);
 
 #endif

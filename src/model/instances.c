@@ -1,11 +1,10 @@
-/* Method: allocations are numbered through the trace, and the window holds n of them; the k-th one
- * of the window and the one n, 2n ... before it are instances of one template block (where the
- * sizes agree). A FREE in the window of an earlier instance is thus the template's FREE, w
- * iterations after its ALLOC. Where no earlier instance is known (first iteration) the FREE comes
- * from later events, moved back by whole iterations.
- * A block allocated in the window and never freed as far as is known counts as persistent, without
- * its ALLOC; but where the iterations beside it allocate it, too (a queue that fills, a leak), as
- * many instances as are live stay live. */
+/* Method: allocations are numbered through the trace, and the window has n of them. The k-th of the
+ * window and those n, 2n ... earlier are instances of one template block, if their sizes agree. So
+ * if an earlier instance is freed in the window, that is the template's FREE, w iterations after
+ * its ALLOC. If no earlier instance is known (first iteration), the FREE is taken from later
+ * events, moved back by whole iterations. A block that is allocated in the window and never freed
+ * as far as known counts as persistent, without its ALLOC. But if neighbouring iterations allocate
+ * it too (a queue that fills, a leak), the number of live instances is kept constant. */
 #include "instances.h"
 
 static enum ebb_status bad_event(struct builder *b, size_t event, const char *why)
@@ -66,8 +65,8 @@ static bool in_window(const struct builder *b, size_t event)
     return event != NO_INDEX && event >= b->first && event < b->last;
 }
 
-/* The instance `wraps` iterations before the template block of window rank `k`; NULL where none
- * is known or the sizes differ. */
+/* The instance `wraps` iterations before the template block of window rank `k`; NULL if none is
+ * known or the sizes differ. */
 static struct instance *earlier_instance(const struct builder *b, size_t k, size_t wraps)
 {
     size_t n = b->periodics.count, rank = b->first_rank + k;
@@ -78,7 +77,7 @@ static struct instance *earlier_instance(const struct builder *b, size_t k, size
     return before->size_bytes == own->size_bytes ? before : NULL;
 }
 
-/* Number of ALLOCs of the trace before `event`. */
+/* The number of ALLOCs of the trace before `event`. */
 static size_t allocs_before(const struct builder *b, size_t event)
 {
     size_t low = 0, high = b->allocs.count;
@@ -92,12 +91,13 @@ static size_t allocs_before(const struct builder *b, size_t event)
     return low;
 }
 
-/* The window holds no FREE of template block `p`, but its instance is freed later, at `event`:
- * put one where that event lies in its own iteration, by the ALLOC before it. */
+/* The window has no FREE of template block `p`, but its instance is freed later, at `event`.
+ * Inserts a FREE at the position of that event in its own iteration, given by the ALLOC before
+ * it. */
 static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
 {
     size_t n = b->periodics.count, rank = allocs_before(b, event); /* > first_rank */
-    size_t ahead = rank - 1 - b->first_rank;                       /* the ALLOC before it */
+    size_t ahead = rank - 1 - b->first_rank;                       /* rank of the ALLOC before it */
     const struct instance *alloc = &b->instances.items[b->allocs.items[rank - 1]];
     const struct instance *twin = &b->instances.items[b->allocs.items[b->first_rank + ahead % n]];
     size_t offset = event - alloc->alloc_event - 1;
@@ -110,11 +110,11 @@ static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
     p->wraps = (uint32_t)(ahead / n);
     p->synthetic = true;
     p->free_event = event;
-    if (p->wraps == 0) /* just behind the window: it belongs to its very end */
+    if (p->wraps == 0) /* just behind the window: it is inserted at the window's end */
         p->place = b->last - 1;
 }
 
-/* Is the block allocated in a neighbouring iteration, too? */
+/* True if a neighbouring iteration allocates the block, too. */
 static bool is_repeated(const struct builder *b, size_t k)
 {
     size_t n = b->periodics.count, later = b->first_rank + k + n;
@@ -124,9 +124,9 @@ static bool is_repeated(const struct builder *b, size_t k)
                 b->instances.items[b->periodics.items[k].instance].size_bytes);
 }
 
-/* No FREE is known of a block that each iteration allocates: a queue that fills, or a leak. So many
- * instances as are live now are taken to be live in the iterations to come: the oldest one ends
- * where the next one begins. */
+/* For a block that each iteration allocates, but without a known FREE: a queue that fills, or a
+ * leak. The number of live instances is assumed to stay constant: the oldest ends where the next
+ * one begins. */
 static void place_before_alloc(struct builder *b, size_t k)
 {
     struct periodic *p = &b->periodics.items[k];
@@ -139,10 +139,10 @@ static void place_before_alloc(struct builder *b, size_t k)
     p->place = first ? b->last - 1 : alloc_event - 1;
     p->wraps = first ? live : live + 1;
     p->synthetic = true;
-    p->free_event = b->trace.count; /* after all others */
+    p->free_event = b->trace.count; /* behind all other events */
 }
 
-/* Find where template block of window rank `k` is freed. */
+/* Finds where the template block of window rank `k` is freed. */
 static void find_free(struct builder *b, size_t k)
 {
     struct periodic *p = &b->periodics.items[k];
@@ -153,15 +153,15 @@ static void find_free(struct builder *b, size_t k)
         p->free_event = own->free_event;
         return;
     }
-    size_t most = 64; /* iterations, a limit where the own FREE is unknown */
+    size_t most = 64; /* iterations to search, a limit if its own FREE is unknown */
     if (own->free_event != NO_INDEX)
         most = (allocs_before(b, own->free_event) - b->first_rank) / n + 1;
     for (size_t wraps = 1; wraps <= most; wraps++) {
         const struct instance *before = earlier_instance(b, k, wraps);
         if (!before)
             break;
-        /* A counterpart that is freed elsewhere tells nothing if it is just jitter; one that
-         * outlives the window is older still. */
+        /* If a counterpart is freed at another place by mere variation, it is ignored. If it
+         * outlives the window, an older one is needed. */
         if (in_window(b, before->free_event)) {
             p->free_event = before->free_event;
             p->wraps = (uint32_t)wraps;
@@ -174,9 +174,9 @@ static void find_free(struct builder *b, size_t k)
         place_before_alloc(b, k);
 }
 
-/* Does an earlier instance end when it should, where the template block lives for `wraps`
- * iterations and a bit? Weights allocated just before the first iteration may have the right sizes,
- * too. */
+/* True if an earlier instance ends at the expected time, for a template block that lives for more
+ * than `wraps` iterations. Weights allocated just before the first iteration may have the right
+ * sizes, too. */
 static bool ends_in_time(const struct builder *b, const struct instance *instance, size_t wraps)
 {
     size_t rank = b->allocs.count;
@@ -216,7 +216,7 @@ static bool list_periodics(struct builder *b)
     return true;
 }
 
-/* Tie the earlier instances of template block `k` that are live in the window to it. */
+/* Assigns the earlier instances of template block `k` that are live in the window to it. */
 static void tie_earlier(struct builder *b, size_t k)
 {
     const struct periodic *p = &b->periodics.items[k];
@@ -234,7 +234,7 @@ static void tie_earlier(struct builder *b, size_t k)
     }
 }
 
-/* What is tied to no template block is live throughout, and persistent, or left out. */
+/* An instance without a template block is either live throughout, and persistent, or excluded. */
 static bool keep_persistent(struct builder *b)
 {
     for (size_t i = 0; i < b->instances.count; i++) {

@@ -1,6 +1,6 @@
-/* Method: a window of a periodic stream is built as it is (build.c). Where threads interleave, the
- * window is the pattern over which its neighbours are laid first (weave.c). Both are then given the
- * times of iterations that were not traced (times.c). */
+/* Method: a window of a periodic stream is built unchanged (build.c). If threads interleave, the
+ * window is the pattern, and its neighbours are merged into it first (unordered.c). Both then get
+ * the times of iterations that were not traced (times.c). */
 #include "iteration.h"
 
 #include "times.h"
@@ -9,12 +9,12 @@
 #include <string.h>
 
 enum {
-    UNORDERED_BEFORE = 6, /* iterations before the pattern, a limit: lifetimes across them */
+    UNORDERED_BEFORE = 6, /* iterations before the pattern, a limit: for lifetimes across them */
     UNORDERED_BEHIND = 2,
-    UNORDERED_OBSERVED = 2, /* whose accesses are laid over the pattern's */
+    UNORDERED_OBSERVED = 2, /* number of iterations whose accesses are merged in */
 };
 
-/* Model the window as the pattern of the iterations around it. */
+/* Models the window as the pattern of the iterations around it. */
 static enum ebb_status model_unordered(const struct ebb_stream *stream,
                                        const struct ebb_template *template,
                                        const struct ebb_window *window, struct ebb_model *model,

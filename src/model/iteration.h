@@ -4,9 +4,10 @@
 
 #include "model/windows.h"
 
-/* Model the window, with the median times of the last untraced iterations of the same template
- * (those without a plan, if there are any), else its own. Of a template with a landmark: the window
- * with what neighbouring traced iterations did (unordered.h). As ebb__model_build() for errors. */
+/* Models the window. Its times are medians of the last untraced iterations of the same template,
+ * preferably those without a plan; if there are none, its own. If the template has a landmark, the
+ * accesses of neighbouring traced iterations are merged in (unordered.h). Errors as in
+ * ebb__model_build(). */
 EBB_NODISCARD enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
                                                 const struct ebb_template *template,
                                                 const struct ebb_window *window,

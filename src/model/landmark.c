@@ -1,10 +1,10 @@
-/* Method: sort the newest symbols by size; a size whose last three occurrences are about equally
- * far apart is a candidate. Of the candidates those with the least load before them are looked at,
- * for there all threads are likely to have met, so that no thread's work straddles the cut. The two
- * windows between the occurrences are compared as multisets, by number and by bytes. A candidate that
- * comes several times and then pauses, or goes on at another distance while much of the iteration is
- * alive, is a part of the longer one that goes on (a layer).
- * Fails: where every size occurs more than once an iteration. */
+/* Method: sort the newest symbols by size. A size whose last three occurrences are about equally
+ * far apart is a candidate. The candidates with the least load before them are examined: all
+ * threads have probably met there, so that no thread's work crosses the cut. The two windows
+ * between the occurrences are compared as multisets, by number and by bytes. A candidate may be
+ * only a part (a layer) of a longer one. Then it occurs several times and pauses, or continues at
+ * another distance while much of the iteration is live.
+ * Fails if every size occurs more than once an iteration. */
 #include "landmark.h"
 
 #include "base/tuning.h"
@@ -18,7 +18,7 @@ enum {
     LOOKED_AT = 1 << 15, /* symbols; an iteration may have a third of them */
     COMPARED = 12,       /* candidates, a limit: the right one is among the first */
     ALIKE_SHARE = 1024,  /* similarity is a number from 0 to this */
-    ALIKE_STEP = 16,     /* smaller differences of similarity do not count */
+    ALIKE_STEP = 16,     /* similarities are compared in steps of this size */
 };
 
 struct place {
@@ -29,8 +29,8 @@ struct place {
 struct candidate {
     uint64_t size_bytes;
     size_t at[3];               /* the last three occurrences */
-    uint64_t load_bytes;        /* before the newest */
-    uint64_t swing_bytes;       /* of the load in the last two periods */
+    uint64_t load_bytes;        /* live bytes before the newest occurrence */
+    uint64_t swing_bytes;       /* swing of the load in the last two periods */
     uint64_t alike;             /* similarity, in steps; 0: no landmark */
     const struct place *places; /* all its occurrences */
     size_t count;
@@ -50,8 +50,8 @@ static uint64_t load_before(const struct ebb_detector *detector, size_t at)
     return load - size_bytes;
 }
 
-/* Is the load where the iteration begins the same each time, but for a sixteenth of its swing (as
- * for exact repetitions)? */
+/* True if the load at the start of each iteration is the same, up to a sixteenth of its swing (as
+ * for exact repetitions). */
 static bool load_is_back(const struct ebb_detector *detector, const size_t at[3],
                          uint64_t *swing_bytes)
 {
@@ -71,7 +71,7 @@ static bool load_is_back(const struct ebb_detector *detector, const size_t at[3]
     return most - least <= *swing_bytes / ebb__tuning()->load_swing_divisor;
 }
 
-/* Put the candidate among those with the least load, in order of it. */
+/* Inserts the candidate among those with the least load, sorted by load. */
 static void keep(struct candidate *kept, size_t *count, const struct candidate *made)
 {
     size_t place = *count;
@@ -128,8 +128,8 @@ static uint64_t share(uint64_t part, uint64_t left, uint64_t right)
     return whole ? (uint64_t)((double)part * ALIKE_SHARE / (double)whole) : ALIKE_SHARE;
 }
 
-/* How much the two windows have in common, by number or by bytes, whichever is less. `left` and
- * `right` are room for their sizes. */
+/* The common share of the two windows, by number or by bytes, whichever is less. `left` and `right`
+ * are scratch for their sizes. */
 static uint64_t similarity(const struct ebb_detector *detector, const size_t at[3], uint64_t *left,
                            uint64_t *right)
 {
@@ -162,8 +162,8 @@ static size_t period_of(const struct candidate *candidate)
     return candidate->at[2] - candidate->at[1];
 }
 
-/* Does the candidate come again and again all through the last two periods of `longer`? *evenly: at
- * equal distances. */
+/* True if the candidate recurs throughout the last two periods of `longer`. *evenly: at equal
+ * distances. */
 static bool goes_on(const struct candidate *candidate, const struct candidate *longer, bool *evenly)
 {
     size_t period = period_of(candidate), last = longer->at[0];
@@ -181,15 +181,15 @@ static bool goes_on(const struct candidate *candidate, const struct candidate *l
     return longer->at[2] <= last + period + tolerance;
 }
 
-/* Is the candidate's load well above that with which `longer` begins? */
+/* True if the candidate's load is well above that at the start of `longer`. */
 static bool is_within(const struct candidate *candidate, const struct candidate *longer)
 {
     return candidate->load_bytes >
            longer->load_bytes + longer->swing_bytes / ebb__tuning()->load_swing_divisor;
 }
 
-/* Of an iteration the parts pause, or come at other distances (forward and backward) while much of it
- * is alive. */
+/* Parts of an iteration pause, or recur at other distances (forward and backward) while much of the
+ * iteration is live. */
 static bool is_part_of(const struct candidate *candidate, const struct candidate *longer)
 {
     bool evenly;
@@ -206,8 +206,8 @@ static bool is_part_of_any(const struct candidate *candidate, const struct candi
     return false;
 }
 
-/* The candidate whose iterations are most alike; of those the shortest; of those the one with the
- * least load. */
+/* Chooses the candidate whose iterations are most alike; of those the shortest; of those the one
+ * with the least load. */
 static bool choose(const struct ebb_detector *detector, struct candidate *kept, size_t count,
                    uint64_t *room, size_t most, struct ebb_landmark *landmark)
 {

@@ -1,6 +1,6 @@
-/* Method: units.c finds which units are parts. Then the model is written again: a block that has
- * parts makes way for them, uses of units become uses of parts, and a part that is not its block's
- * first gets an ALLOC before its first use and a FREE with its block's. */
+/* Method: units.c finds which units are parts. Then the model is rewritten: parts replace their
+ * block, and uses of units become uses of parts. A part that is not its block's first gets an ALLOC
+ * before its first use and a FREE with its block's. */
 #include "parts.h"
 
 #include "division.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The part of `block` in which `unit` lies. O(log parts). */
+/* The part of `block` that contains `unit`. O(log parts). */
 static uint32_t part_of(const struct division *division, uint32_t block, uint32_t unit)
 {
     uint32_t low = division->first_part[block], high = division->last_part[block];
@@ -25,13 +25,14 @@ static uint32_t part_of(const struct division *division, uint32_t block, uint32_
 
 static int by_use_of_part(const void *left, const void *right)
 {
-    const struct use *a = left, *b = right; /* `unit` is a part now */
+    const struct use *a = left, *b = right; /* `unit` is here the part */
     if (a->unit != b->unit)
         return a->unit < b->unit ? -1 : 1;
     return a->position < b->position ? -1 : a->position > b->position;
 }
 
-/* From uses of units to uses of parts, one an operation. What follows counts as the same tick. */
+/* Converts uses of units to uses of parts, one an operation. Later uses in it count as the same
+ * tick. */
 static void merge_uses(struct division *division)
 {
     const struct ebb_model *model = division->old;
@@ -59,7 +60,7 @@ static void merge_uses(struct division *division)
     division->uses.count = kept;
 }
 
-/* A part that is all of its block is none. */
+/* True for a part that is its whole block: it is not made. */
 static bool is_whole(const struct division *division, uint32_t part)
 {
     const struct part *p = &division->parts.items[part];
@@ -88,7 +89,7 @@ static bool number_blocks(struct division *division)
 
 /* An event that a part adds behind an old one. */
 struct added {
-    uint32_t tick; /* old */
+    uint32_t tick; /* old tick */
     uint32_t part;
     bool begins;
 };
@@ -173,7 +174,7 @@ static bool write_events(struct division *division)
     return true;
 }
 
-/* The lifetime from old position `begin`, as new tick `alloc`, to the FREE of `old`. */
+/* Sets the lifetime from old position `begin`, as new tick `alloc`, to the FREE of `old`. */
 static bool set_lifetime(const struct division *division, const struct ebb_model_block *old,
                          uint64_t begin, uint32_t alloc, uint32_t end, struct ebb_model_block *made)
 {
@@ -231,7 +232,7 @@ static bool write_accesses(struct division *division)
     if (!made->accesses)
         return false;
     uint32_t count = 0;
-    size_t next = 0; /* uses stand in the order of parts, and parts in that of blocks */
+    size_t next = 0; /* uses are in the order of parts, and parts in that of blocks */
     for (uint32_t i = 0; i < old->block_count; i++) {
         const struct ebb_model_block *block = &old->blocks[i];
         uint32_t first = division->first_part[i];

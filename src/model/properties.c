@@ -1,9 +1,9 @@
-/* An event of an iteration is described by what it does, to which block, and behind how many
- * allocations of the iteration: frees and accesses may then change places between two allocations
- * without being called different, and a block is named by the rank of its allocation relative to
- * the iteration (by its serial where it is older than the repetition). Two iterations agree on an
- * event if both hold its description equally often.
- * Source: AppObMem's iterative, regularity, extremalization; the figures are our reading. */
+/* An event is described by its kind, its block, and the number of allocations of the iteration
+ * before it. So frees and accesses may swap places between two allocations without a difference. A
+ * block is named by the rank of its allocation relative to the iteration, or by its serial if it is
+ * older than the repetition. Two iterations agree on an event if both have its description equally
+ * often.
+ * Source: AppObMem's iterative, regularity, extremalization; the exact definitions are ours. */
 #include "properties.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ struct view {
 
 struct described {
     uint64_t block; /* description of the block */
-    uint64_t event; /* of the event */
+    uint64_t event; /* description of the event */
     bool access;
 };
 
@@ -30,7 +30,7 @@ static struct view view_of(const struct ebb_stream *stream, const struct ebb_win
                          ebb__stream_is_traced(stream, window)};
 }
 
-/* ALLOCs between the block's own and its FREE; SIZE_MAX: not freed. */
+/* The number of ALLOCs between the block's own and its FREE; SIZE_MAX: not freed. */
 static size_t life_of(const struct ebb_stream *stream, size_t rank)
 {
     const struct ebb_stream_alloc *alloc = &stream->allocs.items[rank];
@@ -39,8 +39,9 @@ static size_t life_of(const struct ebb_stream *stream, size_t rank)
                : ebb__stream_allocs_before(stream, alloc->free_event) - rank;
 }
 
-/* Is `other` the same block in another iteration: as large, and freed as late, by half a period?
- * Of a block that lives to the end of the trace its twin says when it would have been freed. */
+/* True if `other` is the same block in another iteration: of the same size, and freed equally late,
+ * up to half a period. For a block that lives to the end of the trace, its twin shows when it would
+ * have been freed. */
 static bool is_twin(const struct view *view, size_t rank, size_t other)
 {
     const struct ebb_stream *stream = view->stream;
@@ -56,8 +57,8 @@ static bool is_twin(const struct view *view, size_t rank, size_t other)
     return (life > as ? life - as : as - life) * 2 <= view->period;
 }
 
-/* Does the block outlive the iterations? One that is made anew in each has a twin a period earlier
- * or later, or dies soon. */
+/* True if the block outlives the iterations. A block that each iteration allocates has a twin a
+ * period earlier or later, or is freed soon. */
 static bool is_lasting(const struct view *view, size_t rank)
 {
     size_t period = view->period, count = view->stream->allocs.count;
@@ -67,7 +68,7 @@ static bool is_lasting(const struct view *view, size_t rank)
                             (rank + period < count && is_twin(view, rank, rank + period)));
 }
 
-/* False: the event says nothing about the iteration. */
+/* Returns false if the event says nothing about the iteration. */
 static bool describe(const struct view *view, size_t index, size_t behind, struct described *out)
 {
     const struct ebb_event *event = &view->stream->events.items[index];
@@ -86,13 +87,13 @@ static bool describe(const struct view *view, size_t index, size_t behind, struc
     }
     out->event = ebb__hash_mix(out->block + (uint64_t)event->kind * 8 + event->access) ^
                  ebb__hash_mix(behind + 1);
-    out->event >>= 1; /* never the map's reserved key */
+    out->event >>= 1; /* avoids the map's reserved key */
     out->block >>= 1;
     return true;
 }
 
-/* Add up what the window holds: events -> how often, blocks -> sum of their events' hashes (clock
- * events only, or accesses only). */
+/* Sums up the window: events -> count, blocks -> sum of the hashes of their events (clock events
+ * only, or accesses only). */
 static bool tally(const struct view *view, bool accesses, struct ebb_map *events,
                   struct ebb_map *blocks)
 {
@@ -127,7 +128,7 @@ static size_t shared_events(const struct ebb_map *a, const struct ebb_map *b, si
     return shared;
 }
 
-/* Note the blocks on which the two disagree. */
+/* Records the blocks on which the two disagree. */
 static bool note_differences(const struct ebb_map *a, const struct ebb_map *b,
                              struct ebb_map *differ)
 {
@@ -180,14 +181,14 @@ enum ebb_status ebb__properties_measure(const struct ebb_stream *stream,
     struct ebb_properties made = {0};
     if (!measure_extremes(model, &made.extremalization))
         return EBB_ERR_MEMORY;
-    /* [0] clock events, [1] accesses: of the reference and of the iteration compared with it. */
+    /* [0] clock events, [1] accesses: of the reference, and of the iteration compared with it. */
     struct ebb_map events[2] = {{0}}, blocks[2] = {{0}}, differ = {0};
     struct view reference = view_of(stream, &windows[own]);
     size_t shared = 0, total = 0;
     bool ok = true;
     for (size_t kind = 0; kind < 2; kind++)
         ok = ok && tally(&reference, kind == 1, &events[kind], &blocks[kind]);
-    /* The first iteration makes what the others use: gradients, momentum. */
+    /* The first iteration allocates what the others use: gradients, momentum. */
     size_t first = window_count > 2 && own > 0 ? 1 : 0;
     for (size_t i = first; ok && i < window_count; i++) {
         struct view view = view_of(stream, &windows[i]);

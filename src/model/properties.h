@@ -4,10 +4,10 @@
 
 #include "model/windows.h"
 
-/* Compare the iterations `windows` (at least one, in order) with each other, on what each of them
- * can tell: events of an untraced one are its ALLOCs and FREEs. Of three or more the first one is
- * left out, and so is what the program does behind the last. `model` is that of window `own`.
- * Returns EBB_ERR_MEMORY with *properties untouched. O(events log gaps). */
+/* Compares the iterations `windows` (at least one, in order) with each other, as far as their
+ * traces permit. An untraced one has only its ALLOCs and FREEs. If there are three or more, the
+ * first is excluded, and so are the events after the last. `model` is that of window `own`. Returns
+ * EBB_ERR_MEMORY with *properties untouched. O(events log gaps). */
 EBB_NODISCARD enum ebb_status ebb__properties_measure(const struct ebb_stream *stream,
                                                       const struct ebb_window *windows,
                                                       size_t window_count, size_t own,

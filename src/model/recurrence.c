@@ -1,11 +1,13 @@
 /* Problem: find the period of a sequence of uses that repeats only nearly.
+ *
  * Method: a unit that is used k times in an iteration recurs, every k-th time, after about as many
- * uses, among which each unit is as often as before and at about the same places: a way back over what
- * was used on the way forth is another half, not another iteration. For the unit just used and small k, compare
- * the two stretches that end here: lengths first, then counts. The first pair that agrees names it.
- * Where it fails: programs that use nothing rarely (k too large), or whose iterations differ by more
- * than a fifth.
- * O(1) a use where lengths differ, else O(uses of an iteration); O(uses) memory, since tracing began. */
+ * uses. Between these, each unit occurs about as often as before and at about the same places. The
+ * places distinguish a second half (a way back over the units of the first) from a second
+ * iteration. For the current unit and small k, the two stretches that end here are compared:
+ * lengths first, then counts. The first pair that agrees determines the unit.
+ * Fails for programs that use nothing rarely (k too large), or whose iterations differ by more than
+ * a fifth. O(1) a use if lengths differ, else O(uses of an iteration); O(uses) memory, since
+ * tracing began. */
 #include "recurrence.h"
 
 #include "base/geometry.h"
@@ -17,26 +19,25 @@
 #include <string.h>
 
 enum {
-    MOST_TOUCHES = 6, /* of that unit in an iteration, a limit */
-    PLACES = 16,      /* in an iteration that are told apart, a limit */
-    LATE =
-        4, /* iterations by which it has not been: then uses_an_allocation, before twice as many */
-    FORGET_AT = 1 << 21, /* uses; then all over again */
+    MOST_TOUCHES = 6,    /* uses of that unit in an iteration, a limit */
+    PLACES = 16,         /* number of distinguished places in an iteration, a limit */
+    LATE = 4,            /* iterations; the first ones require twice uses_an_allocation */
+    FORGET_AT = 1 << 21, /* uses; then it starts anew */
 };
 
 struct ebb_recurrence {
     struct ebb_map units;     /* block and unit -> id */
-    EBB_VEC(uint32_t) ids;    /* of each use */
-    EBB_VEC(size_t) before;   /* each use's: the one before of the same unit, + 1; 0: none */
+    EBB_VEC(uint32_t) ids;    /* unit id of each use */
+    EBB_VEC(size_t) before;   /* of each use: previous use of the same unit, + 1; 0: none */
     EBB_VEC(size_t) newest;   /* id -> its last use + 1 */
     EBB_VEC(size_t) oldest;   /* id -> its first use; SIZE_MAX: its block is freed */
     EBB_VEC(uint32_t) counts; /* id, place -> uses */
-    EBB_VEC(size_t) allocs;   /* ALLOCs before each use */
+    EBB_VEC(size_t) allocs;   /* number of ALLOCs before each use */
     size_t alloc_count, next_test;
     bool found;
-    uint32_t id; /* of the unit that iterations are told by */
+    uint32_t id; /* of the unit that marks iterations */
     unsigned touches, touched;
-    size_t length, begun; /* uses of an iteration; the use that the last one began with */
+    size_t length, begun; /* uses of an iteration; the use at which the last one began */
 };
 
 enum ebb_status ebb__recurrence_create(struct ebb_recurrence **recurrence)
@@ -69,7 +70,7 @@ static uint64_t key_of(uint64_t block, uint64_t unit)
     return block << 24 ^ unit;
 }
 
-/* What is freed is not among the units that there are any more. */
+/* Units of a freed block no longer exist. */
 static void note_free(struct ebb_recurrence *recurrence, uint64_t block)
 {
     uint64_t id;
@@ -77,7 +78,8 @@ static void note_free(struct ebb_recurrence *recurrence, uint64_t block)
         recurrence->oldest.items[id] = SIZE_MAX;
 }
 
-/* Append the use; *id: its unit's. *again: it was used a moment ago, and this says nothing new. */
+/* Appends the use; *id is that of its unit. *again is true if it was used just before, which adds
+ * no information. */
 static bool append(struct ebb_recurrence *recurrence, const struct ebb_event *event, uint32_t *id,
                    bool *again)
 {
@@ -110,7 +112,7 @@ static bool about_equal(size_t a, size_t b)
     return (most - least) * 10 <= most;
 }
 
-/* Strike a use of a unit out at or beside `place`; false: there is none. */
+/* Removes a use of a unit at or beside `place`. Returns false if there is none. */
 static bool strike(uint32_t *counts, size_t place)
 {
     size_t from = place ? place - 1 : 0, to = place + 1 < PLACES ? place + 1 : place;
@@ -122,9 +124,9 @@ static bool strike(uint32_t *counts, size_t place)
     return false;
 }
 
-/* Do uses [first, middle) and [middle, last) hold the same units, each about as often and at the same
- * places, and most of all units that there are? Blocks that came with one of the two and went (a batch
- * of images) are left out of account, as long as they are not most of it. */
+/* True if uses [first, middle) and [middle, last) have the same units, each about as often and at
+ * the same places. They must include most existing units. Blocks that exist during only one of the
+ * two (a batch of images) are ignored, unless they are the larger part. */
 static bool alike(struct ebb_recurrence *recurrence, size_t first, size_t middle, size_t last)
 {
     size_t shared = 0, units = 0, live = 0, lasting[2] = {0}, *newest = recurrence->newest.items;

@@ -1,8 +1,8 @@
-/* Prefix hashes of a growing sequence: the hash of any stretch of it in O(1).
+/* Prefix hashes of a growing sequence: the hash of any range of it in O(1).
  *
- * Polynomial over the Mersenne prime 2^61 - 1, on symbols that a mixer has spread first. Two
- * stretches are taken as equal where their hashes are: wrong once in 2^61 comparisons or so.
- * 16 bytes a symbol. Not thread-safe. */
+ * The hash is a polynomial over the Mersenne prime 2^61 - 1, after a mixer has spread the symbols.
+ * Two ranges count as equal if their hashes are equal. About one in 2^61 comparisons is wrong. 16
+ * bytes a symbol. Not thread-safe. */
 #ifndef EBB_MODEL_ROLLING_H
 #define EBB_MODEL_ROLLING_H
 
@@ -17,7 +17,7 @@ struct ebb_rolling {
     EBB_VEC(uint64_t) power;  /* [i]: base to the power i + 1 */
 };
 
-/* Spread the bits of a value (splitmix64's finaliser). */
+/* Spreads the bits of a value (splitmix64's finaliser). */
 static inline uint64_t ebb__hash_mix(uint64_t value)
 {
     value += UINT64_C(0x9e3779b97f4a7c15);
@@ -34,7 +34,7 @@ static inline uint64_t ebb__rolling_multiply(uint64_t a, uint64_t b)
     return sum >= EBB_ROLLING_PRIME ? sum - EBB_ROLLING_PRIME : sum;
 }
 
-/* Append a symbol; false where memory is lacking (sequence unchanged). */
+/* Appends a symbol; returns false if out of memory (sequence unchanged). */
 static inline bool ebb__rolling_push(struct ebb_rolling *rolling, uint64_t symbol)
 {
     size_t count = rolling->prefix.count;

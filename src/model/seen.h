@@ -1,6 +1,6 @@
-/* Where a hash was met last: open addressing, an entry is found by 32 bits of the hash, so what is
- * found has to be verified. Half of the slots are free. Inline, because the detector asks at every
- * symbol. */
+/* A table of the last position of each hash: open addressing, half of the slots free. An entry is
+ * found by 32 bits of the hash, so the caller must verify a match. Inline, because the detector
+ * looks up every symbol. */
 #ifndef EBB_MODEL_SEEN_H
 #define EBB_MODEL_SEEN_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { EBB_SEEN_SMALLEST = 256 }; /* slots of a table */
+enum { EBB_SEEN_SMALLEST = 256 }; /* slots of the smallest table */
 
 struct ebb_seen_slot {
     uint32_t tag;
@@ -45,7 +45,7 @@ static inline bool ebb__seen_grow(struct ebb_seen *table)
     return true;
 }
 
-/* Note that `hash` was met at `index`; *before is where it was last, SIZE_MAX: nowhere. */
+/* Records that `hash` occurred at `index`. *before is its last position; SIZE_MAX: none. */
 static inline bool ebb__seen_meet(struct ebb_seen *table, uint64_t hash, size_t index,
                                   size_t *before)
 {

@@ -1,10 +1,10 @@
-/* Blocks of one size are matched in the order of their allocation; where that confuses two of them,
- * gaps become shorter than they are, never longer. */
+/* Blocks of one size are matched in the order of their allocation. If that confuses two of them,
+ * gaps become shorter than in truth, never longer. */
 #include "slots.h"
 
 #include <string.h>
 
-/* A size and where it stands, for matching. */
+/* A size and its position, for matching. */
 struct sized {
     uint64_t size_bytes;
     size_t at;
@@ -111,7 +111,7 @@ uint64_t ebb__slots_counterpart(const struct merger *w, uint64_t serial, size_t 
 {
     uint64_t found;
     if (!ebb__map_get(&w->names, serial, &found))
-        return serial; /* older than all windows, or of none */
+        return serial; /* older than all windows, or in none */
     size_t age = window - (size_t)(found >> 32);
     if (found == EBB_SLOT_LEFT_OUT || age > w->own)
         return 0;

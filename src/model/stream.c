@@ -1,5 +1,5 @@
-/* Symbols are hashed by content, so that an iteration is recognised in O(1) wherever it stands.
- * Pushing is O(1) expected; looking for iterations is linear in the symbols looked at. */
+/* Symbols are hashed by content, so that an iteration is recognised in O(1) at any position. A push
+ * is O(1) expected; the search for iterations is linear in the number of symbols. */
 #include "stream.h"
 
 #include "base/geometry.h"
@@ -84,7 +84,7 @@ size_t ebb__stream_coverage(const struct ebb_stream *stream,
            ebb__stream_event_of(stream, repetition->kind, repetition->first_symbol);
 }
 
-/* Keep the repetition among the best if it covers enough. */
+/* Keeps the repetition among the best if it covers enough. */
 static void retire(struct ebb_stream *stream, struct ebb_repetition *repetition)
 {
     if (repetition->period_symbols == 0)
@@ -108,7 +108,7 @@ static void retire(struct ebb_stream *stream, struct ebb_repetition *repetition)
     repetition->period_symbols = 0;
 }
 
-/* Follow what the detector says after a symbol. */
+/* Updates the current repetition after a symbol. */
 static void follow_detector(struct ebb_stream *stream, enum ebb_symbol_kind kind)
 {
     const struct ebb_symbols *symbols = &stream->symbols[kind];
@@ -130,7 +130,7 @@ static void follow_detector(struct ebb_stream *stream, enum ebb_symbol_kind kind
     };
 }
 
-/* The symbol of event `index`, with the live bytes behind it. */
+/* Pushes the symbol of event `index`, with the live bytes after it. */
 static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_kind kind,
                                    size_t index, uint64_t symbol, uint64_t live_bytes)
 {
@@ -147,7 +147,7 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
         return EBB_OK;
     }
     size_t count = symbols->events.count;
-    /* Marks: what the program says needs no evidence, and what was found by accesses had it. */
+    /* Marks set by the program need no evidence; marks found by accesses already had it. */
     bool found = stream->events.items[index].size_bytes == EBB_ITERATION_BY_ACCESSES;
     if (count >= (found ? 2 : 3))
         stream->current[kind] = (struct ebb_repetition){
@@ -166,7 +166,7 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
             (stretches)->items[(stretches)->count - 1].last = (event);                             \
     } while (0)
 
-/* Threads may wait at the same time: what of it lies before the last wait's end counts once. */
+/* Several threads may wait at the same time: time before the end of the last wait counts once. */
 static bool note_wait(struct ebb_stream *stream, size_t index, const struct ebb_event *event)
 {
     const struct ebb_wait *last =
@@ -196,7 +196,7 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
         break;
     case EBB_MARK_TRACE_OFF:
         if (!stream->has_trace_marks && stream->traced.count == 0)
-            ok = begin_stretch(&stream->traced, 0); /* traced from the start, unmarked */
+            ok = begin_stretch(&stream->traced, 0); /* traced from the start, without marks */
         stream->has_trace_marks = true;
         end_stretch(&stream->traced, index);
         break;
@@ -224,7 +224,7 @@ static uint64_t access_symbol(const struct ebb_event *event)
     return (event->block << 24 ^ unit) << 2 | event->access;
 }
 
-/* What the FREE at `index` takes off the load. */
+/* The number of bytes by which the FREE at `index` reduces the load. */
 static uint64_t freed_bytes(const struct ebb_stream *stream, size_t index, uint64_t live_bytes)
 {
     const struct ebb_event *event = &stream->events.items[index];
@@ -236,8 +236,8 @@ static uint64_t freed_bytes(const struct ebb_stream *stream, size_t index, uint6
     return stream->events.items[stream->allocs.items[alloc].event].size_bytes;
 }
 
-/* Files and rings hold events of any numbers. These are a block's in any process, and neither their
- * sums nor an access as a symbol overflow. */
+/* Files and rings may contain any numbers. True if these are possible for a block of a process, and
+ * cannot overflow a sum or the symbol of an access. */
 static bool is_possible(const struct ebb_stream *stream, const struct ebb_event *event)
 {
     const uint64_t limit = (uint64_t)1 << 62;
@@ -249,7 +249,7 @@ static bool is_possible(const struct ebb_stream *stream, const struct ebb_event 
                            stream->live_bytes < limit - EBB_EVENT_SIZE_LIMIT));
 }
 
-/* Take in the newest event, which is in `events` already. */
+/* Processes the newest event, which is already in `events`. */
 static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event *event)
 {
     size_t index = stream->events.count - 1, alloc = stream->allocs.count;
@@ -299,17 +299,17 @@ enum ebb_status ebb__stream_push(struct ebb_stream *stream, const struct ebb_eve
     return follow(stream, kept);
 }
 
-enum { ROOM_LIMIT = 1 << 16 }; /* allocations, a limit: more are looked at in pieces */
+enum { ROOM_LIMIT = 1 << 16 }; /* allocations, a limit: more are processed in pieces */
 
-/* Which serials occurred: a bit each for those that are not far above the number of events, a map
- * for the others. */
+/* The set of serials that occurred: one bit each if not far above the number of events, otherwise
+ * in a map. */
 struct met {
     uint64_t *bits;
     uint64_t bit_count;
     struct ebb_map rest;
 };
 
-/* Note the serial; false where memory is lacking. *before: it was there already. */
+/* Adds the serial; returns false if out of memory. *before: it was there already. */
 static inline bool meet_serial(struct met *met, uint64_t serial, bool *before)
 {
     if (serial < met->bit_count) {
@@ -322,7 +322,7 @@ static inline bool meet_serial(struct met *met, uint64_t serial, bool *before)
     return *before || ebb__map_put(&met->rest, serial, 1);
 }
 
-/* What the trace uses without having allocated it existed before. */
+/* Blocks that the trace uses without an allocation are older than the trace. */
 static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event_span trace)
 {
     struct met met = {.bit_count = DENSE_ALWAYS + DENSE_SHARE * (uint64_t)trace.count};
@@ -364,7 +364,7 @@ static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event
 
 enum ebb_status ebb__stream_take(struct ebb_stream *stream, struct ebb_event_span trace)
 {
-    /* Room for what a short trace may hold: untouched pages cost nothing, growing does. */
+    /* Reserves memory for a short trace: untouched pages cost nothing, but growing does. */
     size_t room = trace.count < ROOM_LIMIT ? trace.count : ROOM_LIMIT;
     struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
     enum ebb_status status = ebb__detector_reserve(symbols->detector, room);

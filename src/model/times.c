@@ -1,4 +1,4 @@
-/* The times of a model: medians over iterations, so that one that was disturbed does not count. */
+/* The times of a model: medians over iterations, so that a disturbed one has no influence. */
 #include "times.h"
 
 #include "base/order.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the program has waited for the runtime up to the event `index`. */
+/* The total time that the program waited for the runtime before event `index`. */
 static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
 {
     size_t low = 0, high = stream->waits.count;
@@ -21,7 +21,7 @@ static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
     return low ? stream->waits.items[low - 1].sum_ns : 0;
 }
 
-/* From one event to another, without the time that the program waited: a planner adds its own. */
+/* The time from one event to another without the waits of the program: a planner adds its own. */
 static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
 {
     const struct ebb_event *events = stream->events.items;
@@ -30,16 +30,19 @@ static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
     return ns > waited ? ns - waited : 0;
 }
 
-enum { TIMING_LIMIT = 15 }; /* iterations that times are taken from: a median of more is the same */
+enum {
+    TIMING_LIMIT = 15
+}; /* number of iterations that times are taken from: more give the same
+                               median */
 
-/* One of them in any case: the lower where there is no middle one. */
+/* The median; the lower of the middle two if the count is even. It is one of the values. */
 static uint64_t median(uint64_t *values, size_t count)
 {
     ebb__sort_u64(values, count);
     return values[(count - 1) / 2];
 }
 
-/* Has the iteration allocated what `own` has: the same, or, where threads interleave, about as much? */
+/* True if the iteration has the same allocations as `own`; if threads interleave, about as many. */
 static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_template *template,
                             const struct ebb_window *own, const struct ebb_window *window)
 {
@@ -57,7 +60,7 @@ static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_te
                               ebb__rolling_range(sizes, own_first, own_first + count));
 }
 
-/* Iterations that tell times, the best first. */
+/* Kinds of iterations that times are taken from, the best first. */
 enum evidence { UNTRACED, PLANNED, TRACED };
 
 static bool is_evidence(const struct ebb_stream *stream, const struct ebb_window *window,
@@ -67,7 +70,7 @@ static bool is_evidence(const struct ebb_stream *stream, const struct ebb_window
            ebb__stream_touches_plan(stream, window) == (evidence == PLANNED);
 }
 
-/* The newest iterations whose times can be trusted and whose allocations are those of `own`. */
+/* Finds the newest iterations with reliable times and the same allocations as `own`. */
 static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                              const struct ebb_window *own, enum evidence evidence,
                              struct ebb_window *out)
@@ -76,7 +79,7 @@ static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_t
     struct ebb_window window;
     while (ebb__stream_next_window(stream, template, &symbol, &window)) {
         if (!is_evidence(stream, &window, evidence) || ebb__stream_has_lost(stream, &window) ||
-            window.last >= stream->events.count || /* its end is not known */
+            window.last >= stream->events.count || /* its end is unknown */
             !allocates_alike(stream, template, own, &window))
             continue;
         if (found == TIMING_LIMIT)
@@ -86,7 +89,7 @@ static size_t timing_windows(const struct ebb_stream *stream, const struct ebb_t
     return found;
 }
 
-/* When the model's clock event `event` happened in the iteration `window`, from its start. */
+/* The time of the model's clock event `event` in the iteration `window`, from its start. */
 static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *model,
                        const struct ebb_model_event *event, size_t own_first, size_t period,
                        const struct ebb_window *window, uint64_t *time_ns)
@@ -111,7 +114,8 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
     return true;
 }
 
-/* The events of a window that are ticks, by index; false where they are not `ticks` in number. */
+/* Lists the events of a window that are ticks, by index. Returns false if their number is not
+ * `ticks`. */
 static bool ticks_of_window(const struct ebb_stream *stream, const struct ebb_window *window,
                             size_t ticks, size_t *indices)
 {
@@ -127,7 +131,7 @@ static bool ticks_of_window(const struct ebb_stream *stream, const struct ebb_wi
     return count == ticks;
 }
 
-/* Are the ticks the events `own`, one by one? */
+/* True if the ticks are exactly the events `own`. */
 static bool is_made_of(const struct ebb_stream *stream, const size_t *own,
                        const struct ebb_model *model)
 {
@@ -150,9 +154,9 @@ static bool agree(const struct ebb_stream *stream, const size_t *left, const siz
     return true;
 }
 
-/* The newest windows that agree with the model's own event by event: their ticks, by event, each with
- * the window's end behind them, in no order. Returns their number, at most TIMING_LIMIT; `indices` has
- * room for one more. */
+/* Finds the newest windows that agree with the model's own event by event. For each, `indices` gets
+ * its ticks, by event, with the window's end behind them. Returns their number, at most
+ * TIMING_LIMIT; `indices` has space for one more. */
 static size_t alike_windows(const struct ebb_stream *stream, const struct ebb_template *template,
                             const size_t *own, size_t ticks, size_t *indices)
 {
@@ -167,9 +171,10 @@ static size_t alike_windows(const struct ebb_stream *stream, const struct ebb_te
     return count < TIMING_LIMIT ? count : TIMING_LIMIT;
 }
 
-/* Where every iteration was traced alike: intervals between successive events, each the median of the
- * iterations that agree with `own` event by event. Intervals, because an iteration that lags behind
- * from some event on would otherwise count twice. *done: there were enough of them. */
+/* For iterations that were all traced in the same way. Each interval between successive events is
+ * the median of those iterations that agree with `own` event by event. Intervals are used because a
+ * delay in one iteration would otherwise affect all later events. *done: there were enough
+ * iterations. */
 static enum ebb_status retime_alike(const struct ebb_stream *stream,
                                     const struct ebb_template *template,
                                     const struct ebb_window *own, struct ebb_model *model,
@@ -199,8 +204,8 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     return *done ? ebb__model_derive(model, NULL) : EBB_OK;
 }
 
-/* When the clock event at `tick` comes in an iteration of `duration`: the median of the samples, or, where
- * there are none, its share of the model's own. */
+/* The time of the clock event at `tick` in an iteration of `duration`: the median of the samples.
+ * If there are none, it is in proportion to the model's own time. */
 static uint64_t clock_ns_of(const struct ebb_model *model, uint32_t tick, uint64_t *samples,
                             size_t count, uint64_t duration)
 {
@@ -210,12 +215,12 @@ static uint64_t clock_ns_of(const struct ebb_model *model, uint32_t tick, uint64
     return time_ns < duration ? time_ns : duration;
 }
 
-/* A clock event of an iteration whose threads interleave: told by what it is and by how many of the
- * same came before it. */
+/* A clock event of an iteration whose threads interleave. It is identified by its kind and size,
+ * and by the number of equal events before it. */
 struct unordered {
     enum ebb_event_kind kind;
     uint64_t size_bytes;
-    size_t number; /* of all of the iteration */
+    size_t number; /* index among all of the iteration */
     uint64_t time_ns;
 };
 
@@ -229,7 +234,7 @@ static int by_what_it_is(const void *a, const void *b)
     return left->number < right->number ? -1 : left->number > right->number;
 }
 
-/* Room for the events of a window in `events` is known to be there. Returns their number. */
+/* `events` must have space for the events of a window. Returns their number. */
 static size_t unordered_of_window(const struct ebb_stream *stream, const struct ebb_window *window,
                                   struct unordered *events)
 {
@@ -266,8 +271,9 @@ static bool same_kind_and_size(const struct unordered *a, const struct unordered
     return a->kind == b->kind && a->size_bytes == b->size_bytes;
 }
 
-/* What comes after so many of its size in one iteration does so in the others, too; with which event
- * of another thread it coincides is chance. So times are found one by one, and given out in order. */
+/* The n-th event of its size in one iteration corresponds to the n-th in the others. Coincidence
+ * with an event of another thread is chance. So times are found separately, and then assigned in
+ * order. */
 static enum ebb_status retime_unordered(const struct ebb_stream *stream,
                                         const struct ebb_window *windows, size_t count,
                                         uint64_t duration, struct ebb_model *model)

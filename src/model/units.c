@@ -1,9 +1,9 @@
 /* Problem: a program that keeps many tensors in one block uses runs of neighbouring units together.
- * Method: the history of a unit is the list of operations in which it is used; neighbours of one
- * history are one part. Two tensors that happen to share a history are as good as one, and a tensor
- * that does not begin at a unit's border makes a part of its own of the unit that it shares. Units
- * that are never used have no pages and are in no part; those before the first used one belong to
- * its part, so that a block's first part is at its start. O(ticks + accesses log accesses). */
+ * Method: the history of a unit is the list of operations that use it; neighbours with the same
+ * history form one part. Two tensors with the same history may share a part. A tensor that does not
+ * begin at a unit's border makes the shared unit a part of its own. Units that are never used have
+ * no pages and are in no part. Those before the first used unit belong to its part, so that a
+ * block's first part is at its start. O(ticks + accesses log accesses). */
 #include "division.h"
 
 static int by_unit(const void *left, const void *right)
@@ -16,7 +16,7 @@ static int by_unit(const void *left, const void *right)
     return a->position < b->position ? -1 : a->position > b->position;
 }
 
-/* Ticks since tick 0 of the iteration of its allocation at which `block` is used, one by one. */
+/* The uses of `block` one by one, in ticks since tick 0 of the iteration of its allocation. */
 static uint64_t next_position(const struct ebb_model *model, const struct ebb_model_block *block,
                               uint32_t access, uint64_t position)
 {
@@ -70,7 +70,7 @@ bool ebb__division_collect_uses(struct division *division)
     return true;
 }
 
-/* The next operation after uses[*at] in which the same unit is used; false: none. */
+/* Advances *at to the next operation that uses the same unit. Returns false if there is none. */
 static bool next_operation(const struct use *uses, size_t end, size_t *at)
 {
     uint64_t operation = uses[*at].operation;
@@ -79,7 +79,7 @@ static bool next_operation(const struct use *uses, size_t end, size_t *at)
     return *at < end;
 }
 
-/* Is the history of the unit whose uses are [a, a_end) that of [b, b_end)? */
+/* True if the unit with uses [a, a_end) has the same history as that with [b, b_end). */
 static bool is_same(const struct use *uses, size_t a, size_t a_end, size_t b, size_t b_end)
 {
     for (;;) {
@@ -106,7 +106,7 @@ static size_t unit_end(const struct division *division, size_t begin)
 bool ebb__division_find_parts(struct division *division)
 {
     const struct use *uses = division->uses.items;
-    size_t last = 0, last_end = 0; /* uses of the last unit of the newest part */
+    size_t last = 0, last_end = 0; /* range of uses of the last unit of the newest part */
     for (size_t begin = 0, end; begin < division->uses.count; begin = end) {
         end = unit_end(division, begin);
         uint32_t block = uses[begin].block, unit = uses[begin].unit;

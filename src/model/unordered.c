@@ -1,12 +1,11 @@
-/* Method: each allocation of the pattern is a *slot*. An instance of a slot is named by its slot and
- * by how many iterations old it is, so that ALLOC and FREE of a window have names that mean the
- * same in every window. In a window those names form an order of their own; an access between two
- * of them is put, in the pattern, wherever a gap anchored to the events around would have been wrong.
- * The windows but the pattern's are written out in the pattern's order, a missing allocation made
- * up and one too many left out: so lifetimes across iterations can be followed by counting, as in
- * strictly periodic traces (build.c).
- * Blocks of one size are matched in the order of their allocation; where that confuses two of them,
- * gaps become shorter than they are, never longer. */
+/* Method: each allocation of the pattern is a *slot*. An instance of a slot is named by the slot
+ * and its age in iterations. So ALLOC and FREE have names that mean the same in every window. Each
+ * window has its own order of these names. An access between two of them is inserted into the
+ * pattern wherever a gap between the surrounding events would have been wrong. The other windows
+ * are written in the pattern's order; a missing allocation is invented, and a surplus one is
+ * dropped. So lifetimes across iterations can be found by counting, as in strictly periodic traces
+ * (build.c). Blocks of one size are matched in the order of their allocation. If that confuses two
+ * of them, gaps become shorter than in truth, never longer. */
 #include "unordered.h"
 
 #include "slots.h"
@@ -14,10 +13,10 @@
 #include <string.h>
 
 enum {
-    NEAR = 7, /* knots; a longer span is not filled but dotted: a limit */
+    NEAR = 7, /* knots; a longer span gets single accesses instead of being filled: a limit */
 };
 
-/* Like accesses come to stand together. */
+/* Sorts equal accesses next to each other. */
 static int by_access(const void *a, const void *b)
 {
     const struct placed *left = a, *right = b;
@@ -44,7 +43,7 @@ static int by_knot(const void *a, const void *b)
     return left->order < right->order ? -1 : left->order > right->order;
 }
 
-/* Put an access of `event`'s kind to `serial` in front of a knot. */
+/* Inserts an access of `event`'s kind to `serial` before a knot. */
 static bool put_access(struct merger *w, const struct ebb_event *event, uint64_t serial,
                        size_t knot)
 {
@@ -53,10 +52,10 @@ static bool put_access(struct merger *w, const struct ebb_event *event, uint64_t
     return ebb_vec_push(&w->placed, made);
 }
 
-/* An access to `serial` of the window whose positions are at hand, behind `passed` of its knots. In
- * the pattern it is put wherever a gap must not begin or end: on the narrowest span around the same
- * count whose ends are on the right side of it in both orders, and at knots near by that are on the
- * other side of it than in the pattern. */
+/* Inserts an access to `serial` of the current window, behind `passed` of its knots. In the pattern
+ * it is inserted wherever a gap must not begin or end. This is on the narrowest span around the
+ * same count whose ends are on the right side of it in both orders. It is also at nearby knots that
+ * are on its other side in the pattern. */
 static bool put_accesses(struct merger *w, const struct ebb_event *event, uint64_t serial,
                          size_t passed)
 {
@@ -86,7 +85,7 @@ static bool put_accesses(struct merger *w, const struct ebb_event *event, uint64
     return true;
 }
 
-/* Lay the accesses of `window` over the pattern. */
+/* Merges the accesses of `window` into the pattern. */
 static bool lay_over(struct merger *w, size_t window)
 {
     const struct ebb_window *here = &w->windows[window];
@@ -106,9 +105,9 @@ static bool lay_over(struct merger *w, size_t window)
     return true;
 }
 
-/* By how much the load of the window whose positions are at hand exceeds the pattern's after the same
- * number of events: where the pattern's own load is below half of its peak that half counts, for
- * there no budget is short. */
+/* Computes by how much the load of the current window exceeds the pattern's after the same number
+ * of events. If the pattern's load is below half of its peak, that half is used instead: no budget
+ * is short there. */
 static bool measure_slack(struct merger *w, uint64_t *slack_bytes)
 {
     size_t count = w->knots.count;
@@ -148,7 +147,7 @@ static bool is_left_out(const struct merger *w, const struct ebb_event *event)
            found == EBB_SLOT_LEFT_OUT;
 }
 
-/* What lies outside of the windows: lifetimes only. */
+/* Copies events outside of the windows: lifetimes only. */
 static bool emit_outside(const struct merger *w, size_t first, size_t last,
                          struct ebb_unordered *unordered)
 {
@@ -161,7 +160,7 @@ static bool emit_outside(const struct merger *w, size_t first, size_t last,
     return true;
 }
 
-/* The pattern, with the accesses of the others. */
+/* Writes the pattern, with the accesses of the others. */
 static bool emit_pattern(struct merger *w, struct ebb_unordered *unordered)
 {
     const struct ebb_window *own = &w->windows[w->own];
@@ -190,8 +189,8 @@ static bool emit_pattern(struct merger *w, struct ebb_unordered *unordered)
     return true;
 }
 
-/* Another window, in the pattern's order: every slot once; what is freed where the pattern frees it,
- * if that is known, but never before it was allocated. */
+/* Writes another window in the pattern's order, with every slot once. Blocks are freed where the
+ * pattern frees them, if that is known, but never before their allocation. */
 static bool emit_reordered(struct merger *w, size_t window, struct ebb_unordered *unordered)
 {
     const struct ebb_window *here = &w->windows[window];
@@ -255,7 +254,7 @@ static bool merge_all(struct merger *w, size_t observed, struct ebb_unordered *u
     }
     if (!emit_outside(w, 0, w->windows[0].first, unordered))
         return false;
-    /* The pattern uses up what was laid over it; the others then have the room to themselves. */
+    /* The pattern consumes the merged accesses; `placed` is then free for the others. */
     struct ebb_unordered pattern = {0};
     bool ok = emit_pattern(w, &pattern);
     for (size_t i = 0; ok && i < w->window_count; i++) {

@@ -1,4 +1,4 @@
-/* A stream, the repetition taken for the program's iteration (watch_patterns.c), and the iterations
+/* A stream, the repetition that is the program's iteration (watch_patterns.c), and the iterations
  * seen of it (watch_iterations.c). */
 #include "watch.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    EVENT_LIMIT = 1 << 22,  /* then the older half goes; 128 MiB of events */
-    STEADY_LIMIT = 1 << 15, /* kept at least of a program that does nothing but its iteration */
-    LOOK_EVERY = 1 << 12,   /* events between two looks at whether it is steady */
+    EVENT_LIMIT = 1 << 22,  /* the older half is then dropped; 128 MiB of events */
+    STEADY_LIMIT = 1 << 15, /* kept at least if the program does nothing but its iteration */
+    LOOK_EVERY = 1 << 12,   /* events between two checks whether it is steady */
 };
 
 enum ebb_status ebb__watch_create(struct ebb_watch **watch)
@@ -39,8 +39,8 @@ void ebb__watch_destroy(struct ebb_watch *watch)
     free(watch);
 }
 
-/* Start a new stream with the newer half of the events, behind the ALLOCs of what is live where
- * it begins; the state of tracing and planning comes along as marks. */
+/* Starts a new stream with the newer half of the events, preceded by ALLOCs of the blocks live at
+ * its start. Marks restore the state of tracing and planning. */
 static enum ebb_status drop_older_half(struct ebb_watch *watch)
 {
     struct ebb_stream old = watch->stream, made;
@@ -114,7 +114,7 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
         break;
     case EBB_EVENT_MARK:
         if (event->mark != EBB_MARK_ITERATION)
-            return EBB_OK; /* no symbol */
+            return EBB_OK; /* not a symbol */
         kind = EBB_SYMBOL_MARK;
         break;
     default:
@@ -195,8 +195,8 @@ bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t
     return true;
 }
 
-/* The newest iteration of the template that was traced; with a landmark, only where another one
- * was, for what varies between them shows in no single one. */
+/* Finds the newest traced iteration of the template. With a landmark, a second traced one is
+ * required: a single one does not show what varies between them. */
 static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *window)
 {
     uint64_t base = watch->event_base;
@@ -213,7 +213,7 @@ static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *wind
     return traced == wanted;
 }
 
-/* One period that was traced, wherever it begins, in the repetition in force. */
+/* Finds one traced period of the repetition in force, with any start. */
 static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
                        struct ebb_template *template)
 {

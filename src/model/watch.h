@@ -1,5 +1,5 @@
-/* Watching a running program: push its events as they come, ask whether its iterations are known,
- * and take the model of one as soon as its accesses have been traced.
+/* Watches a running program. Push its events as they occur and ask whether its iterations are
+ * known. The model of one is available as soon as its accesses have been traced.
  *
  *     struct ebb_watch *watch;
  *     if (ebb__watch_create(&watch) != EBB_OK) ...
@@ -20,42 +20,45 @@
 
 struct ebb_watch;
 
-/* One whole iteration that the program has done. */
+/* One whole iteration of the program. */
 struct ebb_watch_iteration {
     uint64_t start_ns; /* time of its first clock event */
     uint64_t duration_ns;
     uint64_t demand_faults; /* demand accesses in it */
     uint64_t first_event;   /* serial numbers of events: 0 is the first one pushed */
-    uint64_t last_event;    /* one behind its last event */
+    uint64_t last_event;    /* serial number of the event after its last one */
     bool planned;           /* a plan was in force during all of it */
     bool traced;            /* accesses were traced during all of it */
-    uint64_t first_serial;  /* of the first block allocated in it; 0: none is */
+    uint64_t first_serial;  /* serial of the first block allocated in it; 0: none */
     uint32_t alloc_count;   /* blocks allocated in it */
-    uint32_t pattern;       /* 0 for the first repetition seen, 1 for the next one, ... */
+    uint32_t pattern;       /* number of its repetition: 0 for the first one seen, 1 for the next,
+                               ... */
 };
 
 EBB_NODISCARD enum ebb_status ebb__watch_create(struct ebb_watch **watch);
-void ebb__watch_destroy(struct ebb_watch *watch); /* NULL is fine */
+void ebb__watch_destroy(struct ebb_watch *watch); /* may be NULL */
 
-/* Push the next event. O(1) amortised. The newest events are kept, 2^21 or more (32 iterations and
- * 2^14 events or more where the program does nothing but its iteration); where older ones are
- * dropped the blocks still live stay known. EBB_ERR_FORMAT where no program has such an event,
- * EBB_ERR_MEMORY; both leave the watch good for ebb__watch_destroy() only. */
+/* Pushes the next event. O(1) amortised. Keeps the newest 2^21 events or more; if the program does
+ * nothing but its iteration, 32 iterations and 2^14 events or more. When older ones are dropped,
+ * the live blocks remain known. EBB_ERR_FORMAT if no program can have such an event;
+ * EBB_ERR_MEMORY. After either error only ebb__watch_destroy() is allowed. */
 EBB_NODISCARD enum ebb_status ebb__watch_push(struct ebb_watch *watch,
                                               const struct ebb_event *event);
 
-/* Has a repetition of two whole iterations been seen? Stays true when the program leaves it. */
+/* True if a repetition of two whole iterations has been seen. Remains true after the program stops
+ * repeating it. */
 bool ebb__watch_found(const struct ebb_watch *watch);
-/* Is the program in it at the newest event, as far as its allocations tell? */
+/* True if the program is in the repetition at the newest event, judged by its allocations. */
 bool ebb__watch_in_period(const struct ebb_watch *watch);
-/* ALLOC and FREE events in an iteration; 0 where none is found. */
+/* The number of ALLOC and FREE events in an iteration; 0 if none is found. */
 size_t ebb__watch_period_clock_events(const struct ebb_watch *watch);
-/* Allocations in it, by which it is recognised; 0 where it is not by these. */
+/* The number of allocations in an iteration, by which it is recognised; 0 if it is not recognised
+ * by these. */
 size_t ebb__watch_period_allocs(const struct ebb_watch *watch);
-/* Which repetition: grows by one with each new one; 0 before the first is found. */
+/* The number of different repetitions so far; 0 before the first is found. */
 size_t ebb__watch_patterns(const struct ebb_watch *watch);
-/* The one that the program is in, or was last: 1 is the first one; 0 before that is found. One that
- * it comes back to has the number that it had. */
+/* The number of the repetition that the program is in or was in last. The first is 1; 0 before it
+ * is found. A repetition that recurs keeps its number. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
 /* The iteration found is known to be one of the program's, and planned: it is held. What is composed
@@ -80,27 +83,28 @@ void ebb__watch_take_longer(struct ebb_watch *watch);
 /* The oldest iterations, of which only this is known any more. */
 struct ebb_watch_forgotten {
     size_t iterations;
-    size_t planned;       /* of these */
-    size_t first_planned; /* index; SIZE_MAX: none was */
+    size_t planned;       /* the number of planned ones */
+    size_t first_planned; /* index; SIZE_MAX: none */
 };
 
-/* The number of whole iterations since the start, also those before the repetition was recognised. */
+/* The number of whole iterations since the start, including those before the repetition was
+ * recognised. */
 size_t ebb__watch_iterations(const struct ebb_watch *watch);
-/* How many of them are kept, the newest 2^10 at least; the first of *iterations is number
+/* The number of iterations kept, at least the newest 2^10. The first of *iterations is number
  * ebb__watch_forgotten().iterations. Valid until the next push. */
 size_t ebb__watch_kept(const struct ebb_watch *watch,
                        const struct ebb_watch_iteration **iterations);
 struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch);
 
-/* Is the block `serial` live at the newest event, and how large is it? */
+/* True if the block `serial` is live at the newest event; *size_bytes is then its size. */
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes);
 
-/* Build the model of the newest whole iteration for which accesses were traced from begin to end,
- * timed by untraced iterations where there are any. It begins where least memory is live, or, where
- * no such iteration has been traced yet, anywhere.
+/* Builds the model of the newest whole iteration whose accesses were completely traced. Its times
+ * are those of untraced iterations if there are any. It begins where least memory is live, or
+ * anywhere if no such iteration has been traced yet.
  *   model        out; release with ebb__model_fini()
  *   first_event  out, may be NULL: serial number of its first event
- * EBB_INFEASIBLE where there is none yet; else as ebb__model_build(). O(events kept). */
+ * EBB_INFEASIBLE if there is none yet; other errors as in ebb__model_build(). O(events kept). */
 EBB_NODISCARD enum ebb_status ebb__watch_model(const struct ebb_watch *watch,
                                                struct ebb_model *model, uint64_t *first_event,
                                                struct ebb_error *error);

@@ -1,6 +1,6 @@
-/* The iterations that a watch has seen, oldest first: recorded when they end, dropped when they
- * turn out to be loops within an iteration, forgotten but for their counts when there are very
- * many. */
+/* The iterations that a watch has seen, oldest first. They are recorded when they end, and dropped
+ * when they turn out to be loops within an iteration. Very many are forgotten except for their
+ * counts. */
 #include "watch_state.h"
 
 #include "base/tuning.h"
@@ -21,8 +21,8 @@ size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbo
     return next;
 }
 
-/* The repetition `pattern`, of `window_events` an iteration, goes on since the event `begin`: what
- * was taken for iterations since then is none, nor is anything else that repeated within one. */
+/* The repetition `pattern`, of `window_events` an iteration, is in force since the event `begin`.
+ * Iterations recorded since then were none, and so were other repetitions within one. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin)
 {
@@ -68,7 +68,7 @@ enum ebb_status ebb__watch_record(struct ebb_watch *watch)
     struct ebb_window window;
     uint64_t newest = stream->events.items[stream->events.count - 1].size_bytes;
     if (watch->template.landmark_bytes && newest != watch->template.landmark_bytes)
-        return EBB_OK; /* nothing ends here */
+        return EBB_OK; /* no iteration ends here */
     while (ebb__stream_next_window(stream, &watch->template, &watch->next_symbol, &window)) {
         struct ebb_watch_iteration made = {
             .start_ns = stream->events.items[window.first].time_ns,

@@ -1,24 +1,24 @@
-/* Which repetition is the program's iteration.
+/* Decides which repetition is the program's iteration.
  *
- * A repetition becomes the program's when it has covered a few symbols and nothing else was known,
- * or when it covers more than two iterations of the one before: what repeats within an iteration
- * cannot last that long. Iterations recorded before the new one began are kept, but for those of
- * repetitions that turn out to be loops within it: these were none, wherever they were seen.
+ * A repetition becomes the program's in two cases. It has covered a few symbols and nothing else
+ * was known, or it covers more than two iterations of the previous one. A repetition within an
+ * iteration cannot last that long. Iterations recorded before the new one began are kept. But those
+ * of repetitions that turn out to be loops within it are dropped everywhere.
  *
- * Marks that the program sets are believed whatever comes. Marks by accesses are not: a loop over
- * the weights while they are initialised looks like iterations, too, and training, which allocates,
- * comes after it. Which of the two tells iterations depends on how often the program allocates.
+ * Marks that the program sets are always trusted. Marks by accesses are not: a loop over the
+ * weights during initialisation looks like iterations, too, and training, which allocates, follows
+ * it. Which of the two identifies iterations depends on how often the program allocates.
  *
- * Where nothing repeats exactly, a landmark is looked for from time to time: never while an exact
- * repetition is in force, so that a strictly periodic program does not pay for it. */
+ * If nothing repeats exactly, a landmark is searched from time to time. No search is made while an
+ * exact repetition is in force, so that a strictly periodic program does not pay for it. */
 #include "base/tuning.h"
 
 #include "landmark.h"
 #include "watch_state.h"
 
 enum {
-    LEAST_PAUSE = 64,  /* symbols from one look for a landmark to the next: an eighth of */
-    MOST_PAUSE = 4096, /* those seen, within these limits */
+    LEAST_PAUSE = 64,  /* least number of symbols between two searches for a landmark */
+    MOST_PAUSE = 4096, /* the most; in between, an eighth of the symbols seen */
 };
 
 static bool is_about(size_t symbols, size_t period)
@@ -27,14 +27,14 @@ static bool is_about(size_t symbols, size_t period)
     return symbols <= period + tolerance && symbols + tolerance >= period;
 }
 
-/* Is the repetition that of `template`, possibly at another phase? Then the template occurs in its
- * first two periods. */
+/* True if the repetition is that of `template`, possibly at another phase. The template then occurs
+ * in its first two periods. */
 static bool is_known(const struct ebb_watch *watch, const struct ebb_template *template,
                      const struct ebb_repetition *repetition)
 {
     if (template->kind != repetition->kind)
         return false;
-    if (template->landmark_bytes) /* by chance the order was the same for a while */
+    if (template->landmark_bytes) /* the order was the same for a while by chance */
         return is_about(repetition->period_symbols, template->period_symbols);
     if (template->period_symbols != repetition->period_symbols)
         return false;
@@ -53,7 +53,7 @@ static size_t known_count(const struct ebb_watch *watch)
     return watch->pattern_count < KNOWN_PATTERNS ? watch->pattern_count : KNOWN_PATTERNS;
 }
 
-/* The known template than which `age` others are newer; *pattern: its number. */
+/* The known template that has `age` newer ones; *pattern is its number. */
 static const struct ebb_template *known_of_age(const struct ebb_watch *watch, size_t age,
                                                uint32_t *pattern)
 {
@@ -71,8 +71,8 @@ void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes)
     watch->alloc_count++;
 }
 
-/* Is a repetition of so short a period, seen over `covered` allocations, a part of iterations that
- * the program still does? */
+/* True if a repetition of this short period, seen over `covered` allocations, is a part of
+ * iterations that the program still executes. */
 static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_t covered)
 {
     for (size_t i = 0; i < known_count(watch); i++) {
@@ -87,8 +87,8 @@ static bool is_part_of_known(const struct ebb_watch *watch, size_t period, size_
     return false;
 }
 
-/* From now on `template` is the program's iteration: its symbols from `first_symbol` on. It may be
- * one that the program comes back to: then the template is what it was. */
+/* Makes `template` the program's iteration, with symbols from `first_symbol` on. If the program
+ * returns to an earlier one, its old template is kept. */
 static void adopt(struct ebb_watch *watch, const struct ebb_template *template, uint32_t pattern,
                   size_t first_symbol, size_t window_events)
 {
@@ -117,21 +117,22 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
                EBB_ITERATION_BY_ACCESSES;
 }
 
-/* Do marks tell iterations, rather than allocations of which there are so many in one? */
+/* True if marks identify iterations, rather than allocations, of which there are `allocs` in
+ * one. */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
     return !marks_by_accesses(watch) || allocs * ebb__tuning()->uses_an_allocation <= window_events;
 }
 
-/* Does a repetition of so many allocations go over all of an iteration as accesses tell it, in
- * which `allocs` are made? Then it is that iteration, known exactly. */
+/* True if a repetition of `period_allocs` allocations covers a whole iteration found by accesses,
+ * with `allocs` allocations. It is then that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
     return marks_by_accesses(watch) && period_allocs >= ebb__tuning()->clock_allocations &&
            period_allocs * 4 >= allocs * 3;
 }
 
-/* How many allocations are made from one mark of the repetition to the next? */
+/* The number of allocations from one mark of the repetition to the next. */
 static size_t allocs_of_marks(const struct ebb_watch *watch, const struct ebb_repetition *marks)
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_MARK];
@@ -212,7 +213,8 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         if (kind == EBB_SYMBOL_ALLOC &&
             is_part_of_known(watch, repetition->period_symbols, symbols))
             return;
-        /* Accesses are the clock only where no allocation is: see the first two periods. */
+        /* Accesses are clock events only if there are no allocations: check the first two
+         * periods. */
         if (kind == EBB_SYMBOL_ACCESS) {
             size_t first = watch->stream.symbols[kind].events.items[repetition->first_symbol];
             if (ebb__stream_allocs_before(&watch->stream, first) < watch->stream.allocs.count)
@@ -240,8 +242,8 @@ void ebb__watch_take_longer(struct ebb_watch *watch)
         take(watch, current);
 }
 
-/* Nothing repeats exactly: does it otherwise? Not where exact iterations have been seen within what
- * a landmark would cover, unless they are only a part of it. */
+/* If nothing repeats exactly, searches for a landmark. It is not used if exact iterations were seen
+ * within the stretch that it would cover, unless they are only a part of it. */
 enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
 {
     const struct ebb_stream *stream = &watch->stream;

@@ -1,4 +1,4 @@
-/* What a watch consists of. Only the files watch*.c include this. */
+/* The state of a watch. Only the files watch*.c include this. */
 #ifndef EBB_MODEL_WATCH_STATE_H
 #define EBB_MODEL_WATCH_STATE_H
 
@@ -18,46 +18,47 @@ struct ebb_watch {
     bool held; /* what is composed of the template does not take its place: watch_phrases.c */
     uint32_t pattern; /* which of the repetitions known so far the template is */
     size_t pattern_count;
-    struct ebb_template known[KNOWN_PATTERNS]; /* the last ones, [pattern % KNOWN_PATTERNS] */
+    struct ebb_template known[KNOWN_PATTERNS]; /* the newest known templates, [pattern %
+                                                  KNOWN_PATTERNS] */
     struct landmark_seen {
-        uint64_t at;             /* how many ALLOCs came before the newest one */
-        uint64_t apart;          /* and between the one before and it */
-    } landmarks[KNOWN_PATTERNS]; /* of those; zero where there is none */
+        uint64_t at;             /* number of ALLOCs before the newest one of this size */
+        uint64_t apart;          /* distance in ALLOCs between the two newest ones */
+    } landmarks[KNOWN_PATTERNS]; /* of the known repetitions; zero if there is none */
     uint64_t alloc_count;        /* ALLOCs pushed */
-    size_t window_events;        /* of an iteration of the template, the longest seen */
+    size_t window_events;        /* events of an iteration of the template, the longest seen */
     size_t period_clock_events;
-    size_t next_symbol;                       /* where to look for the next iteration */
-    size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the repetition judged last */
-    size_t next_look; /* number of symbols at which to look for a landmark again */
-    EBB_VEC(struct ebb_watch_iteration) iterations; /* behind those forgotten */
+    size_t next_symbol;                       /* the search for the next iteration starts here */
+    size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the last judged repetition */
+    size_t next_look; /* number of symbols at which the next search for a landmark starts */
+    EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
 };
 
 /* ---- iterations, watch_iterations.c ---------------------------------------------------------- */
 
-/* The first symbol of the kind behind what has been recorded; if nothing has, behind event
+/* The first symbol of the kind behind the recorded iterations; if none is recorded, behind event
  * `otherwise`. */
 size_t ebb__watch_first_unrecorded(const struct ebb_watch *watch, enum ebb_symbol_kind kind,
                                    uint64_t otherwise);
-/* Drop what was taken for iterations since the event `begin`, since when the repetition `pattern`
- * goes on, of `window_events` an iteration. */
+/* Drops the iterations recorded since event `begin`. Since then the repetition `pattern` is in
+ * force, with `window_events` an iteration. */
 void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_events,
                      uint64_t begin);
-/* Record the iterations that have ended. EBB_ERR_MEMORY. */
+/* Records the iterations that have ended. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_record(struct ebb_watch *watch);
-/* Do the newest steady_iterations (tuning.def) follow each other without a gap, up to the newest
- * event? */
+/* True if the newest steady_iterations (tuning.def) follow each other without a gap, up to the
+ * newest event. */
 bool ebb__watch_is_steady(const struct ebb_watch *watch);
-/* Allocations in the newest iteration; 0 if there is none. */
+/* The number of allocations in the newest iteration; 0 if there is none. */
 size_t ebb__watch_allocs_of_newest(const struct ebb_watch *watch);
 
 /* ---- repetitions, watch_patterns.c ----------------------------------------------------------- */
 
-/* An ALLOC of so many bytes was pushed: it may be the landmark of a known pattern. */
+/* An ALLOC of this size was pushed: it may be the landmark of a known pattern. */
 void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes);
-/* Judge the repetition that is in force, if it is new. */
+/* Judges the repetition in force, if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind);
-/* Look for a landmark, if nothing repeats exactly and it is time to. EBB_ERR_MEMORY. */
+/* Looks for a landmark, if nothing repeats exactly and a search is due. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch);
 
 /* ---- phrases, watch_phrases.c ---------------------------------------------------------------- */

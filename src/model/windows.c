@@ -1,6 +1,6 @@
-/* Method: a template is the hash of one period of symbols, so each place of a stream is looked at
- * in O(1). Between landmarks nothing is hashed: there a window goes from one landmark to the next,
- * if it has about as many symbols as the template. */
+/* Method: a template is the hash of one period of symbols, so each position of a stream is tested
+ * in O(1). Between landmarks nothing is hashed: a window extends from one landmark to the next, if
+ * it has about as many symbols as the template. */
 #include "windows.h"
 
 #include "landmark.h"
@@ -13,7 +13,7 @@ static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_k
     return kind == EBB_SYMBOL_ALLOC ? live - symbol : live;
 }
 
-/* The first symbol of the repetition, walked back as far as the period holds. */
+/* The first symbol of the repetition, extended backwards as long as the period holds. */
 static size_t leftmost(const struct ebb_stream *stream, const struct ebb_repetition *repetition)
 {
     const struct ebb_rolling *rolling = stream->symbols[repetition->kind].rolling;
@@ -34,12 +34,12 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     if (repetition->kind == EBB_SYMBOL_MARK)
         return made;
     size_t first = leftmost(stream, repetition), length = repetition->last_symbol - first;
-    /* A place further on than `free_places` costs one whole iteration. */
+    /* A start beyond `free_places` costs one whole iteration. */
     size_t free_places = length % period, choice = 0;
     uint64_t least = UINT64_MAX, least_free = UINT64_MAX;
     size_t choice_free = 0;
     for (size_t place = 0; place < period; place++) {
-        /* In the newest period: the first one may lack what lives for ever. */
+        /* In the newest period: the first one may not yet have blocks that are never freed. */
         uint64_t live = live_before(symbols, repetition->kind,
                                     first + place + (length - 1 - place) / period * period);
         if (place + whole_iterations * period <= length && live < least) {
@@ -58,7 +58,8 @@ struct ebb_template ebb__stream_template(const struct ebb_stream *stream,
     return made;
 }
 
-/* The first symbol at or after `at` that is a landmark of the template; `count`: none. */
+/* The first symbol at or after `at` that is a landmark of the template; `count` if there is
+ * none. */
 static size_t next_landmark(const struct ebb_symbols *symbols, const struct ebb_template *template,
                             size_t at)
 {
@@ -102,7 +103,7 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
     size_t count = symbols->events.count, period = template->period_symbols;
     for (size_t at = *symbol; at + period <= count; at++) {
         if (at + period == count && !stream->closed)
-            break; /* where it ends only the next symbol says */
+            break; /* its end is known only with the next symbol */
         if (template->kind != EBB_SYMBOL_MARK &&
             ebb__rolling_range(symbols->rolling, at, at + period) != template->hash) {
             *symbol = at + 1;
@@ -111,7 +112,8 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
         *window = (struct ebb_window){at, symbols->events.items[at],
                                       ebb__stream_event_of(stream, template->kind, at + period)};
         if (template->kind == EBB_SYMBOL_MARK && at + period == count) {
-            /* Behind the last mark: whole if it allocates as often as the one before. */
+            /* Behind the last mark: an iteration is whole if it allocates as often as the previous
+             * one. */
             size_t own = stream->allocs.count - ebb__stream_allocs_before(stream, window->first);
             size_t before =
                 at ? ebb__stream_allocs_before(stream, window->first) -
@@ -134,8 +136,7 @@ bool ebb__stream_has_lost(const struct ebb_stream *stream, const struct ebb_wind
     return false;
 }
 
-/* The end of what the program does in the window: marks behind its last event are the next
- * one's. */
+/* The end of the window's own events: marks behind its last event belong to the next window. */
 static size_t window_end(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     size_t last = window->last;

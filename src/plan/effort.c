@@ -1,5 +1,5 @@
-/* How much work a search may do: the steps that were asked for, else those that a limit of time
- * usually suffices for, else what the tuning table says. */
+/* The effort of a search: the requested steps, else the steps that the time limit usually suffices
+ * for, else the value of the tuning table. */
 #include "base/tuning.h"
 #include "plan/plan.h"
 

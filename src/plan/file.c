@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SCHEMA "ebb.plan-file/"
-/* Members had other names in version 1: its optional ones would be passed over in silence. */
+/* Members had other names in version 1: its optional ones would be ignored silently. */
 #define VERSION "2"
 
 struct reader {
@@ -24,7 +24,7 @@ static enum ebb_status fail(const struct reader *reader, const char *what, const
     return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name, "%s%s", what, why);
 }
 
-/* A whole number from 0 to `limit`. */
+/* Reads a whole number from 0 to `limit`. */
 static enum ebb_status take_number(const struct reader *reader, const json_t *object,
                                    const char *what, const char *key, uint64_t limit,
                                    uint64_t *value)
@@ -127,7 +127,7 @@ static enum ebb_status read_absences(const struct reader *reader, const json_t *
     return status;
 }
 
-/* Blocks that take whole units; the member may be missing. */
+/* Reads the blocks rounded to whole units; the member may be missing. */
 static enum ebb_status read_huge_rounded(const struct reader *reader, const json_t *array)
 {
     struct ebb_huge_rounded *huge_rounded = &reader->file->huge_rounded;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ZERO_STALL_STEPS 16 /* bisection to peak / 65,536 */
+#define ZERO_STALL_STEPS 16 /* bisection down to peak / 65,536 */
 
 static const struct ebb_policy policies[] = {
     {"ebb", ebb__swap_ebb, ebb__swap_ebb_zero_stall, false},

@@ -1,5 +1,5 @@
-/* Within a stretch without clock events: when a use is over, and when the next one is near. The rule
- * is in one place for those who plan and for the bound on what they can reach; src/check has its own. */
+/* Stretches without clock events: when a use is over, and when the next use is near. Planners and
+ * the bound on their results share this rule; src/check has its own. */
 #include "plan/plan.h"
 
 #include "base/tuning.h"
@@ -15,7 +15,7 @@ static uint64_t ns_between(const struct ebb_model *model, uint32_t from, uint32_
     return (model->time_ns[to] + lap_ns - model->time_ns[from]) % lap_ns;
 }
 
-/* By how much a time predicted for `tick` may be off, in a stretch that began with the clock event
+/* The possible error of a time predicted for `tick`, in a stretch that began with the clock event
  * `start`. */
 static uint64_t margin_ns(const struct ebb_model *model, uint32_t start, uint32_t tick)
 {

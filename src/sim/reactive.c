@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAPS_MAX 64 /* three or four are enough, as a rule */
+#define LAPS_MAX 64 /* three or four are usually enough */
 #define NONE UINT32_MAX
 
-/* Where a block is: not there, untouched since it was allocated, in use, in the list of those that
- * may be evicted, or evicted. */
+/* The state of a block: not live, unused since its allocation, in use, in the list of evictable
+ * blocks, or evicted. */
 enum place { DEAD, UNTOUCHED, IN_USE, LISTED, EVICTED };
 
 struct block {
@@ -17,8 +17,8 @@ struct block {
     uint8_t place;
     bool movable;
     uint32_t newer, older; /* neighbours in the list */
-    uint32_t used_tick;    /* of the last access */
-    uint32_t evicted_tick; /* the event that it was evicted for */
+    uint32_t used_tick;    /* tick of the last access */
+    uint32_t evicted_tick; /* the event for which it was evicted */
 };
 
 struct reactive {
@@ -63,7 +63,7 @@ static void list_push(struct reactive *sim, uint32_t index)
     sim->listed_bytes += block->bytes;
 }
 
-/* The operation is over: what it used may be evicted, in the order in which it was used. */
+/* The operation is over: the blocks that it used become evictable, in order of use. */
 static void uses_end(struct reactive *sim)
 {
     for (size_t i = 0; i < sim->in_use.count; i++)
@@ -72,7 +72,7 @@ static void uses_end(struct reactive *sim)
     sim->in_use.count = 0;
 }
 
-/* Evict blocks until `bytes` more fit, as long as there are any. */
+/* Evicts blocks until `bytes` more fit, as long as there are any. */
 static void room_make(struct reactive *sim, uint64_t bytes)
 {
     while (sim->resident_bytes + bytes > sim->request->budget_bytes && sim->oldest != NONE) {
@@ -93,7 +93,7 @@ static void take(struct reactive *sim, uint64_t bytes)
         sim->lap.peak_bytes = sim->resident_bytes;
 }
 
-/* The absence of a block that is used, or freed, now. */
+/* Records the absence of a block that is used, or freed, now. */
 static void absence_note(struct reactive *sim, uint32_t index, bool drops)
 {
     const struct block *block = &sim->blocks[index];
@@ -174,7 +174,7 @@ static void lap_run(struct reactive *sim)
     sim->lap.iteration_ns = lap_ns + sim->lap.stall_ns;
 }
 
-/* All blocks that live across the iteration's end are there at first. */
+/* All blocks that live across the iteration's end are resident at first. */
 static void begin(struct reactive *sim)
 {
     const struct ebb_model *model = sim->model;
@@ -231,7 +231,7 @@ enum ebb_status ebb__simulate_reactive(const struct ebb_reactive_request *reques
     sim.out_of_memory = !places || !sim.blocks;
     if (!sim.out_of_memory)
         begin(&sim);
-    /* Two alike: what ends in the second began in one like it. */
+    /* Two in a row: an absence that ends in the second then began in an iteration like it. */
     uint32_t alike = 0;
     for (uint32_t lap = 1; lap <= LAPS_MAX && alike < 2 && !sim.out_of_memory; lap++) {
         places_keep(&sim, places);

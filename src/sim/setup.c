@@ -1,4 +1,4 @@
-/* Before the first lap: the absences in the orders in which they are asked for, and what is
+/* Before the first iteration: the absences in the orders of their requests, and the blocks that are
  * resident. */
 #include "sim/state.h"
 
@@ -46,7 +46,7 @@ void ebb__sim_release(struct sim *sim)
 struct ready_key {
     uint32_t tick;
     uint32_t absence;
-    uint64_t wait_ns; /* from ready to the planned start of the copy out */
+    uint64_t wait_ns; /* time from ready to the planned start of the copy out */
 };
 
 static int ready_key_compare(const void *left, const void *right)
@@ -94,8 +94,8 @@ enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready)
     return EBB_OK;
 }
 
-/* Blocks live across the iteration's end are there at the start, but for those that an absence of
- * the iteration before still keeps away. */
+/* Blocks live across the iteration's end are resident at the start, unless an absence of the
+ * previous iteration continues. */
 void ebb__sim_begin(struct sim *sim, const uint32_t *ready)
 {
     const struct ebb_model *model = sim->model;

@@ -1,6 +1,6 @@
-/* Method: one event loop on two clocks. The real clock goes on always, the model clock stands while
- * an event must wait. What happens next is the end of a transfer, an event of the model or the start
- * of a copy in; laps are run until two are alike. */
+/* Method: one event loop on two clocks. The real clock always runs; the model clock stands still
+ * while an event must wait. The next event is the end of a transfer, an event of the model or the
+ * start of a copy in. Iterations are run until two are alike. */
 #include "sim/state.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void absence_ready(struct sim *sim, uint32_t absence)
 }
 
 /* The first absence that waits for its fetch and is evicted; NONE if there is none. One that is not
- * evicted yet does not hold up those behind it. */
+ * evicted yet does not delay those behind it. */
 static uint32_t in_queue_head(struct sim *sim)
 {
     struct queue *queue = &sim->in_queue;
@@ -87,7 +87,7 @@ static void in_begin(struct sim *sim, uint32_t absence)
         times->in_start_ns = sim->model_ns;
 }
 
-/* Start what the lanes can take now. True where something started. */
+/* Starts the transfers that the lanes can take now. Returns true if something started. */
 static bool lanes_start(struct sim *sim)
 {
     bool started = false;
@@ -149,7 +149,7 @@ static bool lanes_finish(struct sim *sim)
     return finished;
 }
 
-/* False where there is no room. */
+/* Returns false if there is no memory. */
 static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t waited_ns)
 {
     if (!forced && !fits(sim, bytes)) {
@@ -162,7 +162,7 @@ static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t w
     return true;
 }
 
-/* `absence`: the one that keeps the block evicted or tries to; NONE. */
+/* `absence`: the one that keeps the block evicted or tries to; or NONE. */
 static void block_end(struct sim *sim, uint64_t bytes, uint32_t absence)
 {
     bool held = absence == NONE || sim->state[absence] != EVICTED;
@@ -182,7 +182,7 @@ static void block_end(struct sim *sim, uint64_t bytes, uint32_t absence)
         times->cancelled = false;
 }
 
-/* False where the block is not there. */
+/* Returns false if the block is not resident. */
 static bool block_use(struct sim *sim, uint32_t absence, bool forced)
 {
     if (absence == NONE)
@@ -198,7 +198,7 @@ static bool block_use(struct sim *sim, uint32_t absence, bool forced)
     return false;
 }
 
-/* What the event at sim->tick does to its block; false where it must wait. */
+/* Applies the event at sim->tick to its block; returns false if it must wait. */
 static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
 {
     const struct ebb_model_event *event = &sim->model->events[sim->tick];
@@ -223,7 +223,7 @@ static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
     }
 }
 
-/* Let the event at sim->tick happen; false where it must wait. `forced` breaks the budget. */
+/* Executes the event at sim->tick; returns false if it must wait. `forced` exceeds the budget. */
 static bool event_happen(struct sim *sim, bool forced)
 {
     bool waited = sim->wait.kind != WAIT_NONE;
@@ -266,11 +266,12 @@ static bool triggers_fire(struct sim *sim)
     return fired;
 }
 
-/* Let time pass until the next thing happens. False where nothing ever would. */
+/* Advances time to the next event. Returns false if there will never be one. */
 static bool time_pass(struct sim *sim)
 {
     bool both = sim->out.absence != NONE && sim->in.absence != NONE;
-    uint64_t rate = both && !sim->request->machine->duplex ? 1 : 2; /* half ns a ns */
+    uint64_t rate = both && !sim->request->machine->duplex ? 1 : 2; /* in half nanoseconds per
+                                                                       nanosecond */
     uint64_t step = UINT64_MAX;
     if (sim->wait.kind == WAIT_NONE) {
         uint64_t next_ns =
@@ -308,7 +309,7 @@ static void lap_run(struct sim *sim)
     sim->tick = sim->trigger = 0;
     sim->model_ns = 0;
     for (;;) {
-        /* At one instant: what ends first, then events, then what begins. */
+        /* At one instant: ends first, then events, then starts. */
         bool moved = lanes_finish(sim);
         while (sim->tick < sim->model->tick_count &&
                sim->model->time_ns[sim->tick] <= sim->model_ns && event_happen(sim, false))

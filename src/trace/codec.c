@@ -1,6 +1,7 @@
-/* Events to columns and back. Byte columns for the four small fields, then varints: time as the
- * step from the event before (it never falls), block serial and thread as signed steps, size as it
- * is (sizes repeat exactly, and a repeated number packs better than repeated differences). */
+/* Converts events to columns and back. The four small fields are byte columns; the others are
+ * varints. Time is the step from the previous event (it never decreases). Block serial and thread
+ * are signed steps. Sizes are stored unchanged: they repeat exactly, and repeated numbers compress
+ * better than repeated differences. */
 #include "trace/codec.h"
 
 #include <xxhash.h>
@@ -16,8 +17,8 @@ bool ebb__trace_event_valid(const struct ebb_event *event)
            event->access <= EBB_ACCESS_WRITE && event->mark < EBB_MARK_COUNT;
 }
 
-/* Signed steps as unsigned numbers, small ones first: 0, -1, 1, -2, ... Steps are taken modulo
- * 2^64 (2^32 for threads), so every pair of values has one. */
+/* Maps signed steps to unsigned numbers, small ones first: 0, -1, 1, -2, ... Steps are modulo 2^64
+ * (2^32 for threads), so every pair of values has one. */
 static uint64_t zigzag64(uint64_t step)
 {
     return step << 1 ^ (0 - (step >> 63));
@@ -48,7 +49,7 @@ static uint8_t *put_varint(uint8_t *out, uint64_t value)
     return out;
 }
 
-/* NULL where the varint runs past `end`, past 64 bits, or is longer than it needs to be. */
+/* NULL if the varint exceeds `end` or 64 bits, or is longer than necessary. */
 static const uint8_t *get_varint(const uint8_t *in, const uint8_t *end, uint64_t *value)
 {
     uint64_t result = 0;
@@ -95,7 +96,7 @@ size_t ebb__trace_encode(const struct ebb_event *events, size_t count, uint8_t *
     return (size_t)(next - out);
 }
 
-/* The varint columns; `in` stands behind the byte columns. */
+/* Decodes the varint columns; `in` is behind the byte columns. */
 static enum ebb_trace_decode decode_numbers(const uint8_t *in, const uint8_t *end, size_t count,
                                             struct ebb_event *events)
 {

@@ -1,9 +1,9 @@
-/* The words of the trace format that writer and reader share: sizes, offsets, byte order, and the
- * coding of events as columns. docs/formats/trace.md says what they mean.
+/* What writer and reader of the trace format share: sizes, offsets, byte order, and the coding of
+ * events in columns. docs/formats/trace.md explains the format.
  *
- * Columns, because the events of a training loop repeat field by field: the same kinds in the same
- * order, small steps in time and in serials. Split by field and as differences they are runs of
- * small numbers, which zstd then packs far better than 32-byte records. */
+ * The events of a training loop repeat field by field: the same kinds in the same order, small
+ * steps in time and in serials. Columns of differences are runs of small numbers. zstd compresses
+ * these far better than 32-byte records. */
 #ifndef EBB_TRACE_CODEC_H
 #define EBB_TRACE_CODEC_H
 
@@ -16,7 +16,7 @@
 #define EBB_TRACE_MAJOR 1u
 #define EBB_TRACE_MINOR 0u
 
-/* A byte over 127 and both line endings, so that a transfer as text shows at once (from PNG). */
+/* A byte over 127 and both line endings, so that a transfer in text mode is detected (from PNG). */
 #define EBB_TRACE_MAGIC                                                                            \
     "\x89"                                                                                         \
     "EBBT\r\n\x1a"
@@ -24,15 +24,15 @@
 #define EBB_TRACE_BLOCK_MAGIC 0x4b4c4265u  /* "eBLK" */
 #define EBB_TRACE_FOOTER_MAGIC 0x444e4565u /* "eEND" */
 
-#define EBB_TRACE_HEADER_FIXED_BYTES 48u /* up to the command */
+#define EBB_TRACE_HEADER_FIXED_BYTES 48u /* without the command */
 #define EBB_TRACE_HEADER_MIN_BYTES (EBB_TRACE_HEADER_FIXED_BYTES + 8u)
-#define EBB_TRACE_HEADER_MAX_BYTES 4096u /* room for later minor versions */
+#define EBB_TRACE_HEADER_MAX_BYTES 4096u /* space for later minor versions */
 #define EBB_TRACE_BLOCK_HEADER_BYTES 40u
 #define EBB_TRACE_FOOTER_BYTES 32u /* less than a block header: see the reader's rule for tails */
 
-/* 64 Ki events are 2 MiB of records: large enough for zstd, small enough to lose. */
+/* 64 Ki events are 2 MiB of records: enough for good compression, little to lose. */
 #define EBB_TRACE_BLOCK_EVENTS 65536u
-/* One event in columns: four bytes, a varint of 10, 10, 10 and one of 5 bytes at most. */
+/* An event in columns has at most four bytes, three varints of 10 bytes and one of 5. */
 #define EBB_TRACE_EVENT_MIN_BYTES 8u
 #define EBB_TRACE_EVENT_MAX_BYTES 39u
 
@@ -72,22 +72,22 @@ static inline uint64_t ebb__get_le64(const uint8_t *in)
 /* The checksum of the format: XXH3, 64 bits, seed 0. */
 uint64_t ebb__trace_checksum(const void *bytes, size_t size);
 
-/* True where kind, access and mark lie in their enums and the kind is not NONE. */
+/* True if kind, access and mark are in their enums and the kind is not NONE. */
 bool ebb__trace_event_valid(const struct ebb_event *event);
 
-/* Write `count` events as columns; times must not fall. `out` has room for count *
+/* Writes `count` events in columns; times must not decrease. `out` must hold count *
  * EBB_TRACE_EVENT_MAX_BYTES. Returns the bytes written. */
 size_t ebb__trace_encode(const struct ebb_event *events, size_t count, uint8_t *out);
 
 enum ebb_trace_decode {
     EBB_TRACE_DECODE_OK,
-    EBB_TRACE_DECODE_MALFORMED, /* not what any writer makes */
+    EBB_TRACE_DECODE_MALFORMED, /* no writer produces it */
     EBB_TRACE_DECODE_VALUE,     /* a kind, access or mark that this version does not know */
-    EBB_TRACE_DECODE_TIME       /* a time runs past 2^64 */
+    EBB_TRACE_DECODE_TIME       /* a time exceeds 2^64 */
 };
 
-/* The opposite: exactly `count` events from exactly `size` bytes. Safe with any input. Every list
- * of events has one encoding, so what decodes encodes to the same bytes. */
+/* Decodes exactly `count` events from exactly `size` bytes. Safe with any input. Every list of
+ * events has one encoding: encoding the result gives the same bytes. */
 enum ebb_trace_decode ebb__trace_decode(const uint8_t *in, size_t size, size_t count,
                                         struct ebb_event *events);
 

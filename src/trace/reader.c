@@ -1,10 +1,11 @@
-/* Reads a trace, trusting nothing: every length is checked against what is there, every byte is
- * under a checksum, and a block can claim no more than EBB_TRACE_BLOCK_EVENTS.
+/* Reads a trace without trusting it. Every length is checked against the remaining bytes, every
+ * byte is covered by a checksum, and a block can claim at most EBB_TRACE_BLOCK_EVENTS.
  *
- * Two things are told apart. A tail is what a writer leaves that was killed or ran out of disk:
- * an unfinished last block. It is dropped, and the trace is not `complete`. Anything else that is
- * wrong is damage, and the trace is refused: a plan from half a timeline would be worse than none.
- * Two passes: the first adds up the claimed events, so that they are allocated once and exactly. */
+ * A tail and damage are distinguished. A tail is an unfinished last block, left by a writer that
+ * was killed or whose disk was full. It is dropped, and the trace is not `complete`. Any other
+ * error is damage, and the trace is refused: a plan from half a timeline would be worse than none.
+ * There are two passes: the first adds up the claimed events, so that they are allocated once and
+ * exactly. */
 #include "trace/file.h"
 
 #include "base/file.h"
@@ -18,7 +19,7 @@
 struct cursor {
     const uint8_t *bytes;
     size_t size;
-    size_t offset; /* of the next unit */
+    size_t offset; /* offset of the next unit */
     const char *name;
     uint16_t minor;
     uint64_t events; /* before `offset` */
@@ -131,7 +132,7 @@ static enum ebb_status check_footer(const struct cursor *cursor, struct ebb_erro
     return EBB_OK;
 }
 
-/* What stands at the cursor; a block is stepped over and described in *block. */
+/* Reads the unit at the cursor. A block is skipped and described in *block. */
 static enum ebb_status next_unit(struct cursor *cursor, enum unit *unit, struct block *block,
                                  struct ebb_error *error)
 {
@@ -146,7 +147,7 @@ static enum ebb_status next_unit(struct cursor *cursor, enum unit *unit, struct 
         return EBB_OK; /* too short for a block: no events can be lost */
     if (ebb__get_le32(at) != EBB_TRACE_BLOCK_MAGIC ||
         ebb__get_le64(at + 32) != ebb__trace_checksum(at, 32)) {
-        /* A file system may lengthen a file and lose power before it writes the data. */
+        /* After a power loss a file may be longer than the data that was written. */
         if (all_zero(at, left))
             return EBB_OK;
         return fail_damaged(cursor->name, cursor->offset, "neither a block nor the footer", error);
@@ -172,7 +173,8 @@ static enum ebb_status next_unit(struct cursor *cursor, enum unit *unit, struct 
     return EBB_OK;
 }
 
-/* Room for all events that the blocks claim; *columns_bytes is what the largest block expands to. */
+/* Allocates all events that the blocks claim; *columns_bytes is the expanded size of the largest
+ * block. */
 static enum ebb_status allocate_events(struct cursor cursor, struct ebb_trace *trace,
                                        size_t *columns_bytes, struct ebb_error *error)
 {
@@ -197,7 +199,7 @@ static enum ebb_status allocate_events(struct cursor cursor, struct ebb_trace *t
     return EBB_OK;
 }
 
-/* One block into the events that follow trace->count. `columns` is scratch. */
+/* Decodes one block into the events after trace->count. `columns` is scratch memory. */
 static enum ebb_status read_block(const struct cursor *cursor, const struct block *block,
                                   ZSTD_DCtx *expander, uint8_t *columns, struct ebb_trace *trace,
                                   struct ebb_error *error)
@@ -263,7 +265,7 @@ static enum ebb_status read_all(const struct cursor *start, struct ebb_trace *tr
     if (status != EBB_OK)
         return status;
     ZSTD_DCtx *expander = ZSTD_createDCtx();
-    uint8_t *columns = malloc(columns_bytes + 1); /* also without any block */
+    uint8_t *columns = malloc(columns_bytes + 1); /* never empty, even without a block */
     if (expander && columns)
         status = read_units(cursor, expander, columns, trace, error);
     else
@@ -281,7 +283,7 @@ enum ebb_status ebb__trace_read_memory(const void *bytes, size_t size, const cha
     enum ebb_status status = read_all(&cursor, trace, error);
     if (status != EBB_OK) {
         ebb__trace_fini(trace);
-    } else if (!trace->count) { /* the only block was torn */
+    } else if (!trace->count) { /* the only block was incomplete */
         free(trace->events);
         trace->events = NULL;
     }
@@ -293,7 +295,7 @@ bool ebb__trace_recognises(const uint8_t *bytes, size_t size)
     return size >= EBB_TRACE_MAGIC_BYTES && magic_matches(bytes, size);
 }
 
-/* What is too short for the magic goes on to the reader, which says why it is no trace. */
+/* A file too short for the magic is passed to the reader, which reports why it is no trace. */
 static bool could_be_trace(const uint8_t *bytes, size_t size)
 {
     return magic_matches(bytes, size);

@@ -10,7 +10,8 @@ void ebb__ring_init(struct ebb_ring *ring, uint64_t event_capacity, uint64_t ori
     ring->origin_ns = origin_ns;
 }
 
-/* True once there is room for `wanted` events; false where the parent has not taken one for a second. */
+/* Waits until the ring has space for `wanted` events. Returns false if the parent has read none for
+ * a second. */
 static bool wait_for_room(struct ebb_ring *ring, uint64_t written, uint64_t wanted)
 {
     const struct timespec nap = {.tv_nsec = 100000};
@@ -32,7 +33,7 @@ static bool wait_for_room(struct ebb_ring *ring, uint64_t written, uint64_t want
     return false;
 }
 
-/* Where the newest lost mark of this kind is kept; NULL: it says nothing about what follows it. */
+/* Where the newest lost mark of this kind is kept; NULL if the event is no state mark. */
 static struct ebb_event *owed_place(struct ebb_ring *ring, const struct ebb_event *event)
 {
     if (event->kind != EBB_EVENT_MARK)
@@ -59,7 +60,8 @@ static void put(struct ebb_ring *ring, uint64_t at, const struct ebb_event *even
     ring->events[at & (ring->event_capacity - 1)] = *event;
 }
 
-/* Say at `time_ns` what was lost, and what is so since; returns how many events that took. */
+/* Writes marks at `time_ns` that report the loss and the current state; returns the number of
+ * events written. */
 static uint64_t tell_loss(struct ebb_ring *ring, uint64_t written, uint64_t time_ns)
 {
     uint64_t count = 0;
@@ -100,7 +102,7 @@ size_t ebb__ring_read(struct ebb_ring *ring, struct ebb_event *events, size_t mo
     uint64_t read = atomic_load_explicit(&ring->read, memory_order_relaxed);
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
     uint64_t waiting = written - read;
-    if (waiting > EBB_RING_EVENTS) /* no producer lets it come to that */
+    if (waiting > EBB_RING_EVENTS) /* impossible with a correct producer */
         return 0;
     size_t count = waiting < most ? (size_t)waiting : most;
     for (size_t i = 0; i < count; i++)

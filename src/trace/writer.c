@@ -1,7 +1,7 @@
-/* Writes a trace so that it can be read whatever happens to the writer: events gather in memory
- * until they fill a block, and a block goes out in one write with its own length and checksums. A
- * write that fails is undone (the file is cut back to the last whole block) and ends the writer.
- * All memory is taken at the start, so that a program in distress can still be recorded. */
+/* Writes a trace so that it is readable however the writer ends. Events are collected in memory
+ * until they fill a block. A block is written by one write with its own length and checksums. If a
+ * write fails, the file is truncated to the last complete block and the writer stops. All memory is
+ * allocated at the start, so that a program that is out of memory can still be recorded. */
 #include "trace/file.h"
 
 #include "trace/codec.h"
@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
-/* zstd's own default. Measured on a synthetic training loop: level 6 takes nearly twice the time and
- * saves one per cent. */
+/* zstd's own default. On a synthetic training loop level 6 takes nearly twice the time and saves
+ * one per cent. */
 #define COMPRESSION_LEVEL 3
 
 struct ebb_trace_writer {
@@ -24,14 +24,14 @@ struct ebb_trace_writer {
     struct ebb_event *pending; /* EBB_TRACE_BLOCK_EVENTS of them */
     size_t pending_count;
     uint8_t *columns; /* scratch for one block, encoded */
-    uint8_t *packed;  /* scratch for one block as it goes out */
+    uint8_t *packed;  /* scratch for one compressed block */
     size_t packed_capacity_bytes;
     ZSTD_CCtx *compressor;
-    uint64_t written_bytes; /* the file up to here is good */
+    uint64_t written_bytes; /* the file is valid up to here */
     uint64_t written_events;
     uint64_t written_blocks;
     uint64_t last_time_ns;
-    struct ebb_error failure; /* status OK while there is none */
+    struct ebb_error failure; /* the status is OK if there is none */
 };
 
 static void writer_free(struct ebb_trace_writer *writer)
@@ -64,7 +64,7 @@ static struct ebb_trace_writer *writer_new(const char *path)
     return NULL;
 }
 
-/* An error of the system on `path`, from errno. */
+/* Reports a system error on `path`, from errno. */
 static enum ebb_status fail_io(struct ebb_error *error, const char *path, const char *step)
 {
     int code = errno;
@@ -81,7 +81,7 @@ static enum ebb_status report(const struct ebb_trace_writer *writer, struct ebb_
     return writer->failure.status;
 }
 
-/* All of it, or nothing and a failure that stays. */
+/* Writes all bytes, or none and records a permanent failure. */
 static enum ebb_status write_out(struct ebb_trace_writer *writer, const uint8_t *bytes, size_t size)
 {
     size_t done = 0;
@@ -93,7 +93,7 @@ static enum ebb_status write_out(struct ebb_trace_writer *writer, const uint8_t 
             if (!wrote)
                 errno = ENOSPC;
             fail_io(&writer->failure, writer->path, "written");
-            /* Where even this fails the torn block stays, and readers drop it. */
+            /* If even this fails the incomplete block remains, and readers drop it. */
             int ignored = ftruncate(writer->file, (off_t)writer->written_bytes);
             (void)ignored;
             return EBB_ERR_IO;
@@ -226,7 +226,7 @@ enum ebb_status ebb__trace_writer_close(struct ebb_trace_writer *writer, struct 
         return EBB_OK;
     if (ebb__trace_writer_flush(writer, NULL) == EBB_OK)
         write_footer(writer);
-    /* Some file systems say only now that an earlier write failed. */
+    /* Some file systems report an earlier write error only here. */
     if (close(writer->file) && writer->failure.status == EBB_OK)
         fail_io(&writer->failure, writer->path, "closed");
     enum ebb_status status = report(writer, error);

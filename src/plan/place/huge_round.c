@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_MOVED_SHARE 64 /* of all bytes moved, as a divisor; half and twice plan the same */
+#define LEAST_MOVED_SHARE                                                                          \
+    64 /* of all bytes moved, as a divisor; half and twice give the same
+                                plan */
 #define LEAST_TAIL_BYTES (EBB_HUGE_BYTES / 2)
 
 static uint64_t in_units(uint64_t bytes)
@@ -39,7 +41,7 @@ enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
 bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t index)
 {
     struct ebb_model_block *block = &huge_rounded->model.blocks[index];
-    if (!can_be_huge_rounded(block)) /* as one that is huge-rounded already is not */
+    if (!can_be_huge_rounded(block)) /* this excludes blocks that are huge-rounded already */
         return false;
     huge_rounded->count++;
     huge_rounded->blocks[index] = 1;

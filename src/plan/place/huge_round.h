@@ -1,9 +1,9 @@
-/* Huge-rounded blocks: a block that is evicted again and again takes whole 2 MiB units.
+/* Huge-rounded blocks: a block that is evicted repeatedly takes whole 2 MiB units.
  *
- * A move of a huge page interrupts the program's cores once, a move of the 4 KiB pages at a block's
- * end once for each few dozen of them. The unit that they are taken from must be split and
- * assembled again. So a block that is evicted and ends in more than half a unit gets all of it, as
- * long as the waste is a small part and the plan does not become slower.
+ * A move of a huge page interrupts the program's cores once. A move of the 4 KiB pages at a block's
+ * end interrupts them once for each few dozen pages. The unit of these pages must be split and
+ * reassembled. So an evicted block whose end fills more than half a unit gets the whole unit. The
+ * waste must be small, and the plan must not become slower.
  *
  *     struct ebb_huge_rounded rounded;
  *     if (ebb__huge_round(model, &plan, &rounded) == EBB_OK && rounded.count) {
@@ -18,24 +18,23 @@
 #include <stdbool.h>
 
 struct ebb_huge_rounded {
-    struct ebb_model
-        model;       /* with the sizes that blocks take; all but `blocks` is the original's */
-    uint8_t *blocks; /* by model block: 1: it is huge-rounded */
-    uint32_t count;  /* huge-rounded blocks */
+    struct ebb_model model; /* with the rounded sizes; all but `blocks` belongs to the original */
+    uint8_t *blocks;        /* by model block; 1: it is huge-rounded */
+    uint32_t count;         /* number of huge-rounded blocks */
 };
 
-/* The blocks allocated in the iteration that `plan`, made for `model`, evicts and that should be
- * huge-rounded; none if they would be too small a part of what is moved. `model` must outlive
- * *huge_rounded, which is the caller's; EBB_ERR_MEMORY. O(blocks + absences). */
+/* Chooses the blocks to be huge-rounded: allocated in the iteration and evicted by `plan`, which is
+ * for `model`. Chooses none if they are too small a part of the moved bytes. `model` must outlive
+ * *huge_rounded, which the caller owns. EBB_ERR_MEMORY. O(blocks + absences). */
 EBB_NODISCARD enum ebb_status ebb__huge_round(const struct ebb_model *model,
                                               const struct ebb_plan *plan,
                                               struct ebb_huge_rounded *huge_rounded);
-/* The same by hand, for plans that say themselves which blocks are huge-rounded: none is yet.
- * EBB_ERR_MEMORY. */
+/* Starts with no huge-rounded block, for plans that specify them. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__huge_rounded_init(const struct ebb_model *model,
                                                      struct ebb_huge_rounded *huge_rounded);
-/* The block is rounded; false where it is already, or may not be: its size stays. */
+/* Rounds the size of a block. Returns false if it is rounded already or must not be: its size is
+ * then unchanged. */
 bool ebb__huge_rounded_add(struct ebb_huge_rounded *huge_rounded, uint32_t block);
-void ebb__huge_rounded_fini(struct ebb_huge_rounded *huge_rounded); /* an empty one is fine */
+void ebb__huge_rounded_fini(struct ebb_huge_rounded *huge_rounded); /* an empty one is allowed */
 
 #endif

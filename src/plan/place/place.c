@@ -1,12 +1,13 @@
-/* Which blocks: those allocated in the iteration that do not outlive it, have no absence and are
- * whole. A block that is evicted needs pages of its own, as the parts of a large one do; one that outlives
- * an iteration is there twice. Where threads interleave, lifetimes of one order say little of another.
+/* Which blocks are placed: those allocated in the iteration that do not outlive it, have no absence
+ * and are no parts. An evicted block needs pages of its own, and so do the parts of a large block.
+ * A block that outlives an iteration exists twice. If threads interleave, lifetimes in one order
+ * say little about another.
  *
  * What it costs: a unit is held as long as one block covers it. With the packings of
- * ebb__pool_solve() that is little (ResNet-50 in 60 %: 5 MiB of 75 on average, 12 at most), but the
- * plan, which counts blocks, may have filled the budget to the last page. So resident bytes are
- * counted again, in units; where they exceed the budget, the blocks in the emptiest units go back to
- * pages of their own, until all fits. */
+ * ebb__pool_solve() the waste is small (ResNet-50 in 60 %: 5 MiB of 75 on average, 12 at most). But
+ * the plan counts blocks, and may have filled the budget to the last page. So resident bytes are
+ * counted again, in units. While they exceed the budget, the blocks in the emptiest units get pages
+ * of their own again. */
 #include "plan/place/place.h"
 
 #include "base/geometry.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACK_ROUNDS 4 /* then who is out stays out; half and twice plan the same */
+#define PACK_ROUNDS 4 /* afterwards unplaced blocks remain so; half and twice give the same plan */
 #define FIT_ROUNDS 40 /* a limit; most need less than 10 */
 
 struct waste {
@@ -38,7 +39,7 @@ struct placing {
     const struct ebb_plan_request *request;
     const struct ebb_plan *plan;
     struct ebb_places *places;
-    bool *wanted; /* by block: to be placed */
+    bool *wanted; /* by block: it should be placed */
     uint64_t affordable_bytes;
     struct ebb__resident resident;
     struct waste *wastes; /* by unit */
@@ -57,7 +58,7 @@ static void take_out(struct placing *placing, uint32_t block)
     placing->places->count--;
 }
 
-/* What is empty of each unit in use at this moment, the most first. */
+/* Finds the empty bytes of each unit in use at this moment, the largest first. */
 static void find_wastes(struct placing *placing)
 {
     const struct ebb__resident *now = &placing->resident;
@@ -77,8 +78,8 @@ static void find_wastes(struct placing *placing)
     qsort(placing->wastes, now->unit_count, sizeof *placing->wastes, by_waste);
 }
 
-/* Take the blocks out of the emptiest units, until `over` bytes less are needed at this moment or
- * no unit is left with anything empty. */
+/* Removes the blocks from the emptiest units, until `over` bytes less are needed at this moment or
+ * no unit has empty bytes. */
 static void empty_units(struct placing *placing, uint64_t over)
 {
     find_wastes(placing);
@@ -95,7 +96,7 @@ static void empty_units(struct placing *placing, uint64_t over)
     }
 }
 
-/* Fewer and fewer blocks in the static placement, each where it is, until all fits. */
+/* Removes blocks from the static placement until all fits. The others keep their addresses. */
 static void fit(struct placing *placing)
 {
     struct ebb_places *places = placing->places;
@@ -115,8 +116,8 @@ static void fit(struct placing *placing)
     places->peak_bytes = ebb__resident_peak(&placing->resident, NULL);
 }
 
-/* Where no plan keeps the budget the runtime does, by evicting what is not in use at the moment: then
- * only such blocks may stand fast as are in use whenever they are there. */
+/* If no plan keeps the budget, the runtime keeps it by evicting blocks that are not in use at the
+ * moment. Then only blocks that are in use during their whole lifetime may have fixed addresses. */
 static void choose(struct placing *placing)
 {
     const struct ebb_model *model = placing->request->model;
@@ -133,7 +134,7 @@ static void choose(struct placing *placing)
         placing->wanted[placing->plan->absences[i].block] = false;
 }
 
-/* Pack what is wanted: as buffers on the circle of ticks. */
+/* Packs the wanted blocks, as buffers on the circle of ticks. */
 static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
 {
     const struct ebb_model *model = placing->request->model;
@@ -166,7 +167,7 @@ static enum ebb_status pack(struct placing *placing, struct ebb_error *error)
     return status;
 }
 
-/* Pack and fit; pack again what is left, since it now stands with holes. */
+/* Packs and fits. Packs the remaining blocks again, because removed ones leave holes. */
 static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *error)
 {
     for (uint64_t round = 1;; round++) {
@@ -196,8 +197,9 @@ static enum ebb_status place(struct placing *placing, struct ebb_error *error)
     placing->wanted = calloc(most, sizeof *placing->wanted);
     if (!placing->places->offsets || !placing->wanted)
         return EBB_ERR_MEMORY;
-    memset(placing->places->offsets, 0xff, most * sizeof *placing->places->offsets); /* none */
-    /* The budget, or what the plan takes without a static placement where that is more. */
+    memset(placing->places->offsets, 0xff,
+           most * sizeof *placing->places->offsets); /* EBB_PLACE_NONE */
+    /* The budget, or the memory of the plan without a static placement if that is more. */
     enum ebb_status status = ebb__resident_init(&placing->resident, placing->request, placing->plan,
                                                 placing->places->offsets, 0);
     if (status != EBB_OK)

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At one instant copies out end first, then events happen in their order, then copies in start. */
+/* At one instant copies out end first, then events happen in order, then copies in start. */
 enum change_class { OUT_ENDS, EVENT_HAPPENS, IN_STARTS };
 
 struct ebb__resident_change {
     uint64_t ns;
     uint32_t class;
-    uint32_t item; /* tick, or block */
+    uint32_t item; /* tick or block */
 };
 
 static int by_time(const void *left, const void *right)
@@ -51,8 +51,8 @@ static void block_change(struct ebb__resident *resident, uint32_t block, bool bo
         resident->bytes -= bytes_of(resident, block);
 }
 
-/* What is there just before the iteration's first event. The sum may pass below zero: it wraps, and
- * is right in the end. */
+/* Sets the state just before the iteration's first event. The sum may wrap below zero; it is
+ * correct at the end. */
 static void begin(struct ebb__resident *resident)
 {
     const struct ebb_model *model = resident->request->model;

@@ -1,21 +1,20 @@
 /* Depth-first search in canonical order, for the exact pool.
  *
  * Problem: a packing within a given height, or the proof that there is none.
- * Method: each buffer is placed as low as what is placed below it allows, and buffers are placed in
- * the order of their offsets (ties by rank), so that every packing that rests on its floors is met
- * once. At a node:
- *   floors        an unplaced buffer's floor is the highest top below it. One that was passed over
- *                 can only come to rest on an unplaced neighbour, which raises its floor further
- *   inference     for every section and every height, what must lie above the height there has to
- *                 fit under the limit
- *   dominance     nothing is placed so high that an unplaced buffer would fit below it whole
+ * Method: each buffer is placed as low as the buffers below it permit, in the order of offsets
+ * (ties by rank). So every packing that rests on its floors is found exactly once. At a node:
+ *   floors        an unplaced buffer's floor is the highest top below it. A buffer that was passed
+ *                 over can only rest on an unplaced neighbour, which raises its floor further
+ *   inference     for every section and every height, the buffers that must be above the height
+ *                 there have to fit under the limit
+ *   dominance     nothing is placed so high that an unplaced buffer would fit completely below it
  *   equals        buffers of one size and one run of sections are placed in one order
- *   decomposition where no unplaced buffer spans a boundary, both sides are searched by themselves
- *   memory        what is left at a node that failed fails again
- * Several rankings take turns, each with a growing number of nodes; the first that ends, decides. A
- * turn that does not end leaves a packing all the same: its deepest placement with the rest on top.
- * In iterations of programs, where most sections have room, it is better than the search over valleys
- * (valley.c), and worse where there is none.
+ *   decomposition if no unplaced buffer spans a boundary, both sides are searched independently
+ *   memory        a remaining problem that failed at a node fails again
+ * Several rankings take turns, each with a growing number of nodes; the first that finishes
+ * decides. An unfinished turn leaves a packing, too: its deepest placement with the rest on top. In
+ * iterations of programs, most sections have free space. There it is better than the search over
+ * valleys (valley.c), and worse if there is none.
  * Complexity: exponential at worst; O(unplaced * run) a node.
  * Source: docs/papers.md, MiniMalloc; the raised floors, the inference at every height and the
  * memory are ours. */
@@ -28,15 +27,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAIN_LAPS 6  /* laps without noise, each with twice the nodes; 3 and 12 pack the same */
-#define LAP_GROWS 1.2 /* turns grow from lap to lap; 1 and 2.4 pack the same */
+#define PLAIN_LAPS                                                                                 \
+    6                 /* rounds without noise, each with twice the nodes; 3 and 12 give the same
+                         packing */
+#define LAP_GROWS 1.2 /* turns grow from round to round; 1 and 2.4 give the same packing */
 
 struct search {
     struct ebb_search base;
-    uint32_t *neighbours, *neighbours_from; /* of i: [from[i], from[i + 1]) */
+    uint32_t *neighbours, *neighbours_from; /* those of buffer i: [from[i], from[i + 1]) */
     uint64_t *salt;
     uint32_t *rank;
-    ebb_height *raised; /* scratch: floor with what the canonical order adds */
+    ebb_height *raised; /* scratch: floors as raised by the canonical order */
     struct trail {
         uint32_t buffer;
         ebb_height floor;
@@ -44,7 +45,7 @@ struct search {
     size_t trail_count, trail_room;
 };
 
-/* ---- placing and taking back ----------------------------------------------------------------- */
+/* ---- placing and undoing --------------------------------------------------------------------- */
 
 static bool place(struct search *search, uint32_t buffer)
 {
@@ -68,7 +69,7 @@ static bool place(struct search *search, uint32_t buffer)
     return true;
 }
 
-/* Everything placed since the two counts were these. */
+/* Undoes all placements since the two counts had these values. */
 static void take_back(struct search *search, uint32_t stack_count, size_t trail_count)
 {
     while (search->trail_count > trail_count) {
@@ -91,7 +92,8 @@ static bool passed_over(const struct search *search, uint32_t buffer, ebb_height
            (search->base.floor[buffer] == level && search->rank[buffer] < rank);
 }
 
-/* Floors as the canonical order raises them; false where one can no longer rest on anything. */
+/* Raises floors by the canonical order. Returns false if a buffer can no longer rest on
+ * anything. */
 static bool floors_raise(struct search *search, const uint32_t *list, uint32_t count,
                          ebb_height level, uint32_t rank)
 {
@@ -126,7 +128,8 @@ static bool floors_raise(struct search *search, const uint32_t *list, uint32_t c
     return true;
 }
 
-/* What lies above each floor must fit under the limit, in every section. Sorts the list. */
+/* Checks that the buffers above each floor fit under the limit, in every section. Sorts the
+ * list. */
 static bool floors_hold(struct search *search, uint32_t *list, uint32_t count)
 {
     ebb__search_sort(search->raised, list, count);
@@ -160,8 +163,8 @@ static struct ebb_search_state state_of(const struct search *search, const uint3
 static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                   uint32_t rank);
 
-/* Parts that have no section in common, one after the other: what one needs is nothing to another,
- * so the first that fails decides. */
+/* Searches parts with no common section one after the other. They are independent, so the first
+ * that fails decides. */
 static bool solve_parts(struct search *search, uint32_t *list, uint32_t count, ebb_height level,
                         uint32_t rank)
 {
@@ -178,7 +181,7 @@ static bool solve_parts(struct search *search, uint32_t *list, uint32_t count, e
     return solved;
 }
 
-/* What is left once `chosen` has been placed. */
+/* Searches the remaining problem after `chosen` has been placed. */
 static bool solve_rest(struct search *search, const uint32_t *list, uint32_t count, uint32_t chosen)
 {
     size_t arena_count = search->base.arena_count;
@@ -192,7 +195,7 @@ static bool solve_rest(struct search *search, const uint32_t *list, uint32_t cou
     return solved;
 }
 
-/* Candidates in the order in which they are tried: lowest floor first, then by rank. */
+/* Lists the candidates in the order in which they are tried: lowest floor first, then by rank. */
 static uint32_t candidates_find(const struct search *search, const uint32_t *list, uint32_t count,
                                 ebb_height level, uint32_t rank, uint32_t *found)
 {
@@ -260,7 +263,8 @@ static bool solve(struct search *search, uint32_t *list, uint32_t count, ebb_hei
 
 enum { BY_TOTAL, BY_WIDTH, BY_AREA, BY_SIZE, KEYS };
 
-/* Ties among candidates of one floor. The first three are those of docs/papers.md, MiniMalloc. */
+/* Rankings of candidates with equal floors. The first three are those of docs/papers.md,
+ * MiniMalloc. */
 static const uint8_t rankings[][3] = {
     {BY_TOTAL, BY_WIDTH, BY_AREA}, {BY_TOTAL, BY_AREA, BY_WIDTH}, {BY_WIDTH, BY_AREA, BY_TOTAL},
     {BY_AREA, BY_TOTAL, BY_WIDTH}, {BY_SIZE, BY_WIDTH, BY_TOTAL}, {BY_WIDTH, BY_SIZE, BY_TOTAL},
@@ -282,7 +286,8 @@ static int ranked_compare(const void *left, const void *right)
     return (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
-/* What failed under a plain ranking is remembered from lap to lap: it need not be searched again. */
+/* States that failed under a plain ranking are remembered from round to round, so that they are not
+ * searched again. */
 static void rank_all(struct search *search, const struct ebb_pool_problem *problem,
                      const struct ebb_pool_sections *sections, uint64_t turn_index,
                      struct ranked *ranked)
@@ -320,9 +325,9 @@ static bool turn(struct search *search, uint64_t nodes)
     return solve_parts(search, list, search->base.count, 0, 0);
 }
 
-/* A turn that ends without a packing got somewhere: what it had placed at its deepest is dense, so
- * with the rest on top, lowest floor first, it is a packing that is too high, but often by little.
- * Returns its height; EBB_HEIGHT_MAX where that would not fit. */
+/* Completes an unfinished turn. Its deepest placement is dense. With the rest on top, lowest floor
+ * first, it is a packing that is too high, but often by little. Returns its height; EBB_HEIGHT_MAX
+ * if it cannot be represented. */
 static ebb_height complete(struct search *search)
 {
     ebb_height height = 0;

@@ -1,9 +1,10 @@
-/* Ebb's own pool: the portfolio, which is quick; the exact search, which settles most of what has up
- * to some thousand buffers; and moving what stands out, for the rest.
+/* Ebb's own pool. The portfolio is fast. The exact search solves most problems of up to some
+ * thousand buffers. For the rest, the buffers that exceed the target height are moved.
  *
- * Without a capacity the exact search asks for a height, and for a lower or a higher one by the
- * answer: the bound first, since it often can be had; then between what was refused or took too
- * long and what is there. What took too long is asked again with more effort. */
+ * Without a capacity, the exact search tries a height, and then a lower or higher one by the
+ * result. The bound is first, since it is often reached. Then heights are bisected between the
+ * highest that was refused or took too long and the best packing. Heights that took too long are
+ * tried again with more effort. */
 #include "plan/pool/exact.h"
 
 #include "base/tuning.h"
@@ -11,11 +12,11 @@
 
 #include <stdlib.h>
 
-/* So little above the bound is often had; half and twice pack the same. */
+/* A height this little above the bound is often reached; half and twice give the same packing. */
 #define NEAR 8192
-/* Heights closer than a 2000th are not told apart; half and twice pack the same. */
+/* Heights closer than a 2000th are not distinguished; half and twice give the same packing. */
 #define CLOSE_ENOUGH 2000
-#define EXACT_COUNT 4000 /* more buffers do not fit its memory, nor its time */
+#define EXACT_COUNT 4000 /* more buffers exceed its memory and time */
 
 static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t slice_steps,
                            uint64_t turns[2], uint64_t *scratch, enum ebb_pool_verdict *verdict)
@@ -39,7 +40,7 @@ static enum ebb_status ask(struct ebb_pool_job *job, uint64_t height, uint64_t s
     return EBB_OK;
 }
 
-/* Bisection where "no" may mean "not with this effort". */
+/* Bisection in which "no" may mean "not with this effort". */
 static enum ebb_status bisect(struct ebb_pool_job *job, uint64_t *scratch)
 {
     uint64_t slice_steps = ebb__tuning()->pack_first_steps, turns[2] = {0};
@@ -79,7 +80,7 @@ enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job)
         status = ask(job, job->problem->capacity_bytes, UINT64_MAX / 4, turns, scratch, &verdict);
     } else {
         if (job->height == UINT64_MAX)
-            status = ebb__pool_firstfit(job); /* something to be below */
+            status = ebb__pool_firstfit(job); /* an initial upper bound */
         if (!status)
             status = bisect(job, scratch);
     }
@@ -90,8 +91,7 @@ enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job)
 enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job)
 {
     enum ebb_status status = EBB_OK;
-    if (job->problem->count <=
-        EXACT_COUNT) { /* else the local search goes through the ways itself */
+    if (job->problem->count <= EXACT_COUNT) { /* otherwise the local search tries the ways itself */
         status = ebb__pool_portfolio(job);
         if (!status && !ebb__pool_settled(job))
             status = ebb__pool_optimise(job);

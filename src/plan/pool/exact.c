@@ -1,11 +1,11 @@
-/* Exact packing: two searches in turns, in canonical order (canonical.c) and over valleys (valley.c):
- * each finds at once what the other may not find in hours.
+/* Exact packing: two searches in turns, in canonical order (canonical.c) and over valleys
+ * (valley.c). Each finds some packings at once that the other may not find in hours.
  *
  * Problem: a packing within a given height, or the proof that there is none.
- * Method: rankings of the ways to go on at a node take turns, each with a growing number of nodes,
- * from the second lap on with noise; the first turn that ends, decides. What a node leaves and fails,
- * fails under every ranking, so that the turns share their memory of it. A turn that does not end
- * leaves a packing all the same: its deepest placement with the rest on top.
+ * Method: rankings of the choices at a node take turns, each with a growing number of nodes, and
+ * from the second round on with noise. The first turn that finishes decides. A remaining problem
+ * that failed once fails under every ranking, so the turns share their memory of failures. An
+ * unfinished turn leaves a packing, too: its deepest placement with the rest on top.
  * Source: restarts with noise: Gomes, Selman and Kautz 1998; rankings in turns: docs/papers.md,
  * MiniMalloc. */
 #include "plan/pool/exact.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAP_GROWS 1.3 /* turns grow from lap to lap; 1 and 2.6 pack the same */
+#define LAP_GROWS 1.3 /* turns grow from round to round; 1 and 2.6 give the same packing */
 
 enum key { BY_WIDTH, BY_AREA, BY_SIZE, BY_LOAD };
 
@@ -54,7 +54,7 @@ static void rank_all(struct ebb_valley_search *search, const struct ebb_pool_pro
         const struct ebb_pool_buffer *item = &problem->buffers[i];
         double width = (double)(item->upper - item->lower), size = (double)item->size_bytes;
         uint64_t load = ebb__pool_sections_peak(sections, i);
-        /* Of one load the longer lived first. */
+        /* Of equal load, the longer-lived first. */
         double keys[] = {width, width * size, size,
                          (double)load * (1 + 1e-6 * width / (width + 1e4))};
         double noise = turn < RANKINGS ? 0 : ebb__tuning()->pack_noise * (2 * chance(turn, i) - 1);
@@ -72,9 +72,9 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Floors are sums of sizes, so multiples of what divides all sizes. Where heights in that unit are
- * too many for an ebb_height, sizes are rounded up to a larger one: a packing is one still, but that
- * there is none is then no proof. */
+/* Floors are sums of sizes, so multiples of the greatest common divisor of all sizes. If heights in
+ * that unit exceed ebb_height, sizes are rounded up to a larger unit. A packing found is still
+ * valid, but "none exists" is then no proof. */
 static uint64_t unit_find(const struct ebb_pool_problem *problem, uint64_t height_bytes,
                           bool *rounded)
 {
@@ -85,7 +85,7 @@ static uint64_t unit_find(const struct ebb_pool_problem *problem, uint64_t heigh
     return *rounded ? height_bytes / (EBB_HEIGHT_MAX / 2) + 1 : unit;
 }
 
-/* Turn after turn. True: found. */
+/* Runs turn after turn. Returns true if a packing is found. */
 static bool go_turns(struct ebb_valley_search *search, const struct ebb_pool_problem *problem,
                      const struct ebb_pool_sections *sections, uint64_t unit, uint64_t *turns,
                      uint64_t *offsets)
@@ -145,8 +145,8 @@ static uint64_t top_of(const struct ebb_pool_problem *problem, const uint64_t *o
     return top;
 }
 
-/* One search, then the other, each for a while that grows; `lowest` keeps the better of what they
- * leave. */
+/* Runs both searches alternately, each for a growing time; `lowest` keeps the better of their
+ * packings. */
 static enum ebb_status go_both(const struct ebb_pool_problem *problem,
                                const struct ebb_pool_sections *sections, uint64_t unit,
                                uint32_t limit, struct ebb_effort *effort, uint64_t limit_steps,

@@ -1,4 +1,4 @@
-/* The exact search: is there a packing within a height? See exact.c for the method. */
+/* The exact search: does a packing within a given height exist? exact.c explains the method. */
 #ifndef EBB_PLAN_POOL_EXACT_H
 #define EBB_PLAN_POOL_EXACT_H
 
@@ -12,11 +12,11 @@ enum ebb_pool_verdict {
     EBB_POOL_TIME_OUT,
 };
 
-/* Search for a packing within `height_bytes` until `effort` has reached `limit_steps`. Where it is
- * found, `offsets` holds it; where the effort is out, they may hold a higher one, or are all UINT64_MAX.
- * turns[], 0 at first, counts the turns of the two searches: handed back, a further search, for any
- * height, goes on with others. EBB_ERR_MEMORY. Memory O(buffers^2), touched as far as a search goes
- * deep. */
+/* Searches for a packing within `height_bytes` until `effort` has reached `limit_steps`. If one is
+ * found, `offsets` holds it. If the effort is spent, `offsets` holds a higher one or only
+ * UINT64_MAX. turns[], initially 0, counts the turns of the two searches. A further search with the
+ * same turns[], for any height, continues with other turns. EBB_ERR_MEMORY. Memory O(buffers^2),
+ * touched only as far as the search is deep. */
 EBB_NODISCARD enum ebb_status ebb__pool_exact(const struct ebb_pool_problem *problem,
                                               const struct ebb_pool_sections *sections,
                                               uint64_t height_bytes, struct ebb_effort *effort,

@@ -29,9 +29,9 @@ void ebb__pool_fit_fini(struct ebb_pool_fit *fit)
     *fit = (struct ebb_pool_fit){0};
 }
 
-/* Where a buffer of this size goes; *position is its place in the arrays. Plain scans over arrays
- * of what is placed: nearly all of it lives at other times and is passed by in a nanosecond, which
- * no list of neighbours beats before they number many thousands. */
+/* Finds the offset for a buffer of this size; *position is its index in the arrays. The placed
+ * buffers are scanned linearly. Nearly all of them are live at other times and are skipped in a
+ * nanosecond each. Lists of neighbours are faster only for many thousands. */
 static uint64_t gap_find(const struct ebb_pool_fit *fit, uint32_t first, uint32_t last,
                          uint32_t more, uint64_t size, enum ebb_pool_rule rule, uint32_t *position)
 {

@@ -1,12 +1,13 @@
-/* Local search by order: pack in one pass, let what stands out go first, pack again.
+/* Local search by order: pack in one pass, move the buffers above the target to the front, pack
+ * again.
  *
  * Problem: an order of the buffers under which a fit in one pass stays low, for inputs that are too
- * large for more.
- * Method: whatever ends above the goal is moved to the front of the order, everything else keeps its
- * place. From each way of the portfolio some rounds of this; then again with a random share of what
- * stands out moved a random part of the way, until the effort is spent.
+ * large for other methods.
+ * Method: all buffers that end above the target are moved to the front of the order; the others
+ * keep their places. Some rounds of this start from each way of the portfolio. Then a random share
+ * of such buffers is moved forward by random distances, until the effort is spent.
  * Complexity: O(n^2) a round, with the small constant of the fit.
- * Fails: where the waste is spread over the whole packing instead of near its top.
+ * Fails: if the waste is spread over the whole packing instead of near its top.
  * Source: squeaky wheel optimisation, docs/papers.md. */
 #include "plan/pool/fit.h"
 
@@ -15,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANCE_ROUNDS 12 /* likewise, with chance */
-#define ROUNDS 3         /* from one order: what helps, helps soon; half and twice pack the same */
+#define CHANCE_ROUNDS 12 /* the same with chance */
+#define ROUNDS                                                                                     \
+    3 /* from one order: improvements occur early; half and twice give the same
+                            packing */
 
 struct improver {
     struct ebb_pool_job *job;
@@ -46,7 +49,8 @@ static bool stands_out(const struct improver *improver, uint32_t buffer)
            improver->goal;
 }
 
-/* What stands out goes first, or, `some`, each of it by chance and anywhere before its place. */
+/* Moves the buffers above the target to the front. With `some`, moves a random share of them to
+ * random earlier places. */
 static void promote(struct improver *improver, bool some)
 {
     uint32_t n = improver->job->problem->count, count = 0;

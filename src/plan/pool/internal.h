@@ -1,4 +1,4 @@
-/* What the pools share: a problem in work, and the best packing so far. */
+/* What the pools share: a problem being solved, and the best packing so far. */
 #ifndef EBB_PLAN_POOL_INTERNAL_H
 #define EBB_PLAN_POOL_INTERNAL_H
 
@@ -14,7 +14,7 @@ struct ebb_pool_job {
     const struct ebb_pool_problem *problem;
     struct ebb_pool_sections sections;
     struct ebb_effort effort;
-    uint64_t *offsets; /* of the best packing */
+    uint64_t *offsets; /* offsets of the best packing */
     uint64_t height;   /* its height; UINT64_MAX: none yet */
     uint64_t bound;    /* no packing is lower */
 };
@@ -24,7 +24,8 @@ static inline bool ebb__pool_is_over(const struct ebb_pool_job *job)
     return ebb__effort_is_over(&job->effort, job->effort.limit);
 }
 
-/* Nothing is left to do: the capacity is reached, or cannot be, or no packing is lower. */
+/* True if nothing remains to be done: the capacity is reached or proved impossible, or the best
+ * packing is proved the lowest. */
 static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
 {
     uint64_t capacity = job->problem->capacity_bytes;
@@ -32,7 +33,7 @@ static inline bool ebb__pool_settled(const struct ebb_pool_job *job)
            (capacity != EBB_POOL_NO_CAPACITY && job->height <= capacity);
 }
 
-/* Keep this packing if it is lower than the best. */
+/* Keeps this packing if it is lower than the best. */
 static inline void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *offsets,
                                    uint64_t height)
 {
@@ -42,18 +43,18 @@ static inline void ebb__pool_offer(struct ebb_pool_job *job, const uint64_t *off
     memcpy(job->offsets, offsets, job->problem->count * sizeof *offsets);
 }
 
-/* The pools: each offers packings, and raises the bound where it proves one. EBB_ERR_MEMORY. */
+/* The pools: each offers packings, and raises the bound if it proves one. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__pool_bestfit(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_firstfit(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_portfolio(struct ebb_pool_job *job);
 EBB_NODISCARD enum ebb_status ebb__pool_optimise(struct ebb_pool_job *job); /* `exact` */
 EBB_NODISCARD enum ebb_status ebb__pool_ebb(struct ebb_pool_job *job);
 
-/* Put what stands out of the best packing elsewhere, again and again, until the effort is
+/* Repeatedly moves what exceeds the target height in the best packing, until the effort is
  * spent. */
 EBB_NODISCARD enum ebb_status ebb__pool_improve(struct ebb_pool_job *job);
 
-/* The steps that one pass of a fit over the problem counts as. */
+/* The number of steps that one pass of a fit over the problem counts as. */
 static inline uint64_t ebb__pool_fit_steps(const struct ebb_pool_problem *problem)
 {
     return 64 * (uint64_t)problem->count + (uint64_t)problem->count * problem->count / 16;

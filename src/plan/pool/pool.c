@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX ((uint64_t)1 << 62) /* sums stay far from where they wrap */
+#define BYTES_MAX ((uint64_t)1 << 62) /* far from overflow of sums */
 
 static const struct ebb_pool pools[] = {
     {"ebb", ebb__pool_ebb, true},           {"portfolio", ebb__pool_portfolio, true},

@@ -1,10 +1,12 @@
-/* Packing in one pass, by an order and a fit; and all of them, of which the lowest is kept. */
+/* Packing in one pass, by an order and a fit; and all such ways, of which the lowest packing is
+ * kept. */
 #include "plan/pool/fit.h"
 #include "plan/pool/internal.h"
 
 #include <stdlib.h>
 
-/* The ways, those that did best on the public instances first (ebb pack --pool portfolio). */
+/* The ways; those with the best results on the public instances first (ebb pack --pool
+ * portfolio). */
 static const struct ebb_pool_way ways[] = {
     {EBB_POOL_BY_SIZE, EBB_POOL_BY_LOAD, EBB_POOL_BEST_FIT},
     {EBB_POOL_BY_PEAK, EBB_POOL_BY_BEGIN, EBB_POOL_FIRST_FIT},

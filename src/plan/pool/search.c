@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* A node has a list of what is left, one of its candidates and one of its part, and the path is as
- * long as there are buffers. */
+/* A node has three lists: the remaining buffers, its candidates and its part. The path is as long
+ * as there are buffers. */
 #define LISTS_OF_NODE 3
 
 uint32_t *ebb__search_begin(struct ebb_search *search, uint64_t nodes)

@@ -1,6 +1,6 @@
-/* What both exact searches have and do: what is placed, the lists of their nodes, the memory of nodes
- * that failed, and the parts that a search falls into. Loops of every node are in this header, since
- * the speed of a search is theirs. */
+/* What both exact searches share: placed buffers, lists of the nodes, memory of failed nodes, and
+ * the division into independent parts. Loops that run at every node are inline here, because they
+ * determine the speed. */
 #ifndef EBB_PLAN_POOL_SEARCH_H
 #define EBB_PLAN_POOL_SEARCH_H
 
@@ -13,59 +13,59 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef int32_t ebb_height; /* in units: what the inner loops add up must be narrow to be fast */
+typedef int32_t ebb_height; /* in units; the inner loops are fast only with a narrow type */
 #define EBB_HEIGHT_MAX INT32_MAX
 
 #define EBB_SEARCH_MEMORY_BITS                                                                     \
-    18 /* 2^18 failed states of 16 bytes: 4 MiB, about a last-level cache's share */
+    18 /* 2^18 failed states of 16 bytes: 4 MiB, about a share of the last-level cache */
 
-/* A run of sections, cut where the circle closes: [first, last) and [0, more). */
+/* A run of sections, cut at the end of the circle: [first, last) and [0, more). */
 struct ebb_pool_cut {
     uint32_t first, last, more;
 };
 
-/* Sections between two boundaries that no unplaced buffer spans, from `first` on around the circle.
- * `closed`: all of it, without a boundary. */
+/* Sections between two boundaries that no unplaced buffer spans, from `first` onwards around the
+ * circle. `closed`: the whole circle, without a boundary. */
 struct ebb_search_part {
     uint32_t first, length;
     bool closed;
 };
 
-/* What is left at a node, hashed. */
+/* Hash of the remaining problem at a node. */
 struct ebb_search_state {
     uint64_t low, high;
 };
 
-/* A search embeds it as its `base`. */
+/* Each search embeds it as its `base`. */
 struct ebb_search {
     /* The problem. */
     uint32_t count, sections;
     ebb_height limit;
     ebb_height *size;
     struct ebb_pool_cut *cuts;
-    uint32_t *twin; /* the one before it among its equals, or itself */
-    /* The turn. */
+    uint32_t *twin; /* the previous one of its equals, or itself */
+    /* The current turn. */
     uint64_t nodes, nodes_limit;
-    struct ebb_effort *effort; /* what nodes look at is counted */
-    uint64_t limit_steps;      /* of it */
-    bool stopped;              /* by one of these two limits */
+    struct ebb_effort *effort; /* counts the buffers that nodes examine */
+    uint64_t limit_steps;      /* limit of that effort */
+    bool stopped;              /* the turn ended by one of these two limits */
     bool no_memory;
-    uint32_t *deepest; /* what was placed, and in which order, when most was */
+    uint32_t *deepest; /* the placed buffers, in order, at the deepest point */
     uint32_t deepest_count;
-    /* What is placed. */
+    /* The placed buffers. */
     bool *placed;
-    ebb_height *floor;  /* the highest top below an unplaced buffer; a placed one's offset */
-    uint32_t *crossing; /* unplaced buffers that live in section s and in the next */
-    uint32_t *stack;    /* buffers in the order in which they were placed */
+    ebb_height *floor;  /* unplaced: the highest top below it; placed: its offset */
+    uint32_t *crossing; /* unplaced buffers live both in section s and in the next */
+    uint32_t *stack;    /* buffers in the order of placement */
     uint32_t stack_count;
-    /* Scratch of a node. */
-    ebb_height *above; /* one a section */
-    uint32_t *arena;   /* lists of the nodes on the path */
+    /* Scratch memory of a node. */
+    ebb_height *above; /* one entry a section */
+    uint32_t *arena;   /* lists of the nodes on the current path */
     size_t arena_count;
-    struct ebb_search_state *memory; /* of nodes that failed under this limit */
+    struct ebb_search_state *memory; /* nodes that failed under this limit */
 };
 
-/* O(buffers^2). `unit` divides the heights: sizes are rounded up to it. EBB_ERR_MEMORY;
+/* O(buffers^2). Heights are divided by `unit`: sizes are rounded up to units. EBB_ERR_MEMORY. Call
  * ebb__search_fini() in any case. */
 EBB_NODISCARD enum ebb_status ebb__search_init(struct ebb_search *search,
                                                const struct ebb_pool_problem *problem,
@@ -73,15 +73,16 @@ EBB_NODISCARD enum ebb_status ebb__search_init(struct ebb_search *search,
                                                uint64_t unit, ebb_height limit);
 void ebb__search_fini(struct ebb_search *search);
 
-/* Before a turn of at most `nodes` nodes, with nothing placed: a list of all buffers, in the arena. */
+/* Starts a turn of at most `nodes` nodes, with nothing placed. Returns a list of all buffers, in
+ * the arena. */
 uint32_t *ebb__search_begin(struct ebb_search *search, uint64_t nodes);
 
-/* The part around the first buffer of the list; moves its buffers from there to `taken`. Returns how
- * many these are; the others close up. O(sections + count). */
+/* Finds the part around the first buffer of the list and moves the part's buffers to `taken`.
+ * Returns their number; the rest of the list closes up. O(sections + count). */
 uint32_t ebb__search_part_take(const struct ebb_search *search, uint32_t *list, uint32_t count,
                                uint32_t *taken, struct ebb_search_part *part);
 
-/* Spread the bits of a value: for hashes of states. */
+/* Spreads the bits of a value, for hashes of states. */
 static inline uint64_t ebb__search_mix(uint64_t x)
 {
     x ^= x >> 31;
@@ -91,7 +92,7 @@ static inline uint64_t ebb__search_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* Where a state that failed is remembered, over whatever else falls there. */
+/* The slot of a failed state; it replaces any other state there. */
 static inline struct ebb_search_state *ebb__search_slot(const struct ebb_search *search,
                                                         struct ebb_search_state state)
 {
@@ -106,8 +107,8 @@ static inline bool ebb__search_failed_before(const struct ebb_search *search,
     return slot->low == state.low && slot->high == state.high;
 }
 
-/* Highest first, by insertion: the lists are short and nearly sorted from node to node. `heights` by
- * buffer. */
+/* Sorts by descending height, by insertion: the lists are short and nearly sorted. `heights` is
+ * indexed by buffer. */
 static inline void ebb__search_sort(const ebb_height *heights, uint32_t *list, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
@@ -119,7 +120,7 @@ static inline void ebb__search_sort(const ebb_height *heights, uint32_t *list, u
     }
 }
 
-/* Add `size` to what is above in sections [first, last); is it within `room` in each? */
+/* Adds `size` to `above` in sections [first, last). Returns whether it is within `room` in each. */
 static inline bool ebb__search_stack(ebb_height *above, uint32_t first, uint32_t last,
                                      ebb_height size, ebb_height room)
 {
@@ -139,7 +140,7 @@ static inline bool ebb__search_stack_cut(ebb_height *above, const struct ebb_poo
            ebb__search_stack(above, 0, cut->more, size, room);
 }
 
-/* A buffer is unplaced (1) or placed (UINT32_MAX, which takes one away). */
+/* Counts a buffer as unplaced (`by` 1) or placed (UINT32_MAX, which subtracts one). */
 static inline void ebb__search_crossing_change(struct ebb_search *search, uint32_t buffer,
                                                uint32_t by)
 {
@@ -151,13 +152,13 @@ static inline void ebb__search_crossing_change(struct ebb_search *search, uint32
         search->crossing[s] += by;
 }
 
-/* No unplaced buffer lives in the section and in the next. */
+/* True if no unplaced buffer is live both in the section and in the next. */
 static inline bool ebb__search_is_boundary(const struct ebb_search *search, uint32_t section)
 {
     return search->crossing[section] == 0;
 }
 
-/* Does a boundary lie within the run of the buffer, just placed? */
+/* True if a boundary is within the run of the newly placed buffer. */
 static inline bool ebb__search_divides(const struct ebb_search *search, uint32_t buffer)
 {
     const struct ebb_pool_cut *cut = &search->cuts[buffer];
@@ -171,8 +172,8 @@ static inline bool ebb__search_divides(const struct ebb_search *search, uint32_t
     return false;
 }
 
-/* Room for a list of a node; given back by setting arena_count to what it was. It is enough for the
- * deepest path: see search.c. */
+/* Takes space for a list of a node. To free it, set arena_count to its old value. The arena
+ * suffices for the deepest path: see search.c. */
 static inline uint32_t *ebb__search_arena_take(struct ebb_search *search, uint32_t count)
 {
     uint32_t *list = search->arena + search->arena_count;
@@ -180,7 +181,7 @@ static inline uint32_t *ebb__search_arena_take(struct ebb_search *search, uint32
     return list;
 }
 
-/* The list without `chosen`, in the arena. */
+/* A copy of the list without `chosen`, in the arena. */
 static inline uint32_t *ebb__search_without(struct ebb_search *search, const uint32_t *list,
                                             uint32_t count, uint32_t chosen)
 {
@@ -192,7 +193,7 @@ static inline uint32_t *ebb__search_without(struct ebb_search *search, const uin
     return rest;
 }
 
-/* Is it among what may come next, as far as its equals go? They are placed in one order. */
+/* True if the buffer may be placed next, considering its equals: they are placed in one order. */
 static inline bool ebb__search_is_next_twin(const struct ebb_search *search, uint32_t buffer)
 {
     return search->twin[buffer] == buffer || search->placed[search->twin[buffer]];
@@ -206,7 +207,7 @@ static inline void ebb__search_deepest_keep(struct ebb_search *search)
     memcpy(search->deepest, search->stack, search->stack_count * sizeof *search->deepest);
 }
 
-/* At a node that has `count` buffers to look at. */
+/* Counts a node that examines `count` buffers; true if the search must stop. */
 static inline bool ebb__search_is_over(struct ebb_search *search, uint32_t count)
 {
     ebb__effort_spend(search->effort, count);

@@ -15,7 +15,7 @@ static uint64_t on_circle(const struct ebb_pool_problem *problem, uint64_t time)
     return problem->period && time >= problem->period ? time - problem->period : time;
 }
 
-/* Index of `time`, which is there. */
+/* The index of `time`, which must be present. */
 static uint32_t time_find(const uint64_t *times, uint32_t count, uint64_t time)
 {
     uint32_t low = 0, high = count;
@@ -45,10 +45,10 @@ static uint32_t times_collect(const struct ebb_pool_problem *problem, uint64_t *
     return kept;
 }
 
-/* Span i lies between times i and i + 1, on a circle the last one between the last and the first.
- * It is a section where a lifetime ends behind it and one has begun since the last section. On a
- * circle the first lap finds out what the second may rely on. Returns the number of sections and,
- * for each span, how many lie before it. */
+/* Span i is between times i and i + 1; on a circle the last one is between the last and the first.
+ * It is a section if a lifetime ends behind it and one has begun since the last section. On a
+ * circle, a first pass finds the state with which the second starts. Returns the number of sections
+ * and, for each span, how many precede it. */
 static uint32_t spans_choose(const bool *begins, const bool *ends, uint32_t spans, bool circle,
                              uint32_t *before)
 {
@@ -85,7 +85,7 @@ static void runs_find(struct ebb_pool_sections *sections, const struct ebb_pool_
         bool wraps = upper <= item->lower;
         *run = (struct ebb_pool_run){first % count, wraps ? last + count : last};
         if (first == count)
-            run->last -= count; /* nothing but spans without a section before the circle closes */
+            run->last -= count; /* no section between it and the end of the circle */
     }
 }
 
@@ -137,7 +137,7 @@ enum ebb_status ebb__pool_sections_init(struct ebb_pool_sections *sections,
     if (!circle && time_count)
         before[time_count - 1] = sections->count;
     if (sections->count == 0)
-        sections->count = 1; /* everything lives always */
+        sections->count = 1; /* all buffers are always live */
     sections->runs = malloc((n + 1u) * sizeof *sections->runs);
     sections->load_bytes = calloc(sections->count, sizeof *sections->load_bytes);
     if (!sections->runs || !sections->load_bytes)

@@ -1,7 +1,8 @@
-/* The skyline of a search over valleys: what is placed, floors of what is not, and taking both back.
+/* The skyline of a search over valleys: placed buffers, floors of unplaced ones, and undoing both.
  *
- * Every change is entered in a trail, newest last, so that going back costs what going on did. Floors
- * are raised as the skyline is, for what lives there: O(unplaced + run) a placement. */
+ * Every change is recorded in a trail, newest last, so that undoing costs as much as doing. When
+ * the skyline is raised, so are the floors of the buffers that are live there: O(unplaced + run) a
+ * placement. */
 #include "plan/pool/valley.h"
 
 #include "base/vec.h"

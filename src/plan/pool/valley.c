@@ -1,39 +1,40 @@
 /* Depth-first search over valleys.
  *
- * What is placed forms a skyline over the sections, and nothing is ever placed below it. A valley is
- * a level stretch of it with higher walls, or nothing, on both sides. A packing may be taken to be
- * settled: each buffer rests on the ground or on another. So at any section of any valley there are
- * few ways to go on: a buffer that lies within the valley covers the section at the valley's level;
- * or nothing does, and what comes next there is as high as a wall, or as the lowest top of a buffer
- * on the valley's ground. A node takes the section that leaves least, ways to go on times room to
- * waste, and tries them. What it looks at first:
+ * The placed buffers form a skyline over the sections, and nothing is ever placed below it. A
+ * valley is a level stretch of it; on both sides there is a higher wall, or nothing. A packing can
+ * be assumed to be settled: each buffer rests on the ground or on another. So any section of a
+ * valley has few choices. Either a buffer within the valley covers the section at the valley's
+ * level. Or nothing does. The next buffer there is then as high as a wall, or as the lowest top of
+ * a buffer on the valley's ground. A node takes the section with the least product of choices and
+ * space to waste, and tries the choices. It checks first:
  *   floors        an unplaced buffer's floor is the highest of the skyline below it
- *   room          the skyline and what is to come fit under the limit, in every section; where
+ *   space         the skyline and the unplaced buffers fit under the limit, in every section; if
  *                 exactly, the next buffer's floor must be the skyline itself
- *   inference     for every section and every height, what must lie above the height there has to
- *                 fit under the limit
+ *   inference     for every section and every height, the buffers that must be above the height
+ *                 there have to fit under the limit
  *   equals        buffers of one size and one run of sections are placed in one order
- *   decomposition where no unplaced buffer spans a boundary, both sides are searched by themselves
- *   memory        what is left at a node that failed fails again
+ *   decomposition if no unplaced buffer spans a boundary, both sides are searched independently
+ *   memory        a remaining problem that failed at a node fails again
  * Complexity: exponential at worst; O(unplaced * run) a node.
- * Fails: by time, where much may be wasted nearly everywhere, yet not all of it.
+ * Fails: by time, if much space may be wasted nearly everywhere, but not everywhere.
  * Source: floors, inference and decomposition: docs/papers.md, MiniMalloc; the valleys, the choice
  * among them, the inference at every height and the memory are ours. */
 #include "plan/pool/valley.h"
 
 #include <string.h>
 
-/* Below such a part of the limit, room to waste counts alike; 25 and 100 pack the same. */
+/* Amounts of space to waste below this part of the limit count as equal; 25 and 100 give the same
+ * packing. */
 #define ROOM_SHARE 50.0
 #define NO_VALLEY UINT32_MAX
 
-/* Where a node goes on: at a section with a buffer, or by wasting what is below `raised`. */
+/* The next step of a node: at a section, place a buffer, or waste the space below `raised`. */
 struct choice {
     uint32_t section;
-    ebb_height raised; /* EBB_HEIGHT_MAX: there is no room for that */
+    ebb_height raised; /* EBB_HEIGHT_MAX: there is no space for that */
 };
 
-/* ---- what a node looks at -------------------------------------------------------------------- */
+/* ---- what a node examines -------------------------------------------------------------------- */
 
 static uint32_t section_at(const struct ebb_valley_search *search, struct ebb_search_part part,
                            uint32_t step)
@@ -42,12 +43,12 @@ static uint32_t section_at(const struct ebb_valley_search *search, struct ebb_se
     return s >= search->base.sections ? s - search->base.sections : s;
 }
 
-/* The level stretches of the part, and which of them are valleys. */
+/* Finds the level stretches of the part, and which of them are valleys. */
 static void valleys_find(struct ebb_valley_search *search, struct ebb_search_part part)
 {
     const ebb_height *sky = search->sky;
     uint32_t count = 0, length = part.length;
-    if (part.closed) { /* begin where the skyline has a step */
+    if (part.closed) { /* begin at a step of the skyline */
         uint32_t turns = 0;
         while (turns < length && sky[part.first] == sky[section_at(search, part, length - 1)]) {
             part.first = section_at(search, part, 1);
@@ -85,7 +86,7 @@ static void count_way(struct ebb_valley_search *search, const struct ebb_pool_cu
         search->ways[s]++;
 }
 
-/* The ways to go on in the sections of valleys. False: a buffer no longer fits. */
+/* Counts the choices in the sections of valleys. Returns false if a buffer no longer fits. */
 static bool ways_count(struct ebb_valley_search *search, const uint32_t *list, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -95,7 +96,7 @@ static bool ways_count(struct ebb_valley_search *search, const uint32_t *list, u
         if (search->base.size[b] > search->base.limit - search->base.floor[b])
             return false;
         if (v == NO_VALLEY || search->sky[cut->first] != search->base.floor[b])
-            continue; /* it reaches beyond a valley */
+            continue; /* it extends beyond a valley */
         if (search->base.size[b] < search->valleys[v].smallest)
             search->valleys[v].smallest = search->base.size[b];
         if (ebb__search_is_next_twin(&search->base, b))
@@ -104,7 +105,7 @@ static bool ways_count(struct ebb_valley_search *search, const uint32_t *list, u
     return true;
 }
 
-/* Where nothing may be wasted, something must come next. */
+/* If nothing may be wasted, a buffer must come next. */
 static bool exact_reached(struct ebb_valley_search *search, struct ebb_search_part part,
                           const uint32_t *list, uint32_t count)
 {
@@ -125,8 +126,8 @@ static bool exact_reached(struct ebb_valley_search *search, struct ebb_search_pa
     return left == 0;
 }
 
-/* How high the skyline of a valley's section becomes if nothing is put on its ground. What comes next
- * lies within the valley, on something there, or crosses a wall. */
+/* The height of the skyline of a valley's section if nothing is placed on its ground. The next
+ * buffer there is then within the valley, on another buffer, or crosses a wall. */
 static ebb_height raised(const struct ebb_valley_search *search, uint32_t section)
 {
     const struct ebb_valley *valley = &search->valleys[search->valley_of[section]];
@@ -136,7 +137,8 @@ static ebb_height raised(const struct ebb_valley_search *search, uint32_t sectio
     return to <= search->base.limit - search->rest[section] ? to : EBB_HEIGHT_MAX;
 }
 
-/* Waste what nothing can be put on; *any says whether there was such ground. False: no room. */
+/* Wastes ground that no buffer can cover; *any is true if there was such ground. Returns false if
+ * there is no space. */
 static bool dead_waste(struct ebb_valley_search *search, struct ebb_search_part part,
                        const uint32_t *list, uint32_t count, bool *any)
 {
@@ -153,7 +155,8 @@ static bool dead_waste(struct ebb_valley_search *search, struct ebb_search_part 
     return true;
 }
 
-/* The skyline without dead ground, its valleys, and the ways to go on. False: there are none. */
+/* Computes the skyline without useless ground, its valleys, and the choices. Returns false if there
+ * are none. */
 static bool ground_find(struct ebb_valley_search *search, struct ebb_search_part part,
                         const uint32_t *list, uint32_t count)
 {
@@ -166,7 +169,7 @@ static bool ground_find(struct ebb_valley_search *search, struct ebb_search_part
     return true;
 }
 
-/* How soon to go on at a section: the least first. What is forced is done at once. */
+/* The order of sections: the least first. A forced choice is made at once. */
 static double urgency(const struct ebb_valley_search *search, uint32_t ways, ebb_height room)
 {
     if (ways == 1)
@@ -181,7 +184,7 @@ static double urgency(const struct ebb_valley_search *search, uint32_t ways, ebb
     }
 }
 
-/* False: at some section there is no way to go on. */
+/* Returns false if some section has no choice. */
 static bool section_choose(const struct ebb_valley_search *search, struct ebb_search_part part,
                            struct choice *choice)
 {
@@ -190,7 +193,7 @@ static bool section_choose(const struct ebb_valley_search *search, struct ebb_se
         uint32_t s = section_at(search, part, step);
         ebb_height room = search->base.limit - search->sky[s] - search->rest[s];
         if (room < 0)
-            return false; /* not even before anything was placed */
+            return false; /* it did not fit even with nothing placed */
         if (search->valley_of[s] == NO_VALLEY)
             continue;
         ebb_height to = raised(search, s);
@@ -212,7 +215,8 @@ static uint32_t length_of(const struct ebb_pool_cut *cut)
     return cut->last - cut->first + cut->more;
 }
 
-/* The same for many of one floor: what changes from section to section first, then one sweep. */
+/* The same for many of one floor: collects the changes between sections first, then sums them in
+ * one sweep. */
 static bool sweep_holds(struct ebb_valley_search *search, const uint32_t *list, uint32_t count,
                         ebb_height room)
 {
@@ -237,7 +241,8 @@ static bool sweep_holds(struct ebb_valley_search *search, const uint32_t *list, 
     return !over;
 }
 
-/* What lies above each floor must fit under the limit, in every section. Sorts the list. */
+/* Checks that the buffers above each floor fit under the limit, in every section. Sorts the
+ * list. */
 static bool floors_hold(struct ebb_valley_search *search, uint32_t *list, uint32_t count)
 {
     ebb__search_sort(search->base.floor, list, count);
@@ -285,8 +290,8 @@ static struct ebb_search_state state_of(const struct ebb_valley_search *search,
 static bool solve(struct ebb_valley_search *search, uint32_t *list, uint32_t count,
                   struct ebb_search_part part);
 
-/* Parts that have no section in common, one after the other: what one needs is nothing to another,
- * so the first that fails decides. */
+/* Searches parts with no common section one after the other. They are independent, so the first
+ * that fails decides. */
 static bool solve_parts(struct ebb_valley_search *search, uint32_t *list, uint32_t count)
 {
     bool solved = true;
@@ -302,8 +307,8 @@ static bool solve_parts(struct ebb_valley_search *search, uint32_t *list, uint32
     return solved;
 }
 
-/* What is left once `chosen` has been placed. Where it was the last at an end of the part, the part
- * shrinks, which the boundaries there say as well. */
+/* Searches the remaining problem after `chosen` has been placed. If it was the last buffer at an
+ * end of the part, the part shrinks; the boundaries there agree. */
 static bool solve_rest(struct ebb_valley_search *search, const uint32_t *list, uint32_t count,
                        uint32_t chosen, struct ebb_search_part part)
 {
@@ -328,7 +333,7 @@ static double merit_of(const struct ebb_valley_search *search, uint32_t buffer,
     return search->key[buffer] * ends;
 }
 
-/* The buffers that may come next at this section of a valley, the best first. */
+/* Lists the buffers that may come next at this section of a valley, the best first. */
 static uint32_t ways_find(const struct ebb_valley_search *search, const uint32_t *list,
                           uint32_t count, uint32_t section, uint32_t *found)
 {
@@ -351,7 +356,7 @@ static uint32_t ways_find(const struct ebb_valley_search *search, const uint32_t
     return chosen;
 }
 
-/* A node is a loop: to waste ground is the last way, and leaves the same buffers. */
+/* A node is a loop: wasting ground is the last choice, and keeps the same list of buffers. */
 static bool solve(struct ebb_valley_search *search, uint32_t *list, uint32_t count,
                   struct ebb_search_part part)
 {
@@ -407,8 +412,8 @@ bool ebb__valley_turn(struct ebb_valley_search *search, uint64_t nodes)
     return solve_parts(search, list, search->base.count);
 }
 
-/* A turn that ends without a packing got somewhere: what it had placed at its deepest is dense, so
- * with the rest on top it is a packing that is too high, but often by little. */
+/* Completes an unfinished turn. Its deepest placement is dense. With the rest on top it is a
+ * packing that is too high, but often by little. */
 ebb_height ebb__valley_complete(struct ebb_valley_search *search)
 {
     ebb_height height = 0;

@@ -8,7 +8,7 @@
 
 _Static_assert(EBB_PLACE_NONE == EBB_SCRIPT_NO_PLACE, "no place is no place");
 
-/* Between uses so close to each other no block is evicted. */
+/* A block is not evicted between uses this close to each other. */
 #define CLOSE_US (ebb__tuning()->within_ns / 1000)
 
 struct order_key {
@@ -74,7 +74,7 @@ static bool is_later_part(const struct ebb_model *model, uint32_t block)
     return block < model->block_count && blocks[block].part_count && blocks[block].part_first;
 }
 
-/* The parts of the block that begins with `block`; 0: it is a later part of one. */
+/* The number of parts of the block that begins with `block`; 0 if that is a later part. */
 static uint32_t parts_from(const struct ebb_model *model, uint32_t block)
 {
     uint32_t count = 1;
@@ -85,7 +85,7 @@ static uint32_t parts_from(const struct ebb_model *model, uint32_t block)
     return count;
 }
 
-/* Persistent blocks first, by serial, so that the runtime finds them by bisection. */
+/* Puts persistent blocks first, by serial, so that the runtime finds them by bisection. */
 static bool order_blocks(struct compiler *compiler)
 {
     const struct ebb_model *model = compiler->model;
@@ -110,8 +110,8 @@ static bool order_blocks(struct compiler *compiler)
     return true;
 }
 
-/* The last position whose time is at or before `ns` of the iteration, the last of all where `ns`
- * precedes the first; *delay_ns is what remains. */
+/* The last position whose time is at or before `ns` of the iteration; the last of all if `ns`
+ * precedes the first. Sets *delay_ns to the remainder. */
 static uint32_t position_at(const struct compiler *compiler, uint64_t ns, uint64_t *delay_ns)
 {
     uint32_t low = 0, high = compiler->clock_count;
@@ -161,7 +161,7 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
     compiled.due_clock = compiler->clock_before[absence->to_tick];
     compiled.due_delay_ns = since_clock(compiler, absence->to_tick, compiled.due_clock);
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
-    /* Not before its eviction has begun, not after it is due. */
+    /* Not before its eviction has begun, and not after it is due. */
     if (!ebb__script_is_during(compiled.in_clock, compiled.out_clock, compiled.out_delay_ns,
                                compiled.due_clock, compiled.due_delay_ns)) {
         compiled.in_clock = compiled.out_clock;
@@ -182,7 +182,7 @@ static struct ebb_script_use use_at(const struct compiler *compiler, uint32_t ti
     return use;
 }
 
-/* When the block is used, ascending; of several uses close to each other the first. */
+/* Collects the times of a block's uses, ascending. Of several close uses, only the first. */
 static bool collect_uses(const struct compiler *compiler, const struct ebb_model_block *block,
                          use_vec *uses, struct ebb_script_block *compiled)
 {
@@ -207,7 +207,8 @@ static uint64_t round_up(uint64_t offset)
     return (offset + 7) & ~(uint64_t)7;
 }
 
-/* What the script will hold, and where; the uses, whose number is not known yet, come last. */
+/* Computes sizes and offsets of the script's tables. The uses are last, since their number is not
+ * known yet. */
 static struct ebb_script layout(const struct compiler *compiler, const struct ebb_plan *plan,
                                 const struct ebb_places *places)
 {
@@ -235,7 +236,7 @@ static struct ebb_script layout(const struct compiler *compiler, const struct eb
     return head;
 }
 
-/* Write the clock events, and list the allocations among them by size. */
+/* Writes the clock events, and lists the allocations among them by size. */
 static void write_events(const struct compiler *compiler, struct ebb_script_event *events,
                          uint32_t *by_size, struct order_key *order)
 {

@@ -1,4 +1,4 @@
-/* From a plan to a script: what the planner decided, in the words that the runtime acts on. */
+/* From a plan to a script: the planner's decisions in the runtime's form. */
 #ifndef EBB_PLAN_COMPILE_H
 #define EBB_PLAN_COMPILE_H
 
@@ -6,11 +6,11 @@
 #include "plan/plan.h"
 #include "runtime/script.h"
 
-/* Compile `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob of
- * (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events: the
- * eviction starts at the first one after the use, the prefetch at the last one before its planned
- * start and a delay, due is the last one before the access. EBB_ERR_ARGUMENT where the model has no
- * clock event, or accesses among them that a runtime announces: the runtime's clock is either
+/* Compiles `plan`, made for `model`, and addresses (`places`, NULL: none) into one malloc'ed blob
+ * of (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events.
+ * The eviction starts at the first one after the use. The prefetch starts a delay after the last
+ * one before its planned start. It is due at the last one before the access. EBB_ERR_ARGUMENT if
+ * the model has no clock event, or has announced accesses among them: the runtime's clock is either
  * allocations or accesses (src/runtime/replay/access_clock.c). EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__compile_script(const struct ebb_model *model,
                                                   const struct ebb_plan *plan,

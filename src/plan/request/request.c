@@ -27,8 +27,8 @@ static uint64_t share_of(const struct ebb_plan_terms *terms)
                                                      : 0;
 }
 
-/* The runtime has pages, and traces that it records say so; what other tools recorded has none, and the
- * runtime's limits are none for it. */
+/* The runtime has pages, and its traces say so. Traces of other tools have none, and the runtime's
+ * limits do not apply to them. */
 static bool is_of_runtime(uint64_t page_bytes)
 {
     return page_bytes == EBB_PAGE_BYTES;
@@ -58,7 +58,7 @@ uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms)
     return slack < most ? slack : most;
 }
 
-/* A plan for the request's budget without `slack_bytes`, or for all of it where that is too little. */
+/* A plan for the request's budget minus `slack_bytes`, or for all of it if that is too little. */
 static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_plan_request *request,
                                  uint64_t slack_bytes, struct ebb_plan *plan,
                                  struct ebb_error *error)
@@ -79,16 +79,16 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
     return made;
 }
 
-/* Where the whole of a block's pages is moved, huge ones cost less. */
+/* True if whole pages of blocks are moved: huge pages cost less. */
 static bool has_pages(const struct ebb_planned *planned)
 {
     return planned->plan.feasible && !planned->plan.reactive && !planned->model->unordered &&
            is_of_runtime(planned->request.page_bytes);
 }
 
-/* Plan again so that more of the memory is huge pages, which cost less to move and to use: with
- * huge-rounded blocks, and with room for what the static placement's units waste. Keep that where
- * it costs no time. */
+/* Plans again with more huge pages, which cost less to move and to use. Blocks are huge-rounded,
+ * and memory is left for the waste of the static placement's units. The result is kept if it costs
+ * no time. */
 static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *planned)
 {
     struct ebb_plan_request *request = &planned->request;
@@ -134,7 +134,7 @@ enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms, struct ebb
 {
     *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
     if (is_of_runtime(terms->page_bytes))
-        ebb__plan_request_share(&planned->request, 2); /* there may be two to choose from */
+        ebb__plan_request_share(&planned->request, 2); /* there may be two plans to choose from */
     enum ebb_status made =
         make_plan(terms->policy, &planned->request, ebb__plan_slack(terms), &planned->plan, error);
     if (made != EBB_OK)

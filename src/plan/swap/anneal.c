@@ -1,16 +1,16 @@
 /* Local search over the choice of gaps.
  *
- * Problem: take gaps so that the largest resident figure is least, while copies out run one by one as
- * blocks become ready, copies in one by one as late as they may, and none is late.
- * Method: (1) Greedy: again and again the gap that leaves least excess over a target, squared and
- * summed over the curve. (2) Simulated annealing on the same measure (measure.c): turn a gap over,
- * alone or together with one or two others that become ready or are due near it, since what competes
- * for a lane at the same time is what can stand in for it; what is worse is kept with a chance that
- * falls with time. Whenever nothing is left over the target, the target falls below what was reached.
+ * Problem: take gaps so that the highest resident size is least. Copies out run one by one as
+ * blocks become ready. Copies in run one by one as late as possible, and none is late.
+ * Method: (1) Greedy: repeatedly takes the gap that leaves least excess over a target (squared and
+ * summed over the curve). (2) Simulated annealing on the same measure (measure.c). A move adds or
+ * removes a gap, alone or with one or two others that become ready or are due near it. Gaps that
+ * compete for a lane can replace each other. A worse result is kept with a probability that falls
+ * over time. Whenever nothing exceeds the target, the target is lowered below the reached peak.
  * Complexity: a microsecond or two a move, for thousands of events.
  * Fails: like any local search; it proves nothing (src/lab/bound does).
- * Measured on VGG (bench/zero_stall.c): of 40 seeds all come below 255 MiB within 0.9 s of CPU time, half
- * within 0.25 s. Without the neighbours most seeds end at 258 MiB.
+ * Measured on VGG (bench/zero_stall.c): of 40 seeds all get below 255 MiB within 0.9 s of CPU time,
+ * half within 0.25 s. Without the neighbours most seeds end at 258 MiB.
  * Source: annealing after Kirkpatrick, Gelatt and Vecchi 1983; the measure after docs/papers.md,
  * AutoSwap; the rest is ours. */
 #include "plan/swap/anneal.h"
@@ -30,7 +30,7 @@ static uint64_t chance(struct ebb_anneal *anneal)
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-/* The useful items in the order of each lane. */
+/* Sorts the useful items in the order of each lane. */
 static void orders_make(struct ebb_anneal *anneal)
 {
     const struct ebb_measure *measure = &anneal->measure;
@@ -98,7 +98,7 @@ static void best_note(struct ebb_anneal *anneal, int64_t peak_bytes)
     }
 }
 
-/* The true peak of what is taken. */
+/* The true peak of the taken gaps. */
 static int64_t peak_now(struct ebb_anneal *anneal)
 {
     return ebb__measure_peak(&anneal->measure);
@@ -115,7 +115,7 @@ void ebb__anneal_start(struct ebb_anneal *anneal)
 {
     for (uint32_t i = 0; i < anneal->measure.item_count; i++)
         anneal->measure.items[i].taken = anneal->swap->gaps[i].taken;
-    /* What would be wanted before it is gone is let go, which only gives the others time. */
+    /* Gaps needed before their copy out ends are dropped, which gives the others more lane time. */
     for (bool late = true; late;) {
         late = false;
         ebb__measure_retake(&anneal->measure);
@@ -133,7 +133,7 @@ void ebb__anneal_start(struct ebb_anneal *anneal)
 
 void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t limit_steps)
 {
-    /* The target follows the peak down: what lies far below it does not count yet. */
+    /* The target follows the peak down: loads far below the peak are not considered yet. */
     while (anneal->best_peak_bytes > target_bytes &&
            !ebb__effort_is_over(&anneal->swap->effort, limit_steps)) {
         int64_t peak = peak_now(anneal), target = peak - peak / 16;
@@ -159,7 +159,7 @@ void ebb__anneal_greedy(struct ebb_anneal *anneal, uint64_t target_bytes, uint64
     }
 }
 
-/* A gap that competes with another for a lane: one that becomes ready, or is due, near it. */
+/* A gap that competes with another for a lane: it becomes ready, or is due, near it. */
 static uint32_t neighbour(struct ebb_anneal *anneal, uint32_t item)
 {
     uint64_t drawn = chance(anneal);
@@ -172,7 +172,7 @@ static uint32_t neighbour(struct ebb_anneal *anneal, uint32_t item)
     return anneal->order[lane][place % count];
 }
 
-/* One gap to turn over, or with it one or two of its neighbours. */
+/* Chooses one gap to add or remove, or one with one or two of its neighbours. */
 static uint32_t move_choose(struct ebb_anneal *anneal, uint32_t moved[3])
 {
     const struct ebb_measure_item *items = anneal->measure.items;
@@ -219,7 +219,8 @@ void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t 
         uint32_t count = move_choose(anneal, moved);
         for (uint32_t i = 0; i < count; i++)
             ebb__measure_turn_over(&anneal->measure, moved[i]);
-        /* Worse by dE is accepted with the chance exp(-dE / heat): the lot is drawn first. */
+        /* A result worse by dE is accepted with probability exp(-dE / heat); the random number is
+         * drawn first. */
         double luck = (double)((chance(anneal) >> 11) + 1) * 0x1p-53;
         double limit = now.excess - log(luck) * heat * scale;
         struct ebb_measured then = ebb__measure(&anneal->measure, target, limit);
@@ -249,7 +250,7 @@ void ebb__anneal_take(const struct ebb_anneal *anneal, struct ebb_swap *swap)
         int64_t laps;
         uint64_t start_ns =
             (uint64_t)ebb__measure_wrap(anneal->best_start_ns[i], anneal->measure.lap_ns, &laps);
-        /* The last tick at or before it; behind that, as long as the program does not wait. */
+        /* The last tick at or before it; later than that, as long as the program does not wait. */
         uint32_t low = 0, high = swap->cell_count;
         while (high - low > 1) {
             uint32_t middle = low + (high - low) / 2;

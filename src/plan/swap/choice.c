@@ -1,4 +1,4 @@
-/* The best choice so far: what is taken is judged by the simulator, and kept if it is better. */
+/* The best choice so far: taken gaps are judged by the simulator, and kept if they are better. */
 #include "plan/swap/choice.h"
 
 #include "base/tuning.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Gaps times ticks up to which each gap is tried; half and twice plan the same. */
+/* Gaps times ticks up to which each gap is tried; half and twice give the same plan. */
 #define SMALL_WORK 10000000
 
 const double ebb__lane_scales[EBB_LANE_SCALES] = {1, 0.85, 0.7, 0.6, 0.5};

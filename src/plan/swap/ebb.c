@@ -1,21 +1,21 @@
-/* Ebb's own planner: all gaps of all blocks on the cyclic timeline, the simulator as judge.
+/* Ebb's own planner: all gaps of all blocks on the cyclic timeline, judged by the simulator.
  *
- * Problem: choose gaps and copy times on two serial lanes so that the resident curve of a cyclic
- * iteration stays within the budget, the program waits least, and then fewest bytes move. Choosing
- * alone is NP-hard (it contains knapsack).
- * Method: (1) Without a stall (stall_free.c): greedy, then annealing (greedy.c, anneal.c), then drop what proves
- * useless. First with a margin before copies in are due, so that jitter makes none late; with less
- * where that cannot be had. (2) Where that is not found: sweeps over the load, judged by the
- * simulator, give a plan that stalls. (3) **Stretching**: the timeline that includes the stalls of
- * the best plan is one on which nothing stalls. With less of these stalls, the search of (1) looks
- * for a choice that still fits; what it finds stalls less, and so on. (4) What effort is left turns
- * over one gap at a time, then two. (5) **Pruning**: what can stay in memory after all, stays;
- * every copy costs the program something, if only the processor's time. All of this first for
- * absences that begin and end with clock events, and where they do not keep the budget, or stall,
- * for such that need not. For the smallest budget without a stall: (1) without a margin, the target
- * being whatever was reached.
+ * Problem: choose gaps and copy times on two serial lanes. The resident curve of a cyclic iteration
+ * must stay within the budget. The stall is minimised first, then the bytes moved. Choosing alone
+ * is NP-hard (it contains knapsack).
+ * Method: (1) Without a stall (stall_free.c): greedy, then annealing (greedy.c, anneal.c), then
+ * useless gaps are dropped. First with a margin before copies in are due, so that jitter makes none
+ * late; with less margin if that fails. (2) If that fails: sweeps over the load, judged by the
+ * simulator, give a plan that stalls. (3) **Stretching**: on the timeline that includes the stalls
+ * of the best plan, nothing stalls. Its stalls are reduced, and the search of (1) looks for a
+ * choice that still fits. The result stalls less, and the step is repeated. (4) The remaining
+ * effort adds or removes one gap at a time, then two. (5) **Pruning**: absences that are not needed
+ * are dropped, since every copy costs the program at least processor time. All of this first uses
+ * absences that begin and end with clock events. If these do not keep the budget, or stall, other
+ * absences are used, too. For the smallest budget without a stall: (1) without a margin; the target
+ * is the reached peak.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
- * Fails: nothing is proved; how far from the best a plan may be, src/lab/bound says.
+ * Fails: nothing is proved; src/lab/bound computes how far from the best a plan may be.
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/choice.h"
 
@@ -29,7 +29,7 @@ static enum ebb_status search_run(struct search *search)
     enum ebb_status status = EBB_OK;
     search->target_bytes = swap->request->budget_bytes;
     if (possible) {
-        /* A part of the effort only: what stalls a little must still be looked for. */
+        /* Only a part of the effort: plans that stall a little must still be searched. */
         swap->limit_steps -= whole / 5 * 3;
         status = ebb__choice_without_stall(search);
         swap->limit_steps = whole;
@@ -67,7 +67,7 @@ static enum ebb_status plan_one(const struct ebb_plan_request *request, bool wit
     return status;
 }
 
-/* Is there a gap that gains from beginning or ending within a stretch? */
+/* Whether a gap gains from beginning or ending within a stretch. */
 static enum ebb_status within_matters(const struct ebb_plan_request *request, bool *matters,
                                       struct ebb_error *error)
 {
@@ -80,7 +80,7 @@ static enum ebb_status within_matters(const struct ebb_plan_request *request, bo
     return EBB_OK;
 }
 
-/* Absences that begin and end with clock events hold whatever the program's pace is. */
+/* Absences that begin and end with clock events are valid at any pace of the program. */
 static bool is_worth_within(const struct ebb_plan *whole, const struct ebb_plan *within)
 {
     if (whole->feasible != within->feasible)
@@ -129,7 +129,7 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     enum ebb_status status = ebb__choice_init(&search, &own, true);
     struct ebb_swap *swap = &search.swap;
     if (!status) {
-        /* Where trying each gap would take too long: towards lower and lower targets. */
+        /* If trying each gap would take too long: lower the target step by step. */
         bool large = ebb__choice_is_large(swap);
         for (uint64_t peak = ebb__swap_schedule(swap, 0); large && peak > 0;) {
             if (!ebb__greedy_take(&search.greedy, peak - peak / 20, 0))

@@ -1,10 +1,10 @@
-/* First in, first out: what the lanes allow.
+/* First in, first out: what the lanes permit.
  *
- * Wherever the load exceeds the budget, the block whose gap began first is evicted, and blocks are
- * fetched in order of need as soon as there is memory. No foresight but the load itself: on a
- * training iteration, where what is stored first is wanted last, this is also latest need first,
- * and no schedule that moves the same bytes over the same lanes is much faster. It stalls where the
- * lanes are the limit, and moves more than it must where gaps differ in length. O(n^2) at worst. */
+ * If the load exceeds the budget, the block whose gap began first is evicted. Blocks are fetched in
+ * order of need as soon as there is memory. The load is the only foresight. In a training iteration
+ * the first stored block is needed last, so this is also latest need first. No schedule that moves
+ * the same bytes over the same lanes is then much faster. It stalls if the lanes are the limit, and
+ * moves more than necessary if gaps differ in length. O(n^2) at worst. */
 #include "plan/swap/swap.h"
 
 enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct ebb_plan *plan,

@@ -1,10 +1,11 @@
 /* Greedy choice by a smooth maximum.
  *
  * Problem: bring the curve, with copies scheduled on the lanes, down to a target.
- * Method: while the curve exceeds the target, take the gap that covers most excess (squared) per lane
- * time; a gap behind a full lane covers little. What a step finds nearly as good is taken with it.
- * Complexity: O(gaps + cells) a step, so it is also for iterations of 100,000 events.
- * Fails: where a gap helps only together with others; ebb__anneal_run() goes on from there.
+ * Method: while the curve exceeds the target, take the gap that covers most excess (squared) per
+ * lane time. A gap behind a full lane covers little. Gaps nearly as good are taken in the same
+ * step.
+ * Complexity: O(gaps + cells) a step, so it is suitable for iterations of 100,000 events.
+ * Fails: if a gap helps only together with others; ebb__anneal_run() continues from there.
  * Source: the smooth-maximum greedy after docs/papers.md, AutoSwap; the rest is ours. */
 #include "plan/swap/greedy.h"
 
@@ -36,12 +37,12 @@ void ebb__greedy_fini(struct ebb_greedy *greedy)
     free(greedy->uses);
 }
 
-/* Prefix sums of the excess' weights; returns the largest excess. */
+/* Computes prefix sums of the excess' weights; returns the largest excess. */
 static uint64_t weights_compute(struct ebb_greedy *greedy, uint64_t target_bytes)
 {
     const struct ebb_swap *swap = greedy->swap;
     const uint64_t *time_ns = swap->model->time_ns;
-    /* A cell without duration still has to be covered. */
+    /* A cell without duration must still be covered. */
     double floor_ns = (double)swap->lap_ns / swap->cell_count / 4;
     uint64_t largest = 0;
     greedy->weight[0] = 0;
@@ -70,7 +71,7 @@ static double weight_between(const struct ebb_greedy *greedy, uint32_t first, ui
     return weight[cells] - weight[first] + weight[last - cells];
 }
 
-/* Fill `benefit` for what is not taken; returns the best. */
+/* Fills `benefit` for the gaps not taken; returns the best. */
 static double benefits_compute(struct ebb_greedy *greedy, uint64_t largest_bytes)
 {
     struct ebb_swap *swap = greedy->swap;
@@ -100,14 +101,14 @@ void ebb__greedy_merits(struct ebb_greedy *greedy, uint64_t target_bytes)
     benefits_compute(greedy, weights_compute(greedy, target_bytes));
 }
 
-/* Take the gaps whose benefit is near the best; false where none has any. */
+/* Takes the gaps whose benefit is near the best. Returns false if none has any. */
 static bool greedy_step(struct ebb_greedy *greedy, uint64_t largest_bytes)
 {
     struct ebb_swap *swap = greedy->swap;
     double best = benefits_compute(greedy, largest_bytes);
     if (!(best > 0))
         return false;
-    /* A few at once while much is left: the schedule is stale after each. */
+    /* A few at once while much excess is left: the schedule is outdated after each. */
     uint64_t taken_bytes = 0;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         if (greedy->benefit[i] < best * 0.95)
@@ -141,7 +142,7 @@ static int use_compare(const void *left, const void *right)
     return (a->gap > b->gap) - (a->gap < b->gap);
 }
 
-/* Taken gaps, most lane time first. */
+/* Lists the taken gaps, most lane time first. */
 static uint32_t taken_by_cost(const struct ebb_swap *swap, struct ebb_greedy_use *uses)
 {
     uint32_t count = 0;

@@ -1,10 +1,10 @@
 /* The measure of a choice.
  *
  * Problem: the resident curve's excess over a target, for choices that differ by a gap or two.
- * Method: three streams that are in order already (the load's steps, ends of copies out, starts of
- * copies in) are merged once; nothing is sorted and no simulator is run. Of the steps only some are
- * looked at: to begin with the highest of each short span of time, later also those that turned out to
- * hold a peak. The full merge has the last word whenever a choice looks better than all before.
+ * Method: three sorted streams (steps of the load, ends of copies out, starts of copies in) are
+ * merged once. Nothing is sorted and no simulator is run. Only some steps are examined: initially
+ * the highest of each short span of time, later also those that were a peak. Whenever a choice
+ * looks better than all before, the full merge decides.
  * Complexity: O(watched steps + taken), a microsecond for thousands of events.
  * Source: ours. */
 #include "plan/swap/measure.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKET_BITS 11 /* about so many times two spans for finding the step at an instant */
+#define BUCKET_BITS 11 /* two to this power spans are used to find the step at an instant */
 
 struct rank_key {
     int64_t key;
@@ -72,7 +72,7 @@ static void watched_list(struct ebb_measure *measure)
     for (uint32_t i = 0; i < measure->step_count; i++)
         if (measure->is_watched[i])
             measure->watched[measure->watched_count++] = i;
-    measure->watched[measure->watched_count] = measure->step_count; /* never comes */
+    measure->watched[measure->watched_count] = measure->step_count; /* a sentinel */
 }
 
 static void watched_make(struct ebb_measure *measure)
@@ -125,8 +125,8 @@ static void items_make(struct ebb_measure *measure, const struct ebb_swap *swap,
 {
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
-        /* Until the use itself, as the simulator sees it: where the program does long stretches
-         * without an event, its last event before the use is much too early. */
+        /* Until the use itself, as in the simulator. In long stretches without an event, the last
+         * event before the use would be much too early. */
         uint32_t end = gap->to_tick;
         int64_t ready_ns = (int64_t)time_ns[gap->ready_tick], end_ns = (int64_t)time_ns[end];
         end_ns += end <= gap->ready_tick ? measure->lap_ns : 0;
@@ -230,7 +230,7 @@ void ebb__measure_turn_over(struct ebb_measure *measure, uint32_t index)
     item->taken = !item->taken;
 }
 
-/* The taken items by rank, from what stands at each rank. */
+/* Rebuilds the list of taken items by rank, from the items at all ranks. */
 static void list_make(struct ebb_measure *measure, uint32_t *list, const uint32_t *rank)
 {
     for (uint32_t i = 0; i < measure->item_count; i++)
@@ -248,8 +248,8 @@ void ebb__measure_retake(struct ebb_measure *measure)
     list_make(measure, measure->by_due, measure->due_rank);
 }
 
-/* Both lanes, two turns each: the second begins with what the first leaves across the lap's end, and
- * ends where that makes no difference any more. */
+/* Both lanes are scheduled over two iterations. The second starts with the remainder of the first
+ * across the iteration's end, and stops when that makes no difference. */
 void ebb__measure_schedule(struct ebb_measure *measure)
 {
     int64_t lap = measure->lap_ns, free_ns = INT64_MIN / 2, next_ns = INT64_MAX / 2;
@@ -284,8 +284,8 @@ void ebb__measure_schedule(struct ebb_measure *measure)
 
 /* ---- the curve ------------------------------------------------------------------------------- */
 
-/* What a lane does, on the cyclic timeline, from `copy` to `instants`: in order but for one place
- * where the lap ends, and for frees between copies in. Ends with an instant that never comes. */
+/* Sorts a lane's changes on the cyclic timeline, from `copy` to `instants`. They are sorted
+ * already, except at the iteration's end and for frees between copies in. A sentinel ends them. */
 static void instants_order(struct ebb_measure_instant *instants,
                            const struct ebb_measure_instant *copy, uint32_t count, uint32_t begin)
 {
@@ -301,8 +301,8 @@ static void instants_order(struct ebb_measure_instant *instants,
     instants[count] = (struct ebb_measure_instant){INT64_MAX, 0};
 }
 
-/* The lanes' instants in order; returns what is absent at the lap's begin. *excess: what is wanted
- * before it is gone. */
+/* Sorts the lanes' changes; returns the bytes absent at the iteration's start. *excess: for blocks
+ * needed before their copy out ends. */
 static int64_t instants_make(struct ebb_measure *measure, double *excess)
 {
     int64_t absent = 0, lap = measure->lap_ns;
@@ -317,7 +317,7 @@ static int64_t instants_make(struct ebb_measure *measure, double *excess)
         absent -= laps * item->bytes;
         if (i > 0 && out[i].at_ns < out[i - 1].at_ns)
             out_begin = i;
-        /* Wanted before it is gone: worse than not to take it. */
+        /* Needed before its copy out ends: worse than not to take it. */
         if (item->start_ns < item->end_ns)
             *excess += 4.0 * (double)item->bytes * (double)item->bytes;
     }
@@ -359,7 +359,7 @@ struct ebb_measured ebb__measure(struct ebb_measure *measure, int64_t target_byt
     const struct ebb_measure_instant *out = measure->outs, *in = measure->ins;
     const uint32_t *watched = measure->watched;
     while (measured.excess <= limit) {
-        /* At one instant: evictions that end, events of the program, fetches that begin. */
+        /* At one instant: ends of copies out, events of the program, starts of copies in. */
         const struct ebb_measure_step *step = &measure->steps[*watched];
         int64_t now = step->at_ns < in->at_ns ? step->at_ns : in->at_ns;
         if (now == INT64_MAX)

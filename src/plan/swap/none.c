@@ -1,4 +1,4 @@
-/* No absences at all: what the program needs unmanaged. The reference for `compare`. */
+/* No absences: the memory that the program needs unmanaged. The reference for `compare`. */
 #include "plan/swap/swap.h"
 
 enum ebb_status ebb__swap_none(const struct ebb_plan_request *request, struct ebb_plan *plan,

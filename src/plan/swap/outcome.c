@@ -1,11 +1,11 @@
-/* From a choice of gaps to what the simulator says of it, and to a finished plan. */
+/* From a choice of gaps to the simulator's result, and to a finished plan. */
 #include "plan/swap/swap.h"
 
 #include "base/tuning.h"
 
 #include <stdlib.h>
 
-#define SETTLE_ROUNDS 8 /* then an order that flips to and fro is as good */
+#define SETTLE_ROUNDS 8 /* afterwards, an order that alternates is accepted */
 
 static uint32_t absences_build(struct ebb_swap *swap)
 {
@@ -85,8 +85,8 @@ static int absence_compare(const void *left, const void *right)
     return (a->block > b->block) - (a->block < b->block);
 }
 
-/* True where the block is only read from the absence's end until its next absence begins. `evicts`,
- * by tick: an absence begins there. */
+/* True if the block is only read from the absence's end until its next absence begins. `evicts`, by
+ * tick: an absence begins there. */
 static bool only_read_until_next(const struct ebb_model *model, const struct ebb_absence *absence,
                                  const bool *evicts)
 {
@@ -124,8 +124,8 @@ static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan 
     return EBB_OK;
 }
 
-/* Put the plan's absences in order and simulate them so, until neither their order nor which of
- * them take place changes any more: at one event, the order decides which is evicted first. */
+/* Sorts the plan's absences and simulates them, until neither their order nor the set of executed
+ * ones changes. At one event, the order decides which is evicted first. */
 static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_sim_result *result, struct ebb_error *error)
 {
@@ -160,7 +160,8 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
     }
 }
 
-/* A fetch that ends only after the last clock event before the use must not be waited for there. */
+/* If a fetch ends only after the last clock event before the use, the program must not wait for it
+ * there. */
 static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
 {
     const struct ebb_model *model = swap->model;

@@ -1,12 +1,12 @@
-/* What effort is left turns over one gap at a time, then two; and what can stay in memory after all
- * stays, for every copy costs the program something, if only the processor's time. */
+/* The remaining effort adds or removes one gap at a time, then two. Absences that are not needed
+ * are dropped, since every copy costs the program at least processor time. */
 #include "plan/swap/choice.h"
 
 #include "base/tuning.h"
 
 #include <stdlib.h>
 
-/* Judge what is taken with copies in early, and late where that still stalls. */
+/* Judges the taken gaps with early copies in; with late ones if that still stalls. */
 static enum ebb_status judge_both(struct search *search, bool *better)
 {
     struct ebb_swap *swap = &search->swap;
@@ -30,8 +30,8 @@ static int use_compare(const void *left, const void *right)
     return (a->gap > b->gap) - (a->gap < b->gap);
 }
 
-/* Every gap by what turning it over promises: dear absences to do without, then long gaps to
- * take. */
+/* Sorts the gaps by what adding or removing them promises: expensive absences to drop, then long
+ * gaps to take. */
 static void flips_order(const struct ebb_swap *swap, struct use *uses)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++) {
@@ -79,8 +79,8 @@ enum ebb_status ebb__choice_refine(struct search *search)
     return status;
 }
 
-/* Without the absences uses[0, count) of the best; they stay out where that is better, as long as
- * the peak stays within the target. */
+/* Tries without the absences uses[0, count) of the best. They are dropped if that is better, as
+ * long as the peak stays within the target. */
 static enum ebb_status try_without(struct search *search, const struct use *uses, uint32_t count)
 {
     struct ebb_swap *swap = &search->swap;

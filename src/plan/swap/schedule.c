@@ -1,4 +1,4 @@
-/* When copies run: the lanes, the resident curve that results, and when copies in are to start. */
+/* When copies run: the lanes, the resulting resident curve, and the starts of copies in. */
 #include "plan/swap/swap.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, u
     }
 }
 
-/* The first tick at or after `ns`, 0 <= ns <= lap_ns; cell_count where there is none. */
+/* The first tick at or after `ns`, 0 <= ns <= lap_ns; cell_count if there is none. */
 static uint32_t tick_at(const struct ebb_swap *swap, uint64_t ns)
 {
     const uint64_t *time_ns = swap->model->time_ns;
@@ -39,7 +39,7 @@ void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
     *first = out_end <= lap ? tick_at(swap, out_end) : cells + tick_at(swap, out_end - lap);
     if (*first < gap->ready_tick)
         *first = gap->ready_tick;
-    /* The last tick at or before in_start; a copy in begins after the events of its instant. */
+    /* The last tick at or before in_start: a copy in begins after the events of its instant. */
     uint64_t within = in_start < lap ? in_start : in_start - lap;
     uint32_t after = tick_at(swap, within + 1 <= lap ? within + 1 : lap);
     *last = (in_start < lap ? 0 : cells) + after;
@@ -48,8 +48,8 @@ void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
         *last = end;
 }
 
-/* The curve that results if the taken gaps are absences as scheduled, or with instant copies from
- * ready to need; returns its maximum. Differences first, then their sums: O(gaps + cells). */
+/* Computes the curve if the taken gaps are absences as scheduled, or with instant copies from ready
+ * to need. Returns its maximum. Differences first, then their sums: O(gaps + cells). */
 static uint64_t curve_compute(struct ebb_swap *swap, bool instant)
 {
     uint32_t cells = swap->cell_count;
@@ -89,7 +89,8 @@ uint64_t ebb__swap_schedule(struct ebb_swap *swap, uint64_t margin_ns)
 {
     int64_t lap = (int64_t)swap->lap_ns;
     ebb__effort_spend(&swap->effort, swap->cell_count + 8 * (uint64_t)swap->gap_count);
-    /* Two turns: the second starts with what the first leaves over across the lap's end. */
+    /* Two iterations: the second starts with the remainder of the first across the iteration's
+     * end. */
     int64_t free_ns = INT64_MIN / 2;
     for (int turn = 0; turn < 2; turn++) {
         for (uint32_t i = 0; i < swap->gap_count; i++) {

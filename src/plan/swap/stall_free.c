@@ -1,12 +1,11 @@
-/* Choices without a stall: greedy with a margin before copies in are due, so that jitter makes none
- * late; with less of it if that cannot be had; then annealing without one. */
+/* Choices without a stall. First greedy with a margin before copies in are due, so that jitter
+ * makes none late. A smaller margin is tried if that fails, then annealing without a margin. */
 #include "plan/swap/choice.h"
 
 #include "base/tuning.h"
 
-/* Choices to begin with: every gap that its copies leave something of, which is the right one where
- * the lanes have time for all, and sweeps over the load at budgets down to the least that is
- * possible. */
+/* Starting points: first, every gap that is longer than its copies, which is right if the lanes
+ * have time for all. Then sweeps over the load at budgets down to the least possible one. */
 static void anneal_starts(struct search *search, struct ebb_anneal *anneal)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,

@@ -1,6 +1,6 @@
-/* With stalls. Sweeps over the load, judged by the simulator, give a plan that stalls. The timeline
- * that includes its stalls is one on which nothing stalls: with less of these stalls, a choice is
- * looked for that still fits; what is found stalls less, and so on. */
+/* Plans with stalls. Sweeps over the load, judged by the simulator, give a plan that stalls. On the
+ * timeline that includes its stalls, nothing stalls. Its stalls are reduced, and a choice that
+ * still fits is searched. The result stalls less, and the step is repeated. */
 #include "plan/swap/choice.h"
 
 #define STRETCHES_MAX 64
@@ -24,8 +24,8 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
     return EBB_OK;
 }
 
-/* The model's timeline with `share` of the best plan's stalls, and as much of `even`, the rest,
- * spread over all of it. Returns how much longer it is. */
+/* Makes the model's timeline with stalls. Each stall of the best plan is scaled by `share`; their
+ * sum, scaled by `even`, is spread over the whole timeline. Returns the added time. */
 static uint64_t stretch(struct search *search, double share, double even)
 {
     const struct ebb_swap *swap = &search->swap;
@@ -40,7 +40,7 @@ static uint64_t stretch(struct search *search, double share, double even)
     return search->stretched_ns[swap->cell_count] - swap->lap_ns;
 }
 
-/* Judge the choice under the three ways to time copies in. */
+/* Judges the choice under the three ways to time copies in. */
 static enum ebb_status judge_all(struct search *search, bool *better)
 {
     uint64_t budget = search->swap.request->budget_bytes;
@@ -86,7 +86,7 @@ enum ebb_status ebb__choice_stretched(struct search *search, uint64_t limit_step
         if (status)
             return status;
         if (better) {
-            /* The same bounds, as shares of what is left. */
+            /* The same bounds, as shares of the remaining stalls. */
             uint64_t after_ns = search->best.outcome.iteration_ns - swap->lap_ns;
             low = after_ns ? low * (double)before_ns / (double)after_ns : 0;
             low = low < 0.98 ? low : 0.98;

@@ -42,7 +42,7 @@ static void gap_add(struct ebb_swap *swap, const struct ebb_gap *source, const u
     if (block->size_bytes == 0 || block->size_bytes < swap->request->smallest_block_bytes ||
         block->access_count == 0)
         return;
-    /* A whole turn or more would be two absences at once. */
+    /* A gap of an iteration or more would need two absences at once. */
     if (block->span_ticks > swap->cell_count &&
         (swap->request->newest_only || source->length_ns >= swap->lap_ns))
         return;
@@ -97,7 +97,7 @@ static int order_compare(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* The gaps by `key`, ascending, ties by index. `keys` holds gap_count entries with key set. */
+/* Sorts the gaps by `key`, ascending, ties by index. `keys` has gap_count entries with key set. */
 static void order_make(const struct ebb_swap *swap, struct order_key *keys, uint32_t *order)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++)
@@ -138,8 +138,8 @@ out:
     return status;
 }
 
-/* Peak with every gap taken and instant copies: within an operation nothing is evicted, so its last
- * cell holds all that it touches. */
+/* The peak with every gap taken and instant copies. Nothing is evicted within an operation, so its
+ * last cell holds all blocks that it touches. */
 static uint64_t floor_compute(struct ebb_swap *swap)
 {
     for (uint32_t i = 0; i < swap->gap_count; i++)
@@ -155,7 +155,7 @@ static enum ebb_status init(struct ebb_swap *swap, const struct ebb_plan_request
 {
     const struct ebb_model *model = request->model;
     *swap = (struct ebb_swap){.request = request, .model = model, .lane_scale = 1};
-    /* Where threads interleave nothing is known of the time since an event. */
+    /* If threads interleave, the time since an event is unknown. */
     swap->within = within && model->clock_count > 0 && !model->unordered;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "plan", "the model has no events or no time");
@@ -204,7 +204,7 @@ enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_pl
     return init(swap, request, true, error);
 }
 
-/* Let the gap's margin pass first; false if nothing is left of the gap. */
+/* Delays the gap by its margin; returns false if nothing is left of the gap. */
 static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t margin_ticks)
 {
     const struct ebb_model *model = swap->model;

@@ -1,10 +1,10 @@
-/* What the swap policies share: the gaps that may become absences, their schedule on the lanes, the
- * resident curve that results, and the way from a choice of gaps to a finished plan.
+/* What the swap policies share: possible gaps, their schedule on the lanes, the resulting resident
+ * curve, and the conversion of a choice of gaps to a plan.
  *
- * A policy chooses gaps (`taken`), fixes when each copy in is to start (`trigger_ns`) and lets the
- * simulator say what that costs. Times here are on the model clock and **unrolled**: a gap begins
- * at ready_ns in [0, lap_ns) and what follows may be up to a lap later. A **cell** is the span
- * between two ticks, cell t being [time(t), time(t + 1)); curves have a value for each. */
+ * A policy chooses gaps (`taken`), sets the start of each copy in (`trigger_ns`) and asks the
+ * simulator for the cost. Times here are on the model clock and **unrolled**: a gap begins at
+ * ready_ns in [0, lap_ns). Its later times may be up to an iteration later. A **cell** is the span
+ * between two ticks: cell t is [time(t), time(t + 1)). Curves have a value for each cell. */
 #ifndef EBB_PLAN_SWAP_SWAP_H
 #define EBB_PLAN_SWAP_SWAP_H
 
@@ -17,21 +17,21 @@ struct ebb_swap_gap {
     uint32_t block;
     uint32_t from_tick;
     uint32_t to_tick;
-    uint32_t margin_ticks; /* events after from_tick that pass first */
-    uint32_t ready_tick;   /* the first clock event after these: the eviction may start */
+    uint32_t margin_ticks; /* number of events after from_tick that must pass first */
+    uint32_t ready_tick;   /* the first clock event after those: the eviction may start */
     bool drops;
-    bool out_within; /* ready_tick is no clock event, but from_tick + margin_ticks */
+    bool out_within; /* ready_tick is from_tick + margin_ticks, although it is not a clock event */
 
     uint64_t bytes;
     uint64_t ready_ns;
-    uint64_t need_ns; /* of to_tick */
-    uint64_t due_ns;  /* when the operation of to_tick begins: it may touch the block at once */
+    uint64_t need_ns; /* time of to_tick */
+    uint64_t due_ns;  /* start of the operation of to_tick: it may touch the block at once */
     uint64_t out_ns;  /* lane times */
-    uint64_t in_ns;   /* 0 where it drops */
+    uint64_t in_ns;   /* 0 if it drops */
 
     bool taken;
-    uint64_t trigger_ns; /* when its copy in is to start, modulo a lap */
-    /* Set by ebb__swap_schedule(), for gaps not taken as if they were, after those that are. */
+    uint64_t trigger_ns; /* planned start of its copy in, modulo an iteration */
+    /* Set by ebb__swap_schedule(). Gaps not taken get times as if they were taken last. */
     int64_t out_end_ns;
     int64_t in_start_ns;
 };
@@ -39,7 +39,7 @@ struct ebb_swap_gap {
 /* A gap in a sweep (sweep.c). */
 struct ebb_swap_open {
     uint64_t rank;
-    int64_t end; /* ticks after the sweep's begin */
+    int64_t end; /* in ticks after the sweep's start */
     uint32_t gap;
 };
 
@@ -48,29 +48,30 @@ struct ebb_swap {
     const struct ebb_model *model;
     uint64_t lap_ns;
     uint32_t cell_count;
-    uint64_t *load;  /* live bytes in pages, by cell */
-    uint64_t *curve; /* resident bytes under the present schedule, by cell */
+    uint64_t *load;  /* live bytes in whole pages, by cell */
+    uint64_t *curve; /* resident bytes under the current schedule, by cell */
     struct ebb_swap_gap *gaps;
     uint32_t gap_count;
     bool within;           /* gaps may begin and end within stretches that have no clock event */
-    uint32_t within_count; /* of gaps for which that makes a difference */
+    uint32_t within_count; /* number of gaps for which that makes a difference */
     uint64_t smallest_feasible_bytes;
-    double lane_scale;        /* > 1: schedule as if lanes took this many times less (default 1) */
-    struct ebb_effort effort; /* of the whole search: what is done to gaps and cells is counted */
-    uint64_t limit_steps;     /* of it: when refinement ends */
+    double lane_scale;        /* lanes are assumed this many times as fast (default 1) */
+    struct ebb_effort effort; /* of the whole search: counts operations on gaps and cells */
+    uint64_t limit_steps;     /* of that effort: the end of refinement */
     uint64_t started_ns;
-    uint64_t *tick_stall_ns; /* tick_count, the policy's own: filled by each evaluation; or NULL */
+    uint64_t *tick_stall_ns; /* tick_count, owned by the policy: filled by each evaluation; or
+                                NULL */
 
     /* Internal. */
-    uint32_t *by_ready, *by_due; /* orders of the gaps */
-    struct ebb_swap_open *open;  /* room for each gap twice */
+    uint32_t *by_ready, *by_due; /* sorted indices of the gaps */
+    struct ebb_swap_open *open;  /* space for each gap twice */
     uint32_t *bucket;            /* first tick at or after each of cell_count equal time steps */
     struct ebb_absence *absences;
     uint32_t *absence_gap;
     struct ebb_sim_times *times;
 };
 
-/* What the simulator says of a choice. */
+/* The simulator's result for a choice. */
 struct ebb_swap_outcome {
     bool feasible;
     uint64_t iteration_ns;
@@ -81,8 +82,9 @@ struct ebb_swap_outcome {
 EBB_NODISCARD enum ebb_status ebb__swap_init(struct ebb_swap *swap,
                                              const struct ebb_plan_request *request,
                                              struct ebb_error *error);
-/* The same, with gaps that begin and end within long stretches without clock events, by the traced
- * times of accesses and a margin: what a stretch touches need then not be resident together. */
+/* The same, with gaps that begin and end within long stretches without clock events. It relies on
+ * traced access times and a margin. The blocks used in such a stretch need not all be resident
+ * together. */
 EBB_NODISCARD enum ebb_status ebb__swap_init_within(struct ebb_swap *swap,
                                                     const struct ebb_plan_request *request,
                                                     struct ebb_error *error);
@@ -94,66 +96,66 @@ static inline uint32_t ebb__swap_ticks_between(const struct ebb_swap *swap, uint
 {
     return to > from ? to - from : to + swap->cell_count - from;
 }
-/* Add `bytes` (two's complement: also negative) to the cells [first, first + count), cyclic. */
+/* Adds `bytes` (two's complement: also negative) to the cells [first, first + count), cyclic. */
 void ebb__swap_range_add(uint64_t *curve, uint32_t cell_count, uint32_t first, uint32_t count,
                          uint64_t bytes);
 
-/* Keep the gaps that `choose` says true of; it may set *margin_ticks, events that pass before the
- * block is evicted. What is left counts as all there is: the orders and smallest_feasible_bytes are
- * made anew, nothing is taken. */
+/* Keeps only the gaps for which `choose` returns true. It may set *margin_ticks, the number of
+ * events before the block is evicted. The orders and smallest_feasible_bytes are recomputed for the
+ * remaining gaps, and no gap is taken. */
 typedef bool (*ebb_swap_choice)(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                                 const void *context, uint32_t *margin_ticks);
 EBB_NODISCARD enum ebb_status ebb__swap_narrow(struct ebb_swap *swap, ebb_swap_choice choose,
                                                const void *context, struct ebb_error *error);
 
-/* Compute the `curve` that results where copies take no time: taken gaps are out from ready to
- * need. Returns its maximum. O(gaps + cells). */
+/* Computes `curve` for instant copies: taken gaps are evicted from ready to need. Returns its
+ * maximum. O(gaps + cells). */
 uint64_t ebb__swap_curve_ideal(struct ebb_swap *swap);
 
-/* Schedule the taken gaps on the lanes, outs first come first served and ins as late as they may,
- * each `margin_ns` before it is due, and compute `curve`. Returns the curve's maximum.
- * O(gaps + cells). */
+/* Schedules the taken gaps on the lanes and computes `curve`. Copies out run first come first
+ * served. Copies in run as late as possible, each `margin_ns` before it is due. Returns the curve's
+ * maximum. O(gaps + cells). */
 uint64_t ebb__swap_schedule(struct ebb_swap *swap, uint64_t margin_ns);
 
-/* The cells [*first, *last) (modulo cell_count) that a gap keeps its bytes out of, as scheduled.
- * Empty: *first >= *last. */
+/* The cells [*first, *last) (modulo cell_count) in which the scheduled gap frees its bytes. Empty:
+ * *first >= *last. */
 void ebb__swap_cells(const struct ebb_swap *swap, const struct ebb_swap_gap *gap, uint32_t *first,
                      uint32_t *last);
 
-/* Set trigger_ns of the taken gaps to the schedule's in_start_ns. */
+/* Sets trigger_ns of the taken gaps to the schedule's in_start_ns. */
 void ebb__swap_trigger_late(struct ebb_swap *swap);
 
-/* Set trigger_ns of the taken gaps to the earliest time from which the block fits for good, in
- * order of need, copies out thought instant: then the simulator can never come to a standstill. */
+/* Sets trigger_ns of the taken gaps to the earliest time from which the block fits permanently, in
+ * order of need, with instant copies out. The simulator can then never deadlock. */
 void ebb__swap_trigger_early(struct ebb_swap *swap, uint64_t budget_bytes);
 
-/* Both: as late as the schedule says, but not before it fits for good. */
+/* Combines both: as late as the schedule says, but not before the block fits permanently. */
 void ebb__swap_trigger_limit(struct ebb_swap *swap, uint64_t budget_bytes);
 
-/* Which gap becomes an absence where the load exceeds the budget. */
+/* Which gap becomes an absence if the load exceeds the budget. */
 enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST };
 
-/* Take gaps, in one sweep over the cells, until the ideal curve (lanes thought instant) meets
- * `budget_bytes`; forgets what was taken before. False where it cannot.
- * `curve` is working space. O(gaps log gaps + cells). */
+/* Takes gaps, in one sweep over the cells, until the curve for instant copies is within
+ * `budget_bytes`. Gaps taken before are dropped. Returns false if that is impossible. Overwrites
+ * `curve`. O(gaps log gaps + cells). */
 bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_order order);
 
-/* Simulate what is taken, under the request's budget. Gaps whose copy out is cancelled are no
- * longer taken afterwards. */
+/* Simulates the taken gaps under the request's budget. Gaps whose copy out is cancelled are
+ * dropped. */
 EBB_NODISCARD enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap,
                                                  struct ebb_swap_outcome *outcome,
                                                  struct ebb_error *error);
 
-/* True where `left` is the better outcome: feasible, then less time (differences under 0.1 % of an
- * iteration are none), then fewer bytes moved. */
+/* True if `left` is the better outcome: feasible first, then less time (differences under 0.1 % of
+ * an iteration do not count), then fewer bytes moved. */
 bool ebb__swap_better(const struct ebb_swap *swap, const struct ebb_swap_outcome *left,
                       const struct ebb_swap_outcome *right);
 
-/* Fill everything of *plan but its policy from what is taken, predictions by the simulator. */
+/* Fills all of *plan but its policy from the taken gaps, with predictions by the simulator. */
 EBB_NODISCARD enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
                                                struct ebb_error *error);
 
-/* The policies, for the table in plan.c; plan->policy is set, and names the variant. */
+/* The policies, for the table in plan.c. plan->policy is already set, and names the variant. */
 enum ebb_status ebb__swap_none(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
 enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct ebb_plan *plan,

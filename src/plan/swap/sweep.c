@@ -1,12 +1,12 @@
-/* The simplest choice of gaps: one sweep over the load, from where it is lowest. Where it exceeds
- * the budget, the best of the open gaps becomes an absence.
+/* The simplest choice of gaps: one sweep over the load, from its lowest point. If the load exceeds
+ * the budget, the best open gap becomes an absence.
  *
- * Which of two open gaps is better does not change while both are open, so they wait in a heap; one
- * that has closed is dropped when it comes up. A gap that is open at the sweep's begin begins again
- * before its end and then stands for its next turn. */
+ * The order of two open gaps does not change while both are open, so they are kept in a heap. A
+ * closed gap is dropped when it reaches the top. A gap that is open at the sweep's start begins
+ * again before its end, and then stands for its next occurrence. */
 #include "plan/swap/swap.h"
 
-/* True where `left` is to be taken before `right`. */
+/* True if `left` is to be taken before `right`. */
 static bool better(const struct ebb_swap_open *left, const struct ebb_swap_open *right)
 {
     if (left->rank != right->rank)
@@ -44,7 +44,7 @@ static void heap_pop(struct ebb_swap_open *heap, uint32_t *count)
     }
 }
 
-/* A gap that begins `begin` ticks after the sweep, or before it where negative. */
+/* A gap that begins `begin` ticks after the sweep's start, or before it if negative. */
 static struct ebb_swap_open open_make(const struct ebb_swap *swap, uint32_t index, int64_t begin,
                                       enum ebb_swap_order order)
 {
@@ -66,13 +66,14 @@ static struct ebb_swap_open open_make(const struct ebb_swap *swap, uint32_t inde
         break;
     }
     }
-    /* Where the copies take longer than the gap, only if nothing else is left. */
+    /* If the copies take longer than the gap, it is taken only as a last resort. */
     if (length_ns > copies_ns)
         rank += UINT64_MAX >> 1;
     return (struct ebb_swap_open){.rank = rank, .gap = index, .end = end};
 }
 
-/* List what is open at `lowest`; returns the place in by_ready of the first gap that begins later. */
+/* Lists the gaps open at `lowest`; returns the index in by_ready of the first gap that begins
+ * later. */
 static uint32_t sweep_begin(struct ebb_swap *swap, uint32_t lowest, enum ebb_swap_order order,
                             uint32_t *count)
 {
@@ -98,7 +99,7 @@ bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swa
         if (swap->load[t] < swap->load[lowest])
             lowest = t;
     uint32_t first = sweep_begin(swap, lowest, order, &count);
-    uint64_t *back = swap->curve; /* bytes that are wanted again at a tick */
+    uint64_t *back = swap->curve; /* bytes that are needed again at a tick */
     uint64_t absent = 0;
     bool met = true;
     for (uint32_t t = 0; t < cells; t++)
@@ -112,7 +113,8 @@ bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swa
             if (begin > step)
                 break;
             if (swap->gaps[index].taken)
-                absent += swap->gaps[index].bytes; /* in its last turn, so in this one too */
+                absent += swap->gaps[index].bytes; /* absent in the previous iteration, so in this
+                                                      one too */
             else
                 heap_push(swap->open, &count, open_make(swap, index, begin, order));
         }
