@@ -21,20 +21,21 @@ struct lane_counts {
     uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns, stall_ns;
 };
 
-/* A plan in force, and what comes of it: see replan.c. */
+/* A plan in force and its results: see replan.c. */
 struct trial {
     enum trial_state state;
     struct ebb_machine machine;        /* that it assumed */
-    struct ebb_machine machine_before; /* that the plan before assumed */
-    struct lane_counts counts;         /* when it began */
-    uint64_t predicted_stall_ns;       /* an iteration */
-    uint64_t predicted_work_ns;        /* the rest of it */
-    size_t first_iteration;            /* of the watch, that counts */
-    size_t looked_at;                  /* iterations then */
-    uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
+    struct ebb_machine machine_before; /* assumed by the previous plan */
+    struct lane_counts counts;         /* at its begin */
+    uint64_t predicted_stall_ns;       /* per iteration */
+    uint64_t predicted_work_ns;        /* time without stalls, per iteration */
+    size_t first_iteration;            /* number in the watch of the first iteration that counts */
+    size_t looked_at;                  /* iterations judged so far */
+    uint64_t before_ns; /* median iteration under the previous plan; 0: nothing to compare */
     unsigned replans;
-    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
-    unsigned room_iterations; /* in a row in which it was so */
+    enum replan_reason
+        room; /* the last judgement of its memory: REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
+    unsigned room_iterations; /* consecutive iterations with that judgement */
     unsigned room_replans;
 };
 
@@ -47,78 +48,79 @@ enum alarm_kind {
     ALARM_KINDS
 };
 
-/* What a process waits for, as far as seen: alarm.c. */
+/* What a process waits for, as far as the parent sees: alarm.c. */
 struct alarm {
-    uint64_t looked_ns; /* 0: never */
+    uint64_t looked_ns; /* time of the last look; 0: never */
     struct seen_wait {
-        uint64_t since_ns; /* as the process says; 0: nobody waits */
-        uint64_t first_ns; /* when it was seen first */
+        uint64_t since_ns; /* begin of the wait by the process; 0: nobody waits */
+        uint64_t first_ns; /* when the parent first saw it */
     } seen[EBB_ALARM_WAITS];
     enum alarm_state states[ALARM_KINDS];
 };
 
 /* A thread that sleeps in a page fault: stuck.c. */
 struct stuck {
-    int thread;        /* followed, or followed last */
-    uint64_t sleeps;   /* that it had begun then; 0: none is followed */
-    uint64_t first_ns; /* when it was seen first */
+    int thread;        /* the thread that is watched, or was watched last */
+    uint64_t sleeps;   /* its count of sleeps then; 0: no thread is watched */
+    uint64_t first_ns; /* when the parent first saw it */
 };
 
-/* The events of a process, and what is found in them. */
+/* The events of a process and what the parent finds in them. */
 struct stream {
     struct ebb_ring *ring;
     size_t ring_bytes;
-    struct ebb_watch *watch;           /* NULL: it is not watched any more */
-    struct ebb_recurrence *recurrence; /* NULL: not looked for */
+    struct ebb_watch *watch;           /* NULL: it is no longer watched */
+    struct ebb_recurrence *recurrence; /* NULL: the search is not on */
     uint64_t allocs;                   /* so far */
-    uint64_t allocs_lost;              /* allocations since the stream left the template */
-    bool replaying;                    /* a plan is being followed */
+    uint64_t allocs_lost;              /* allocations since the stream deviated from the template */
+    bool replaying;                    /* the process follows a plan */
 };
 
 /* When to plan: learn.c. */
 struct learning {
-    size_t settled_pattern;   /* the repetition that was looked at last, and */
-    size_t settled_period;    /* its clock events */
-    size_t traced_from;       /* iterations known when accesses began to be observed again */
-    uint64_t next_attempt_ns; /* do not try to plan before */
-    int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
+    size_t settled_pattern;   /* the last repetition examined: */
+    size_t settled_period;    /* its period in clock events */
+    size_t traced_from;       /* iterations known when observing accesses began again */
+    uint64_t next_attempt_ns; /* do not plan before this time */
+    int64_t reactive_from;    /* for a policy without a script: the first known iteration; or -1 */
 };
 
-/* The newest plan, and what it was made for: plans.c. */
+/* The newest plan and what it assumed: plans.c. */
 struct sent {
-    struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
-    bool has_access_clock;                     /* it has accesses for a clock */
-    uint64_t share_bytes;                      /* of the budget, that it was made for */
-    uint64_t slab_bytes;                       /* of slabs in use, which it left memory for */
-    uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
-    uint64_t margin_bytes; /* of its share, left free because that has shrunk before */
-    uint64_t small_bytes;  /* most that small blocks held while a plan was in force */
+    struct ebb_script *script, *script_before; /* the last sent, and the one before; NULL: none */
+    bool has_access_clock;                     /* it uses an access clock */
+    uint64_t share_bytes;                      /* of the budget that it assumes */
+    uint64_t slab_bytes;                       /* of slabs in use that it leaves memory for */
+    uint64_t peak_bytes;   /* most bytes resident at a time; 0: the plan did not fit at its begin */
+    uint64_t margin_bytes; /* of its share, left free because the share has shrunk before */
+    uint64_t small_bytes;  /* most bytes of small blocks while a plan was in force */
 };
 
 /* What an earlier run has learnt: recall.c. */
 struct recall {
     enum ebb_cache_use use;
-    bool has_key; /* it may have a profile: that of `key` */
+    bool has_key; /* it may have a profile, under `key` */
     struct ebb_profile_key key;
-    struct ebb_profile profile; /* while RECALLED */
-    uint64_t at_allocs;         /* allocations that had been made when its plans were sent */
-    size_t judged;              /* iterations looked at while RECALLED */
-    unsigned diverged;          /* of these, those that were not replayed to their end */
-    unsigned disappointments;   /* of these, those in which blocks were not where they had to be */
+    struct ebb_profile profile; /* while PHASE_RECALLED */
+    uint64_t at_allocs;         /* allocations made before its plans were sent */
+    size_t judged;              /* iterations examined while PHASE_RECALLED */
+    unsigned diverged;          /* of these, iterations that were not replayed to their end */
+    unsigned
+        disappointments; /* of these, iterations with blocks that were not where the plan had them */
 };
 
 struct process {
-    uint64_t number; /* of its hello, from 1 */
+    uint64_t number; /* of its hello, counted from 1 */
     int process_id;
-    int channel; /* -1: gone */
+    int channel; /* -1: closed */
     enum phase phase;
     struct stream stream;
     struct learning learning;
     struct sent sent;
     struct recall recall;
-    struct ebb_profile learnt; /* what is known to be so, for the next run */
-    bool learnt_anew;          /* it differs from what lies in the cache */
-    int64_t budget_from;       /* the iteration from which a budget is in force, or -1 */
+    struct ebb_profile learnt; /* confirmed facts for the next run */
+    bool learnt_anew;          /* it differs from the cached profile */
+    int64_t budget_from;       /* the first iteration with a budget in force, or -1 */
     struct alarm alarm;
     struct stuck stuck;
     struct trial trial;
@@ -127,32 +129,32 @@ struct process {
 /* How processes reach the parent: doors.c. */
 struct doors {
     char environment[4608];
-    uint64_t secret[2];    /* of EBB_RUN: a hello must have it */
-    int listening;         /* abstract address, for processes that lost the inherited descriptor */
-    int hello_pair[2];     /* ours, the program's */
-    EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
+    uint64_t secret[2]; /* in EBB_RUN; a hello must contain it */
+    int listening; /* on an abstract address, for processes that lost the inherited descriptor */
+    int hello_pair[2];     /* the parent's end, the program's end */
+    EBB_VEC(int) accepted; /* connections on `listening` without a hello so far */
 };
 
-/* What forked relatives have beyond what they have entered: copies.c. */
+/* Pages that forked relatives hold beyond their ledger entries: copies.c. */
 struct copies {
     uint64_t bytes;
     uint64_t faults;
     size_t relatives;
-    uint64_t look_ns; /* do not look before */
+    uint64_t look_ns; /* do not look before this time */
 };
 
 struct lanes {
     enum lanes_state state;
-    struct ebb_machine machine; /* while KNOWN */
-    bool compressed;            /* it is that of a store that does not store zeros */
-    pthread_t prober;           /* while PROBING */
-    enum ebb_status status;     /* what it found, and why not */
+    struct ebb_machine machine; /* while LANES_KNOWN */
+    bool compressed;            /* measured with a store that leaves out zeros */
+    pthread_t prober;           /* while LANES_PROBING */
+    enum ebb_status status;     /* its result; if it failed, why */
     struct ebb_error error;
 };
 
 struct recording {
     struct ebb_trace_writer *writer;
-    uint64_t process; /* number of the one whose events go to the trace; 0: none yet */
+    uint64_t process; /* number of the process whose events are traced; 0: none yet */
     enum ebb_status status;
     struct ebb_error error;
 };

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Are zeros not stored? */
+/* Whether writes to the store leave out zeros. */
 enum ebb_compress {
     EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
     EBB_COMPRESS_ON,
