@@ -112,8 +112,8 @@ static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t by
                         MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target, 0) != -1;
 }
 
-/* True if [address, + bytes) is in more than one mapping, or in none. It requests growth in place
- * by one page, which fails with different errors in both cases: the address after it is mapped. */
+/* True if [address, + bytes) is in more than one mapping, or in none: EFAULT. The call requests
+ * growth in place by a page. It always fails, as the next address is mapped. */
 static inline bool ebb__os_is_split(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_mremap, address, bytes, bytes + 4096, 0, 0, 0) == -1 && errno == EFAULT;

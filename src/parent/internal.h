@@ -33,8 +33,7 @@ struct trial {
     size_t looked_at;                  /* iterations judged so far */
     uint64_t before_ns; /* median iteration under the previous plan; 0: nothing to compare */
     unsigned replans;
-    enum replan_reason
-        room; /* the last judgement of its memory: REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
+    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE if it is as planned */
     unsigned room_iterations; /* consecutive iterations with that judgement */
     unsigned room_replans;
 };
@@ -105,8 +104,7 @@ struct recall {
     uint64_t at_allocs;         /* allocations made before its plans were sent */
     size_t judged;              /* iterations examined while PHASE_RECALLED */
     unsigned diverged;          /* of these, iterations that were not replayed to their end */
-    unsigned
-        disappointments; /* of these, iterations with blocks that were not where the plan had them */
+    unsigned disappointments;   /* of these, iterations with blocks that were not as planned */
 };
 
 struct process {
@@ -161,12 +159,13 @@ struct recording {
 
 struct budget {
     enum budget_state state;
-    const struct process *of; /* while PRESUMED, by whose profile; while SHARED, of whose peak */
-    uint64_t of_bytes;        /* that peak */
+    const struct process
+        *of;           /* while PRESUMED, the owner of the profile; while SHARED, of the peak */
+    uint64_t of_bytes; /* the peak that the budget is a share of */
     bool told_infeasible;
 };
 
-/* Of all processes, and of the newest plan. */
+/* Figures over all processes, and of the newest plan. */
 struct figures {
     uint64_t events;
     struct ebb_plan_figures plan;
@@ -179,12 +178,12 @@ struct ebb_parent {
     struct doors doors;
     struct ebb_ledger *ledger;
     int ledger_descriptor;
-    unsigned departed; /* processes whose slots of the ledger are to be taken out */
-    uint64_t reap_ns;  /* when it is looked for such at the latest */
+    unsigned departed; /* ended processes whose ledger slots must be released */
+    uint64_t reap_ns;  /* latest time of the next look for them */
     struct copies copies;
     EBB_VEC(struct process *) processes;
-    size_t hello_count;            /* processes so far */
-    struct ebb_parent_result gone; /* sums of what those counted that were released */
+    size_t hello_count;            /* processes that have said hello */
+    struct ebb_parent_result gone; /* sums over the processes already released */
     int main_process_id;
     bool main_said_hello;
     struct lanes lanes;
@@ -193,120 +192,124 @@ struct ebb_parent {
     struct figures figures;
 };
 
-/* tell.c: a message to whoever started the run, and messages to processes. */
+/* tell.c: warns the user who started the run, and sends messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);
 bool ebb__parent_send(struct process *process, const struct ebb_message *message, int descriptor);
-/* A message of a number only; that the process has gone is seen elsewhere. */
+/* Sends a message that consists of a number. An error is ignored: doors detect that a process has
+ * ended. */
 void ebb__parent_tell(struct process *process, enum ebb_message_kind kind, uint64_t value);
 void ebb__parent_tell_all(struct ebb_parent *parent, enum ebb_message_kind kind, uint64_t value);
 
-/* doors.c: what processes are given to find the parent. */
+/* doors.c: opens what processes need to find the parent. */
 EBB_NODISCARD enum ebb_status ebb__doors_open(struct ebb_parent *parent, struct ebb_error *error);
-/* Who has come since? Each is welcomed, or sent away. */
+/* Accepts waiting processes: welcomes or rejects each. */
 void ebb__doors_answer(struct ebb_parent *parent);
 void ebb__doors_close(struct ebb_parent *parent);
 
-/* budget.c: the most that the process takes without Ebb, as far as seen. */
+/* budget.c: the most that the process would hold without Ebb, as far as seen. */
 uint64_t ebb__budget_peak(const struct process *process);
-/* The budget of the run: given, or a share of what this process has been seen to take. */
+/* The budget of the run: given in bytes, or a share of this process's peak so far. */
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
-/* The part of it that the process's blocks may fill: not what the others hold, nor what its own
- * small blocks do, which no plan evicts. */
+/* The share of the budget for the process's blocks. It excludes memory of other processes and of
+ * the process's own small blocks, which no plan evicts. */
 uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
                            uint64_t budget);
-/* A share of the peak that the process's profile tells is in force before its first allocation. */
+/* Puts a share of the peak in the process's profile in force before its first allocation. */
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process);
-/* The profile was right; or it was not. */
+/* Records whether the profile was right. */
 void ebb__budget_confirm(struct ebb_parent *parent, const struct process *process);
 void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process);
-/* The process's iterations are known: so is the peak that the budget is a share of. */
+/* Call when the process's iterations are known: fixes the peak that the budget is a share of. */
 void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget);
-/* The process may have come to take more than when that was done. True: much more, what was taken for
- * its iterations was not them, and no budget is in force. */
+/* Checks whether the process holds more than at that time. Returns true if it holds much more. Then
+ * its iterations were detected wrongly, and the budget is no longer in force. */
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process);
-/* Nobody may take another process for this one. */
+/* The process is being released. Removes the budget's reference to it. */
 void ebb__budget_forget(struct ebb_parent *parent, const struct process *process);
 
-/* lanes.c: begin to measure where the transfers will go, beside the running program. */
+/* lanes.c: starts a thread that measures the store's lanes while the program runs. */
 void ebb__lanes_begin(struct ebb_parent *parent);
-/* Wait for it to end, or measure now. */
+/* Waits for the thread, or measures at once if there is none. */
 void ebb__lanes_await(struct ebb_parent *parent);
-/* parent->lanes.machine is what they are; compressed: zeros are not stored, which processes do
- * then. */
+/* Declares parent->lanes.machine to be known. compressed: the store leaves out zeros. Processes are
+ * told to do so. */
 void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
-/* Wait for the prober, whatever it finds. */
+/* Waits for the thread, whatever it finds. */
 void ebb__lanes_fini(struct ebb_parent *parent);
 
-/* plans.c: the terms of a plan for the process now. */
+/* plans.c: the current terms of a plan for the process. */
 struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
                                         const struct process *process,
                                         const struct ebb_model *model);
-/* Plan `model` and send the plan; true where it was sent, or where the policy knows none and this is
- * what it predicts. first_serial: see struct ebb_script. */
+/* Plans `model` and sends the plan. Returns true if it was sent, or if the policy has no plan and
+ * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
 
-/* learn.c: look at what the process has done and plan, or learn anew. */
+/* learn.c: examines what the process has done, and plans or learns anew. */
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process);
 
-/* observe.c: take note of an event of the process. */
+/* observe.c: records an event of the process. */
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event);
-/* Observe accesses from now on. */
+/* Starts observing accesses. */
 void ebb__parent_trace(struct process *process);
-/* The repetition that has now been found is the one that is planned. */
+/* Marks the newest repetition as the planned one. */
 void ebb__parent_settle(struct process *process);
 struct seen {
     size_t traced;
-    size_t in_a_row; /* the newest, without anything between them */
+    size_t in_a_row; /* the newest ones without a break */
 };
-/* Of the repetition now taken for the iteration. */
+/* Of the repetition that counts as the iteration. */
 struct seen ebb__parent_seen(const struct process *process);
 
-/* trial.c: a plan has been sent, its trial begins. */
+/* trial.c: begins the trial of a plan that was sent. */
 void ebb__trial_begin(struct ebb_parent *parent, struct process *process);
 
-/* replan.c: has the trial shown that another plan is due? Then plan and send it. Cheap where nothing
- * has happened. */
+/* replan.c: if the trial shows that another plan is due, plans and sends it. Cheap if there is
+ * nothing new. */
 void ebb__replan_consider(struct ebb_parent *parent, struct process *process);
-/* measured.c: the lane counters of the process as they are. */
+/* measured.c: the current lane counters of the process. */
 struct lane_counts ebb__measured_counts(const struct process *process);
-/* The lanes of *assumed as counted between *from and *to, as far as enough was moved. */
+/* The lanes of *assumed with the rates counted between *from and *to. A rate changes only if enough
+ * bytes were moved. */
 void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
                          const struct lane_counts *to, struct ebb_machine *measured);
-/* Does a lane of one differ from that of the other by more than the tolerance, a part of one? */
+/* True if a lane differs between both by more than the tolerance, a fraction. */
 bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
                           double tolerance);
-/* Give `model` the shorter of its own and `other`'s intervals between clock events: observing accesses
- * makes some longer, waiting for transfers others. False where they are not the same iteration. */
+/* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
+ * Observing accesses prolongs some intervals, waiting for transfers others. Returns false if they
+ * are not the same iteration. */
 bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other);
 
-/* recall.c: find the profile of a process that has just said hello; before it is welcomed. */
+/* recall.c: finds the profile of a process that has said hello. Call before the welcome. */
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);
-/* Send the plans that follow from it; after the welcome. */
+/* Sends the plans made from the profile. Call after the welcome. */
 void ebb__recall_plan(struct ebb_parent *parent, struct process *process);
-/* While RECALLED: does the live stream confirm it? Else drop it and learn. */
+/* While RECALLED: compares the live stream with the profile. If they differ, drops it and learns
+ * anew. */
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process);
-/* The run learns this model, and takes it over. */
+/* Adds this model to what the run has learnt, and takes ownership of it. */
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
-/* Keep what was learnt of this process for the next run. */
+/* Saves what was learnt of this process for the next run. */
 void ebb__recall_save(struct ebb_parent *parent, struct process *process);
 
-/* alarm.c: tell what the process has waited for too long. Cheap where it waits for nothing. */
+/* alarm.c: warns if the process waits for too long. Cheap if it does not wait. */
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns);
-/* stuck.c: how long a thread has been sleeping in one page fault, at least. anew: count from now. */
+/* stuck.c: the least time that a thread has slept in one page fault. anew: counts from this
+ * call. */
 uint64_t ebb__stuck_look(struct process *process, uint64_t now_ns, bool anew);
 
-/* gone.c: add what a process has counted to the figures of the run. */
+/* gone.c: adds the counters of a process to the figures of the run. */
 void ebb__gone_add(const struct process *process, struct ebb_parent_result *result);
-/* Release everything of a process. */
 void ebb__gone_release(struct process *process);
-/* Release those that have ended, but for the one with the largest blocks. */
+/* Releases ended processes, except the one with the largest blocks. */
 void ebb__gone_collect(struct ebb_parent *parent);
 
-/* copies.c: count what forked relatives have copied, if it is time. */
+/* copies.c: counts the pages that forked relatives have copied, if it is time. */
 void ebb__copies_look(struct ebb_parent *parent);
-/* There are, or were, so many bytes beyond what is held. */
+/* Records that so many bytes exist, or existed, beyond the resident bytes in the ledger. */
 void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes);
 
 #endif
