@@ -1,6 +1,7 @@
 /* Options of the offline commands: a table of rows, which describes each option once.
  *
- *     struct options { const char *machine; uint64_t smallest_block_bytes; bool json; } options = {0};
+ *     struct options { const char *machine; uint64_t smallest_block_bytes; bool json; };
+ *     struct options options = {0};
  *     static const struct ebb_option known[] = {
  *         {.name = "machine", .kind = EBB_OPTION_TEXT, .argument = "M",
  *          .offset = offsetof(struct options, machine), .help = "host, pcie3, or a JSON file"},
@@ -11,8 +12,8 @@
  *     int code = ebb__options_parse(&usage, argc, argv, &options);
  *     if (code >= 0) return code;    (operands: argv[optind] to argv[argc - 1])
  *
- * All commands know `-h` and `--help`, which print the text and the rows. `ebb run` and `ebb record`
- * do not use this file: they stop at the first operand and have other exit codes for errors. */
+ * All commands know `-h` and `--help`, which print the text and the rows. `ebb run` and `ebb
+ * record` do not use this file: they stop at the first operand and have other exit codes. */
 #ifndef EBB_CLI_OPTIONS_H
 #define EBB_CLI_OPTIONS_H
 

@@ -1,13 +1,13 @@
 /* The guard: it protects every entry of the shim from what may happen to a thread of the program
  * while it is inside. The rules for all entries:
  *
- * 1. A thread of the program calls a function of the runtime that takes its lock only inside a guard:
- *    between ebb__guard_enter() and ebb__guard_leave(). These calls are in hooks.c, pins.c, lent.c,
+ * 1. A thread of the program calls a function of the runtime that takes its lock only inside a
+ *    guard: between ebb__guard_enter() and ebb__guard_leave(). These calls are in hooks.c, pins.c, lent.c,
  *    mappings.c, stacks.c, signals.c, start.c and atfork.c.
  * 2. Signals are blocked there. Otherwise a handler could touch an absent page, whose fetch needs
  *    the lock that this thread holds. It could also exit by longjmp. Pending signals are delivered
- *    after the guard. Signals that an instruction raises are not blocked: they would kill. These are
- *    SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, and SIGSEGV, which is a page fault on one device.
+ *    after the guard. Signals that an instruction raises are not blocked: they would kill. These
+ *    are SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, and SIGSEGV, which is a page fault on one device.
  * 3. Cancellation is disabled there. The runtime waits, sleeps and writes, which are cancellation
  *    points, and a cancelled thread would keep the lock.
  * 4. If a libc call may be cancelled, what must be undone after it (a pin, calls.h) is undone by a
