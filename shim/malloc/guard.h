@@ -2,8 +2,8 @@
  * while it is inside. The rules for all entries:
  *
  * 1. A thread of the program calls a function of the runtime that takes its lock only inside a
- *    guard: between ebb__guard_enter() and ebb__guard_leave(). These calls are in hooks.c, pins.c, lent.c,
- *    mappings.c, stacks.c, signals.c, start.c and atfork.c.
+ *    guard: between ebb__guard_enter() and ebb__guard_leave(). These calls are in hooks.c, pins.c,
+ *    lent.c, mappings.c, stacks.c, signals.c, start.c and atfork.c.
  * 2. Signals are blocked there. Otherwise a handler could touch an absent page, whose fetch needs
  *    the lock that this thread holds. It could also exit by longjmp. Pending signals are delivered
  *    after the guard. Signals that an instruction raises are not blocked: they would kill. These

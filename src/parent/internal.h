@@ -254,7 +254,7 @@ void ebb__parent_learn(struct ebb_parent *parent, struct process *process);
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event);
 /* Starts observing accesses. */
 void ebb__parent_trace(struct process *process);
-/* Marks the newest repetition as the planned one. */
+/* Takes the newest repetition as the iteration to plan. */
 void ebb__parent_settle(struct process *process);
 struct seen {
     size_t traced;
