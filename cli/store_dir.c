@@ -64,7 +64,7 @@ enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
     return status;
 }
 
-/* True if the user wrote "memory" and means no existing directory of that name. */
+/* True for "memory" and "memory:NODE", even if a directory of that name exists. */
 static bool is_memory(const char *given)
 {
     size_t digits = strspn(given + (strncmp(given, "memory:", 7) == 0 ? 7 : 0), "0123456789");

@@ -3,9 +3,9 @@
  * The program's identity selects a profile, and the live stream confirms or refutes it. Its plans
  * are sent before the program's first allocation. The runtime replays one only if live allocations
  * match its template after the initialisation. This file then judges the first planned iterations.
- * The profile and its plans are dropped in three cases: blocks are not where the plan says, the
- * program does something else, or it exceeds its peak. The program is then learnt as if there had
- * been no profile. */
+ * The profile and its plans are dropped if blocks are not where the plan says. They are also
+ * dropped if the program does something else or exceeds its peak. The program is then learnt as if
+ * there had been no profile. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"
