@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ZERO_STALL "zero-stall" /* as a budget: the smallest one without a stall */
+#define ZERO_STALL "zero-stall" /* as a budget: the smallest budget without a stall */
 
 struct options {
     struct ebb_offline given;

@@ -24,7 +24,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define PROBE_BYTES ((uint64_t)128 << 20) /* per direction; a run moves more for better figures */
+#define PROBE_BYTES ((uint64_t)128 << 20) /* per direction; a run measures with more bytes */
 /* On slower disks most budgets cost time. */
 #define SLOW_BPS 300e6
 /* With less space, a training's evicted blocks may not fit. */

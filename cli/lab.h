@@ -1,6 +1,6 @@
 /* The interface of the commands to src/lab, implemented by lab.c. In a build without src/lab
- * (EBB_LAB=OFF), no_lab.c replaces lab.c and the commands compare, pack and import. It says what is
- * missing. No other file depends on which build it is. */
+ * (EBB_LAB=OFF), no_lab.c replaces lab.c and the commands compare, pack and import, and reports
+ * that they are missing. No other file depends on which build it is. */
 #ifndef EBB_CLI_LAB_H
 #define EBB_CLI_LAB_H
 

@@ -31,7 +31,7 @@ void ebb__launch_warn(void *context, const char *message)
     fprintf(stderr, "ebb: %s\n", message);
 }
 
-/* The path of this program. Without /proc, the name that it was called by. */
+/* Finds the path of this program. Without /proc it is the name by which the program was called. */
 static bool find_own_path(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);

@@ -15,7 +15,7 @@ struct ebb_loaded {
 };
 
 enum ebb_load_needs {
-    EBB_LOAD_TRACE,    /* anything that can be analysed */
+    EBB_LOAD_TRACE,    /* a trace that can be analysed */
     EBB_LOAD_MODEL,    /* a repeating iteration */
     EBB_LOAD_ACCESSES, /* a repeating iteration with accesses */
 };

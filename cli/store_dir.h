@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Finds the directory of the store: `given`, or if NULL the first one on a disk of $TMPDIR,
- * /var/tmp, the current directory and $HOME. Never uses a file system in memory by default. Writes
- * its absolute path to `path`. EBB_ERR_IO if Ebb cannot create a file there. */
+/* Finds the directory of the store: `given`, or the default if that is NULL. The default is the
+ * first of $TMPDIR, /var/tmp, the current directory and $HOME that is on a disk, not in memory.
+ * Writes its absolute path to `path`. EBB_ERR_IO if Ebb cannot create a file there. */
 EBB_NODISCARD enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
                                                   struct ebb_error *error);
 

@@ -1,8 +1,9 @@
 /* Protects the shim's descriptors. Programs close descriptors that they did not open (daemons,
- * subprocess helpers), and a closed userfaultfd would turn absent pages into zeros. close() of one
- * of the shim's succeeds and does nothing. dup2() onto one fails with EBUSY, which the kernel also
- * permits. fstat() hides them, so that a program that counts its inherited descriptors finds the
- * same as without Ebb. syscall() with the number of such a call is handled here, too. */
+ * subprocess helpers), and a closed userfaultfd would turn absent pages into zeros. A close() of a
+ * protected descriptor succeeds and does nothing. A dup2() onto one fails with EBUSY, which the
+ * kernel also permits. The shim's fstat() hides them, so that a program that counts its inherited
+ * descriptors finds the same as without Ebb. A syscall() with the number of such a call is handled
+ * here, too. */
 #include "device/os.h"
 #include "shim.h"
 

@@ -32,7 +32,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The state before the guard. */
+/* The signal mask and cancellation state before the guard. */
 struct ebb_guard {
     uint64_t signals; /* the mask as the kernel has it */
     int cancellation, kind;

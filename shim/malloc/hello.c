@@ -44,7 +44,8 @@ static bool is_inherited_socket(int descriptor)
            leads_to_parent(descriptor, &peer);
 }
 
-/* Returns a socket on which the parent receives a hello, or -1. *ours: the caller closes it. */
+/* Returns a socket on which the parent receives a hello, or -1. The caller closes it if *ours is
+ * set. */
 static int reach_parent(bool *ours)
 {
     *ours = false;
@@ -70,7 +71,8 @@ static int reach_parent(bool *ours)
     return descriptor;
 }
 
-/* Sealed against changes of size, so that nobody can truncate it while others have it mapped. */
+/* The file is sealed against changes of size, so that nobody can truncate it while another process
+ * has it mapped. */
 static struct ebb_ring *make_ring(int *memory)
 {
     size_t bytes = ebb__ring_bytes(EBB_RING_EVENTS);

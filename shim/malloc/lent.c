@@ -11,9 +11,9 @@
  * waits. Other devices cannot support them. The calls that set them up fail with ENOSYS there.
  * Programs can handle that, as it is common in containers.
  *
- * Not covered: system calls that the program makes by its own instructions; IORING_OP_SEND_ZC with
- * unregistered buffers, which takes plain references; memory registered by ioctl() or setsockopt()
- * (RDMA, XDP) on other devices. */
+ * Three things are not covered. One is a system call that the program makes by its own instruction.
+ * The second is IORING_OP_SEND_ZC with unregistered buffers, which takes plain references. The
+ * third is memory registered by ioctl() or setsockopt() (RDMA, XDP) on other devices. */
 #include "guard.h"
 #include "shim.h"
 

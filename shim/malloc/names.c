@@ -2,8 +2,9 @@
  * its paths, its struct stat and its sets of descriptors there. If system calls cannot wait for
  * absent pages, these are fetched and pinned, like the buffers of calls.c.
  *
- * Not covered: ioctl() and fcntl(), whose argument may be anything; exec functions whose arguments
- * are lists (execl); memory that a structure points to, unless it is named here. */
+ * Not covered: ioctl() and fcntl(), whose argument may be anything, and exec functions whose
+ * arguments are lists (execl). Memory that a structure points to is covered only if it is named
+ * here. */
 #include "calls.h"
 
 #include <dirent.h>

@@ -22,7 +22,7 @@ struct ebb_shim {
     int life_line;                /* -1: none */
     uint64_t store_limit_bytes;
     bool trace;
-    atomic_bool compress; /* whether writes to the store leave out zeros */
+    atomic_bool compress; /* writes to the store leave out zeros */
     struct ebb_device device;
     _Atomic(struct ebb_runtime *) runtime;
     _Atomic(struct ebb_slabs *) slabs; /* NULL also if address space is lacking */

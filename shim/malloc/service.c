@@ -49,8 +49,9 @@ static bool serve_message(struct ebb_runtime *runtime)
     return true;
 }
 
-/* poll() for reading. poll() fails if the program has lowered its limit below the number of
- * descriptors polled. select() ignores the limit, but its sets are limited to this number. */
+/* Works like poll() for reading. But poll() fails if the program has lowered its limit below the
+ * number of descriptors polled. Then select() is used, which ignores the limit, but its sets are
+ * limited to this number. */
 #define MOST_SELECTED 16384u
 #define WORD_BITS (8 * sizeof(unsigned long))
 

@@ -1,4 +1,4 @@
-/* Reads EBB_RUN (runtime/protocol.h): where the parent is, and what it wants from this process. */
+/* Reads EBB_RUN (runtime/protocol.h): the parent's address, and its options for this process. */
 #include "shim.h"
 
 #include "runtime/protocol.h"

@@ -33,7 +33,8 @@ const struct ebb_next *ebb__shim_next(void);
 /* on: the next allocator is not used; off: it is used again. In a child of a fork that has bypassed
  * its handlers, threads that no longer exist may hold its locks. */
 void ebb__shim_spare_next(bool on);
-/* Memory for the look-up itself. It is never freed. */
+/* on: the next allocator is not used; off: it is used again. In a child whose fork called no
+ * handlers, threads that no longer exist may hold the allocator's locks. */
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
 
@@ -96,10 +97,10 @@ void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn)
 extern size_t ebb__shim_threshold;
 /* Returns the runtime, and starts it if necessary. NULL: nothing is managed. */
 struct ebb_runtime *ebb__shim_runtime(void);
-/* The slabs for small blocks, once the runtime was started. NULL: the next allocator serves them
- * all. */
+/* The slabs for small blocks, or NULL before the runtime is started. NULL: the next allocator
+ * serves all small blocks. */
 struct ebb_slabs *ebb__shim_slabs(void);
-/* The runtime, or NULL if it was not started. */
+/* The runtime, or NULL if it was not started yet. */
 struct ebb_runtime *ebb__shim_runtime_now(void);
 
 /* mappings.c: the arena's addresses, set once the device exists. pins.c defines the last two
@@ -145,7 +146,7 @@ void ebb__shim_mask_contexts(const ucontext_t *context);
 void ebb__shim_give_signal_stacks(void);
 /* fault_stacks.c: emulates sigaltstack(). The program sees only its own stack. */
 int ebb__shim_signal_stack(const stack_t *stack, stack_t *before);
-/* signals.c: takes over SIGSEGV. Returns false on failure. */
+/* signals.c: installs the shim's handler of SIGSEGV. Returns false on failure. */
 bool ebb__shim_take_faults(void);
 
 /* forked.c, for atfork.c: called in the forking thread, under a guard. */
@@ -178,7 +179,8 @@ void ebb__shim_warn(const char *message);
 void ebb__shim_register_fork(void);
 /* threads.c: starts a thread that takes no signals. Returns false on failure. */
 bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
-/* Counts `count` more threads as Ebb's. The process does not wait for them to end. */
+/* Subtracts `count` threads of Ebb from libc's count. The process then ends without waiting for
+ * them. */
 void ebb__shim_hide_threads(unsigned count);
 /* True if the caller is the program's only thread. */
 bool ebb__shim_is_last_thread(void);

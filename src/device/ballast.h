@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* Fills the reserve. Returns false if it is not full. Then nothing should be evicted. */
+/* Fills the reserve of mappings. If it returns false, the reserve is not full, and nothing should
+ * be evicted. */
 bool ebb__ballast_fill(void);
 /* Unmaps a few reserved mappings, enough for one call. Returns false if none are left. */
 bool ebb__ballast_give(void);

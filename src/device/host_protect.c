@@ -186,7 +186,7 @@ enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_err
     if (!ebb__runs_open(layout))
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     if (!again) {
-        /* A trial shows whether the kernel can keep a mapping. */
+        /* Only a trial move shows whether the kernel can keep the mapping of the source. */
         uint64_t moved = 0;
         if (!map_in_arena(layout->arena.base, EBB_HUGE_BYTES) ||
             !ebb__os_remap_pieces(layout->staging.base, layout->arena.base, EBB_HUGE_BYTES, &moved))

@@ -215,7 +215,8 @@ enum ebb_status ebb__host_remap_open(struct ebb_device *device, struct ebb_error
         close(uffd);
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "register: %s", strerror(why));
     }
-    /* A trial shows whether the kernel can keep a mapping, at a place without contents. */
+    /* Only a trial move, at a place without contents, shows whether the kernel can keep the mapping
+     * of the source. */
     uintptr_t end = layout->staging.base + layout->staging.bytes;
     if (!ebb__os_remap(end - EBB_HUGE_BYTES, end - 2 * EBB_HUGE_BYTES, EBB_HUGE_BYTES)) {
         int why = errno;

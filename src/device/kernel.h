@@ -1,4 +1,4 @@
-/* What is known of a kernel by its version: the defects of UFFDIO_MOVE, and whether they can occur.
+/* Defects of UFFDIO_MOVE by kernel version, and whether they can occur on this system.
  *
  * Three defects are known. Each can stop the whole machine, so no trial can look for them. One
  * affects huge pages that are being pinned; the others affect pages that were swapped out.

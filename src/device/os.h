@@ -51,7 +51,7 @@ static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t
     return result;
 }
 
-/* fstat() for a descriptor of Ebb. The shim's fstat() hides those. */
+/* Calls fstat() for one of Ebb's descriptors, which the shim's fstat() hides. */
 static inline int ebb__os_status(int descriptor, struct stat *status)
 {
     return (int)ebb__os_call(SYS_fstat, (uintptr_t)descriptor, (uintptr_t)status, 0, 0, 0, 0);
@@ -97,7 +97,8 @@ static inline bool ebb__os_is_mapped(uintptr_t address, uint64_t bytes)
     return ebb__os_call(SYS_msync, address, bytes, MS_ASYNC, 0, 0, 0) == 0;
 }
 
-/* Maps a hole without access, which takes no memory. Returns false if anything is mapped there. */
+/* Maps [address, + bytes), which must be unmapped, without access and without memory. Returns false
+ * if anything is mapped there. */
 static inline bool ebb__os_map_in_hole(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_mmap, address, bytes, PROT_NONE,
@@ -112,8 +113,9 @@ static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t by
                         MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target, 0) != -1;
 }
 
-/* True if [address, + bytes) is in more than one mapping, or in none: EFAULT. The call requests
- * growth in place by a page. It always fails, as the next address is mapped. */
+/* True if [address, + bytes) is in more than one mapping, or in none. The system call tries to grow
+ * the mapping by a page. It always fails, since the next address is mapped. EFAULT means split or
+ * unmapped. */
 static inline bool ebb__os_is_split(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_mremap, address, bytes, bytes + 4096, 0, 0, 0) == -1 && errno == EFAULT;

@@ -2,10 +2,10 @@
  *
  * Addresses cost nothing, so the reservation is far larger than any memory, unless the system
  * limits them. Under a limit of address space (ulimit -v) or of data (ulimit -d), Ebb's reservation
- * reduces what the program can have. The program could then fail where it would not without Ebb. So
- * the reservation leaves enough for all memory of this machine. If the system counts every promise
- * (vm.overcommit_memory=2), a reservation would take memory from all its processes. Then nothing is
- * reserved. */
+ * reduces what the program can have. The program could then fail, though it would not fail without
+ * Ebb. So enough addresses for all memory of this machine stay unreserved. If the system counts
+ * reserved memory as used (vm.overcommit_memory=2), a reservation would take memory from all its
+ * processes. Then nothing is reserved. */
 #ifndef EBB_DEVICE_ROOM_H
 #define EBB_DEVICE_ROOM_H
 

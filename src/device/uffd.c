@@ -57,7 +57,7 @@ static int move_high(int descriptor)
 }
 
 /* False also if the program has closed it by a raw system call and its number now names another
- * file. That file stays open. */
+ * file. Then the shim must not close it. */
 static bool node_is_open(void)
 {
     struct stat status;

@@ -1,17 +1,20 @@
 /* userfaultfd for the host devices: opens it in the most capable way permitted, queries features,
  * registers ranges, reads faults.
  *
- * There are three ways to open it. /dev/userfaultfd (Linux 6.1) needs only permission for that
- * file: no capability, no sysctl, and no system call that containers refuse. The system call needs
- * CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1. Both also report faults of system calls. The
- * same call with UFFD_USER_MODE_ONLY needs nothing, and reports only faults of the program's own
- * code.
+ * There are three ways to open it. The file /dev/userfaultfd (Linux 6.1) needs only its own
+ * permission: no capability, no sysctl, and no system call that containers refuse. The system call
+ * needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1. Both also report faults of system calls.
+ * The same call with UFFD_USER_MODE_ONLY needs nothing, and reports only faults of the program's
+ * own code.
  *
  * EBB_REFUSE in the environment disables features, so that this system can stand for older or
- * stricter ones. It is a list separated by commas: `node` (/dev/userfaultfd), `call` (the system
- * call), `kernel` (faults of system calls, so both of these), `move` (UFFDIO_MOVE), `uffd` (all of
- * it), `remap` (the device without UFFDIO_MOVE), `protect` (the device without userfaultfd).
- * Features that the system punishes with death, or performs wrongly, are refused in the same way
+ * stricter ones. It is a list of names, separated by commas:
+ *
+ * `node` (/dev/userfaultfd), `call` (the system call), `kernel` (faults of system calls, so both of
+ * these), `move` (UFFDIO_MOVE), `uffd` (all of it), `remap` (the device without UFFDIO_MOVE),
+ * `protect` (the device without userfaultfd).
+ *
+ * If a feature would kill the process or works wrongly, it is refused in the same way
  * (support.c). */
 #ifndef EBB_DEVICE_UFFD_H
 #define EBB_DEVICE_UFFD_H

@@ -41,7 +41,7 @@ static bool is_stopped(int process_id)
     return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
-/* Records the current waits and finds the oldest ones. anew: all ages restart at 0. */
+/* Records the current waits and finds the oldest ones. If `anew` is true, all ages restart at 0. */
 static void note(struct process *process, uint64_t now_ns, bool anew, struct overdue *fault,
                  struct overdue *transfer)
 {

@@ -127,8 +127,8 @@ struct process {
 /* How processes reach the parent: doors.c. */
 struct doors {
     char environment[4608];
-    uint64_t secret[2]; /* in EBB_RUN; a hello must contain it */
-    int listening; /* on an abstract address, for processes that lost the inherited descriptor */
+    uint64_t secret[2];    /* in EBB_RUN; a hello must contain it */
+    int listening;         /* when the wait began, by the process; 0: no thread waits */
     int hello_pair[2];     /* the parent's end, the program's end */
     EBB_VEC(int) accepted; /* connections on `listening` without a hello so far */
 };
@@ -229,10 +229,10 @@ void ebb__budget_forget(struct ebb_parent *parent, const struct process *process
 
 /* lanes.c: starts a thread that measures the store's lanes while the program runs. */
 void ebb__lanes_begin(struct ebb_parent *parent);
-/* Waits for the thread, or measures at once if there is none. */
+/* Waits for that thread. If there is none, measures at once. */
 void ebb__lanes_await(struct ebb_parent *parent);
-/* Declares parent->lanes.machine to be known. compressed: the store leaves out zeros. Processes are
- * told to do so. */
+/* Records that parent->lanes.machine is known. If `compressed` is true, the store leaves out zeros,
+ * and processes are told to do so. */
 void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
 /* Waits for the thread, whatever it finds. */
 void ebb__lanes_fini(struct ebb_parent *parent);
@@ -247,7 +247,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
 
-/* learn.c: examines what the process has done, and plans or learns anew. */
+/* learn.c: examines what the process has done, and plans or learns again. */
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process);
 
 /* observe.c: records an event of the process. */
@@ -258,7 +258,7 @@ void ebb__parent_trace(struct process *process);
 void ebb__parent_settle(struct process *process);
 struct seen {
     size_t traced;
-    size_t in_a_row; /* the newest ones without a break */
+    size_t in_a_row; /* in a row, up to the newest */
 };
 /* Of the repetition that counts as the iteration. */
 struct seen ebb__parent_seen(const struct process *process);
@@ -275,7 +275,8 @@ struct lane_counts ebb__measured_counts(const struct process *process);
  * bytes were moved. */
 void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
                          const struct lane_counts *to, struct ebb_machine *measured);
-/* True if a lane differs between both by more than the tolerance, a fraction. */
+/* True if the rates of a lane differ by more than the tolerance, a fraction, between the
+ * machines. */
 bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
                           double tolerance);
 /* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
@@ -287,8 +288,8 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);
 /* Sends the plans made from the profile. Call after the welcome. */
 void ebb__recall_plan(struct ebb_parent *parent, struct process *process);
-/* While RECALLED: compares the live stream with the profile. If they differ, drops it and learns
- * anew. */
+/* While RECALLED: compares the live stream with the profile. If they differ, drops the profile and
+ * learns again. */
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process);
 /* Adds this model to what the run has learnt, and takes ownership of it. */
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
@@ -297,8 +298,8 @@ void ebb__recall_save(struct ebb_parent *parent, struct process *process);
 
 /* alarm.c: warns if the process waits for too long. Cheap if it does not wait. */
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns);
-/* stuck.c: the least time that a thread has slept in one page fault. anew: counts from this
- * call. */
+/* stuck.c: the least time that a thread has slept in one page fault. If `anew` is true, the time
+ * counts from this call. */
 uint64_t ebb__stuck_look(struct process *process, uint64_t now_ns, bool anew);
 
 /* gone.c: adds the counters of a process to the figures of the run. */

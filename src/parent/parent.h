@@ -50,7 +50,7 @@ enum ebb_cache_use {
     EBB_CACHE_NONE,        /* there was none */
     EBB_CACHE_UNCONFIRMED, /* the program ended before its iterations were detected */
     EBB_CACHE_USED,        /* the program did what the profile says */
-    EBB_CACHE_DROPPED,     /* the program did something else and was learnt anew */
+    EBB_CACHE_DROPPED,     /* the program did something else and was learnt again */
 };
 /* "off", "none", "unconfirmed", "used", "dropped". */
 const char *ebb__cache_use_name(enum ebb_cache_use use);

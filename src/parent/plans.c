@@ -1,5 +1,5 @@
-/* From the terms of a process to a plan in force: the terms, the plan, its check, the script.
- * src/plan/request makes the plan from its terms, as for `ebb plan`. */
+/* From the terms of a process to a plan in force: the terms, the plan, its check, the script. The
+ * plan is made from its terms by src/plan/request, as for `ebb plan`. */
 #include "base/limits.h"
 #include "base/tuning.h"
 #include "parent/internal.h"

@@ -142,7 +142,7 @@ static bool exceeds_peak(const struct process *process)
                                            ebb__tuning()->presumed_peak_bytes;
 }
 
-/* True if no plan is replayed for more allocations than two iterations have: the program does
+/* True if two iterations' allocations and more have passed without a replay. Then the program does
  * something else. */
 static bool has_missed(const struct process *process)
 {

@@ -29,7 +29,7 @@ enum trial_state {
     TRIAL_COUNT
 };
 
-/* Knowledge of the lanes: lanes.c. */
+/* What is known of the lanes: lanes.c. */
 enum lanes_state {
     LANES_UNKNOWN,
     LANES_PROBING, /* a thread measures, or has ended and was not joined */
@@ -54,7 +54,7 @@ enum alarm_state {
     ALARM_COUNT
 };
 
-/* Why a plan is replaced: replan.c. Not a state: it is decided anew each time. */
+/* Why a plan is replaced: replan.c. It is not a state: it is decided again each time. */
 enum replan_reason {
     REPLAN_NONE,
     REPLAN_CRAMPED, /* less memory is left than the plan needs */

@@ -1,5 +1,5 @@
-/* A store before another that leaves out words of zeros (zvc.h), so that a slow disk transfers
- * less. A slot keeps its full size: this saves transfer time, not space.
+/* A compressing store before another store. It leaves out words of zeros (zvc.h), so that a slow
+ * disk transfers less. A slot keeps its full size: this saves transfer time, not space.
  *
  * Written bytes are cut into frames of one unit (2 MiB), from the start of the block or part. Each
  * frame is compressed by itself, or written unchanged. A table holds how many pages it took. Parts
@@ -28,7 +28,7 @@ struct compressed {
     const atomic_bool *wanted;
     _Atomic uint64_t *saved_bytes;
     /* For each page of the store: pages of the compressed frame that begins there, or 0 if it is
-     * not compressed. Different transfers use different entries. */
+     * not compressed. Concurrent transfers use different entries. */
     uint16_t *pages;
     uint64_t page_count;
 };

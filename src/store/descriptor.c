@@ -1,5 +1,5 @@
-/* A store behind a descriptor. System calls read and write it, and bypass the page cache if the
- * file system can. */
+/* A store in an open file. System calls read and write it, and bypass the page cache if the file
+ * system can. */
 #include "store/store.h"
 
 #include "base/limits.h"

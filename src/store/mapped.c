@@ -3,9 +3,9 @@
  *
  * It is for files that are memory already: files without a disk, perhaps on another NUMA node, and
  * files on persistent memory (DAX). Copying is twice as fast as pwrite() and pread() (`bench_store
- * memory` against `bench_store /dev/shm`). fallocate() allocates space before it is written, so
- * that a full file system causes an error, not a signal. A medium that fails causes SIGBUS, as any
- * memory does. Used pages count in the program's RSS. */
+ * memory` against `bench_store /dev/shm`). Space is allocated by fallocate() before it is written,
+ * so that a full file system causes an error, not a signal. A medium that fails causes SIGBUS, as
+ * any memory does. Used pages count in the program's RSS. */
 #include "store/store.h"
 
 #include "base/limits.h"

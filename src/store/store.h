@@ -45,20 +45,20 @@ EBB_NODISCARD enum ebb_status ebb__store_compress(struct ebb_store *store,
                                                   const atomic_bool *wanted,
                                                   _Atomic uint64_t *saved_bytes);
 
-/* Opens a file in `directory` that never has a name (O_TMPFILE), or has a random one, mode 0600,
- * and is unlinked at once. It bypasses the page cache if the file system can (O_DIRECT). On
- * persistent memory (DAX) it is mapped. EBB_ERR_IO if the directory cannot be used. */
+/* Opens a file in `directory` without a name. It is created by O_TMPFILE, or with mode 0600 under a
+ * random name and unlinked at once. It bypasses the page cache if the file system can (O_DIRECT).
+ * On persistent memory (DAX) it is mapped. EBB_ERR_IO if the directory cannot be used. */
 EBB_NODISCARD enum ebb_status ebb__store_file_open(const char *directory, uint64_t limit_bytes,
                                                    struct ebb_store *store,
                                                    struct ebb_error *error);
 /* Opens only its descriptor. Returns -1 and sets errno on failure. */
 int ebb__store_open_nameless(const char *directory);
-/* Opens a file in memory, without a disk. `place` as above. */
+/* Opens a store in memory, without a disk. `place` as above. */
 EBB_NODISCARD enum ebb_status ebb__store_memory_open(const char *place, uint64_t limit_bytes,
                                                      struct ebb_store *store,
                                                      struct ebb_error *error);
-/* Makes a store of the file behind `descriptor`, and takes ownership of it. mapped: the file is
- * memory, and is mapped if address space allows. */
+/* Makes a store of the file behind `descriptor`, and takes ownership of it. The mapped variant
+ * expects a file that is memory, and maps it if address space allows. */
 EBB_NODISCARD enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place,
                                                          uint64_t limit_bytes,
                                                          struct ebb_store *store,

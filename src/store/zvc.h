@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define EBB_ZVC_RUN_BYTES ((size_t)256) /* covered by one mask */
+#define EBB_ZVC_RUN_BYTES ((size_t)256) /* the bytes that one mask covers */
 
 /* Compresses `bytes` (a multiple of EBB_ZVC_RUN_BYTES) into `to`, which has space for `most` bytes
  * and one more run with its mask. Returns the compressed size, or 0 if it exceeds `most`. Samples
