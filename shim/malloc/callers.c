@@ -1,5 +1,5 @@
-/* Recognises callers in libc and the loader, whose own allocations are treated differently, by
- * their addresses. */
+/* Recognises callers in libc and the loader by their addresses. Their own allocations are treated
+ * differently. */
 #include "shim.h"
 
 #include <dlfcn.h>

@@ -55,7 +55,7 @@ static int change(int (*next)(int, const sigset_t *, sigset_t *), int how, const
         sigdelset(&copy, SIGSEGV);
     int result = next(how, set ? &copy : NULL, before ? &told : NULL);
     if (result == 0 && before)
-        memcpy(before, &told, KERNEL_BYTES); /* the kernel writes no more */
+        memcpy(before, &told, KERNEL_BYTES); /* the kernel does not write more */
     return result;
 }
 

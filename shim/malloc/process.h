@@ -37,8 +37,8 @@ void ebb__shim_tell(void *context, const char *message);
 bool ebb__shim_join(void);
 /* For the child of a fork: takes its own slot. */
 void ebb__shim_enter_ledger_anew(void);
-/* Bypasses the shim's munmap(). For a mapping in a hole of the arena that calls the runtime, which
- * does not exist yet in the child of a fork. */
+/* Bypasses the shim's munmap(). If the mapping lies in a hole of the arena, that function would
+ * call the runtime. The child of a fork has no runtime yet. */
 void ebb__shim_unmap(void *memory, size_t bytes);
 
 /* service.c: starts the other threads, after those of the runtime. Returns false if a thread cannot

@@ -78,8 +78,7 @@ static int start_child(void *argument)
     struct start start = *(const struct start *)argument;
     after(0);
     _exit(start.entry(
-        start
-            .argument)); /* exits the whole process: the thread that returned is not the only one */
+        start.argument)); /* exits the whole process: other threads of the child may run */
 }
 
 int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)

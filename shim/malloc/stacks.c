@@ -9,8 +9,8 @@
  * stack, and counts as part of it.
  *
  * Not covered: a switch of stacks without these functions, if the stack is absent and its thread
- * has not allocated on it before. On devices where the kernel cannot wait for a page, a signal
- * there, or a fault that is a signal, ends the program. */
+ * has not allocated on it before. If the kernel cannot wait for a page, a signal on this stack ends
+ * the program. So does a fault that the device reports by a signal. */
 #include "stacks.h"
 
 #include "guard.h"

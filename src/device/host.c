@@ -1,10 +1,10 @@
 /* The host's devices: chooses the one that this system permits, and reserves the address space that
  * all of them use.
  *
- * The first device that works is used. The file host_move.c moves pages and gets faults by
- * userfaultfd. The second, host_remap.c, remaps pages and gets faults by userfaultfd. The last,
- * host_protect.c, remaps pages and gets faults as signals. Each process has its own staging and
- * page stack: a child maps new ones.
+ * The first of three devices that the system permits is used. The file host_move.c moves pages and
+ * gets faults by userfaultfd. The second, host_remap.c, remaps pages and gets faults by
+ * userfaultfd. The last, host_protect.c, remaps pages and gets faults as signals. Each process has
+ * its own staging and page stack: a child maps new ones.
  *
  * None of this is in a core dump. To write it, the kernel would look for each page of the address
  * space, absent or not, for many seconds. */

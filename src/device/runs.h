@@ -9,8 +9,8 @@
 
 #include "device/device.h"
 
-/* Returns false and sets errno if there is no memory for the table. May be called in the child of a
- * fork, which keeps the table. */
+/* Allocates the table. Returns false and sets errno if there is no memory for it. In the child of a
+ * fork it keeps the table. */
 bool ebb__runs_open(const struct ebb_device_layout *layout);
 /* Notes that a run begins at `address` in arena or staging, or that it has merged with its
  * neighbours. */

@@ -10,7 +10,7 @@
 const char *ebb__device_name(enum ebb_device_kind kind);
 
 struct ebb_host_support {
-    enum ebb_device_kind kind; /* of a program that is started at this moment */
+    enum ebb_device_kind kind; /* that a program started at this moment would use */
     bool has_uffd;             /* userfaultfd in any form */
     enum ebb_uffd_door door;   /* how it was opened */
     bool kernel_faults;        /* system calls wait for absent pages */

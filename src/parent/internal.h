@@ -60,7 +60,7 @@ struct alarm {
 /* A thread that sleeps in a page fault: stuck.c. */
 struct stuck {
     int thread;        /* the thread that is watched, or was watched last */
-    uint64_t sleeps;   /* its count of sleeps then; 0: no thread is watched */
+    uint64_t sleeps;   /* its count of sleeps when first seen; 0: no thread is watched */
     uint64_t first_ns; /* when the parent first saw it */
 };
 
@@ -89,7 +89,7 @@ struct sent {
     struct ebb_script *script, *script_before; /* the last sent, and the one before; NULL: none */
     bool has_access_clock;                     /* it uses an access clock */
     uint64_t share_bytes;                      /* of the budget that it assumes */
-    uint64_t slab_bytes;                       /* of slabs in use that it leaves memory for */
+    uint64_t slab_bytes;                       /* of slabs in use when it was made */
     uint64_t peak_bytes;   /* most bytes resident at a time; 0: the plan did not fit at its begin */
     uint64_t margin_bytes; /* of its share, left free because the share has shrunk before */
     uint64_t small_bytes;  /* most bytes of small blocks while a plan was in force */
@@ -179,7 +179,7 @@ struct ebb_parent {
     struct ebb_ledger *ledger;
     int ledger_descriptor;
     unsigned departed; /* ended processes whose ledger slots must be released */
-    uint64_t reap_ns;  /* latest time of the next look for them */
+    uint64_t reap_ns;  /* latest time of the next search for them */
     struct copies copies;
     EBB_VEC(struct process *) processes;
     size_t hello_count;            /* processes that have said hello */

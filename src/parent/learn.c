@@ -37,7 +37,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         return;
     }
     if (parent->options.record) {
-        /* The trace has two iterations with accesses. The next ones show times without
+        /* The trace has two iterations with accesses. Later iterations show times without
          * observation. */
         if (ebb__parent_seen(process).traced >= 2 && model.has_accesses &&
             is_worth_planning(process, &model)) {
