@@ -1,4 +1,4 @@
-/* How all commands say what is wrong. */
+/* Error messages of all commands. */
 #include "command.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* `ebb compare`: policies by budgets on the same models and the same machine, and what the
- * allocators of others would have held. */
+/* `ebb compare`: every policy with every budget on the same models and machine, and what other
+ * allocators would have held. */
 #include "check/packing.h"
 #include "choices.h"
 #include "command.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ZERO_STALL "zero-stall" /* among budgets: the smallest at which nothing waits */
+#define ZERO_STALL "zero-stall" /* as a budget: the smallest budget without a stall */
 
 struct options {
     struct ebb_offline given;
@@ -27,18 +27,18 @@ struct options {
     size_t file_count;
 };
 
-/* What a table shows of one plan. */
+/* One plan as a row of the table. */
 struct row {
     const char *trace;
     char policy[32];
-    char budget[32];      /* as it was given */
-    struct ebb_plan plan; /* without absences */
+    char budget[32];      /* as the user gave it */
+    struct ebb_plan plan; /* without its absences */
     double slowdown;
 };
 
 struct held {
     const char *trace, *allocator;
-    const char *scope; /* what was replayed: the "trace", or the steady "iteration" */
+    const char *scope; /* what was replayed: the whole "trace", or the steady "iteration" */
     struct ebb_footprint footprint;
 };
 
@@ -58,7 +58,7 @@ static const char help[] =
 static const char tail[] =
     "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n";
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){.given = {.budgets = EBB_DEFAULT_BUDGETS,
@@ -76,7 +76,7 @@ static int options_parse(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* The parts of a list with commas; the copy that they stand in is theirs[0]. */
+/* Splits a list at its commas. The parts lie in a copy, which theirs[0] owns. */
 static bool split(const char *text, words *parts)
 {
     char *copy = strdup(text);
@@ -103,8 +103,8 @@ static void free_words(words *parts)
 
 typedef EBB_VEC(const struct ebb_policy *) policy_list;
 
-/* The policies of a list with commas, or all; an exit code where one is unknown, with *status where
- * memory is lacking. */
+/* Finds the policies of a list with commas, or all. Returns an exit code if one is unknown. *status
+ * tells if memory is lacking. */
 static int policies_choose(const char *list, policy_list *chosen, enum ebb_status *status)
 {
     words names = {0};
@@ -161,7 +161,7 @@ static enum ebb_status add_held(const struct held *held, struct results *results
     return ebb_vec_push(&results->held, *held) ? EBB_OK : fail_memory(error);
 }
 
-/* What the packing needs for one iteration, checked. */
+/* What the packing needs for one iteration, after a check. */
 static enum ebb_status compare_pool(const char *trace, const struct ebb_model *model,
                                     struct results *results, struct ebb_error *error)
 {
@@ -205,7 +205,7 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
     }
     if (!status && loaded->analysis.has_model)
         status = compare_pool(trace, &loaded->analysis.model, results, error);
-    /* Nothing says when a block could be evicted: only the allocators can be compared. */
+    /* Without accesses no eviction can be planned. Only the allocators can be compared. */
     if (status || !loaded->analysis.has_accesses)
         return status;
     struct ebb_plan_terms terms =

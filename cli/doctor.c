@@ -1,5 +1,5 @@
-/* `ebb doctor`: what this machine supports, one line a thing, with one remedy where something lacks.
- * Every answer comes from the code that a run uses. */
+/* `ebb doctor`: what this machine supports, one line per item, with one remedy if something is
+ * missing. Every answer comes from the code that a run uses. */
 #include "command.h"
 #include "launch.h"
 #include "options.h"
@@ -24,10 +24,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define PROBE_BYTES ((uint64_t)128 << 20) /* each way; a run takes more, for better figures */
-/* Slower disks make most budgets cost time. */
+#define PROBE_BYTES ((uint64_t)128 << 20) /* per direction; a run measures with more bytes */
+/* On slower disks most budgets cost time. */
 #define SLOW_BPS 300e6
-/* With less room a training's absent blocks may not fit. */
+/* With less space, a training's evicted blocks may not fit. */
 #define LITTLE_ROOM_BYTES ((uint64_t)4 << 30)
 #define MOST_MEMORY_BYTES ((uint64_t)1 << 56)
 #define USUAL_MAPPINGS 65530ul /* the kernel's default */
@@ -39,7 +39,7 @@ struct check {
     char name[24];
     enum verdict verdict;
     char detail[400];
-    char remedy[256]; /* empty where nothing is to be done */
+    char remedy[256]; /* empty if nothing needs to be done */
 };
 
 struct report {
@@ -71,7 +71,7 @@ static void add(struct report *report, const char *name, enum verdict verdict, c
         report->worst = verdict;
 }
 
-/* The first line of a small file; false where it cannot be read. */
+/* Reads the first line of a small file. Returns false if it cannot be read. */
 static bool read_line(const char *path, char *line, size_t bytes)
 {
     FILE *file = fopen(path, "re");
@@ -132,7 +132,7 @@ static void check_faults(struct report *report)
         [EBB_UFFD_USER_CALL] = "by the system call, for users: faults of programs only, buffers of "
                                "system calls are fetched beforehand",
     };
-    /* In a container it may be there outside, whether or not we see it. */
+    /* In a container, the host may have it, even if it is invisible here. */
     bool has_node = access("/dev/userfaultfd", F_OK) == 0 ||
                     (kernel_version() >= 601 && report->place != EBB_PLACE_HOST);
     const char *remedy = kernel_version() < 511 && report->place == EBB_PLACE_HOST
@@ -176,7 +176,7 @@ static void check_move(struct report *report)
         ebb__device_name(support->kind));
 }
 
-/* What counts addresses and mappings. */
+/* Checks limits of addresses and mappings. */
 static void check_limits(struct report *report)
 {
     struct ebb_room room = ebb__room_look();
@@ -262,7 +262,7 @@ static void check_memory(struct report *report)
 {
     char size[32], limit[32];
     uint64_t group = ebb__cgroup_free_bytes();
-    if (group >= MOST_MEMORY_BYTES) /* how a version 1 group says that it has no limit */
+    if (group >= MOST_MEMORY_BYTES) /* a version 1 group without a limit has such a number */
         group = UINT64_MAX;
     add(report, "memory", OK, "", "a run without --budget may take %s%s%s",
         ebb_size_format(ebb__free_memory_budget(), size, sizeof size),
@@ -292,7 +292,7 @@ static void check_cache(struct report *report)
         add(report, "plan-cache", WARN, remedy, "neither XDG_CACHE_HOME nor HOME says where");
         return;
     }
-    /* It is made at need: the nearest folder that is there must let us. */
+    /* Ebb creates the folder when needed. The nearest existing folder must permit that. */
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", report->cache);
     struct stat found;

@@ -1,4 +1,4 @@
-/* `ebb import`: a trace of another tool becomes an Ebb trace. */
+/* `ebb import`: converts a trace of another tool to an Ebb trace. */
 #include "lab/import/import.h"
 #include "command.h"
 #include "options.h"

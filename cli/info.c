@@ -1,4 +1,4 @@
-/* `ebb info`: what a trace holds. */
+/* `ebb info`: shows the contents of a trace. */
 #include "command.h"
 
 #include "base/size.h"
@@ -47,7 +47,7 @@ static bool print_json(const struct ebb_trace *trace, const struct ebb_analysis 
     return ok;
 }
 
-/* The command as it may be shown on a terminal. */
+/* Prints the command in a form that is safe for a terminal. */
 static void print_command(const char *command)
 {
     printf("command      ");

@@ -24,7 +24,7 @@ enum ebb_status ebb__lab_bounds(const struct ebb_plan_request *request, const st
     if (!status && !zero_stall && plan->stall_ns > 0)
         status = ebb__bound_stall(request, ebb__tuning()->bound_steps, &bounds->stall_ns, error);
     if (status == EBB_INFEASIBLE)
-        bounds->stall_ns = 0; /* no plan is within the budget at all */
+        bounds->stall_ns = 0; /* no plan at all fits the budget */
     else if (status)
         return status;
     if (zero_stall)

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define SHIM_NAME "libebb_malloc.so"
-/* A program that has not said hello by then is not under Ebb: the shim speaks before main(). */
+/* A program without a hello by then does not run under Ebb: the shim says hello before main(). */
 #define HELLO_TIMEOUT_NS ((uint64_t)5000000000)
 #define MOST_POLLED 256
 
@@ -31,7 +31,7 @@ void ebb__launch_warn(void *context, const char *message)
     fprintf(stderr, "ebb: %s\n", message);
 }
 
-/* Of this program; without /proc as it was called. */
+/* Finds the path of this program. Without /proc it is the name by which the program was called. */
 static bool find_own_path(char *path, size_t bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
@@ -56,7 +56,7 @@ bool ebb__launch_find_shim(char *path, size_t bytes)
     return access(path, R_OK) == 0;
 }
 
-/* Prepend the shim to LD_PRELOAD, make the settings, remove nothing. */
+/* Puts the shim first in LD_PRELOAD and sets the settings. Removes nothing. */
 static bool set_environment(const struct ebb_launch *launch, const struct ebb_parent *parent)
 {
     char shim[PATH_MAX];
@@ -77,14 +77,15 @@ static bool set_environment(const struct ebb_launch *launch, const struct ebb_pa
 
 static const int forwarded[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 
-/* What the program gets back as this process had it. */
+/* State of this process that is restored for the program. */
 struct inheritance {
     sigset_t mask;
     struct sigaction pipe;
     struct rlimit files;
 };
 
-/* Each process of the run takes a descriptor of this one: as many as it may have. */
+/* Raises the limit as far as permitted: this process needs a descriptor for each process of the
+ * run. */
 static void raise_file_limit(struct rlimit *before)
 {
     if (getrlimit(RLIMIT_NOFILE, before) != 0)
@@ -101,9 +102,9 @@ static void hand_back(const struct inheritance *before)
         setrlimit(RLIMIT_NOFILE, &before->files);
 }
 
-/* Signals that this process takes through a descriptor: those it forwards, INT and QUIT (which the
- * terminal sends to the whole group, the program included), and CHLD. Nobody may read what it says:
- * that is no reason to end by SIGPIPE instead of as the program ends. */
+/* Signals that this process reads from a descriptor: those that it forwards, CHLD, and INT and
+ * QUIT. The terminal sends these two to the whole group, with the program. SIGPIPE is ignored, so
+ * that a closed output does not end this process in place of the program's own end. */
 static int watch_signals(struct inheritance *before)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -117,7 +118,7 @@ static int watch_signals(struct inheritance *before)
     sigaddset(&watched, SIGQUIT);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, &before->mask);
-    /* A limit on files (ulimit -f) is an error where this process writes one, not its end. */
+    /* If a file exceeds the limit (ulimit -f), the write must fail, not kill this process. */
     sigset_t blocked;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGXFSZ);
@@ -132,14 +133,14 @@ static void forward_signals(int descriptor, pid_t program)
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD)
             continue;
-        /* INT and QUIT from the terminal (SI_KERNEL) have reached the program already. */
+        /* INT and QUIT from the terminal (SI_KERNEL) have also reached the program. */
         if ((number == SIGINT || number == SIGQUIT) && info.ssi_code == SI_KERNEL)
             continue;
         kill(program, number);
     }
 }
 
-/* True where the program of process `program` is statically linked: no shim can be in it. */
+/* True if process `program` runs a statically linked program, into which no shim can be loaded. */
 static bool is_static(pid_t program)
 {
     char path[64];
@@ -163,7 +164,7 @@ static bool is_static(pid_t program)
     return good && !has_interpreter;
 }
 
-/* Start the program; on success *program is set and 0 returned, else the errno of exec. */
+/* Starts the program. Returns 0 and sets *program, or returns the errno of exec. */
 static int start_program(const struct ebb_launch *launch, struct ebb_parent *parent,
                          const struct inheritance *before, pid_t *program)
 {
@@ -176,7 +177,7 @@ static int start_program(const struct ebb_launch *launch, struct ebb_parent *par
     if (child == 0) {
         hand_back(before);
         fcntl(ebb__parent_inherited(parent), F_SETFD, 0);
-        int why = ELIBACC; /* the library to be preloaded is not where it should be */
+        int why = ELIBACC; /* the library to preload is not in its place */
         if (set_environment(launch, parent)) {
             execvp(launch->argv[0], launch->argv);
             why = errno;
@@ -215,7 +216,7 @@ static void stop_program(pid_t program, int *wait_status)
     waitpid(program, wait_status, 0);
 }
 
-/* The program runs without the shim: say so once; true where it must stop for that. */
+/* Warns once that the program runs without the shim. Returns true if it must stop for that. */
 static bool complain(const struct ebb_launch *launch, const char *why)
 {
     if (!launch->quiet || launch->strict)
@@ -270,7 +271,8 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
     struct ebb_launch_result result = {.exit_code = -1};
     struct inheritance before;
     int signals = watch_signals(&before);
-    /* Fixed: what is freed of the windows of events goes back, whatever their sizes have been. */
+    /* A fixed threshold, so that freed windows of events return to the system, whatever their
+     * size. */
     mallopt(M_MMAP_THRESHOLD, 16 << 10);
     uint64_t began = ebb__now_ns();
     pid_t program = -1;
@@ -296,7 +298,7 @@ void ebb__launch_exit(const struct ebb_launch_result *result)
     if (WIFSIGNALED(result->wait_status)) {
         int number = WTERMSIG(result->wait_status);
         struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none); /* the program has dumped its own */
+        setrlimit(RLIMIT_CORE, &none); /* the program has dumped its own core */
         signal(number, SIG_DFL);
         sigset_t set;
         sigemptyset(&set);

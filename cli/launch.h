@@ -1,5 +1,5 @@
-/* Starting a program under the parent's eyes, and ending as it ended: what `ebb run` and
- * `ebb record` share. */
+/* Starts a program under the parent, and exits as the program did: what `ebb run` and `ebb record`
+ * share. */
 #ifndef EBB_CLI_LAUNCH_H
 #define EBB_CLI_LAUNCH_H
 
@@ -18,29 +18,30 @@
 struct ebb_launch {
     const char *command_name; /* "run" or "record", for messages */
     char *const *argv;        /* the program's, NULL-terminated */
-    bool strict;              /* stop the program where it is not under Ebb */
+    bool strict;              /* stop the program if it does not run under Ebb */
     bool quiet;
-    const struct ebb_setting *settings; /* to be made in its environment */
+    const struct ebb_setting *settings; /* to set in its environment */
     size_t setting_count;
 };
 
 struct ebb_launch_result {
-    int wait_status; /* of wait(); meaningless where exit_code is set */
-    int exit_code;   /* -1: as wait_status says; else Ebb's own: 125, 126, 127 */
+    int wait_status; /* of wait(); meaningless if exit_code is set */
+    int exit_code;   /* -1: use wait_status; otherwise Ebb's own: 125, 126, 127 */
     uint64_t elapsed_ns;
-    uint64_t peak_rss_bytes; /* largest single process, from wait4() */
+    uint64_t peak_rss_bytes; /* of the largest single process, from wait4() */
 };
 
-/* Start the program with the shim preloaded, serve it to its end, forward signals meanwhile. */
+/* Starts the program with the shim preloaded, serves it until it ends, and forwards signals. */
 struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb_parent *parent);
 
-/* Exit as the program did: with its code, or by its signal. Does not return. */
+/* Exits as the program did: with its exit code, or by its signal. Does not return. */
 void ebb__launch_exit(const struct ebb_launch_result *result) __attribute__((noreturn));
 
-/* The path of the library to be preloaded, which lies beside this program; false: it is not there. */
+/* The path of the library to preload, in the folder of this program. Returns false if it does not
+ * exist. */
 bool ebb__launch_find_shim(char *path, size_t bytes);
 
-/* One line on stderr, prefixed `ebb: `. `context` is unused. */
+/* Prints one line on stderr, with the prefix `ebb: `. `context` is unused. */
 void ebb__launch_warn(void *context, const char *message);
 
 #endif

@@ -1,4 +1,4 @@
-/* Loading what a command was given: a trace of any kind, understood. */
+/* Loads and analyses a trace of any kind for a command. */
 #ifndef EBB_CLI_LOAD_H
 #define EBB_CLI_LOAD_H
 
@@ -15,13 +15,13 @@ struct ebb_loaded {
 };
 
 enum ebb_load_needs {
-    EBB_LOAD_TRACE,    /* anything that can be analysed */
+    EBB_LOAD_TRACE,    /* a trace that can be analysed */
     EBB_LOAD_MODEL,    /* a repeating iteration */
-    EBB_LOAD_ACCESSES, /* and accesses in it */
+    EBB_LOAD_ACCESSES, /* a repeating iteration with accesses */
 };
 
-/* Read and analyse `path`. What is missing of `needs` is EBB_ERR_FORMAT; every error has a remedy.
- * On failure *loaded is empty; release with ebb__load_fini(). */
+/* Reads and analyses `path`. EBB_ERR_FORMAT if it lacks what `needs` names. Every error has a
+ * remedy. On failure *loaded is empty. Release it with ebb__load_fini(). */
 EBB_NODISCARD enum ebb_status ebb__load(const char *path, enum ebb_load_needs needs,
                                         struct ebb_loaded *loaded, struct ebb_error *error);
 void ebb__load_fini(struct ebb_loaded *loaded);

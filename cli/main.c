@@ -1,4 +1,4 @@
-/* `ebb`: finds the command and hands over. */
+/* `ebb`: finds the command and calls it. */
 #include "command.h"
 #include "lab.h"
 
@@ -42,8 +42,8 @@ static void print_help(FILE *out)
           out);
 }
 
-/* Called without stdin, stdout or stderr: no file of ours may take its number, or what is written
- * there would go into that file. The program that is started lacks it as before. */
+/* If ebb is called without stdin, stdout or stderr, opens these numbers. Otherwise a file of Ebb
+ * could take the number and receive that output. The started program still lacks them. */
 static void keep_standard_descriptors(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)

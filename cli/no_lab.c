@@ -1,5 +1,4 @@
-/* In the place of lab.c, and of the commands that are there for comparison, where src/lab is left out
- * of the build. */
+/* Replaces lab.c and the commands for comparison in a build without src/lab. */
 #include "base/file.h"
 #include "command.h"
 #include "lab.h"

@@ -1,5 +1,5 @@
-/* The options of the commands that plan, simulate and pack what was recorded: one table for all of
- * them, in offline.c, so that an option means the same and is described alike wherever it is known. */
+/* The options of the commands that plan, simulate and pack recorded programs. All use one table, in
+ * offline.c, so that an option has the same meaning and description in each. */
 #ifndef EBB_CLI_OFFLINE_H
 #define EBB_CLI_OFFLINE_H
 
@@ -8,7 +8,7 @@
 
 #define EBB_DEFAULT_BUDGETS "40%,50%,60%,70%,80%,90%"
 
-#define EBB_OFFLINE_TUNED UINT64_MAX /* a default that a --tune may still change */
+#define EBB_OFFLINE_TUNED UINT64_MAX /* a default that a --tune may change */
 
 /* Bits of ebb_option.commands. */
 enum ebb_offline_command {
@@ -18,21 +18,21 @@ enum ebb_offline_command {
     EBB_OFFLINE_PACK = 8,
 };
 
-/* What was given; a command reads the fields of its own options. */
+/* The option values. A command reads only the fields of its own options. */
 struct ebb_offline {
-    const char *machine, *store;      /* as of ebb__planning_machine() */
-    const char *budget, *budgets;     /* as of ebb__planning_budget(); several, with commas */
-    const char *policy, *policies;    /* a name; several, with commas */
-    const char *pool;                 /* a name */
-    const char *plan_path, *out_path; /* to read, to write */
+    const char *machine, *store;   /* as for ebb__planning_machine() */
+    const char *budget, *budgets;  /* as for ebb__planning_budget(); several, separated by commas */
+    const char *policy, *policies; /* a name; several, separated by commas */
+    const char *pool;              /* a name */
+    const char *plan_path, *out_path; /* input file, output file */
     uint64_t smallest_block_bytes, capacity_bytes;
-    uint64_t time_limit_ns; /* 0: the command's own */
+    uint64_t time_limit_ns; /* 0: the command's default */
     uint64_t period;        /* 0: none */
     bool zero_stall, json;
 };
 
-/* Read the options of `command` into *options, which has the defaults. `text` and `tail` stand
- * above and below the options in its help; tail may be NULL. Returns as ebb__options_parse(). */
+/* Reads the options of `command` into *options, which holds the defaults. Help prints `text` above
+ * the options and `tail` below; tail may be NULL. Returns as ebb__options_parse(). */
 int ebb__offline_parse(enum ebb_offline_command command, const char *name, const char *text,
                        const char *tail, int argc, char **argv, struct ebb_offline *options);
 

@@ -10,12 +10,12 @@
 #include <string.h>
 
 #define MOST_OPTIONS 16
-#define FIRST 256 /* what getopt says for known[0]: above all letters */
+#define FIRST 256 /* getopt's value for known[0]: above all letters */
 #define HELP 'h'
-#define HELP_COLUMN 22 /* where the help of an option begins */
+#define HELP_COLUMN 22 /* the column of an option's help */
 #define LINE_COLUMNS 96
 
-/* -1, or the exit code. */
+/* Returns -1 or the exit code. */
 static int take(const char *command, const struct ebb_option *option, void *value)
 {
     struct ebb_text text = {optarg, optarg ? strlen(optarg) : 0};
@@ -64,7 +64,7 @@ void ebb__option_names(const char *(*names)(size_t index), int column)
 {
     int at = column;
     for (size_t i = 0; names(i); i++) {
-        int length = (int)strlen(names(i)) + 2; /* with the comma */
+        int length = (int)strlen(names(i)) + 2; /* and the comma */
         if (i && at + length > LINE_COLUMNS) {
             printf("\n%*s", column, "");
             at = column;

@@ -1,6 +1,7 @@
-/* Options of the offline commands: a table of rows, each option described once.
+/* Options of the offline commands: a table of rows, which describes each option once.
  *
- *     struct options { const char *machine; uint64_t smallest_block_bytes; bool json; } options = {0};
+ *     struct options { const char *machine; uint64_t smallest_block_bytes; bool json; };
+ *     struct options options = {0};
  *     static const struct ebb_option known[] = {
  *         {.name = "machine", .kind = EBB_OPTION_TEXT, .argument = "M",
  *          .offset = offsetof(struct options, machine), .help = "host, pcie3, or a JSON file"},
@@ -11,8 +12,8 @@
  *     int code = ebb__options_parse(&usage, argc, argv, &options);
  *     if (code >= 0) return code;    (operands: argv[optind] to argv[argc - 1])
  *
- * `-h` and `--help` are known to all and print the text and the rows. `ebb run` and `ebb record`, which
- * stop at the first operand and fail with codes of their own, do not use it. */
+ * All commands know `-h` and `--help`, which print the text and the rows. `ebb run` and `ebb
+ * record` do not use this file: they stop at the first operand and have other exit codes. */
 #ifndef EBB_CLI_OPTIONS_H
 #define EBB_CLI_OPTIONS_H
 
@@ -21,47 +22,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What follows the option, and what it becomes at its offset. */
+/* The argument of an option, and its type at the offset. */
 enum ebb_option_kind {
-    EBB_OPTION_FLAG,    /* nothing: bool, true */
-    EBB_OPTION_TEXT,    /* anything: const char *, into argv */
-    EBB_OPTION_SIZE,    /* as of ebb_size_parse(): uint64_t, bytes */
-    EBB_OPTION_SECONDS, /* as of ebb_seconds_parse(): uint64_t, ns */
+    EBB_OPTION_FLAG,    /* none: bool, true */
+    EBB_OPTION_TEXT,    /* any text: const char *, points into argv */
+    EBB_OPTION_SIZE,    /* as in ebb_size_parse(): uint64_t, bytes */
+    EBB_OPTION_SECONDS, /* as in ebb_seconds_parse(): uint64_t, ns */
     EBB_OPTION_COUNT,   /* a whole number above 0: uint64_t */
-    EBB_OPTION_TUNE     /* as of ebb__tune_take(): no place of its own, any number of times */
+    EBB_OPTION_TUNE     /* as in ebb__tune_take(): has no offset, may be repeated */
 };
 
 struct ebb_option {
     const char *name; /* without the dashes */
     char letter;      /* 0: none */
     enum ebb_option_kind kind;
-    const char *argument;               /* what follows, for people; NULL for a flag */
-    size_t offset;                      /* into the command's struct */
-    unsigned commands;                  /* whose it is: bits of the table's own; 0: everybody's */
-    const char *help;                   /* lines, without an end of line behind the last */
-    const char *(*names)(size_t index); /* words to list behind the help, NULL behind the last */
+    const char *argument;               /* its argument as help shows it; NULL for a flag */
+    size_t offset;                      /* in the command's struct */
+    unsigned commands;                  /* that have it: bits defined by the table; 0: all */
+    const char *help;                   /* lines, no newline after the last */
+    const char *(*names)(size_t index); /* words listed after the help, NULL after the last */
 };
 
-/* How a command is used. */
+/* The usage of a command. */
 struct ebb_usage {
     const char *command;
-    const char *text;   /* what --help says above the options; lines */
-    void (*more)(void); /* prints what stands between text and options; NULL: nothing */
+    const char *text;   /* printed by --help above the options; lines */
+    void (*more)(void); /* prints lines between text and options; NULL: none */
     const struct ebb_option *options;
     size_t count;
     unsigned commands; /* the bit of this command; 0 for a table of its own */
-    const char *tail;  /* what --help says below the options; lines, or NULL */
+    const char *tail;  /* printed by --help below the options; lines, or NULL */
 };
 
-/* Which of `words` it is; -1: none. For values that are one of a few words. */
+/* The index of `text` in `words`, or -1. For options whose values are words of a list. */
 int ebb__option_word(const char *text, const char *const *words, int count);
 
-/* Print `names` after `column` columns, with commas, broken before column 100. */
+/* Prints `names` separated by commas, starting at column `column`, with lines of at most 100
+ * columns. */
 void ebb__option_names(const char *(*names)(size_t index), int column);
 
-/* Read the options of a command, at most 16, into the struct at `values`; what is not given there
- * keeps its value. -1: go on, the operands begin at argv[optind]; else the exit code: usage was
- * complained about, or help was printed. */
+/* Reads the options of a command, at most 16, into the struct at `values`. Fields of options that
+ * are not given stay unchanged. Returns -1 to continue: the operands begin at argv[optind].
+ * Otherwise returns the exit code, after it has printed a usage error or help. */
 int ebb__options_parse(const struct ebb_usage *usage, int argc, char **argv, void *values);
 
 #endif

@@ -1,4 +1,4 @@
-/* `ebb pack`: addresses for blocks whose lifetimes are known. */
+/* `ebb pack`: finds addresses for blocks with known lifetimes. */
 #include "base/file.h"
 #include "base/size.h"
 #include "check/check.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXIT_TIME_OUT 4           /* neither within the capacity nor proved impossible */
+#define EXIT_TIME_OUT 4 /* neither a packing within the capacity nor a proof against one */
 #define HEAD_BYTES ((size_t)4096) /* enough to see a header */
 
 struct options {
@@ -28,13 +28,13 @@ struct options {
     const struct ebb_pool *pool;
 };
 
-/* What is packed, and what its buffers are called. */
+/* The input, and the names of its buffers. */
 struct input {
     struct ebb_pool_problem problem;
     struct ebb_file_content content;
-    struct ebb_pool_csv csv;   /* of a CSV file */
-    struct ebb_loaded loaded;  /* of a trace */
-    struct ebb_plan_file plan; /* of a plan for it */
+    struct ebb_pool_csv csv;   /* if it is a CSV file */
+    struct ebb_loaded loaded;  /* if it is a trace */
+    struct ebb_plan_file plan; /* if it is a plan for the trace */
     struct ebb_pool_blocks blocks;
 };
 
@@ -46,7 +46,7 @@ static const char help[] =
 static const char tail[] =
     "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n";
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){
@@ -68,13 +68,13 @@ static int options_parse(int argc, char **argv, struct options *options)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-/* Nothing at all is refused by the parser, with better words. */
+/* Accepts an empty file: the parser rejects it with a better message. */
 static bool accepts(const uint8_t *bytes, size_t size)
 {
     return size == 0 || ebb__pool_csv_recognises(bytes, size);
 }
 
-/* The plan is one for this trace, and one at all. */
+/* Loads a plan. It must be valid and belong to this trace. */
 static enum ebb_status plan_load(const char *path, const struct ebb_model *model,
                                  struct ebb_plan_file *file, struct ebb_error *error)
 {
@@ -164,7 +164,7 @@ static void name_print(FILE *out, const struct input *input, uint32_t buffer)
         fprintf(out, ".%" PRIu32, name->number);
 }
 
-/* A buffer that alone is too large is an error in the input as like as not: name it. */
+/* A single buffer that is too large is probably an error in the input, so its name is printed. */
 static enum ebb_status capacity_check(const struct options *options, const struct input *input,
                                       struct ebb_error *error)
 {
@@ -208,8 +208,8 @@ static enum ebb_status csv_write(const char *path, const struct input *input,
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
 }
 
-/* With one iteration on the circle the blocks' load may be less than that of their buffers, which are
- * then there for longer than they. */
+/* For one iteration on the circle, blocks may have a lower load than their buffers, which exist for
+ * longer. */
 static uint64_t load_of(const struct input *input, const struct ebb_pool_solution *solution)
 {
     return input->blocks.names ? input->blocks.load_bytes : solution->load_bytes;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* True where a line of the file holds one of these words. */
+/* True if a line of the file contains one of these words. */
 static bool mentions(const char *path, const char *const *words, size_t count)
 {
     FILE *file = fopen(path, "re");
@@ -68,7 +68,7 @@ const char *ebb__place_remedy(enum ebb_place place, bool has_node)
         return has_node ? "give the container /dev/userfaultfd: docs/containers.md"
                         : "let the container call userfaultfd, with SYS_PTRACE: docs/containers.md";
     case EBB_PLACE_HOST:
-    case EBB_PLACE_APPTAINER: /* it has the host's /dev, and the user's rights */
+    case EBB_PLACE_APPTAINER: /* it has the host's /dev and the user's rights */
         break;
     }
     return has_node ? "as root: echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' > "

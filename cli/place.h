@@ -1,5 +1,5 @@
-/* The place that this runs in: a container, and whose, since what helps there is said to whoever starts
- * it. For `ebb doctor`. */
+/* Detects the container that Ebb runs in, for `ebb doctor`. Its advice is for the person who starts
+ * the container. */
 #ifndef EBB_CLI_PLACE_H
 #define EBB_CLI_PLACE_H
 
@@ -14,11 +14,11 @@ enum ebb_place {
     EBB_PLACE_OTHER,     /* a container of another kind */
 };
 
-/* What the container engines leave behind for those who ask; a guess, as theirs is no promise. */
+/* Guesses from files and variables that container engines set. They promise none of these. */
 enum ebb_place ebb__place_look(void);
 const char *ebb__place_name(enum ebb_place place);
-/* The line that gives a program there userfaultfd with faults of system calls; `has_node`: the kernel has
- * /dev/userfaultfd (Linux 6.1), whether or not it can be opened here. */
+/* The line that gives programs in that place userfaultfd with faults of system calls. `has_node`:
+ * the kernel has /dev/userfaultfd (Linux 6.1), even if it cannot be opened here. */
 const char *ebb__place_remedy(enum ebb_place place, bool has_node);
 
 #endif

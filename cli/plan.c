@@ -1,4 +1,4 @@
-/* `ebb plan`: what a budget would cost, from a trace, before anything is run. */
+/* `ebb plan`: predicts the cost of a budget from a trace, without a run. */
 #include "plan/plan.h"
 #include "base/size.h"
 #include "choices.h"
@@ -21,7 +21,7 @@ static const char help[] =
     "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
     "checks the plan, and predicts what it costs.\n";
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
     *options = (struct ebb_offline){.policy = "ebb",

@@ -1,4 +1,4 @@
-/* Planning as the offline commands do it: on a machine that the user names, and never unchecked. */
+/* Planning for the offline commands: for a machine that the user names. Every plan is checked. */
 #ifndef EBB_CLI_PLANNING_H
 #define EBB_CLI_PLANNING_H
 
@@ -7,23 +7,24 @@
 
 #include <stdbool.h>
 
-/* What --machine takes: `host`, which measures the store in the directory `store` now, or a name or a
- * file as in ebb__machine_find(). */
+/* Finds the machine of --machine. `host` measures a store in the directory `store`. Other names and
+ * files as in ebb__machine_find(). */
 EBB_NODISCARD enum ebb_status ebb__planning_machine(const char *spec, const char *store,
                                                     struct ebb_machine *machine,
                                                     struct ebb_error *error);
 
-/* Bytes in fast memory with nothing evicted, in pages: what percentages are of. */
+/* Peak of resident bytes if nothing is evicted, in whole pages. Percentages refer to it. */
 EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms,
                                                            uint64_t *bytes,
                                                            struct ebb_error *error);
 
-/* What a budget given as text is under a peak: a size, or a percentage of it. EBB_ERR_ARGUMENT. */
+/* Converts a budget given as text, a size or a percentage of the peak, to bytes.
+ * EBB_ERR_ARGUMENT. */
 EBB_NODISCARD enum ebb_status ebb__planning_budget(const char *text, uint64_t peak_bytes,
                                                    uint64_t *bytes, struct ebb_error *error);
 
-/* Plan by the terms' budget, as a run under it does, or for the smallest without a stall, and check the
- * plan. *planned is the caller's on EBB_OK. */
+/* Plans for the terms' budget, as a run does, or for the smallest budget without a stall. Then
+ * checks the plan. On EBB_OK the caller owns *planned. */
 EBB_NODISCARD enum ebb_status ebb__planning_make(const struct ebb_plan_terms *terms,
                                                  bool zero_stall, struct ebb_planned *planned,
                                                  struct ebb_error *error);

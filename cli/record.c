@@ -1,4 +1,4 @@
-/* `ebb record`: run a program, write down its memory behaviour, change nothing. */
+/* `ebb record`: runs a program and records its memory behaviour, without a change to it. */
 #include "command.h"
 #include "launch.h"
 
@@ -28,7 +28,7 @@ static void join(char *const *argv, char *out, size_t bytes)
     }
 }
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet)
 {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},

@@ -1,4 +1,4 @@
-/* `ebb run`: run a program within a memory budget. */
+/* `ebb run`: runs a program within a memory budget. */
 #include "choices.h"
 #include "command.h"
 #include "launch.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLICY_COLUMN 29 /* where the help of an option begins */
+#define POLICY_COLUMN 29 /* the column of an option's help */
 
 static const char help_head[] =
     "usage: ebb run [options] [--] CMD...\n\n"
@@ -88,7 +88,7 @@ static int set_budget(struct ebb_parent_options *serving, const char *value)
     return EBB_EXIT_OWN_FAILURE;
 }
 
-/* What takes no value. */
+/* Options without a value. */
 static int set_flag(struct run_options *run, int option)
 {
     switch (option) {
@@ -113,7 +113,7 @@ static int set_flag(struct run_options *run, int option)
     }
 }
 
-/* Returns 0, or the exit code to end with. */
+/* Returns 0, or the exit code if the option is wrong. */
 static int set_option(struct run_options *run, int option, const char *value)
 {
     static const char *const compress_words[] = {"auto", "on", "off"}; /* enum ebb_compress */
@@ -166,7 +166,7 @@ static int set_option(struct run_options *run, int option, const char *value)
     }
 }
 
-/* The summary's file is opened before CMD starts, so that a bad path costs no training. */
+/* Opens the summary's file before CMD starts, so that a bad path wastes no training. */
 static FILE *open_summary(const struct run_options *run, int *failed)
 {
     if (!run->summary_json)
@@ -182,7 +182,7 @@ static FILE *open_summary(const struct run_options *run, int *failed)
     return file;
 }
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int parse(int argc, char **argv, struct run_options *run)
 {
     static const struct option options[] = {
@@ -243,7 +243,7 @@ static void tell(const struct run_options *run, const struct ebb_summary *summar
         ebb__summary_text(summary, stderr);
 }
 
-/* Run the program under the parent. Returns what became of it. */
+/* Runs the program under the parent. Returns how it ended. */
 static struct ebb_launch_result serve(const struct run_options *run, char **argv,
                                       struct ebb_parent *parent, bool default_budget, FILE *json)
 {

@@ -1,4 +1,4 @@
-/* `ebb simulate`: what a plan does on a machine, which need not be the one that it was made for. */
+/* `ebb simulate`: simulates a plan on a machine, which may differ from the plan's own. */
 #include "sim/simulate.h"
 
 #include "choices.h"
@@ -24,7 +24,7 @@ static const char tail[] =
     "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
     "--machine pcie3\n";
 
-/* Returns -1 to go on, else the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
     *options = (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_OFFLINE_TUNED};
@@ -38,7 +38,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
     return -1;
 }
 
-/* Machine and budget where the user gave them, in the place of the plan's. */
+/* Replaces the plan's machine and budget by those that the user gave. */
 static enum ebb_status replace(const struct ebb_offline *options, const struct ebb_model *model,
                                struct ebb_plan_file *file, struct ebb_error *error)
 {
@@ -56,7 +56,7 @@ static enum ebb_status replace(const struct ebb_offline *options, const struct e
                : ebb__planning_budget(options->budget, peak_bytes, &file->plan.budget_bytes, error);
 }
 
-/* Under the plan, or, if it is reactive, under its budget with nothing planned. */
+/* Simulates the plan. A reactive plan is simulated as its budget alone, without absences. */
 static enum ebb_status simulate(const struct ebb_offline *options, const struct ebb_model *model,
                                 const struct ebb_plan_file *file, struct ebb_sim_result *result,
                                 struct ebb_error *error)

@@ -21,7 +21,7 @@ bool ebb__directory_in_memory(const char *path)
     return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
 }
 
-/* Try what the store will do: a file without a name. */
+/* Tries what the store will do: opens a file without a name. */
 static int try_directory(const char *path)
 {
     int descriptor = ebb__store_open_nameless(path);
@@ -64,7 +64,7 @@ enum ebb_status ebb__store_dir_find(const char *given, char *path, size_t bytes,
     return status;
 }
 
-/* Named, and not the name of a directory that happens to be there. */
+/* True for "memory" and "memory:NODE", even if a directory of that name exists. */
 static bool is_memory(const char *given)
 {
     size_t digits = strspn(given + (strncmp(given, "memory:", 7) == 0 ? 7 : 0), "0123456789");
@@ -103,7 +103,7 @@ bool ebb__cache_dir_find(char *path, size_t bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = -1;
-    if (cache && cache[0] == '/') /* a relative one is invalid: XDG Base Directory Specification */
+    if (cache && cache[0] == '/') /* relative paths are invalid: XDG Base Directory Specification */
         length = snprintf(path, bytes, "%s/ebb", cache);
     else if (home && home[0] == '/')
         length = snprintf(path, bytes, "%s/.cache/ebb", home);

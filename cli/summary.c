@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <sys/wait.h>
 
-/* Writing this much a day is more than a usual drive is rated for (one drive write a day, 1 TB). */
+/* More bytes written per day than a usual drive is rated for (one drive write per day, 1 TB). */
 #define WEAR_BYTES_A_DAY 1e12
 
 bool ebb__summary_when(const char *text, enum ebb_summary_when *when)
@@ -37,7 +37,7 @@ static int exit_status(const struct ebb_launch_result *launch)
     return WEXITSTATUS(launch->wait_status);
 }
 
-/* Zeros that were left out were not written. */
+/* Bytes written, without the zeros left out. */
 static uint64_t written_bytes(const struct ebb_parent_result *figures)
 {
     const struct ebb_transfer_figures *transfers = &figures->transfers;
@@ -146,7 +146,7 @@ static void put_iteration(json_t *object, const char *key, int64_t number)
     json_object_set_new(object, key, number < 0 ? json_null() : json_integer(number));
 }
 
-/* What the program took, and what was planned for it. */
+/* What the program needs, and what was planned for it. */
 static void put_plan(json_t *object, const struct ebb_summary *summary)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -194,7 +194,7 @@ static void put_budget(json_t *object, const struct ebb_summary *summary)
     put(object, "store_error", (uint64_t)figures->store.error);
 }
 
-/* What the runtimes did, and how often the parent planned. */
+/* Counts of the runtimes, and of the parent's plans. */
 static void put_counts(json_t *object, const struct ebb_parent_result *figures)
 {
     put(object, "mismatches", figures->faults.mismatches);

@@ -14,8 +14,8 @@ struct ebb_summary {
     struct ebb_parent_result figures;
     const struct ebb_launch_result *launch;
     const char *policy;
-    bool default_budget;                /* nobody gave one */
-    const struct ebb_setting *settings; /* made in the program's environment */
+    bool default_budget;                /* the user gave none */
+    const struct ebb_setting *settings; /* set in the program's environment */
     size_t setting_count;
 };
 

@@ -1,15 +1,15 @@
-/* --tune: a row of the tuning (base/tuning.def) other than the table has it, or all of them listed. */
+/* The option --tune: changes a row of the tuning (base/tuning.def), or lists all rows. */
 #ifndef EBB_CLI_TUNE_H
 #define EBB_CLI_TUNE_H
 
 #include <jansson.h>
 
-/* Take the value of a --tune of `command`: `name=value`, or `help`, which prints all rows. -1: go on;
- * else the exit code: 0 for help, 2 where it was complained about. */
+/* Processes the value of a --tune of `command`: `name=value`, or `help`, which prints all rows.
+ * Returns -1 to continue. Otherwise returns the exit code: 0 for help, 2 after an error. */
 int ebb__tune_take(const char *command, const char *value);
 
-/* The tuning in force: {"table": hash of the table, "changed": {name: value} of what differs from it}.
- * A new reference. */
+/* The tuning in force: {"table": hash of the table, "changed": {name: value} of changed rows}.
+ * Returns a new reference. */
 json_t *ebb__tune_json(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* Around fork(): the runtime is held still from the last handler before it to the first after it.
+/* Around fork(): the runtime is locked from the last handler before it to the first after it.
  *
- * pthread_atfork() runs what is to be done before a fork in the reverse order of registration, and
- * what is to be done after it in that order. So ours are registered before all others: what the
- * handlers of other libraries allocate, free or touch, they do while the runtime is at work. A library that
- * the program is linked with starts before us; hence its registration, which comes through here in any
- * case, makes ours first. */
+ * pthread_atfork() runs the handlers before a fork in reverse order of registration, and those
+ * after it in that order. So Ebb's are registered before all others. Handlers of other libraries
+ * may then allocate, free and touch memory while the runtime works. A library that the program is
+ * linked with starts before Ebb. Its registration also calls this file, which registers Ebb's
+ * handlers first. */
 #include "guard.h"
 #include "shim.h"
 
@@ -12,14 +12,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What pthread_atfork(), which is a part of each program and library, calls. */
+/* pthread_atfork(), a part of each program and library, calls this function. */
 EXPORT int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
                              void *library);
 
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 static atomic_flag registered = ATOMIC_FLAG_INIT;
-/* Of the thread that forks. */
+/* The guard of the thread that forks. */
 static _Thread_local struct ebb_guard guard;
 static _Thread_local bool under_way;
 

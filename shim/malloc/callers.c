@@ -1,11 +1,11 @@
-/* Whose code calls: libc's and the loader's, which keep things of their own, are known by their
- * addresses. */
+/* Recognises callers in libc and the loader by their addresses. Their own allocations are treated
+ * differently. */
 #include "shim.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
-/* Code: of libc, of the loader. */
+/* The code of libc and of the loader. */
 static struct text {
     uintptr_t first, last;
 } libc, loader;

@@ -1,11 +1,11 @@
-/* libc calls that take buffers: what they read or write is brought into memory and kept there
- * until they return, on devices where a system call cannot wait for an absent page
- * (calls_need_pins). Elsewhere they go straight on.
+/* Wrappers of libc calls that take buffers. If the device's system calls cannot wait for an absent
+ * page (calls_need_pins), the buffers are made resident and pinned until the call returns. On other
+ * devices the wrappers only make the call.
  *
- * What this cannot cover, on those devices: system calls that are not made through these functions
- * and those of names.c (ioctl, inline system calls; locks are in locks.c), and stdio's formatted
- * output of strings that are managed blocks themselves. They fail with EFAULT where the block is
- * absent, as the kernel reports a bad address; no wrong byte is read. */
+ * Not covered on those devices: system calls that bypass these functions and names.c (ioctl, inline
+ * system calls), and strings in managed blocks that printf() prints. For locks see locks.c. If such
+ * a block is absent, these calls fail with EFAULT, as for a bad address. They never read a wrong
+ * byte. */
 #include "calls.h"
 
 #include <mqueue.h>
@@ -59,7 +59,7 @@ BUFFER(ssize_t, sendto,
 BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
 BUFFER(int, getentropy, (void *to, size_t bytes), (to, bytes), to, bytes)
 
-/* Messages begin with their kind. */
+/* Messages begin with their type. */
 BUFFER(int, msgsnd, (int queue, const void *from, size_t bytes, int flags),
        (queue, from, bytes, flags), from, sizeof(long) + bytes)
 BUFFER(ssize_t, msgrcv, (int queue, void *to, size_t bytes, long kind, int flags),
@@ -102,7 +102,7 @@ EBB_HAND_ON(ssize_t, sendmsg, (int file, const struct msghdr *message, int flags
             ebb__shim_lend_message(message, flags) ? message->msg_iov : NULL,
             message ? message->msg_iovlen : 0)
 
-/* stdio passes large buffers to the kernel as they are, past its own. */
+/* stdio passes large buffers directly to the kernel. */
 BUFFER(size_t, fread, (void *restrict to, size_t size, size_t count, FILE *restrict file),
        (to, size, count, file), to, size *count)
 BUFFER(size_t, fwrite, (const void *restrict from, size_t size, size_t count, FILE *restrict file),
@@ -117,7 +117,7 @@ BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (f
        SIZE_MAX)
 BUFFER(int, puts, (const char *from), (from), from, SIZE_MAX)
 
-/* A file's buffer is the kernel's as long as the file is open. */
+/* The kernel may use a file's buffer as long as the file is open. */
 EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
 
 EXPORT void setbuffer(FILE *restrict file, char *restrict buffer, size_t bytes);
@@ -143,7 +143,7 @@ void setbuf(FILE *restrict file, char *restrict buffer)
     setbuffer(file, buffer, BUFSIZ);
 }
 
-/* What programs compiled with _FORTIFY_SOURCE call. */
+/* Programs compiled with _FORTIFY_SOURCE call these. */
 BUFFER(ssize_t, __read_chk, (int file, void *to, size_t bytes, size_t room),
        (file, to, bytes, room), to, bytes)
 BUFFER(ssize_t, __pread_chk, (int file, void *to, size_t bytes, off_t at, size_t room),

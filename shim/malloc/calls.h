@@ -1,5 +1,6 @@
-/* Libc calls whose buffers must be there: what calls.c and names.c share. A function that hands on to the next of
- * its name pins what it is given of blocks, where system calls cannot wait for absent pages. */
+/* Wrappers of libc calls with buffers: what calls.c and names.c share. A wrapper calls the next
+ * function of its name. If system calls cannot wait for absent pages, it first pins the blocks in
+ * its buffers. */
 #ifndef EBB_SHIM_CALLS_H
 #define EBB_SHIM_CALLS_H
 
@@ -8,18 +9,18 @@
 #include <pthread.h>
 #include <sys/uio.h>
 
-/* What a call has: the vector may be the program's own. */
+/* The buffers of a call. The vector may be the program's own. */
 struct ebb_buffers {
     const struct iovec *vector;
     size_t count;
 };
 
-/* Is one of them in a block, and to be pinned? */
+/* True if a buffer lies in a block and must be pinned. */
 bool ebb__calls_have_blocks(const struct ebb_buffers *buffers);
 void ebb__calls_pin(const struct ebb_buffers *buffers);
 void ebb__calls_unpin(void *buffers);
 
-/* Its buffers are unpinned also where the thread is cancelled in it. */
+/* A cleanup handler unpins the buffers if the thread is cancelled in the call. */
 #define EBB_HAND_ON(type, name, parameters, arguments, its_vector, its_count)                      \
     __attribute__((visibility("default"))) type name parameters;                                   \
     type name parameters                                                                           \

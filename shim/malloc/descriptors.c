@@ -1,8 +1,9 @@
-/* Descriptors: programs close what they did not open (daemons, subprocess helpers); the shim's must
- * survive, since a closed userfaultfd would turn absent pages into zeros. Closing one of ours
- * succeeds and does nothing; dup2 onto one fails with EBUSY, as it may by the kernel's own word. Who
- * looks for what is open by fstat() does not see them, so that a program that counts what it has
- * inherited counts as without Ebb. syscall() with the number of such a call comes here, too. */
+/* Protects the shim's descriptors. Programs close descriptors that they did not open (daemons,
+ * subprocess helpers), and a closed userfaultfd would turn absent pages into zeros. A close() of a
+ * protected descriptor succeeds and does nothing. A dup2() onto one fails with EBUSY, which the
+ * kernel also permits. The shim's fstat() hides them, so that a program that counts its inherited
+ * descriptors finds the same as without Ebb. A syscall() with the number of such a call is handled
+ * here, too. */
 #include "device/os.h"
 #include "shim.h"
 
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define MOST_DESCRIPTORS 1024 /* forks within one another hold two and more each */
+#define MOST_DESCRIPTORS 1024 /* each nested fork holds at least two more */
 
 EXPORT int close(int descriptor);
 EXPORT int dup2(int from, int to);
@@ -25,8 +26,8 @@ EXPORT void closefrom(int first);
 EXPORT int fstat(int descriptor, struct stat *status);
 EXPORT int fstat64(int descriptor, struct stat64 *status);
 
-static _Atomic int protected[MOST_DESCRIPTORS]; /* descriptor + 1; 0: free place */
-static _Atomic int protected_end;               /* no place from here on has ever been used */
+static _Atomic int protected[MOST_DESCRIPTORS]; /* descriptor + 1; 0: free entry */
+static _Atomic int protected_end;               /* entries from here on were never used */
 
 void ebb__shim_protect(int descriptor)
 {
@@ -121,7 +122,7 @@ static int close_all(unsigned first, unsigned last, int flags)
     return (int)ebb__os_call(SYS_close_range, first, last, (uintptr_t)flags, 0, 0, 0);
 }
 
-/* Close [first, last] around the protected ones. */
+/* Closes [first, last], except the protected descriptors. */
 int close_range(unsigned first, unsigned last, int flags)
 {
     while (first <= last) {

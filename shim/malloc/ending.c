@@ -1,8 +1,8 @@
-/* The end of a fork's child: what it has copied is counted, in case that the parent has not looked.
+/* The end of a fork's child: counts the pages that it has copied, in case the parent has not.
  *
- * The parent counts copies by looking at living processes (src/parent/copies.c). A child may have ended
- * before. So one that has had page faults enough counts the pages that it alone has once more itself, when
- * it ends by exit() or _exit(). One that is killed does not. */
+ * The parent counts copies in living processes (src/parent/copies.c). A child may end before that.
+ * So a child with enough page faults counts its private pages once more itself, when it ends by
+ * exit() or _exit(). A killed child does not. */
 #include "base/smaps.h"
 #include "base/tuning.h"
 #include "shim.h"
@@ -18,7 +18,7 @@
 EXPORT void _exit(int status);
 EXPORT void _Exit(int status);
 
-static struct ebb_counters *counters; /* NULL: this is no child */
+static struct ebb_counters *counters; /* NULL: not in the child of a fork */
 static long faults_before;
 
 static long faults(void)

@@ -1,6 +1,6 @@
-/* Functions of the program that libc calls in threads that it makes itself (SIGEV_THREAD of timers and message
- * queues). These block all signals, SIGSEGV as well, which would be deadly where faults are signals (masks.c): so
- * they begin with a function of ours, which lets it in. */
+/* Functions of the program that libc calls in its own threads (SIGEV_THREAD of timers and message
+ * queues). These threads block all signals. A blocked SIGSEGV would kill them on the device that
+ * uses it for faults (masks.c). So libc calls a function of the shim first, which unblocks it. */
 #include "shim.h"
 
 #include <mqueue.h>
@@ -14,8 +14,8 @@
 EXPORT int timer_create(clockid_t clock, struct sigevent *restrict event, timer_t *restrict timer);
 EXPORT int mq_notify(mqd_t queue, const struct sigevent *event);
 
-/* What is called for whom; one a pair of function and value, for the life of the process: nobody says when the
- * last call is over. */
+/* The program's function and its value, one entry per pair. Entries are never freed: it is unknown
+ * which call is the last. */
 struct callee {
     void (*function)(union sigval value);
     union sigval value;
@@ -50,7 +50,7 @@ static struct callee *callee_of(const struct sigevent *event)
     return callee;
 }
 
-/* `event`, or `copy`, which calls ours. */
+/* Returns `event`, or `copy`, which calls the shim's function. */
 static const struct sigevent *with_ours(const struct sigevent *event, struct sigevent *copy)
 {
     if (!event || event->sigev_notify != SIGEV_THREAD || !ebb__shim_keeps_signal())

@@ -1,11 +1,12 @@
-/* Stacks for faults that come as SIGSEGV: each thread of the program has one of ours for signals.
+/* Signal stacks for the device that uses SIGSEGV: each thread of the program gets one.
  *
- * A handler without a stack of its own is put below wherever the stack pointer points. Code that is
- * compiled at run time (XLA, oneDNN) uses that register for other things: it points into a buffer
- * then, and what lies below is other data. Where pages are fetched by userfaultfd no signal comes.
+ * Without such a stack, a handler runs below the stack pointer. Code compiled at run time (XLA,
+ * oneDNN) uses that register for other things. It may point into a buffer, with other data below
+ * it. Devices with userfaultfd need no signal.
  *
- * A thread gets its stack before its function runs, and gives it back behind it. A stack that the program
- * asks for itself is taken if it is as large as ours; otherwise it is only said to be in use. */
+ * A thread gets its stack before its function runs, and returns it afterwards. A stack that the
+ * program sets itself is used if it is as large as the shim's. Otherwise the shim only reports it
+ * as set. */
 #include "device/os.h"
 #include "shim.h"
 
@@ -29,10 +30,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the processor saves takes 3 to 12 KiB, the runtime less than that. The program's own handlers run there
- * as well: those of SIGSEGV, and those with SA_ONSTACK in a thread that has given no stack. They expect an
- * ordinary one, 8 MiB of addresses as a rule, of which memory is what is used. Where address space is limited
- * they must do with less. A stack that the program gives is taken if it has as much as that. */
+/* The processor saves 3 to 12 KiB, and the runtime needs less. The program's handlers run there,
+ * too: those of SIGSEGV, and those with SA_ONSTACK in a thread that has set no stack. They expect
+ * an ordinary stack: usually 8 MiB of addresses, whose memory is allocated by use. If address space
+ * is limited, the stacks are smaller. A program's own stack of at least this size is used. */
 #define STACK_BYTES ((size_t)8 << 20)
 #define LEAST_BYTES ((size_t)128 << 10)
 
@@ -43,14 +44,14 @@ static _Atomic bool giving;
 static _Thread_local stack_t ours = {.ss_flags = SS_DISABLE};
 static _Thread_local stack_t theirs = {.ss_flags = SS_DISABLE};
 
-/* What a thread begins with, at the start of its stack for signals. */
+/* The data of a new thread, at the start of its signal stack. */
 struct beginning {
     void *(*run)(void *);
     void *argument;
     size_t stack_bytes;
 };
 
-/* With a page below that nobody can use: what needs more ends the program. */
+/* Maps an inaccessible page below, so that an overflow ends the program. */
 static struct beginning *map_stack_of(size_t bytes)
 {
     char *memory = mmap(NULL, EBB_PAGE_BYTES + bytes, PROT_READ | PROT_WRITE,
@@ -76,7 +77,7 @@ static void unmap_stack(void *stack, size_t bytes)
     munmap((char *)stack - EBB_PAGE_BYTES, EBB_PAGE_BYTES + bytes);
 }
 
-/* What the kernel asks for at least; the C library's constant says more. */
+/* The kernel's minimum. The C library's constant is larger. */
 static size_t least_bytes(void)
 {
     size_t bytes = getauxval(AT_MINSIGSTKSZ);
@@ -110,7 +111,7 @@ static void *begin(void *stack)
     struct beginning beginning = *(struct beginning *)stack;
     void *result;
     use_stack(stack, beginning.stack_bytes);
-    pthread_cleanup_push(give_stack_back, NULL); /* also where the thread exits or is cancelled */
+    pthread_cleanup_push(give_stack_back, NULL); /* also if the thread exits or is cancelled */
     result = beginning.run(beginning.argument);
     pthread_cleanup_pop(1);
     return result;

@@ -1,5 +1,5 @@
-/* The child of a fork is a process of its own: it has a new channel, a new ring and new
- * descriptors, and the ledger of the run. */
+/* The child of a fork is a process of its own: it gets a new channel, a new ring and new
+ * descriptors. It shares the ledger of the run. */
 #include "process.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* In the child of a fork: more than are open at once, less than programs have. */
+/* For the child of a fork: more than are open at a time, fewer than programs have. */
 #define NEEDED_DESCRIPTORS 64
 
 void ebb__shim_before_fork(void)
@@ -35,14 +35,13 @@ void ebb__shim_after_fork_parent(void)
         ebb__slabs_after_fork_parent(slabs);
 }
 
-/* Have the stack's next pages, which may be in a block, while the kernel still gives them. */
+/* Touches the stack's next pages, which may be in a block, while the kernel still serves them. */
 __attribute__((noinline)) static void touch_stack(void)
 {
     volatile char below[2 * EBB_PAGE_BYTES];
     below[0] = below[EBB_PAGE_BYTES] = 0;
 }
 
-/* The child is a process of its own: new channel, new ring, new descriptors, the same ledger. */
 void ebb__shim_after_fork_child(void)
 {
     if (!ebb__shim.ring)
@@ -54,7 +53,7 @@ void ebb__shim_after_fork_child(void)
     struct ebb_error error;
     struct rlimit files;
     ebb__limit_raise(RLIMIT_NOFILE, NEEDED_DESCRIPTORS, &files);
-    /* First of all, before anything is mapped where staging was. */
+    /* Do this first, before anything is mapped in place of staging. */
     if (runtime) {
         ebb__shim_unprotect(ebb__host_descriptor(&ebb__shim.device));
         touch_stack();
@@ -63,8 +62,7 @@ void ebb__shim_after_fork_child(void)
             ebb__shim_lost(NULL, error.why);
         ebb__runtime_let_kept(runtime);
         ebb__shim_protect(ebb__host_descriptor(&ebb__shim.device));
-        if (ebb__shim.device.ops
-                ->calls_need_pins) /* it may have given rights away since it started */
+        if (ebb__shim.device.ops->calls_need_pins) /* it may have dropped rights since its start */
             ebb__shim_pin_buffers(true);
     }
     if (ebb__shim.channel >= 0) {

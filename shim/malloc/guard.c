@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Signals that libc keeps for itself: cancellation, and changes of user that all threads make. */
+/* libc reserves signals from this one: for cancellation, and for changes of user in all threads. */
 #define FIRST_OF_LIBC 32
 #define LAST_OF_LIBC 33
 
@@ -24,8 +24,8 @@ bool ebb__guard_is_entered(void)
     return depth > 0;
 }
 
-/* Signals are the outer pair: a handler that leaves by longjmp, as one may that has interrupted an
- * access to memory, does so before cancellation is changed or after it is restored. */
+/* Signals are blocked first and unblocked last. A handler may interrupt an access to memory and
+ * exit by longjmp. It does so before cancellation is changed or after it is restored. */
 void ebb__guard_enter(struct ebb_guard *guard)
 {
     const void *frame = __builtin_frame_address(0);
@@ -40,8 +40,8 @@ void ebb__guard_enter(struct ebb_guard *guard)
 
 void ebb__guard_leave(const struct ebb_guard *guard)
 {
-    /* A thread that may be cancelled anywhere is cancelled by the second of these: only that one says so to who
-     * joins it. */
+    /* The second of these cancels a thread that may be cancelled anywhere. Only then does
+     * pthread_join() report the cancellation. */
     pthread_setcancelstate(guard->cancellation, NULL);
     depth--;
     if (guard->kind == PTHREAD_CANCEL_ASYNCHRONOUS)

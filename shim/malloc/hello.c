@@ -1,10 +1,10 @@
-/* Hello: how the library in a process finds the parent of its run, and what it is handed.
+/* Hello: how the library in a process finds the parent of its run, and what the parent sends.
  *
- * EBB_RUN says where the parent is (settings.c). It may be stale: of a run that has ended, or
- * inherited by a program that outlives it. Then there is nobody to say hello to, or somebody else
- * has the parent's name: that one must neither get our ring nor give us orders. The parent may
- * also be slow, or stopped. It is waited for as long as it lives: a process that went on alone
- * would hold memory that no budget counts. Its death ends the wait, since the sockets hang up. */
+ * EBB_RUN tells where the parent is (settings.c). It may be stale: its run has ended, or a program
+ * outlives its run. Then no process listens, or a stranger has the parent's name, which must
+ * neither get the ring nor send messages. The parent may also be slow, or stopped. The process
+ * waits as long as the parent lives: without it, the process would hold memory that no budget
+ * counts. The parent's death ends the wait, since its sockets hang up. */
 #include "shim.h"
 
 #include "base/clock.h"
@@ -26,7 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Is the other end the parent's? Beyond a pid namespace its number is not known, and reads 0. */
+/* True if the other end belongs to the parent. From another pid namespace its number is unknown and
+ * reads as 0. */
 static bool leads_to_parent(int descriptor, struct ucred *peer)
 {
     socklen_t bytes = sizeof *peer;
@@ -43,7 +44,8 @@ static bool is_inherited_socket(int descriptor)
            leads_to_parent(descriptor, &peer);
 }
 
-/* A socket on which the parent hears a hello; -1: none. *ours: close it afterwards. */
+/* Returns a socket on which the parent receives a hello, or -1. The caller closes it if *ours is
+ * set. */
 static int reach_parent(bool *ours)
 {
     *ours = false;
@@ -58,7 +60,7 @@ static int reach_parent(bool *ours)
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
     struct ucred peer;
     int failed;
-    do /* one that is interrupted may be made again: nothing has happened */
+    do /* retry an interrupted call: it has had no effect */
         failed = connect(descriptor, (struct sockaddr *)&address, bytes);
     while (failed && errno == EINTR);
     if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != ebb__shim_settings.user_id) {
@@ -69,7 +71,8 @@ static int reach_parent(bool *ours)
     return descriptor;
 }
 
-/* What cannot change its size any more cannot be cut short under whoever has it mapped. */
+/* The file is sealed against changes of size, so that nobody can truncate it while another process
+ * has it mapped. */
 static struct ebb_ring *make_ring(int *memory)
 {
     size_t bytes = ebb__ring_bytes(EBB_RING_EVENTS);
@@ -88,7 +91,7 @@ static struct ebb_ring *make_ring(int *memory)
     return ring;
 }
 
-/* Send the hello; where too many descriptors are on their way already, later. */
+/* Sends the hello. Retries if too many descriptors are in flight. */
 static bool send_hello(int parent, const int descriptors[2])
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -123,8 +126,8 @@ static struct ebb_ledger *map_ledger(int descriptor)
     return NULL;
 }
 
-/* The parent's tuning, which a fork has from its parent already. A row that this library does not know is
- * of another Ebb: then the table holds here. */
+/* Takes the parent's tuning; a fork has inherited it. If a row is unknown, the parent is another
+ * version of Ebb, and the library's own table holds. */
 static void take_tuning(int channel, struct ebb_message *welcome)
 {
     static bool taken;
@@ -141,7 +144,7 @@ static void take_tuning(int channel, struct ebb_message *welcome)
     ebb__message_send(channel, &refused, NULL, 0, 0);
 }
 
-/* Wait for the answer, however slow the parent is; false where it has gone. */
+/* Waits for the answer without a limit. Returns false if the parent is gone. */
 static bool be_welcomed(struct ebb_shim_parent *parent)
 {
     struct ebb_message welcome;

@@ -1,10 +1,10 @@
 /* The allocation functions of the program.
  *
- * A request of at least the threshold becomes a managed block, unless it is the loader's own; a
- * smaller one of some size, unless it is libc's own, an object in a slab; everything else, and
- * whatever the runtime cannot give, is the next allocator's. Any pointer may arrive here, whoever made
- * it. errno is left as the program expects it: untouched on success. What asks the runtime does so under
- * a guard (guard.h). */
+ * A request of at least the threshold becomes a managed block, unless the loader makes it. A
+ * smaller request, down to a least size, becomes an object in a slab, unless libc makes it. The
+ * next allocator serves all others, and those that the runtime cannot serve. Pointers of any
+ * allocator may arrive here. On success errno is unchanged. All calls of the runtime are under a
+ * guard (guard.h). */
 #include "guard.h"
 #include "shim.h"
 
@@ -14,7 +14,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Prototypes of what libc declares elsewhere or with attributes of its own. */
+/* Prototypes that libc declares elsewhere or with its own attributes. */
 EXPORT void *malloc(size_t bytes);
 EXPORT void free(void *pointer);
 EXPORT void *calloc(size_t count, size_t bytes);
@@ -44,7 +44,7 @@ static __attribute__((noinline)) void *block_alloc(size_t bytes, size_t alignmen
     return pointer;
 }
 
-/* An object for which a slab must be asked of the runtime. */
+/* Allocates an object that may need a new slab from the runtime. */
 static __attribute__((noinline)) void *slab_alloc(struct ebb_slabs *slabs, size_t bytes,
                                                   size_t alignment)
 {
@@ -80,11 +80,12 @@ static size_t block_bytes(struct ebb_runtime *runtime, const void *pointer)
     return bytes;
 }
 
-/* A managed block or an object in a slab, or NULL where this is not for us. Keeps errno. */
+/* Allocates a managed block or an object in a slab. Returns NULL if the next allocator must serve
+ * the request. Keeps errno. */
 static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, size_t alignment,
                                                                  bool zeroed)
 {
-    /* No object is larger than PTRDIFF_MAX: the next allocator refuses it, with its errno. */
+    /* No object is larger than PTRDIFF_MAX. The next allocator rejects it and sets errno. */
     if (bytes < EBB_SMALL_LEAST_BYTES || bytes > PTRDIFF_MAX)
         return NULL;
     if (bytes >= ebb__shim_threshold && (ebb__shim_is_of_loader(__builtin_return_address(0)) ||
@@ -109,14 +110,14 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     return pointer;
 }
 
-/* The runtime in whose arena `pointer` lies; NULL: not there. */
+/* Returns the runtime whose arena contains `pointer`, or NULL. */
 static inline struct ebb_runtime *owner(const void *pointer)
 {
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
     return runtime && ebb__runtime_owns(runtime, pointer) ? runtime : NULL;
 }
 
-/* The slabs in which `pointer` lies; NULL: not there. */
+/* Returns the slabs that contain `pointer`, or NULL. */
 static inline struct ebb_slabs *slabs_of(const void *pointer)
 {
     struct ebb_slabs *slabs = ebb__shim_slabs();
@@ -199,7 +200,7 @@ void *realloc(void *pointer, size_t bytes)
     if (!pointer)
         return malloc(bytes);
     if (ebb__shim_bootstrap_owns(pointer)) {
-        /* Its size is not known; what lies behind it in the buffer is readable. */
+        /* The old size is unknown, but the bytes after the object in the buffer are readable. */
         void *moved = malloc(bytes);
         if (moved)
             memcpy(moved, pointer, bytes < 4096 ? bytes : 4096);

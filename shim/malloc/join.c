@@ -1,4 +1,4 @@
-/* To join a run: a hello to the parent, and a slot of the ledger. */
+/* Joins a run: says hello to the parent, and takes a slot of the ledger. */
 #include "process.h"
 
 #include "device/os.h"
@@ -6,7 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Have a slot of the ledger, whose file, or our parent's life line, is `descriptor`. */
+/* Takes a slot of the ledger. `descriptor` is the ledger's file or, in a fork, the life line of the
+ * forking process. */
 static void enter_ledger(int descriptor)
 {
     ebb__shim.life_line = ebb__ledger_enter(ebb__shim.ledger, descriptor, &ebb__shim.slot);

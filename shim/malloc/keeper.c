@@ -1,6 +1,6 @@
-/* The keeper: a thread that keeps the block on which another thread stands, before that one takes
- * the runtime's lock. Between the two is a mailbox without locks, in memory that is always
- * there. */
+/* The keeper: a thread that makes the block under another thread's stack resident before that
+ * thread takes the runtime's lock. They communicate by a lock-free mailbox in memory that is always
+ * resident. */
 #include "stacks.h"
 
 #include "shim.h"
@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The runtime's own frames, below that of its caller: far less. */
+/* The runtime's own frames need far less below its caller's. */
 #define BELOW_BYTES ((uintptr_t)16 << 10)
-#define LETTERS 64 /* threads that wait at the same time */
+#define LETTERS 64 /* threads that can wait at a time */
 
 enum { LETTER_FREE, LETTER_TAKEN, LETTER_SENT, LETTER_ANSWERED };
 
@@ -23,7 +23,7 @@ static struct letter {
     uint64_t signals;
 } letters[LETTERS];
 
-static _Atomic uint32_t sent; /* letters, ever */
+static _Atomic uint32_t sent; /* letters sent so far */
 
 _Atomic uintptr_t ebb__stacks_first, ebb__stacks_last;
 
@@ -65,7 +65,8 @@ static void *keeper(void *argument)
 
 bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range arena)
 {
-    for (size_t i = 0; i < LETTERS; i++) /* of the parent's threads, in the child of a fork */
+    for (size_t i = 0; i < LETTERS;
+         i++) /* in the child of a fork: letters of the forking process's threads */
         atomic_store(&letters[i].state, LETTER_FREE);
     if (!ebb__shim_start_thread(keeper, runtime))
         return false;
@@ -91,7 +92,7 @@ bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *sign
     const void *thread = __builtin_thread_pointer();
     if (!runtime || (ebb__stacks_stay(runtime, frame) && ebb__stacks_stay(runtime, thread)))
         return false;
-    /* No system call may be given an address on this stack until it is kept. */
+    /* No system call may use an address on this stack until it is kept resident. */
     struct letter *letter = take_letter();
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, blocked, &letter->signals, sizeof letter->signals);
     letter->frame = frame;

@@ -1,19 +1,19 @@
-/* Pages that the program lends to the kernel for longer than a call.
+/* Pages that the kernel uses after a call of the program has returned.
  *
- * vmsplice() puts a program's pages into a pipe, and a send with MSG_ZEROCOPY into a socket's queue: what is
- * read there later is what the page holds then. The kernel takes a plain reference for that, which no
- * device can see (UFFDIO_MOVE refuses pinned pages only), so the page would be moved away and come to hold
- * other bytes. Such blocks are kept where they are until they are freed; then their pages go back to the
- * system, which waits for the last reference (src/runtime/keep.c).
+ * vmsplice() puts a program's pages into a pipe, and a send with MSG_ZEROCOPY into a socket's
+ * queue. A later read returns the page's contents at that time. The kernel takes a plain reference,
+ * which no device can see: UFFDIO_MOVE refuses only pinned pages. The page would be moved and then
+ * hold other bytes. So such blocks stay resident until they are freed. Then their pages are
+ * released to the system, which waits for the last reference (src/runtime/keep.c).
  *
- * io_uring and Linux's aio write while no call of the program is under way. The device that moves pages by
- * UFFDIO_MOVE sees their buffers, since they are pinned, and whoever finds a page absent waits for it.
- * All other devices cannot offer them: setting one up fails with ENOSYS, as it does in containers, whose
- * users have learnt to live without.
+ * io_uring and Linux's aio write while no call of the program is running. On the device with
+ * UFFDIO_MOVE their buffers are pinned, which the device sees, and an access to an absent page
+ * waits. Other devices cannot support them. The calls that set them up fail with ENOSYS there.
+ * Programs can handle that, as it is common in containers.
  *
- * What is not seen here: system calls that are made without libc, by an instruction of the program's own;
- * IORING_OP_SEND_ZC with buffers that are not registered, which takes plain references; and memory that is
- * registered by ioctl() or setsockopt() (RDMA, XDP) on devices other than the first. */
+ * Three things are not covered. One is a system call that the program makes by its own instruction.
+ * The second is IORING_OP_SEND_ZC with unregistered buffers, which takes plain references. The
+ * third is memory registered by ioctl() or setsockopt() (RDMA, XDP) on other devices. */
 #include "guard.h"
 #include "shim.h"
 
@@ -92,7 +92,7 @@ const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int fl
     return message;
 }
 
-/* Likewise for the length of a call that takes many buffers, where it could not wait for them. */
+/* The same during a call with many buffers, if it could not wait for them. */
 static void wait_in_all(const struct iovec *vector, size_t count)
 {
     for (size_t i = 0; vector && i < count; i++)
@@ -151,7 +151,8 @@ ssize_t process_vm_writev(pid_t process, const struct iovec *from, unsigned long
     return next(process, from, count, to, to_count, flags);
 }
 
-/* POSIX's asynchronous requests, which libc carries out in threads of its own, by calls that nobody sees. */
+/* libc performs POSIX's asynchronous requests in its own threads, by calls that the shim cannot
+ * see. */
 #define REQUEST(name, kind)                                                                        \
     int name(struct kind *request)                                                                 \
     {                                                                                              \
@@ -194,7 +195,7 @@ bool ebb__shim_refuses_async(void)
     return true;
 }
 
-/* libaio and liburing return errno's value, negative. */
+/* libaio and liburing return the negative errno. */
 #define SET_UP(name, parameters, arguments)                                                        \
     int name parameters                                                                            \
     {                                                                                              \

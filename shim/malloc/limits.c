@@ -1,6 +1,7 @@
-/* Limits of address space and of data that a program sets while it runs: what the device has reserved
- * does not count, or the program could map nothing any more. The kernel's limit is the program's and the
- * reservation; the program is told its own. (Limits that were there when Ebb started: device/room.h.)
+/* Limits of address space and data that a program sets while it runs. The device's reservation must
+ * not count, or the program could not map anything. So the kernel's limit is the program's plus the
+ * reservation, and the program sees its own value. For limits that exist when Ebb starts see
+ * device/room.h.
  *
  * A program that it executes inherits the kernel's limit. */
 #include "shim.h"
@@ -23,7 +24,7 @@ EXPORT int prlimit64(pid_t process, __rlimit_resource_t resource, const struct r
 
 _Static_assert(sizeof(struct rlimit) == sizeof(struct rlimit64), "one and the same on x86-64");
 
-/* Limits of these two are raised by what is reserved; a bit a resource. */
+/* Limits that are raised by the reservation; one bit per resource. */
 static _Atomic unsigned raised;
 
 static rlim_t reserved_bytes(void)
@@ -61,12 +62,12 @@ static int change(pid_t process, __rlimit_resource_t resource, const struct rlim
     bool was_raised = atomic_load(&raised) & bit;
     struct rlimit now, present;
     if (limit && (limit->rlim_cur > limit->rlim_max || next(0, resource, NULL, &present) != 0))
-        return next(process, resource, limit, old); /* which says what is wrong */
+        return next(process, resource, limit, old); /* which sets the error */
     if (limit) {
         rlim_t told = was_raised ? without(present.rlim_max, reserved) : present.rlim_max;
         rlim_t cur = with(limit->rlim_cur, reserved), max = with(limit->rlim_max, reserved);
         if (limit->rlim_max <= told && max > present.rlim_max)
-            max = present.rlim_max; /* more is not asked for, and may be forbidden */
+            max = present.rlim_max; /* do not exceed this; it may be forbidden */
         now = (struct rlimit){cur < max ? cur : max, max};
     }
     int result = next(process, resource, limit ? &now : NULL, old);

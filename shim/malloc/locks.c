@@ -1,10 +1,11 @@
-/* Locks in blocks. A thread that sleeps on a lock has the kernel read its word; where system calls cannot wait
- * for absent pages that fails (EFAULT), and libc ends the program. So before a thread sleeps on a lock in
- * a block, that block is kept (src/runtime/keep.c). A lock that is free is taken as ever: no
- * block is kept for it. Who wakes others needs nothing: they have kept the block.
+/* Locks in blocks. If a thread sleeps on a lock, the kernel reads its word. If system calls cannot
+ * wait for absent pages, that fails with EFAULT, and libc ends the program. So before a thread
+ * sleeps on a lock in a block, the block is kept resident until it is freed (src/runtime/keep.c). A
+ * free lock is taken as usual, without that. Threads that wake others need nothing, since a sleeper
+ * has made the block resident.
  *
- * Not covered: futexes by an instruction of the program's own (libgomp: it tries again until the page is
- * there), and robust locks that are held when their thread ends. */
+ * Not covered: futexes by the program's own instructions (libgomp retries until the page is
+ * present), and robust locks that are held when their thread ends. */
 #include "shim.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A function that takes `lock` at once where `try` can, and may sleep on it where not. */
+/* Defines a function that takes `lock` by `try` if it can, and otherwise may sleep on it. */
 #define TAKE(name, try, type, parameters, arguments)                                               \
     EXPORT int name parameters;                                                                    \
     int name parameters                                                                            \
@@ -33,7 +34,7 @@
         return next arguments;                                                                     \
     }
 
-/* A function that sleeps on `lock`, and on `also` if there is one. */
+/* Defines a function that sleeps on `lock`, and on `also` if that is given. */
 #define SLEEP(name, parameters, arguments, also)                                                   \
     EXPORT int name parameters;                                                                    \
     int name parameters                                                                            \
@@ -45,7 +46,7 @@
         return next arguments;                                                                     \
     }
 
-/* What sem_trywait() returns where it would sleep is -1, with EAGAIN; the others return EBUSY. */
+/* If they would sleep, sem_trywait() returns -1 with EAGAIN, and the others return EBUSY. */
 static bool is_taken(int got)
 {
     return got == EBUSY || (got == -1 && errno == EAGAIN);

@@ -1,9 +1,9 @@
-/* Lost: the only copy of a block is gone, and the program asks for it. It must not go on.
+/* Ends the process if the only copy of a block is lost and the program needs it.
  *
- * The process dies by SIGBUS, as it would for a mapped file that cannot be read. That is made certain
- * by system calls of our own: the program may handle, ignore or block the signal, a tracer may
- * swallow it, the first process of a pid namespace does not get it. Then it exits with the status
- * that a shell gives for that signal. Callable from any thread, with any lock held. */
+ * The process dies by SIGBUS, as for a mapped file that cannot be read. Direct system calls make
+ * that certain: the program may handle, ignore or block the signal, or a tracer may swallow it. The
+ * first process of a pid namespace does not get the signal. It then exits with the status that a
+ * shell reports for that signal. May be called from any thread, with any lock held. */
 #include "shim.h"
 
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What rt_sigaction() takes, unlike libc's sigaction(). All zero: SIG_DFL. */
+/* The argument of rt_sigaction(), which differs from libc's sigaction(). All zero: SIG_DFL. */
 struct kernel_action {
     void *handler;
     unsigned long flags;
@@ -32,9 +32,9 @@ void ebb__shim_lost(void *context, const char *message)
     char line[300];
     int length = snprintf(line, sizeof line, "ebb: process %ld: %s\n", (long)getpid(), message);
     size_t bytes = length < (int)sizeof line ? (size_t)length : sizeof line - 1;
-    change_mask(SIG_BLOCK, SIGPIPE); /* of stderr: this death is not by that signal */
+    change_mask(SIG_BLOCK, SIGPIPE); /* of stderr: the process must not die by that signal */
     if (length > 0 && syscall(SYS_write, STDERR_FILENO, line, bytes) < 0) {
-        /* nobody to tell */
+        /* nobody reads it */
     }
     const struct kernel_action usual = {0};
     syscall(SYS_rt_sigaction, SIGBUS, &usual, NULL, sizeof usual.mask);

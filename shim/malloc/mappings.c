@@ -1,16 +1,15 @@
-/* What the program does to the mappings of its blocks: mprotect, madvise, mlock, mbind, munmap,
- * mremap, mmap over them. Elsewhere these calls go straight on.
+/* Calls of the program that change mappings of its blocks: mprotect, madvise, mlock, mbind, munmap,
+ * mremap, mmap over them. Outside of blocks these calls are made unchanged.
  *
- * Pages of a block may be absent when such a call comes, and a mapping that differs from its
- * neighbours cannot be moved. So advice that cannot change a byte is taken as heard, advice to
- * forget bytes clears them, and whatever truly changes a mapping is done to a block that is fetched
- * and kept in place until it is freed (src/runtime/keep.c). To make accessible what is accessible
- * changes nothing.
+ * A block's pages may be absent then, and a mapping that differs from its neighbours cannot be
+ * moved. So advice that cannot change a byte is ignored, and advice to discard bytes clears them.
+ * Before a call that changes a mapping, the block is fetched and kept resident until it is freed
+ * (src/runtime/keep.c). Making accessible memory accessible changes nothing.
  *
- * syscall() with the number of such a call comes here, too. What this cannot see are instructions
- * of the program's own. There the device copes: it moves by pieces, and what cannot be moved stays,
- * or is copied. The device without userfaultfd cannot: what such a call makes readable of an absent
- * block reads as zeros. */
+ * syscall() with the number of such a call is handled here, too. Calls by the program's own
+ * instructions are not seen. Most devices cope with their effects: they move smaller pieces, and
+ * keep or copy what cannot be moved. The device without userfaultfd cannot. If such a call makes an
+ * absent block readable, it reads as zeros. */
 #include "device/host.h"
 #include "device/os.h"
 #include "guard.h"
@@ -69,7 +68,8 @@ void ebb__shim_know_arena(struct ebb_device_range arena)
     atomic_store(&arena_last, arena.base + arena.bytes);
 }
 
-/* The runtime where [address, + bytes) meets its blocks' addresses; NULL: the call is none of ours. */
+/* Returns the runtime if [address, + bytes) overlaps its blocks' addresses. NULL: the shim does not
+ * handle the call. */
 static struct ebb_runtime *runtime_for(const void *address, size_t bytes)
 {
     uintptr_t first = (uintptr_t)address, last = atomic_load(&arena_last);
@@ -85,8 +85,8 @@ static bool is_in_arena(const void *address, size_t bytes)
     return at < all && bytes <= all - at && ebb__shim_runtime_now();
 }
 
-/* What is no longer mapped in the arena stays out of reach: memory that others would get there, from
- * mmap() without an address, would be taken for blocks. */
+/* Makes unmapped parts of the arena inaccessible. Otherwise a later mmap() without an address could
+ * map memory there, which would be mistaken for blocks. */
 static void close_holes(const void *address, size_t bytes)
 {
     uintptr_t first = (uintptr_t)address, last = first + bytes;
@@ -109,7 +109,8 @@ static bool is_aligned(const void *address)
     return (uintptr_t)address % EBB_PAGE_BYTES == 0;
 }
 
-/* The blocks there are the program's to change from now on. */
+/* Keeps the blocks there resident until they are freed, since the program may change their
+ * mapping. */
 static void keep(const void *address, size_t bytes)
 {
     struct ebb_runtime *runtime = runtime_for(address, bytes);
@@ -154,11 +155,11 @@ int mprotect(void *address, size_t bytes, int protection)
 }
 
 enum meaning {
-    MEANS_NOTHING, /* for the bytes */
-    MEANS_TOUCH,   /* the pages are to be there */
-    MEANS_CLEAR,   /* the bytes are zero from here on */
-    MEANS_UNDO,    /* of a change that only a kept block can have */
-    MEANS_CHANGE,  /* of the mapping */
+    MEANS_NOTHING, /* the bytes do not change */
+    MEANS_TOUCH,   /* the pages must be resident */
+    MEANS_CLEAR,   /* the bytes become zero */
+    MEANS_UNDO,    /* reverts a change that only a kept block can have */
+    MEANS_CHANGE,  /* the mapping changes */
 };
 
 static enum meaning meaning_of(int advice)
@@ -168,7 +169,7 @@ static enum meaning meaning_of(int advice)
     case MADV_RANDOM:
     case MADV_SEQUENTIAL:
     case MADV_WILLNEED:
-    case MADV_FREE: /* the bytes may stay */
+    case MADV_FREE: /* the bytes may stay unchanged */
     case MADV_HUGEPAGE:
     case MADV_NOHUGEPAGE:
     case MADV_COLLAPSE:
@@ -176,7 +177,7 @@ static enum meaning meaning_of(int advice)
     case MADV_PAGEOUT:
     case MADV_MERGEABLE:
     case MADV_UNMERGEABLE:
-    case MADV_DONTDUMP: /* no block is in a core dump */
+    case MADV_DONTDUMP: /* no block is in a core dump anyway */
     case MADV_DODUMP:
         return MEANS_NOTHING;
     case MADV_POPULATE_READ:
@@ -208,7 +209,7 @@ int madvise(void *address, size_t bytes, int advice)
         return next(address, bytes, advice);
     enum meaning meaning = meaning_of(advice);
     bytes = whole_pages(bytes);
-    /* What is kept has the kernel's own semantics, whatever the program has made of it. */
+    /* A kept block has the kernel's own semantics, whatever the program has changed in it. */
     if (meaning != MEANS_CHANGE && !is_kept(runtime, address, bytes)) {
         if (meaning == MEANS_CLEAR)
             memset(address, 0, bytes);
@@ -225,7 +226,7 @@ int madvise(void *address, size_t bytes, int advice)
 int posix_madvise(void *address, size_t bytes, int advice)
 {
     int saved = errno;
-    /* POSIX_MADV_DONTNEED may not lose a byte. The others have the same numbers. */
+    /* POSIX_MADV_DONTNEED must not lose a byte. The other values are those of madvise(). */
     int why = advice == POSIX_MADV_DONTNEED ? 0 : madvise(address, bytes, advice) ? errno : 0;
     errno = saved;
     return why;
@@ -257,7 +258,8 @@ int munlock(const void *address, size_t bytes)
     return next(address, bytes);
 }
 
-/* The next line of a list of mappings; false: that was the last. Reads by the byte from `buffer`. */
+/* Reads the next line of a list of mappings, byte by byte from `buffer`. Returns false after the
+ * last line. */
 struct lines {
     int file;
     size_t used, at;
@@ -289,7 +291,7 @@ static bool next_range(struct lines *lines, uintptr_t *first, uintptr_t *last)
     return true;
 }
 
-/* All that is mapped now but the runtime's own ranges, which are far larger than memory. */
+/* Locks all current mappings except the runtime's own ranges, which are far larger than memory. */
 static int lock_mappings(unsigned flags)
 {
     struct lines lines = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
@@ -301,7 +303,7 @@ static int lock_mappings(unsigned flags)
     while (result == 0 && next_range(&lines, &first, &last)) {
         if ((first >= ours_first && last <= ours_last) || last <= first)
             continue;
-        /* ENOMEM also where the line is out of date, or of the kernel's own. */
+        /* ENOMEM may also mean that the line is outdated, or a mapping of the kernel's own. */
         if (ebb__os_call(SYS_mlock2, first, last - first, flags, 0, 0, 0) != 0 && errno == EPERM)
             result = -1;
     }
@@ -322,7 +324,7 @@ int mlockall(int flags)
     }
     if (flags & MCL_CURRENT && lock_mappings(flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0) != 0)
         return -1;
-    /* What comes to be mapped is locked as it is touched: the runtime's tables are mostly empty. */
+    /* Later mappings are locked when touched: the runtime's tables are mostly empty. */
     return flags & MCL_FUTURE ? next(MCL_FUTURE | MCL_ONFAULT) : 0;
 }
 
@@ -396,7 +398,7 @@ int shmdt(const void *address)
     return result;
 }
 
-/* By its number: what libc has a function for, done by that. */
+/* Dispatches a system call by its number to the function that replaces it. */
 bool ebb__shim_maps(long number, const long a[6], long *result)
 {
     switch (number) {

@@ -1,8 +1,9 @@
-/* Masks of signals, for the device without userfaultfd: a thread that blocks SIGSEGV is killed at its next
- * fault. So masks lose it on their way to the kernel, whichever call takes them there: those that set the
- * thread's mask, those that sleep with another one, whose handlers run under it, and contexts.
+/* Signal masks, for the device without userfaultfd: a thread that blocks SIGSEGV is killed at its
+ * next fault. So the shim removes SIGSEGV from every mask that is passed to the kernel. Masks are
+ * set by calls that set a thread's mask, by calls that sleep with another mask, by handlers, and by
+ * contexts.
  *
- * The program is not told the difference where it asks for a handler's mask or its thread's. */
+ * If the program reads the mask of a handler or a thread, it sees SIGSEGV as it has set it. */
 #include "device/os.h"
 #include "shim.h"
 
@@ -19,7 +20,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define OURS ((uint64_t)1 << (SIGSEGV - 1))
-#define KERNEL_BYTES sizeof(uint64_t) /* of a set; libc's has room for more */
+#define KERNEL_BYTES sizeof(uint64_t) /* of a kernel's set; libc's is larger */
 
 EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
 EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict before);
@@ -43,7 +44,7 @@ const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy)
     return copy;
 }
 
-/* `next` is given sets of ours, since those of the program may be in blocks. */
+/* `next` gets copies of the sets, since the program's may lie in blocks. */
 static int change(int (*next)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set,
                   sigset_t *before)
 {
@@ -54,7 +55,7 @@ static int change(int (*next)(int, const sigset_t *, sigset_t *), int how, const
         sigdelset(&copy, SIGSEGV);
     int result = next(how, set ? &copy : NULL, before ? &told : NULL);
     if (result == 0 && before)
-        memcpy(before, &told, KERNEL_BYTES); /* no more is the kernel's */
+        memcpy(before, &told, KERNEL_BYTES); /* the kernel does not write more */
     return result;
 }
 
@@ -72,7 +73,7 @@ int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict be
     return change(next, how, set, before);
 }
 
-/* A function with the mask `set`, which goes on as `mask`. */
+/* Defines a function with the mask `set`, which it passes on as `mask`. */
 #define MASKED(name, parameters, arguments)                                                        \
     EXPORT int name parameters;                                                                    \
     int name parameters                                                                            \
@@ -88,7 +89,7 @@ MASKED(sigsuspend, (const sigset_t *set), (mask))
 MASKED(ppoll,
        (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set),
        (polled, count, until, mask))
-/* What programs compiled with _FORTIFY_SOURCE call. */
+/* Programs compiled with _FORTIFY_SOURCE call these. */
 MASKED(__ppoll_chk,
        (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set,
         size_t room),
@@ -107,7 +108,7 @@ MASKED(epoll_pwait2,
 MASKED(pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t *set),
        (attributes, mask))
 
-/* Of older times. */
+/* Obsolete functions. */
 int sighold(int number)
 {
     if (number == SIGSEGV && ebb__shim_keeps_signal())
@@ -131,7 +132,7 @@ int sigsetmask(int mask)
     return next(ebb__shim_keeps_signal() ? mask & ~(int)OURS : mask);
 }
 
-/* By its number. What the runtime itself sets that way never has SIGSEGV in it. */
+/* Dispatches by the number of the call. The runtime never sets a mask with SIGSEGV that way. */
 bool ebb__shim_masks(long number, const long a[6], long *result)
 {
     uint64_t mask;
@@ -145,7 +146,7 @@ bool ebb__shim_masks(long number, const long a[6], long *result)
     return true;
 }
 
-/* The context, and those that follow it, will be taken by the kernel with the masks that are in there. */
+/* The kernel will use the masks in this context and in those linked to it. */
 void ebb__shim_mask_contexts(const ucontext_t *context)
 {
     for (; context && ebb__shim_keeps_signal(); context = context->uc_link)

@@ -1,9 +1,10 @@
-/* Libc calls that take names and structures: a program that keeps an arena of its own in one large
- * block has its paths, its struct stat and its sets of descriptors there. Where system calls cannot
- * wait for absent pages they are fetched and kept resident, as the buffers of calls.c are.
+/* libc calls that take names and structures. A program with its own arena in one large block has
+ * its paths, its struct stat and its sets of descriptors there. If system calls cannot wait for
+ * absent pages, these are fetched and pinned, like the buffers of calls.c.
  *
- * Not covered: ioctl() and fcntl(), whose argument may be anything, arguments of exec functions
- * that are lists (execl), and what a structure points to where that is not named here. */
+ * Not covered: ioctl() and fcntl(), whose argument may be anything, and exec functions whose
+ * arguments are lists (execl). Memory that a structure points to is covered only if it is named
+ * here. */
 #include "calls.h"
 
 #include <dirent.h>
@@ -34,7 +35,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A function with one such argument, or more. */
+/* Defines a function with one such argument or more. */
 #define WITH(type, name, parameters, arguments, first, first_bytes)                                \
     EBB_HAND_ON(type, name, parameters, arguments,                                                 \
                 (&(struct iovec)EBB_BUFFER_OF(first, first_bytes)), 1)
@@ -48,16 +49,16 @@
                 ((struct iovec[4]){EBB_BUFFER_OF(first, bytes), EBB_BUFFER_OF(second, bytes),      \
                                    EBB_BUFFER_OF(third, bytes), EBB_BUFFER_OF(fourth, bytes)}),    \
                 4)
-/* With a path alone, or two of them. */
+/* Defines a function with one or two paths. */
 #define PATH(type, name, parameters, arguments)                                                    \
     WITH(type, name, parameters, arguments, path, PATH_MAX)
 #define PATHS(type, name, parameters, arguments)                                                   \
     WITH_TWO(type, name, parameters, arguments, path, PATH_MAX, other, PATH_MAX)
-/* With a path and what is written of it. */
+/* Defines a function with a path and a result that it fills in. */
 #define STATUS(name, kind, parameters, arguments)                                                  \
     WITH_TWO(int, name, parameters, arguments, path, PATH_MAX, status, sizeof(struct kind))
 
-/* Of open(): the mode is there only where a file may be made. */
+/* The mode argument of open(), which exists only if the call may create a file. */
 #define MODE_OF(flags, last)                                                                       \
     mode_t mode = 0;                                                                               \
     if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {                                     \
@@ -73,7 +74,7 @@ static void unpin(struct ebb_buffers *buffers)
         ebb__calls_unpin(buffers);
 }
 
-/* Pin `path` if need be, and go on; cancellation leaves it pinned. */
+/* Pins `path` if necessary before a call. A cancelled call does not unpin it. */
 static struct ebb_buffers pin_path(struct iovec *vector, const char *path)
 {
     *vector = (struct iovec)EBB_BUFFER_OF(path, PATH_MAX);
@@ -242,8 +243,8 @@ WITH_TWO(int, timerfd_settime,
          sizeof(struct itimerspec))
 /* clang-format on */
 
-/* The arguments of a program, which the kernel, or a child that shares the memory, copies. They are kept: a call
- * that has worked does not return. */
+/* The arguments of a program, which the kernel copies, or a child that shares the memory. They stay
+ * resident until freed: a successful call does not return. */
 static void wait_in_arguments(const char *path, char *const arguments[], char *const environment[])
 {
     char *const *const lists[2] = {arguments, environment};

@@ -1,6 +1,6 @@
-/* What is behind the shim, by dlsym(RTLD_NEXT): the allocator, libc's or another preloaded one, whose
- * pointers must go back to it, and the functions that the shim's own of the same names hand on to.
- * dlsym itself may allocate: a small bump allocator serves it. */
+/* Functions that the shim replaces, found by dlsym(RTLD_NEXT): the next allocator and other libc
+ * functions. The next allocator is libc's or a preloaded one, and must free its own pointers. dlsym
+ * may allocate, so a small bump allocator serves it. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ static _Alignas(4096) unsigned char bootstrap[BOOTSTRAP_BYTES];
 static _Atomic size_t bootstrap_used;
 
 static struct ebb_next next;
-static _Atomic int state; /* 0: not looked up, 1: being looked up, 2: there */
+static _Atomic int state; /* 0: not looked up, 1: being looked up, 2: known */
 
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment)
 {
@@ -66,7 +66,7 @@ const struct ebb_next *ebb__shim_next(void)
     return &next;
 }
 
-/* Of the section that EBB_BEHIND() puts its variables in. */
+/* Bounds of the section that holds the variables of EBB_BEHIND(). */
 extern struct ebb_behind first_behind[] __asm__("__start_ebb_behind")
     __attribute__((visibility("hidden")));
 extern struct ebb_behind last_behind[] __asm__("__stop_ebb_behind")
@@ -86,5 +86,5 @@ void ebb__shim_look_up_behind(void)
 {
     for (struct ebb_behind *behind = first_behind; behind < last_behind; behind++)
         ebb__shim_behind(behind);
-    dlerror(); /* what an older libc lacks is no error of the program's */
+    dlerror(); /* hides errors for functions that an older libc lacks */
 }

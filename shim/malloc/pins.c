@@ -1,6 +1,6 @@
-/* Pins: the blocks that a call has are brought into memory and kept there until it returns, on
- * devices where a system call cannot wait for an absent page (calls_need_pins). Those that the
- * kernel reads for as long as it likes are kept until they are freed. */
+/* Pins: the blocks in a call's buffers are fetched and pinned until the call returns. This concerns
+ * devices whose system calls cannot wait for an absent page (calls_need_pins). Blocks that the
+ * kernel may read without a time limit stay resident until they are freed. */
 #include "calls.h"
 #include "guard.h"
 
@@ -9,9 +9,9 @@
 
 static _Atomic bool pinning;
 
-/* The runtime where `buffer` is a block's; NULL: nothing is to be done. Under a guard, as around a
- * fork, the runtime may be locked; the calls are the shim's own then: their buffers are on a
- * stack, which stays where it is. */
+/* Returns the runtime if `buffer` is in a block, or NULL if nothing needs to be pinned. Under a
+ * guard and around a fork the runtime may be locked. The calls are then the shim's own, whose
+ * buffers are on a stack, which is resident. */
 static inline struct ebb_runtime *runtime_for(const void *buffer)
 {
     if (!atomic_load_explicit(&pinning, memory_order_relaxed))

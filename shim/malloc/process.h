@@ -1,5 +1,5 @@
-/* What Ebb has in this process, and how it came: the state of the shim, for the files that start
- * it and keep it going. Others ask for the runtime (shim.h). */
+/* The state of the shim in this process, for the files that start it and keep it running. Other
+ * files ask for the runtime (shim.h). */
 #ifndef EBB_SHIM_PROCESS_H
 #define EBB_SHIM_PROCESS_H
 
@@ -7,42 +7,42 @@
 
 #include "device/device.h"
 
-/* How far the runtime's start has come. */
+/* Progress of the runtime's start. */
 enum start_state {
     START_NOT_YET,
-    START_UNDER_WAY, /* in another thread, or in this one further up */
-    START_OVER,      /* it has been started, or could not be */
+    START_UNDER_WAY, /* in another thread, or in a caller of this function */
+    START_OVER,      /* it was started, or the start failed */
 };
 
 struct ebb_shim {
     int channel; /* to the parent; -1: none */
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
-    struct ebb_ledger_slot *slot; /* of it, ours */
+    struct ebb_ledger_slot *slot; /* this process's slot in the ledger */
     int life_line;                /* -1: none */
     uint64_t store_limit_bytes;
     bool trace;
-    atomic_bool compress; /* what goes to the store */
+    atomic_bool compress; /* writes to the store leave out zeros */
     struct ebb_device device;
     _Atomic(struct ebb_runtime *) runtime;
-    _Atomic(struct ebb_slabs *) slabs; /* NULL also where address space is lacking */
+    _Atomic(struct ebb_slabs *) slabs; /* NULL also if address space is lacking */
     _Atomic enum start_state state;
 };
 extern struct ebb_shim ebb__shim;
 
-/* process.c: as ebb__shim_warn(), for the runtime. */
+/* process.c: ebb__shim_warn() for the runtime. */
 void ebb__shim_tell(void *context, const char *message);
 
-/* join.c: say hello, and enter the ledger unless this process has inherited it. */
+/* join.c: says hello, and enters the ledger unless this process has inherited it. */
 bool ebb__shim_join(void);
-/* In the child of a fork: a slot of its own. */
+/* For the child of a fork: takes its own slot. */
 void ebb__shim_enter_ledger_anew(void);
-/* Past our own munmap(): in the child of a fork it would ask a runtime that is not there yet,
- * where a hole in the arena has taken the mapping in. */
+/* Bypasses the shim's munmap(). If the mapping lies in a hole of the arena, that function would
+ * call the runtime. The child of a fork has no runtime yet. */
 void ebb__shim_unmap(void *memory, size_t bytes);
 
-/* service.c: the runtime's threads run; start the others. False: one of them cannot be started.
- * Then no fault is served. */
+/* service.c: starts the other threads, after those of the runtime. Returns false if a thread cannot
+ * be started. Then no fault is served. */
 bool ebb__shim_start_threads(struct ebb_runtime *runtime);
 
 #endif

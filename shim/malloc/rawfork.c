@@ -1,11 +1,11 @@
-/* Forks that no handler of pthread_atfork() hears of: _Fork(), clone() without CLONE_VM, and fork and
- * clone by syscall(). Their children have the program's memory as any fork's, and absent blocks in it, so
- * what is done around a fork (atfork.c) is done here, too.
+/* Forks without the handlers of pthread_atfork(): _Fork(), clone() without CLONE_VM, and fork and
+ * clone by syscall(). Their children have a copy of the memory, with its absent blocks, as after
+ * any fork. So this file does what atfork.c does around a fork.
  *
- * Not covered: a child that shares the descriptors but not the memory (CLONE_FILES without CLONE_VM),
- * which is said, and a system call that the program makes by an instruction of its own, which nobody
- * sees. In such children absent blocks read as zeros. Those that share the memory (threads, vfork(),
- * posix_spawn()) need nothing. */
+ * Two kinds of children are not covered, and absent blocks read as zeros in them. One shares the
+ * descriptors but not the memory (CLONE_FILES without CLONE_VM); then the user is told. The other
+ * is made by the program's own instruction, which is not seen. Children that share the memory
+ * (threads, vfork(), posix_spawn()) need nothing. */
 #include "guard.h"
 #include "shim.h"
 
@@ -20,14 +20,14 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* What a child needs of its stack before its runtime is there: far more than it uses. */
+/* Stack that a child needs before its runtime exists: far more than it uses. */
 #define STACK_BYTES ((size_t)64 << 10)
 
 EXPORT pid_t _Fork(void);
 EXPORT int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...);
 EXPORT long syscall(long number, ...);
 
-/* Does the child of a clone with `flags` need what the child of a fork does? */
+/* True if the child of a clone with `flags` needs the same as the child of a fork. */
 static bool is_fork(uint64_t flags)
 {
     if (flags & CLONE_VM || !ebb__shim_runtime_now() || ebb__fork_is_under_way())
@@ -39,12 +39,12 @@ static bool is_fork(uint64_t flags)
     return false;
 }
 
-/* Behind the call that made the child; returns its result again. */
+/* Call after the system call that made the child. Returns `result`. */
 static long after(long result)
 {
     int saved = errno;
     if (result == 0) {
-        ebb__shim_spare_next(true); /* the loader allocates for each thread that is started */
+        ebb__shim_spare_next(true); /* the loader allocates for each new thread */
         ebb__fork_after_child();
         ebb__shim_spare_next(false);
     } else
@@ -77,8 +77,8 @@ static int start_child(void *argument)
 {
     struct start start = *(const struct start *)argument;
     after(0);
-    _exit(
-        start.entry(start.argument)); /* all of it: the thread that returned is not the only one */
+    _exit(start.entry(
+        start.argument)); /* exits the whole process: other threads of the child may run */
 }
 
 int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
@@ -90,7 +90,8 @@ int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
     va_end(more);
     int (*next)(int (*)(void *), void *, int, void *, ...);
     EBB_BEHIND(next, clone);
-    /* The stack may be a block, which must be there: a fault that is a signal finds no room on it. */
+    /* The stack may lie in a block, which must be resident: a fault by signal would need this
+     * stack. */
     if (stack && !ebb__fork_is_under_way())
         ebb__shim_lend(&(struct iovec){(char *)stack - STACK_BYTES, STACK_BYTES}, 1);
     if (!entry || !stack || !is_fork((unsigned)flags))
@@ -102,7 +103,7 @@ int clone(int (*entry)(void *), void *stack, int flags, void *argument, ...)
     return child;
 }
 
-/* Is it a fork whose child returns from syscall()? One with a stack of its own cannot. */
+/* True if it is a fork whose child returns from syscall(). A child with its own stack cannot. */
 static bool forks(long number, const long arguments[6])
 {
     struct clone_args of_three;
@@ -140,7 +141,7 @@ long syscall(long number, ...)
         return -1;
     }
     if (number == SYS_exit && ebb__shim_is_last_thread())
-        number = SYS_exit_group; /* ours would go on */
+        number = SYS_exit_group; /* the shim's threads would continue otherwise */
     long result;
     if (ebb__shim_maps(number, arguments, &result) ||
         ebb__shim_describes(number, arguments, &result) ||

@@ -1,9 +1,9 @@
-/* The sampler: a thread that asks libc what its allocator has given out, where the next allocator is
- * libc's, for the summary.
+/* The sampler: a thread that asks libc how much its allocator has allocated, for the summary, if
+ * the next allocator is libc's.
  *
- * The answer takes the locks of that allocator, one after the other. Whoever has one may be waiting for a
- * page, in a signal handler or on a stack that is a block. So no thread that the page may need can ask,
- * and this one does nothing else. */
+ * The query takes the locks of that allocator in turn. A thread that holds one may wait for a page,
+ * in a signal handler or on a stack in a block. So no thread that may have to fetch this page can
+ * ask. The sampler does nothing else. */
 #include "shim.h"
 
 #include "base/tuning.h"
@@ -14,7 +14,7 @@
 static void *sample(void *argument)
 {
     struct ebb_counters *counters = argument;
-    /* Walks its free lists: ever more rarely. */
+    /* The query walks the allocator's free lists, so it becomes ever less frequent. */
     for (uint64_t pause_ns = ebb__tuning()->unmanaged_sample_ns;;
          pause_ns += pause_ns < ebb__tuning_unmanaged_most_ns() ? pause_ns : 0) {
         struct mallinfo2 info = mallinfo2();

@@ -1,5 +1,5 @@
-/* The service thread: faults of the program and messages of the parent, for the life of the
- * process. */
+/* The service thread: serves faults of the program and messages of the parent, as long as the
+ * process lives. */
 #include "process.h"
 #include "stacks.h"
 
@@ -24,7 +24,7 @@ static void take_script(struct ebb_runtime *runtime, int descriptor, uint64_t by
                                 : "a plan was refused: it cannot be read");
 }
 
-/* False: the parent is gone. */
+/* Returns false if the parent is gone. */
 static bool serve_message(struct ebb_runtime *runtime)
 {
     struct ebb_message message;
@@ -49,9 +49,9 @@ static bool serve_message(struct ebb_runtime *runtime)
     return true;
 }
 
-/* As poll() for something to read. That fails where the program has limited itself to fewer
- * descriptors than are asked for; select() does not look at the limit, but has room for so many
- * numbers only. */
+/* Works like poll() for reading. But poll() fails if the program has lowered its limit below the
+ * number of descriptors polled. Then select() is used, which ignores the limit, but its sets are
+ * limited to this number. */
 #define MOST_SELECTED 16384u
 #define WORD_BITS (8 * sizeof(unsigned long))
 
@@ -61,12 +61,12 @@ static bool await_input(struct pollfd watched[2])
         return true;
     if (errno != EINVAL)
         return false;
-    static unsigned long words[MOST_SELECTED / WORD_BITS]; /* of the one thread that serves */
+    static unsigned long words[MOST_SELECTED / WORD_BITS]; /* used only by the service thread */
     int last = -1;
     for (int i = 0; i < 2; i++) {
         unsigned number = (unsigned)watched[i].fd;
         if (number >= MOST_SELECTED)
-            continue; /* none, or out of reach */
+            continue; /* none, or its number is too high */
         words[number / WORD_BITS] |= 1ul << number % WORD_BITS;
         last = watched[i].fd > last ? watched[i].fd : last;
     }
@@ -83,7 +83,6 @@ static bool await_input(struct pollfd watched[2])
     return came;
 }
 
-/* Serves the faults of the program and the messages of the parent, for the life of the process. */
 static void *service(void *argument)
 {
     struct ebb_runtime *runtime = argument;
@@ -100,7 +99,7 @@ static void *service(void *argument)
             for (size_t i = 0; i < count; i++)
                 ebb__runtime_fault(runtime, faults[i].address, faults[i].write);
         }
-        /* A parent that is gone reads as something to read, too. */
+        /* The death of the parent also makes the channel readable. */
         struct ebb_wait *wait = watched[1].revents
                                     ? ebb__wait_begin(ebb__shim.ring->waits.answers,
                                                       EBB_WAIT_ANSWERS, EBB_WAIT_MESSAGE, 0, 0, 0)
@@ -111,7 +110,7 @@ static void *service(void *argument)
         if (!heard) {
             atomic_store(&ebb__shim.ring->parent_gone, 1);
             watched[1].fd = -1;
-            ebb__runtime_set_trace(runtime, false); /* nobody is there to end it */
+            ebb__runtime_set_trace(runtime, false); /* no parent will end it */
         }
     }
     return NULL;
@@ -119,7 +118,7 @@ static void *service(void *argument)
 
 bool ebb__shim_start_threads(struct ebb_runtime *runtime)
 {
-    /* The last one is at work at once; the others do nothing with a runtime that nobody enters. */
+    /* The last thread works at once. The others do nothing until the runtime is used. */
     bool good = ebb__shim_start_sampler(ebb__shim.ring) &&
                 ebb__stacks_start(runtime, ebb__shim.device.layout.arena) &&
                 ebb__shim_start_thread(service, runtime);

@@ -1,5 +1,4 @@
-/* What EBB_RUN says (runtime/protocol.h): where the parent is, and what it wants of this
- * process. */
+/* Reads EBB_RUN (runtime/protocol.h): the parent's address, and its options for this process. */
 #include "shim.h"
 
 #include "runtime/protocol.h"

@@ -1,8 +1,7 @@
-/* The shim for programs on the CPU: what its files share.
+/* The shim for programs on the CPU: what its files share. README.md says what each file is for.
  *
- * README.md says what each file is for.
- * All of it is thread-safe. Nothing here may call an allocating libc function while it holds the
- * runtime's lock. */
+ * All of it is thread-safe. No function here may call an allocating libc function while it holds
+ * the runtime's lock. */
 #ifndef EBB_SHIM_SHIM_H
 #define EBB_SHIM_SHIM_H
 
@@ -29,21 +28,22 @@ struct ebb_next {
     size_t (*malloc_usable_size)(void *pointer);
 };
 
-/* The next allocator; NULL while it is being looked up (then ebb__shim_bootstrap_*() serve). */
+/* The next allocator, or NULL during its look-up. Then ebb__shim_bootstrap_*() serve. */
 const struct ebb_next *ebb__shim_next(void);
-/* Memory for the look-up itself, never given back. */
-/* Nothing is asked of it from here on, or it is again: in a child that it has not heard of,
- * threads that are not there may have left its locks held. */
+/* on: the next allocator is not used; off: it is used again. In a child of a fork that has bypassed
+ * its handlers, threads that no longer exist may hold its locks. */
 void ebb__shim_spare_next(bool on);
+/* on: the next allocator is not used; off: it is used again. In a child whose fork called no
+ * handlers, threads that no longer exist may hold the allocator's locks. */
 void *ebb__shim_bootstrap_alloc(size_t bytes, size_t alignment);
 bool ebb__shim_bootstrap_owns(const void *pointer);
 
-/* A function of libc behind the shim's own of that name. */
+/* The libc function that a shim function of the same name replaces. */
 struct ebb_behind {
     const char *name;
     _Atomic(void *) function; /* NULL: not looked up yet */
 };
-/* Set `next`, a pointer to a function, to the one behind `of`. */
+/* Sets the function pointer `next` to the libc function `of`. */
 #define EBB_BEHIND(next, of)                                                                       \
     do {                                                                                           \
         static struct ebb_behind behind                                                            \
@@ -51,30 +51,30 @@ struct ebb_behind {
         void *function = ebb__shim_behind(&behind);                                                \
         memcpy(&(next), &function, sizeof(next));                                                  \
     } while (0)
-/* Look up all of them; once, before there is a runtime. The loader's lock, which a look-up takes,
- * may be held by a thread that waits for an absent block (a constructor in dlopen()), so the
- * runtime's threads, which would bring that block, must not need it. Nor may a signal handler. */
+/* Looks up all such functions. Call once, before there is a runtime. A look-up takes the loader's
+ * lock. A thread that waits for an absent block (a constructor in dlopen()) may hold it. So the
+ * runtime's threads, which fetch that block, must not need it. Signal handlers must not either. */
 void ebb__shim_look_up_behind(void);
-/* The function, looked up now where it is called before that. */
+/* Returns the function. Looks it up if that was not done yet. */
 void *ebb__shim_behind(struct ebb_behind *behind);
 
-/* settings.c: what EBB_RUN says. */
+/* settings.c: the contents of EBB_RUN. */
 struct ebb_shim_settings {
-    int inherited;            /* descriptor of the socket on which the parent hears hellos */
+    int inherited;            /* descriptor of the socket on which the parent receives hellos */
     unsigned long long inode; /* its */
     long parent_id;
     unsigned long user_id;
     unsigned long long secret[2];
-    char parent_name[64]; /* abstract address, for those without the descriptor */
+    char parent_name[64]; /* abstract address, for processes without the descriptor */
     size_t threshold;
     unsigned flags;        /* EBB_PROTOCOL_FLAG_* */
-    char places[PATH_MAX]; /* of the store, one a line */
+    char places[PATH_MAX]; /* places of the store, one a line */
 };
 extern struct ebb_shim_settings ebb__shim_settings;
-/* Is this, of which fstat() says that, the socket by which programs inherit the way to the
- * parent? */
+/* True if the descriptor, with this inode and mode from fstat(), is the socket on which programs
+ * reach the parent. */
 bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode);
-/* False: this process is of no run. */
+/* Returns false if this process belongs to no run. */
 bool ebb__shim_read_settings(void);
 
 /* What a process shares with its parent. */
@@ -82,111 +82,115 @@ struct ebb_shim_parent {
     int channel; /* -1: none */
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
-    int ledger_descriptor; /* of its file; the caller closes it */
+    int ledger_descriptor; /* of the ledger's file; the caller closes it */
     uint64_t store_limit_bytes;
     bool trace;
 };
-/* Say hello and be welcomed, however long that takes; false, and all is empty: there is no
- * parent. */
+/* Says hello and waits for the welcome without a limit. Returns false, with all fields empty, if
+ * there is no parent. */
 bool ebb__shim_say_hello(struct ebb_shim_parent *parent);
 
-/* lost.c: say why on stderr, and end the process. */
+/* lost.c: prints the reason on stderr and ends the process. */
 void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn));
 
-/* Blocks of at least so many bytes are managed; SIZE_MAX: none. */
+/* Blocks of at least this many bytes are managed. SIZE_MAX: none. */
 extern size_t ebb__shim_threshold;
-/* The runtime, started if need be; NULL: nothing is managed. */
+/* Returns the runtime, and starts it if necessary. NULL: nothing is managed. */
 struct ebb_runtime *ebb__shim_runtime(void);
-/* Small blocks, once the runtime has been started; NULL: the next allocator has them all. */
+/* The slabs for small blocks, or NULL before the runtime is started. NULL: the next allocator
+ * serves all small blocks. */
 struct ebb_slabs *ebb__shim_slabs(void);
-/* The runtime if it has been started. */
+/* The runtime, or NULL if it was not started yet. */
 struct ebb_runtime *ebb__shim_runtime_now(void);
 
-/* mappings.c: where blocks lie; once the device is there. pins.c has the last two. */
+/* mappings.c: the arena's addresses, set once the device exists. pins.c defines the last two
+ * below. */
 void ebb__shim_know_arena(struct ebb_device_range arena);
-/* True where a function of mappings.c does what the system call means: *result is its result,
- * errno as it sets it. False: the call is still to be made. */
+/* Returns true if a function of mappings.c emulated the system call. *result is its result, and
+ * errno is set as the call does. False: the caller must make the call. */
 bool ebb__shim_maps(long number, const long arguments[6], long *result);
-/* Where system calls cannot wait for absent pages: the block with [address, + bytes) is kept. The
- * kernel is about to read there, and others' threads sleep on it for as long as they like. */
+/* If system calls cannot wait for absent pages: keeps the block of [address, + bytes) resident
+ * until it is freed. The kernel will read there, and other threads sleep on it without a limit. */
 void ebb__shim_wait_in(const void *address, size_t bytes);
-/* True where it may do so: for that address, on that device. */
+/* True if that is necessary for this address on this device. */
 bool ebb__shim_may_wait_in(const void *address);
 
-/* callers.c: find out where libc and the loader are; once, before the next. */
+/* callers.c: finds the addresses of libc and the loader. Call once, before the functions below. */
 void ebb__shim_know_libc(void);
-/* True where the caller, by its return address, is one of them. What they keep is none of ours
- * while it is small: the runtime's own threads may come to use it, and the child of a fork before
- * it has a runtime. */
+/* True if the caller, by its return address, is libc or the loader. Their small allocations are not
+ * managed. The runtime's own threads may use them, and so may the child of a fork before it has a
+ * runtime. */
 bool ebb__shim_is_of_libc(const void *caller);
-/* True where it is the loader. What that keeps (tables of symbols, thread-local variables) is none
- * of ours at all: every thread may come to use it, and under the loader's lock. */
+/* True if it is the loader. None of its allocations (symbol tables, thread-local variables) is
+ * managed. Every thread may use them, even under the loader's lock. */
 bool ebb__shim_is_of_loader(const void *caller);
-/* True where it is libc itself. */
+/* True if it is libc itself. */
 bool ebb__shim_is_in_libc(const void *caller);
-/* pins.c: from here on buffers are pinned while libc calls have them; or are not any more. */
+/* pins.c: switches the pinning of buffers during libc calls on or off. */
 void ebb__shim_pin_buffers(bool on);
-/* True where the caller, by its return address, is libc itself and buffers are pinned: a buffer of
- * libc's own, whose system calls nobody sees. */
+/* True if buffers are pinned and the caller, by its return address, is libc. Such a buffer is
+ * libc's own, and the shim does not see its system calls. */
 bool ebb__shim_is_buffer_of_libc(const void *caller);
-/* masks.c: from here on no thread blocks SIGSEGV; is it so? */
+/* masks.c: after the first function no thread blocks SIGSEGV. The second returns whether that is
+ * so. */
 void ebb__shim_keep_signal(void);
 bool ebb__shim_keeps_signal(void);
-/* `set`, or `copy`, which is without SIGSEGV. */
+/* Returns `set`, or `copy` without SIGSEGV. */
 const sigset_t *ebb__shim_mask(const sigset_t *set, sigset_t *copy);
-/* As ebb__shim_maps(). */
+/* Emulates system calls that set signal masks, as ebb__shim_maps(). */
 bool ebb__shim_masks(long number, const long arguments[6], long *result);
-/* A context, and those that it is linked with, before the kernel takes their masks. */
+/* Removes SIGSEGV from the masks of a context and the contexts linked to it, before the kernel uses
+ * them. */
 void ebb__shim_mask_contexts(const ucontext_t *context);
-/* fault_stacks.c: the calling thread and all that are created from here on get a stack for
- * signals. */
+/* fault_stacks.c: gives a signal stack to the calling thread and to all threads created later. */
 void ebb__shim_give_signal_stacks(void);
-/* fault_stacks.c: as sigaltstack(), of which the program sees its own stack only. */
+/* fault_stacks.c: emulates sigaltstack(). The program sees only its own stack. */
 int ebb__shim_signal_stack(const stack_t *stack, stack_t *before);
-/* signals.c: take SIGSEGV; false where it cannot be had. */
+/* signals.c: installs the shim's handler of SIGSEGV. Returns false on failure. */
 bool ebb__shim_take_faults(void);
 
-/* forked.c, for atfork.c: in the thread that forks, under a guard. */
+/* forked.c, for atfork.c: called in the forking thread, under a guard. */
 void ebb__shim_before_fork(void);
 void ebb__shim_after_fork_parent(void);
 void ebb__shim_after_fork_child(void);
-/* atfork.c: the handlers themselves, for forks that have none; and whether this thread is between
- * them. */
+/* atfork.c: the handlers, for forks that do not call them. ebb__fork_is_under_way(): this thread is
+ * between them. */
 void ebb__fork_before(void);
 void ebb__fork_after_parent(void);
 void ebb__fork_after_child(void);
 bool ebb__fork_is_under_way(void);
-/* lent.c: the kernel keeps these pages for longer than a call: the blocks there stay where they
- * are. */
+/* lent.c: the kernel uses these pages after the call has returned. Their blocks stay resident until
+ * they are freed. */
 struct iovec;
 struct msghdr;
 void ebb__shim_lend(const struct iovec *vector, size_t count);
-/* Likewise where `flags` say so; returns the first argument. */
+/* The same if `flags` say so. Returns the first argument. */
 const void *ebb__shim_lend_to_send(const void *from, size_t bytes, int flags);
 const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int flags);
-/* From here on what writes while no call is under way cannot be set up; is it so? Then that is
- * said. */
+/* After the first function, asynchronous writes cannot be set up. The second returns whether that
+ * is so. Then the user is told. */
 void ebb__shim_refuse_async(void);
 bool ebb__shim_refuses_async(void);
-/* ending.c: this is the child of a fork, with counters of its own. */
+/* ending.c: call in the child of a fork, which has its own counters. */
 void ebb__shim_watch_ending(struct ebb_counters *own);
-/* process.c: tell it to the person who runs the program. */
+/* process.c: prints a warning for the user who runs the program. */
 void ebb__shim_warn(const char *message);
-/* atfork.c: see to it that these are called; any number of times. */
+/* atfork.c: registers these handlers. May be called any number of times. */
 void ebb__shim_register_fork(void);
-/* threads.c: a thread without signals; false where it cannot be had. */
+/* threads.c: starts a thread that takes no signals. Returns false on failure. */
 bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
-/* `count` threads more are ours: the process ends without them. */
+/* Subtracts `count` threads of Ebb from libc's count. The process then ends without waiting for
+ * them. */
 void ebb__shim_hide_threads(unsigned count);
-/* Is the caller the only one of the program's threads? */
+/* True if the caller is the program's only thread. */
 bool ebb__shim_is_last_thread(void);
-/* sampler.c: once a process. */
+/* sampler.c: call once per process. */
 bool ebb__shim_start_sampler(struct ebb_ring *ring);
 
-/* Descriptors that must stay open; at most a handful. */
+/* Registers a descriptor that must stay open. At most a handful. */
 void ebb__shim_protect(int descriptor);
 void ebb__shim_unprotect(int descriptor);
-/* True where a function of descriptors.c does what the system call means; as ebb__shim_maps(). */
+/* The same as ebb__shim_maps(), for descriptors.c. */
 bool ebb__shim_describes(long number, const long arguments[6], long *result);
 
 #endif

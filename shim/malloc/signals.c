@@ -1,8 +1,8 @@
-/* Faults that come as SIGSEGV, for the device without userfaultfd: the thread that touches an absent
- * page fetches it itself, in its signal handler.
+/* Faults as SIGSEGV, for the device without userfaultfd: a thread that touches an absent page
+ * fetches it itself, in the signal handler.
  *
- * SIGSEGV has other owners: the program's own handler is remembered instead of installed and called
- * for whatever is not ours, by whichever function of libc it was set. A handler of another signal may not
+ * The program may also handle SIGSEGV. Its handler, whichever libc function sets it, is recorded
+ * but not installed. The shim calls it for all other faults. Handlers of other signals must not
  * block SIGSEGV either (masks.c). */
 #include "guard.h"
 #include "shim.h"
@@ -28,7 +28,7 @@ EXPORT __sighandler_t __sysv_signal(int number, __sighandler_t handler);
 EXPORT __sighandler_t sigset(int number, __sighandler_t handler);
 EXPORT int sigignore(int number);
 
-static _Atomic bool taken; /* SIGSEGV is ours */
+static _Atomic bool taken; /* the shim handles SIGSEGV */
 static struct sigaction theirs;
 
 static int next_sigaction(int number, const struct sigaction *action, struct sigaction *before)
@@ -57,7 +57,7 @@ int sigaction(int number, const struct sigaction *restrict action,
     return next_sigaction(number, action, before);
 }
 
-/* Functions of libc that set a handler without calling sigaction() where we would see it. */
+/* libc functions that set a handler without a call of sigaction() that the shim could see. */
 #define HANDLER(name, its_flags)                                                                   \
     __sighandler_t name(int number, __sighandler_t handler)                                        \
     {                                                                                              \
@@ -87,7 +87,7 @@ __sighandler_t sigset(int number, __sighandler_t handler)
         return next(number, handler);
     struct sigaction action = {.sa_handler = handler}, before;
     sigemptyset(&action.sa_mask);
-    bool holds = handler == SIG_HOLD; /* it is not blocked, but stays as it is */
+    bool holds = handler == SIG_HOLD; /* SIGSEGV is not blocked; its handler is unchanged */
     return sigaction(number, holds ? NULL : &action, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
 
@@ -103,23 +103,24 @@ static void hand_on(int number, siginfo_t *info, void *context)
     struct sigaction action = theirs;
     if ((unsigned)action.sa_flags & SA_RESETHAND)
         theirs = (struct sigaction){.sa_handler = SIG_DFL};
-    /* As the kernel does it for a handler; what was before comes back when ours returns. */
+    /* As the kernel does for a handler. The mask is restored when the shim's handler returns. */
     pthread_sigmask(SIG_BLOCK, &action.sa_mask, NULL);
     if (action.sa_flags & SA_SIGINFO) {
         action.sa_sigaction(number, info, context);
     } else if (action.sa_handler == SIG_IGN && info->si_code <= 0) {
-        /* sent by somebody, and ignored */
+        /* sent by a process, and ignored */
     } else if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         struct sigaction usual = {.sa_handler = SIG_DFL};
         next_sigaction(number, &usual, NULL);
-        if (info->si_code <= 0) /* sent by somebody: it does not come again by itself */
+        if (info->si_code <= 0) /* sent by a process: it does not recur by itself */
             syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), number);
     } else {
         action.sa_handler(number);
     }
 }
 
-/* What the processor says of the access; x86: bit 1 a write, bit 4 an instruction fetch. */
+/* Decodes the processor's description of the access. x86: bit 1 is a write, bit 4 an instruction
+ * fetch. */
 static void describe(const void *context, bool *write, bool *fetch)
 {
 #ifdef __x86_64__
@@ -134,9 +135,9 @@ static void describe(const void *context, bool *write, bool *fetch)
 #endif
 }
 
-/* The page is there now, or the access is to be tried again. A block that the program has protected
- * is there, too; but it may have been fetched and kept since the access failed. So what fails twice
- * at one address is the program's own. */
+/* True if the page is now present, or the access must be retried. A block that the program has
+ * protected is present, too. But it may have been fetched and kept since the access failed. So if
+ * the same address fails twice, the fault is the program's own. */
 static bool is_served(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     static _Thread_local uintptr_t tried;
@@ -168,7 +169,7 @@ bool ebb__shim_take_faults(void)
 {
     if (atomic_load(&taken))
         return true; /* in the child of a fork */
-    /* Other handlers that were there before may block SIGSEGV while they run. */
+    /* Earlier handlers of other signals may block SIGSEGV while they run. */
     for (int number = 1; number < NSIG; number++) {
         struct sigaction action;
         if (number != SIGSEGV && next_sigaction(number, NULL, &action) == 0 &&

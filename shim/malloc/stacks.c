@@ -1,16 +1,16 @@
-/* Stacks in blocks: a thread may run on memory that it has from malloc.
+/* Stacks in blocks: a thread may run on memory from malloc.
  *
- * Whoever has the runtime's lock must not touch an absent page, its own stack's least of all, and
- * the kernel must be able to write there when a signal comes. So a block is kept, brought home for
- * good, before it is run upon, where the program says so: pthread_attr_setstack(), sigaltstack(),
- * contexts. Switching of stacks that nobody sees is found when the thread enters the runtime: the
- * guard looks where it stands, and before it goes on another thread, the keeper (keeper.c), has
- * kept that block. Storage of the thread's own, which lies above a stack that was given for it,
- * counts like the stack.
+ * A thread with the runtime's lock must not touch an absent page, in particular of its own stack.
+ * The kernel must be able to write there when a signal arrives. So if the program names a stack in
+ * advance, its block is fetched first and stays resident until it is freed. This concerns
+ * pthread_attr_setstack(), sigaltstack() and contexts. Other switches of stacks are found when the
+ * thread enters the runtime. The guard looks at its stack pointer, and the keeper thread (keeper.c)
+ * makes that block resident before the thread continues. Thread-local storage lies above a given
+ * stack, and counts as part of it.
  *
- * What this cannot cover: a stack that is switched to without these functions, and was absent
- * before its thread has ever allocated on it, on devices where the kernel cannot wait for a page:
- * a signal, or a fault that is one, finds no room there and ends the program. */
+ * Not covered: a switch of stacks without these functions, if the stack is absent and its thread
+ * has not allocated on it before. If the kernel cannot wait for a page, a signal on this stack ends
+ * the program. So does a fault that the device reports by a signal. */
 #include "stacks.h"
 
 #include "guard.h"
@@ -31,10 +31,10 @@ EXPORT int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
 
 EXPORT int setcontext(const ucontext_t *to);
 
-/* A context that was saved, not made, says anything of its stack. */
+/* The stack fields of a context that was saved, not made, may have any value. */
 #define MOST_BYTES ((size_t)256 << 20)
 
-/* [stack, + bytes) will be run upon. */
+/* Keeps [stack, + bytes) resident, since it will be a stack. */
 static void keep(const void *stack, size_t bytes)
 {
     struct ebb_runtime *runtime = ebb__stacks_has(stack) ? ebb__shim_runtime_now() : NULL;
@@ -66,8 +66,8 @@ int sigaltstack(const stack_t *restrict stack, stack_t *restrict before)
     return ebb__shim_signal_stack(stack, before);
 }
 
-/* These two return to their caller by the context that they save or take: the call is the last
- * one, a jump, so that no frame of ours is in between. */
+/* These two return to their caller by the context that they save or take. So the call is the last
+ * one and a jump, with no frame of the shim in between. */
 int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
 {
     keep(to->uc_stack.ss_sp, to->uc_stack.ss_size);

@@ -10,7 +10,7 @@
 
 struct ebb_runtime;
 
-/* The arena, once it is there. */
+/* The bounds of the arena, once it exists. */
 extern _Atomic uintptr_t ebb__stacks_first, ebb__stacks_last;
 
 static inline bool ebb__stacks_own(uintptr_t address)
@@ -24,13 +24,13 @@ static inline bool ebb__stacks_has(const void *address)
     return ebb__stacks_own((uintptr_t)address);
 }
 
-/* It is in no block, or in one that stays where it is. */
+/* True if the address is in no block, or in a block that does not move. */
 bool ebb__stacks_stay(const struct ebb_runtime *runtime, const void *address);
-/* Start the thread that keeps them: once a process, before a thread of the program enters the
- * runtime; false where it cannot be had. */
+/* Starts the thread that keeps stacks resident. Call once per process, before a thread of the
+ * program enters the runtime. Returns false on failure. */
 bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range arena);
-/* The blocks that this thread stands on, at `frame`, are kept from here on. True: it had to be
- * waited for, and the signals `blocked` are blocked now, *signals is what was before. */
+/* Keeps the blocks under this thread's stack at `frame` resident until they are freed. Returns true
+ * if it had to wait. Then it has blocked the signals `blocked`, and *signals is the mask before. */
 bool ebb__stacks_keep(const void *frame, const uint64_t *blocked, uint64_t *signals);
 
 #endif

@@ -1,9 +1,9 @@
-/* Start: hello to the parent when the library is loaded, the runtime when the first block of the
- * threshold's size is asked for, and the thread that serves faults and the parent's messages.
+/* Start: says hello to the parent when the library is loaded. Starts the runtime at the first
+ * request of the threshold's size, with the thread that serves faults and messages.
  *
- * Without EBB_RUN in the environment, or where that names no parent that lives, the shim stays
- * inert: the program runs as it would without it. A parent that goes away later changes nothing
- * but plans: the ledger is shared memory, the runtime goes on reactively. */
+ * Without EBB_RUN in the environment, or if it names no living parent, the shim does nothing: the
+ * program runs as without it. If the parent ends later, only plans are lost: the ledger is shared
+ * memory, and the runtime continues reactively. */
 #include "guard.h"
 #include "process.h"
 
@@ -55,7 +55,7 @@ static enum ebb_status open_store(void *context, struct ebb_store *store, struct
     return status;
 }
 
-/* The program runs as it would without Ebb, and that is said. */
+/* The program runs as without Ebb, and the user is told. */
 static void go_without(const struct ebb_error *error)
 {
     char text[900];
@@ -92,7 +92,7 @@ static void start_runtime(void)
     ebb__shim_protect(ebb__host_descriptor(&ebb__shim.device));
     ebb__shim_protect(ebb__uffd_node());
     size_t disks = ebb__line_count(ebb__shim_settings.places);
-    /* Four transfers in flight on each disk, as far as that goes. */
+    /* Four transfers in flight per disk, within a limit. */
     unsigned workers = disks > 1 ? 8 : 0;
     struct ebb_runtime_config config = {
         .device = ebb__shim.device,

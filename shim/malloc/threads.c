@@ -1,9 +1,9 @@
-/* The shim's own threads: the program must not notice that they are there.
+/* The shim's own threads, which the program must not notice.
  *
- * They take no signal of the program's. And they do not keep the process alive: the C library ends it,
- * with exit(0), when the last thread that pthread_create() has started or main() has left by
- * pthread_exit() ends, which it knows by a count of its own. Ours are taken out of it. A library that does
- * not let us have the count leaves such a program running. */
+ * They take no signal of the program. They do not keep the process alive: the C library calls
+ * exit(0) when the last thread ends, if main() has left by pthread_exit(). It counts the threads
+ * for that, and the shim subtracts its own. If a C library does not export the count, such a
+ * program does not end. */
 #include "shim.h"
 
 #include <errno.h>

@@ -3,10 +3,10 @@
 #include "device/device.h"
 #include "device/os.h"
 
-/* Pairs of mappings: a readable page between inaccessible ones. 3 % of the kernel's default, for as many
- * blocks that return: a limit. */
+/* A pair is a readable page between inaccessible ones. 3 % of the kernel's default, for as many
+ * fetched blocks: a limit. */
 #define PAIRS 1024u
-#define PAIRS_A_CALL 4u /* mremap wants six mappings free */
+#define PAIRS_A_CALL 4u /* mremap needs six free mappings */
 
 static struct {
     uintptr_t base;
@@ -37,7 +37,7 @@ bool ebb__ballast_give(void)
 {
     unsigned before = ballast.pairs;
     while (ballast.pairs > 0 && before - ballast.pairs < PAIRS_A_CALL &&
-           set(ballast.pairs - 1, PROT_NONE)) /* one mapping with its neighbours again */
+           set(ballast.pairs - 1, PROT_NONE)) /* merges with its neighbours into one mapping */
         ballast.pairs--;
     return ballast.pairs < before;
 }

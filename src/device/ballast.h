@@ -1,18 +1,18 @@
-/* Ballast: mappings that are good for nothing, and are given up when the system has no more to
- * give.
+/* Ballast: unused mappings that Ebb unmaps if the system permits no further mapping.
  *
- * A process may have some 65,000 mappings (vm.max_map_count). Where a block can only be fetched by
- * a new mapping, a program that has taken all of them could not go on, though without Ebb it could.
- * So the device holds some in reserve, and nothing is evicted while the reserve is not full. One
- * state a process; calls are serialised by the runtime's lock. */
+ * A process may have some 65,000 mappings (vm.max_map_count). On some devices a fetch needs a new
+ * mapping. If the program has used all of them, the fetch fails, though the program would run
+ * without Ebb. So the device holds some mappings in reserve, and evicts nothing unless the reserve
+ * is full. One state per process. The runtime's lock serialises the calls. */
 #ifndef EBB_DEVICE_BALLAST_H
 #define EBB_DEVICE_BALLAST_H
 
 #include <stdbool.h>
 
-/* Fill the reserve. False: it is not full, and nothing should be evicted. */
+/* Fills the reserve of mappings. If it returns false, the reserve is not full, and nothing should
+ * be evicted. */
 bool ebb__ballast_fill(void);
-/* Give up a few mappings, enough for one call; false: there are none left. */
+/* Unmaps a few reserved mappings, enough for one call. Returns false if none are left. */
 bool ebb__ballast_give(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* A device for tests: ordinary memory, memcpy for a move, a presence bit a page.
+/* A device for tests: ordinary memory, memcpy for a move, a presence bit per page.
  *
- * A page that is moved away is poisoned, so that a test that reads an absent block sees it. */
+ * A moved page is poisoned at its source, so that a test that reads an absent block notices. */
 #include "device/device.h"
 
 #include <stdlib.h>

@@ -1,10 +1,12 @@
-/* The host's devices: which one this system permits, and the address space that all of them use.
+/* The host's devices: chooses the one that this system permits, and reserves the address space that
+ * all of them use.
  *
- * In order of preference: pages are moved and faults come by userfaultfd (host_move.c), pages are
- * remapped and faults come by userfaultfd (host_remap.c), pages are remapped and faults come as
- * signals (host_protect.c). staging and page stack are this process's own: a child maps them anew.
+ * The first of three devices that the system permits is used. The file host_move.c moves pages and
+ * gets faults by userfaultfd. The second, host_remap.c, remaps pages and gets faults by
+ * userfaultfd. The last, host_protect.c, remaps pages and gets faults as signals. Each process has
+ * its own staging and page stack: a child maps new ones.
  *
- * Nothing of this is in a core dump: to write it the kernel would look for each page of the address
+ * None of this is in a core dump. To write it, the kernel would look for each page of the address
  * space, absent or not, for many seconds. */
 #include "device/host.h"
 #include "device/os.h"
@@ -61,7 +63,7 @@ static enum ebb_status open_best(struct ebb_device *device, struct ebb_error *er
         return EBB_OK;
     if (status != EBB_OK && ebb__host_protect_open(device, &other) == EBB_OK)
         return EBB_OK;
-    return status; /* why the best one is not to be had says most */
+    return status; /* the best device's error says most */
 }
 
 enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
@@ -110,7 +112,7 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
     bool remaps = kind == EBB_DEVICE_UFFD_REMAP || kind == EBB_DEVICE_UFFD_REMAP_USER;
     uint64_t private_bytes = ebb__host.all_bytes - layout->arena.bytes;
     uintptr_t private_base = layout->staging.base;
-    if (remaps) { /* staging has come along, and is in nobody's way */
+    if (remaps) { /* the fork has copied staging, which is harmless */
         if (!ebb__os_map_anew(layout->staging.base, layout->staging.bytes, PROT_READ | PROT_WRITE))
             return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
         private_base = layout->page_stack.base;
@@ -120,7 +122,7 @@ enum ebb_status ebb__host_after_fork(struct ebb_device *device, struct ebb_error
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (again == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
-    if (kind == EBB_DEVICE_PROTECT) { /* its arena is in mappings of its own already */
+    if (kind == EBB_DEVICE_PROTECT) { /* its arena already consists of mappings of its own */
         ebb__os_advise(private_base, private_bytes, MADV_DONTFORK);
         ebb__os_advise(private_base, private_bytes, MADV_DONTDUMP);
         return ebb__host_protect_open(device, error);

@@ -1,9 +1,10 @@
-/* The host device of choice: userfaultfd with UFFDIO_MOVE (Linux >= 6.8).
+/* The preferred host device: userfaultfd with UFFDIO_MOVE (Linux >= 6.8).
  *
- * MOVE rewires page table entries: no byte is copied, no mapping changes, the memory map's lock is
- * not taken for writing, and a huge page moves whole where both ends are 2 MiB aligned. A page
- * that is pinned (direct I/O in flight) or shared (after fork) is refused with EBUSY. An ordinary
- * user has it too, with faults of user mode only: then system calls do not wait for what is absent. */
+ * MOVE changes page table entries. It copies no byte, changes no mapping, and does not take the
+ * memory map's lock for writing. A huge page moves as a whole if both ends are 2 MiB aligned. MOVE
+ * refuses a page that is pinned (direct I/O in flight) or shared (after fork) with EBUSY. Ordinary
+ * users may use it with faults of user mode only. Then system calls do not wait for absent
+ * pages. */
 #include "device/host.h"
 #include "device/os.h"
 #include "device/uffd.h"
@@ -18,8 +19,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* A page table that small pages have left behind at the target makes the kernel split every huge
- * page that arrives there, for good. Linux >= 6.14 takes empty page tables away here. */
+/* If the target has a page table from earlier small pages, the kernel splits every huge page that
+ * is moved there, permanently. Linux >= 6.14 removes empty page tables here. */
 static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
     uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
@@ -27,9 +28,9 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
         ebb__os_advise(target, huge_bytes, MADV_DONTNEED);
 }
 
-/* Where a page is migrated meanwhile (memory compaction), MOVE of Linux 6.18 tries it once more, does not
- * count what it moves then, and ends with EEXIST, which it meets there itself. How many bytes are at the
- * target and nowhere else, from the beginning; whoever waits for them is woken. */
+/* If a page is migrated during MOVE (memory compaction), Linux 6.18 retries, does not count the
+ * moved bytes, and fails with EEXIST. Returns how many bytes from the start are at the target and
+ * nowhere else. Wakes all threads that wait for them. */
 static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
     bool there[EBB_HOST_PAGEMAP_MOST], here[EBB_HOST_PAGEMAP_MOST];
@@ -46,8 +47,8 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
     return range.len;
 }
 
-/* One page that MOVE refuses, because the program has changed the mapping at one end: what is
- * fetched is copied, what would be evicted stays. */
+/* Handles one page that MOVE refuses because the program has changed the mapping at one end. A
+ * fetch copies it; an eviction does not move it. */
 static enum ebb_device_result move_refused(void *state, uintptr_t target, uintptr_t source)
 {
     uint64_t copied;
@@ -83,7 +84,8 @@ static enum ebb_device_result host_move(void *state, uintptr_t target, uintptr_t
             *moved += (uint64_t)request.move;
         if (why == EAGAIN)
             continue;
-        /* Several mappings, or one that the program has changed: by pieces, down to the page. */
+        /* There are several mappings, or the program has changed one. Retry in smaller pieces, down
+         * to a page. */
         if ((why == EINVAL || why == ENOENT) && piece > EBB_PAGE_BYTES) {
             piece = (piece / 2 + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
             continue;
@@ -149,7 +151,8 @@ static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
         uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
         if (pages == 0)
             return;
-        /* A fault for writing, by a call that fails where the program has made the page read-only. */
+        /* Causes a write fault by a system call, which fails if the program has made the page
+         * read-only. */
         for (uint64_t i = 0; i < pages; i++)
             if (entries[i] >> 63)
                 ebb__os_advise(address + at + i * EBB_PAGE_BYTES, EBB_PAGE_BYTES,
@@ -170,7 +173,7 @@ static bool host_renew(void *state, uintptr_t address, uint64_t bytes)
     return ebb__uffd_renew(ebb__host.uffd, address, bytes);
 }
 
-/* They differ in whether faults of the kernel's own accesses are served, too. */
+/* The two differ in whether faults of the kernel's own accesses are served. */
 #define OPS(name, its_kind, pins)                                                                  \
     static const struct ebb_device_ops name = {                                                    \
         .version = EBB_DEVICE_VERSION,                                                             \

@@ -1,14 +1,13 @@
-/* The host device where userfaultfd is forbidden or absent: page protection, and faults that come
- * as SIGSEGV in the thread that touches an absent page (Linux 5.7, for MREMAP_DONTUNMAP).
+/* The host device without userfaultfd: page protection. A fault is a SIGSEGV in the thread that
+ * touches an absent page (Linux 5.7, for MREMAP_DONTUNMAP).
  *
- * A range that is parked is made inaccessible, then its pages are moved to staging by mremap(),
- * which keeps an inaccessible mapping in the arena. A range that is fetched is moved by mremap()
- * too, and is accessible at once, as a whole. Nothing is copied, but each move changes mappings.
- * System calls on an absent page fail with EFAULT and pages that direct I/O still writes are moved
- * all the same: calls that take buffers must pin their blocks (calls_need_pins).
+ * To park a range, the device makes it inaccessible, then moves its pages to staging by mremap().
+ * That keeps an inaccessible mapping in the arena. A fetch moves a range by mremap(), too, and all
+ * of it is accessible at once. Nothing is copied, but each move changes mappings. System calls on
+ * an absent page fail with EFAULT. Pages that direct I/O still writes are moved like any other. So
+ * calls that take buffers must pin their blocks (calls_need_pins).
  *
- * Cached pages go back to the system, and appear where they are wanted when they are first touched
- * (anew_is_cheaper). */
+ * Cached pages are released to the system. New ones appear at the first touch (anew_is_cheaper). */
 #include "device/ballast.h"
 #include "device/host.h"
 #include "device/os.h"
@@ -48,12 +47,13 @@ static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uin
 {
     if (ebb__runs_full_in_staging() || !ebb__ballast_fill() ||
         ebb__os_protect(source, bytes, PROT_NONE) != 0)
-        return EBB_DEVICE_BUSY; /* out of mappings: nothing has happened */
+        return EBB_DEVICE_BUSY; /* too few mappings: nothing was changed */
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
     bool readable = *moved == 0 || ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) == 0;
     ebb__os_advise(target, *moved, MADV_DONTFORK);
     ebb__runs_note(target, *moved != 0);
-    if (good && ebb__os_map_anew(source, bytes, PROT_NONE)) /* one with what is absent beside it */
+    if (good &&
+        ebb__os_map_anew(source, bytes, PROT_NONE)) /* merges with the absent range beside it */
         ebb__runs_note(source, false);
     if (good && readable)
         return EBB_DEVICE_OK;
@@ -67,11 +67,11 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
     *moved = 0;
     while (ebb__os_advise(source, bytes, MADV_DOFORK) != 0)
         if ((errno != ENOMEM && errno != EAGAIN) || !ebb__ballast_give())
-            return EBB_DEVICE_BUSY; /* as it is, a child would miss it */
+            return EBB_DEVICE_BUSY; /* unchanged: otherwise a child would lack it */
     bool good = ebb__os_remap_pieces(target, source, bytes, moved);
     while (!good && errno == ENOMEM && ebb__ballast_give())
         good = ebb__os_remap_pieces(target, source, bytes, moved);
-    bool is_crowded = !good && errno == ENOMEM; /* out of mappings: others may come free */
+    bool is_crowded = !good && errno == ENOMEM; /* too few mappings: others may be freed */
     map_in_staging(source, *moved);
     if (*moved)
         ebb__runs_note(target, true);
@@ -150,7 +150,7 @@ static bool protect_is_full(void *state)
     return ebb__runs_full_in_arena();
 }
 
-/* Blocks there never move: one mapping, accessible for good. */
+/* Blocks there never move, so one mapping stays accessible. */
 static void protect_fix(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
@@ -180,13 +180,13 @@ static const struct ebb_device_ops protect_ops = {
 enum ebb_status ebb__host_protect_open(struct ebb_device *device, struct ebb_error *error)
 {
     const struct ebb_device_layout *layout = &device->layout;
-    bool again = device->ops == &protect_ops; /* in a child: the arena is as it was */
+    bool again = device->ops == &protect_ops; /* in a child: the arena is unchanged */
     if (ebb__host_refused("protect"))
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mprotect", "refused");
     if (!ebb__runs_open(layout))
         return ebb__fail(error, EBB_ERR_MEMORY, "address space", "%s", strerror(errno));
     if (!again) {
-        /* Whether the kernel can leave a mapping behind is seen by trying. */
+        /* Only a trial move shows whether the kernel can keep the mapping of the source. */
         uint64_t moved = 0;
         if (!map_in_arena(layout->arena.base, EBB_HUGE_BYTES) ||
             !ebb__os_remap_pieces(layout->staging.base, layout->arena.base, EBB_HUGE_BYTES, &moved))

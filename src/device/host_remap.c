@@ -1,17 +1,17 @@
-/* The host device for kernels without UFFDIO_MOVE (Linux 5.7 to 6.7): faults come by userfaultfd,
- * pages are moved by mremap(), which leaves an empty mapping behind. Nothing is copied, and huge
- * pages stay huge; each move changes mappings, which takes the memory map's lock for writing.
+/* The host device for kernels without UFFDIO_MOVE (Linux 5.7 to 6.7): faults by userfaultfd, moves
+ * by mremap(), which keeps an empty mapping at the source. Nothing is copied, and huge pages stay
+ * huge. Each move changes mappings, which takes the memory map's lock for writing.
  *
- * What is absent is registered with the userfaultfd, so that an access waits. What is resident is
- * an ordinary mapping, in which the kernel makes pages at first touch. Where the system has no more
- * mappings to give, a block stays where it is, and what must be fetched is copied in.
+ * Absent ranges are registered with the userfaultfd, so that an access waits. Resident ranges are
+ * ordinary mappings, in which the kernel makes pages at the first touch. If the system permits no
+ * more mappings, a resident block is not moved, and a fetch copies instead.
  *
- * Each run of resident pages is a mapping of its own, and there may not be many (runs.h). Where
- * there are enough, a new block gets small zero pages within the registered range instead.
+ * Each run of resident pages is a mapping of its own, and their number is limited (runs.h). At the
+ * limit a new block gets small zero pages inside the registered range instead.
  *
- * A page that the kernel is still writing to cannot be told from another: calls that take buffers
- * must pin their blocks (calls_need_pins). Cached pages go back to the system and appear anew where
- * they are wanted (anew_is_cheaper). */
+ * The device cannot recognise a page that the kernel is still writing to. So calls that take
+ * buffers must pin their blocks (calls_need_pins). Cached pages are released to the system, and new
+ * ones are made where they are needed (anew_is_cheaper). */
 #include "device/host.h"
 #include "device/os.h"
 #include "device/runs.h"
@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Accesses to absent pages of the range wait (true), or the kernel serves them (false). */
+/* Registers the range, so that accesses to absent pages wait (true), or lets the kernel serve them
+ * (false). */
 static bool watch(uintptr_t address, uint64_t bytes, bool on)
 {
     struct ebb_device_range range = {address, bytes};
@@ -29,15 +30,15 @@ static bool watch(uintptr_t address, uint64_t bytes, bool on)
               : ebb__uffd_unregister(ebb__host.uffd, range);
 }
 
-/* May what begins at `address` of the arena be a mapping of its own? What has been one may stay one: it
- * need not have become one with its neighbours meanwhile. */
+/* True if the range at `address` of the arena may be a mapping of its own. An earlier run may stay
+ * one: it need not have merged with its neighbours. */
 static bool may_be_run(uintptr_t address)
 {
     return ebb__runs_begins(address) || !ebb__runs_full_in_arena();
 }
 
-/* Frames without value. Where there are many mappings they become one with what is around them, which
- * costs three more changes of mappings. */
+/* Releases frames without contents. If there are many mappings, merges them with their neighbours,
+ * which costs three more changes of mappings. */
 static void empty_frames(uintptr_t address, uint64_t bytes, bool has_pages)
 {
     bool is_joined = ebb__runs_begins(address) && ebb__runs_many_in_staging();
@@ -53,16 +54,16 @@ static void empty_frames(uintptr_t address, uint64_t bytes, bool has_pages)
 static enum ebb_device_result to_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
                                          uint64_t *moved)
 {
-    /* Registered first: from the first page that is evicted on, an access must wait. */
+    /* Register first: an access must wait as soon as the first page is evicted. */
     bool good = !ebb__runs_full_in_staging() && watch(source, bytes, true) &&
                 ebb__os_remap_pieces(target, source, bytes, moved);
     if (*moved)
         ebb__runs_note(target, true);
-    /* A protection that a system call of the program's own has set comes along; the store's reads and
-     * writes need the pages, and the next block's the mapping. */
+    /* A protection that the program has set moves along. The store needs to read and write the
+     * pages, and the next block needs the mapping. */
     if (*moved && ebb__os_protect(target, *moved, PROT_READ | PROT_WRITE) != 0)
         good = false;
-    return good ? EBB_DEVICE_OK : EBB_DEVICE_BUSY; /* out of mappings: the rest has stayed */
+    return good ? EBB_DEVICE_OK : EBB_DEVICE_BUSY; /* too few mappings: the rest was not moved */
 }
 
 static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, uint64_t bytes,
@@ -84,8 +85,8 @@ static enum ebb_device_result from_staging(uintptr_t target, uintptr_t source, u
     return good ? EBB_DEVICE_OK : EBB_DEVICE_FAILED;
 }
 
-/* What has been a mapping of its own is made one with its neighbours only where that matters: it costs
- * as much again. */
+/* Merges a separate mapping with its neighbours only if mappings are scarce, as that doubles the
+ * cost. */
 static void release_blocks(uintptr_t address, uint64_t bytes)
 {
     if (ebb__host_is_fixed(address)) {
@@ -166,8 +167,8 @@ static bool remap_renew(void *state, uintptr_t address, uint64_t bytes)
     return true;
 }
 
-/* Blocks there never move, so nothing waits there: the kernel makes pages at first touch, and no move
- * changes a mapping. */
+/* Blocks there never move, so nothing waits there. The kernel makes pages at the first touch, and
+ * no move changes a mapping. */
 static void remap_fix(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
@@ -214,14 +215,15 @@ enum ebb_status ebb__host_remap_open(struct ebb_device *device, struct ebb_error
         close(uffd);
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "userfaultfd", "register: %s", strerror(why));
     }
-    /* Whether the kernel can leave a mapping behind is seen by trying, where nothing of value is. */
+    /* Only a trial move, at a place without contents, shows whether the kernel can keep the mapping
+     * of the source. */
     uintptr_t end = layout->staging.base + layout->staging.bytes;
     if (!ebb__os_remap(end - EBB_HUGE_BYTES, end - 2 * EBB_HUGE_BYTES, EBB_HUGE_BYTES)) {
         int why = errno;
         close(uffd);
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "mremap", "%s", strerror(why));
     }
-    /* What moves here and back takes this along; in a child it is mapped anew. */
+    /* Moved mappings keep this setting. A child maps the range anew. */
     ebb__os_advise(layout->staging.base, layout->staging.bytes, MADV_DOFORK);
     ebb__host.uffd = uffd;
     if (ebb__host.fixed.bytes) /* in a child */

@@ -1,4 +1,4 @@
-/* What the host devices share: one state a process, and what the kernel says of pages. */
+/* What the host devices share: one state per process, and the kernel's information about pages. */
 #include "device/host.h"
 #include "device/os.h"
 
@@ -20,7 +20,7 @@ enum ebb_host_place ebb__host_place(const struct ebb_device *device, uintptr_t a
 uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
                            uint64_t entries[EBB_HOST_PAGEMAP_MOST])
 {
-    /* Not kept open: a program may close descriptors that it does not know. */
+    /* It is not kept open: a program may close descriptors that it does not know. */
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     uint64_t pages = bytes / EBB_PAGE_BYTES;
     if (pages > EBB_HOST_PAGEMAP_MOST)

@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* https://www.cve.org: the ranges that the kernel's own records name, their ends included. */
+/* https://www.cve.org: the version ranges in the kernel's own records, both ends included. */
 static const struct ebb_move_fault huge_fault = {"CVE-2024-27007", false};
 static const struct ebb_move_fault swap_faults = {"CVE-2025-21984, CVE-2025-38242", true};
 static const struct ebb_move_fault swap_fault = {"CVE-2025-38242", true};
@@ -34,8 +34,8 @@ bool ebb__kernel_parse(const char *release, const char *build, const char *signa
            read_version(release, kernel);
 }
 
-/* What a small file says, at most bytes - 1 of it and its first line; "" where it cannot be read. No
- * stream: the shim asks this before it can serve its own allocations. */
+/* Reads the first line of a small file, at most bytes - 1 of it, or "" if it cannot be read. Uses
+ * no stream: the shim calls this before it can serve its own allocations. */
 static void read_line(const char *path, char *line, size_t bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -75,7 +75,7 @@ bool ebb__kernel_must_not_move(const struct ebb_move_fault *fault, bool may_swap
     return fault && !is_trusted && (may_swap || !fault->needs_swap);
 }
 
-/* True where the group of this process, or one above it, may not use swap space (cgroup version 2). */
+/* True if a cgroup (version 2) of this process, or one above it, forbids swap space. */
 static bool group_forbids_swap(void)
 {
     char groups[PATH_MAX], path[PATH_MAX + 64], limit[32];

@@ -1,6 +1,5 @@
-/* The system calls that concern the device's own mappings and descriptors, made directly: the functions
- * of libc of the same names are the shim's (mappings.c, descriptors.c), where they do what the program
- * means by them. */
+/* Direct system calls for the device's own mappings and descriptors. The shim replaces libc's
+ * functions of the same names (mappings.c, descriptors.c) for the program's calls. */
 #ifndef EBB_DEVICE_OS_H
 #define EBB_DEVICE_OS_H
 
@@ -16,7 +15,7 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-/* Past libc's syscall(), which is the shim's, too. errno as libc sets it. */
+/* Bypasses libc's syscall(), which the shim also replaces. Sets errno as libc does. */
 static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                 uintptr_t e, uintptr_t f)
 {
@@ -52,13 +51,13 @@ static inline long ebb__os_call(long number, uintptr_t a, uintptr_t b, uintptr_t
     return result;
 }
 
-/* fstat() of a descriptor of ours: the shim's function of that name hides them. */
+/* Calls fstat() for one of Ebb's descriptors, which the shim's fstat() hides. */
 static inline int ebb__os_status(int descriptor, struct stat *status)
 {
     return (int)ebb__os_call(SYS_fstat, (uintptr_t)descriptor, (uintptr_t)status, 0, 0, 0, 0);
 }
 
-/* read() into a buffer of ours: the shim's function of that name asks the runtime, which may be locked. */
+/* read() into a buffer of Ebb. The shim's read() calls the runtime, whose lock may be held. */
 static inline ssize_t ebb__os_read(int descriptor, void *to, size_t bytes)
 {
     return (ssize_t)ebb__os_call(SYS_read, (uintptr_t)descriptor, (uintptr_t)to, bytes, 0, 0, 0);
@@ -80,8 +79,8 @@ static inline int ebb__os_protect(uintptr_t address, uint64_t bytes, int protect
     return (int)ebb__os_call(SYS_mprotect, address, bytes, (uintptr_t)protection, 0, 0, 0);
 }
 
-/* A new private mapping at `address`, in place of whatever is there; in no core dump, as all of the
- * device's. */
+/* Maps new private memory at `address` in place of whatever is there. Like all memory of the
+ * device, it is in no core dump. */
 static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int protection)
 {
     if (ebb__os_call(SYS_mmap, address, bytes, (uintptr_t)protection,
@@ -92,13 +91,14 @@ static inline bool ebb__os_map_anew(uintptr_t address, uint64_t bytes, int prote
     return true;
 }
 
-/* False: nothing is mapped in a part of [address, + bytes). */
+/* False if any part of [address, + bytes) is unmapped. */
 static inline bool ebb__os_is_mapped(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_msync, address, bytes, MS_ASYNC, 0, 0, 0) == 0;
 }
 
-/* A mapping that takes no memory and permits no access, where nothing is mapped; false: something is. */
+/* Maps [address, + bytes), which must be unmapped, without access and without memory. Returns false
+ * if anything is mapped there. */
 static inline bool ebb__os_map_in_hole(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_mmap, address, bytes, PROT_NONE,
@@ -106,22 +106,23 @@ static inline bool ebb__os_map_in_hole(uintptr_t address, uint64_t bytes)
                         (uintptr_t)-1, 0) != -1;
 }
 
-/* Move pages, and leave an empty mapping behind. */
+/* Moves pages, and keeps an empty mapping at the source. */
 static inline bool ebb__os_remap(uintptr_t target, uintptr_t source, uint64_t bytes)
 {
     return ebb__os_call(SYS_mremap, source, bytes, bytes,
                         MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target, 0) != -1;
 }
 
-/* True where [address, + bytes) is in more than one mapping, or in none. Asked by a request to grow in place
- * by a page, which fails in either case: what follows in the device's ranges is mapped. */
+/* True if [address, + bytes) is in more than one mapping, or in none. The system call tries to grow
+ * the mapping by a page. It always fails, since the next address is mapped. EFAULT means split or
+ * unmapped. */
 static inline bool ebb__os_is_split(uintptr_t address, uint64_t bytes)
 {
     return ebb__os_call(SYS_mremap, address, bytes, bytes + 4096, 0, 0, 0) == -1 && errno == EFAULT;
 }
 
-/* The same in pieces where the source consists of several mappings; *moved counts on. False and errno
- * where a page could not be moved. */
+/* The same in pieces, for a source of several mappings. Adds to *moved. Returns false and sets
+ * errno if a page could not be moved. */
 static inline bool ebb__os_remap_pieces(uintptr_t target, uintptr_t source, uint64_t bytes,
                                         uint64_t *moved)
 {
@@ -130,8 +131,9 @@ static inline bool ebb__os_remap_pieces(uintptr_t target, uintptr_t source, uint
     while (*moved < bytes) {
         if (piece > bytes - *moved)
             piece = bytes - *moved;
-        /* Asked first: Linux 6.1 does not move several mappings at once, but says so only when it has
-         * unmapped the target, where another thread may look meanwhile and be killed. */
+        /* Test this first. Linux 6.1 does not move several mappings at once, but fails only after
+         * it has unmapped the target. Another thread that touches the target then would be
+         * killed. */
         if (piece > page && ebb__os_is_split(source + *moved, piece)) {
             piece = (piece / 2 + page - 1) & ~(page - 1);
             continue;

@@ -25,8 +25,8 @@ uint64_t ebb__room_within(uint64_t limit_bytes, uint64_t used_bytes, uint64_t me
     return limit_bytes > kept ? limit_bytes - kept : 0;
 }
 
-/* Pages of all mappings, and of private writable ones. Where /proc is not there too few are found, which
- * is made good by far in what is kept for all memory. */
+/* Counts pages of all mappings, and of private writable ones. Without /proc it counts too few. The
+ * reserve for all memory makes up for that. */
 static void count_used(uint64_t *all_bytes, uint64_t *data_bytes)
 {
     char text[256], *at = text;

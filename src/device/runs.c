@@ -14,8 +14,8 @@ static struct {
     uintptr_t base;
     uint64_t arena_units, units;
     unsigned char *begins;
-    unsigned long most;     /* mappings of a process */
-    unsigned long count[2]; /* in the arena, in staging */
+    unsigned long most;     /* permitted per process */
+    unsigned long count[2]; /* in the arena and in staging */
 } runs;
 
 static unsigned long most_mappings(void)

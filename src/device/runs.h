@@ -1,24 +1,26 @@
-/* Runs: mappings that a device makes by splitting its ranges. A process may have some 65,000 mappings
- * (vm.max_map_count), and the program needs some for itself: threads, libraries, files. So runs are
- * counted, and beyond a quarter of what the system permits there are no more.
+/* Runs: mappings that a device makes by splitting its ranges. A process may have some 65,000
+ * mappings (vm.max_map_count). The program needs some for threads, libraries and files. So Ebb
+ * counts runs, and makes no more than a quarter of what the system permits.
  *
- * A run is known by the unit of 2 MiB in which it begins; those that lie in one unit count as one. One
- * state a process; calls are serialised by the runtime's lock. */
+ * A run is identified by the 2 MiB unit in which it begins. Runs that begin in one unit count as
+ * one. One state per process. The runtime's lock serialises the calls. */
 #ifndef EBB_DEVICE_RUNS_H
 #define EBB_DEVICE_RUNS_H
 
 #include "device/device.h"
 
-/* False and errno: no memory for the table. Also in the child of a fork, where the table stays. */
+/* Allocates the table. Returns false and sets errno if there is no memory for it. In the child of a
+ * fork it keeps the table. */
 bool ebb__runs_open(const struct ebb_device_layout *layout);
-/* A run begins at `address`, of arena or staging; or what was there is one with its neighbours again. */
+/* Notes that a run begins at `address` in arena or staging, or that it has merged with its
+ * neighbours. */
 void ebb__runs_note(uintptr_t address, bool begins);
-/* Does one begin there? */
+/* True if a run begins there. */
 bool ebb__runs_begins(uintptr_t address);
-/* As many as there may be are there: in the arena; in staging. */
+/* The runs in the arena, or in staging, have reached their limit. */
 bool ebb__runs_full_in_arena(void);
 bool ebb__runs_full_in_staging(void);
-/* Half as many as there may be are in staging. */
+/* Staging has half as many runs as its limit or more. */
 bool ebb__runs_many_in_staging(void);
 
 #endif

@@ -32,7 +32,7 @@ const char *ebb__device_name(enum ebb_device_kind kind)
     return "none";
 }
 
-/* A mapping whose pages move away while it stays: Linux 5.7. */
+/* True if mremap() can move pages and keep the mapping: Linux 5.7. */
 static bool can_leave_mappings(void)
 {
     if (ebb__host_refused("remap") && ebb__host_refused("protect"))

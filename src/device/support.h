@@ -1,4 +1,4 @@
-/* What this system supports, and what each host device is called: for summaries and diagnosis. */
+/* What this system supports, and the names of the host devices, for summaries and diagnosis. */
 #ifndef EBB_DEVICE_SUPPORT_H
 #define EBB_DEVICE_SUPPORT_H
 
@@ -10,28 +10,28 @@
 const char *ebb__device_name(enum ebb_device_kind kind);
 
 struct ebb_host_support {
-    enum ebb_device_kind kind; /* what a program started now would get */
+    enum ebb_device_kind kind; /* that a program started at this moment would use */
     bool has_uffd;             /* userfaultfd in any form */
     enum ebb_uffd_door door;   /* how it was opened */
     bool kernel_faults;        /* system calls wait for absent pages */
-    bool has_move;             /* UFFDIO_MOVE, and it may be used */
+    bool has_move;             /* UFFDIO_MOVE exists and may be used */
     bool has_write_protect;
     bool has_protect; /* the device without userfaultfd */
-    int uffd_errno;   /* why not, where it has not */
+    int uffd_errno;   /* why there is no userfaultfd */
     unsigned filters; /* seccomp filters in force */
-    unsigned deaths;  /* ways to a device for which they kill */
-    /* What may be wrong with UFFDIO_MOVE in this kernel; NULL: nothing is known. */
+    unsigned deaths;  /* ways to a device for which the filters kill */
+    /* A possible defect of UFFDIO_MOVE in this kernel; NULL: none is known. */
     const struct ebb_move_fault *move_fault;
     bool may_swap;
-    bool move_is_avoided; /* for that fault: it can strike here */
+    bool move_is_avoided; /* because of that defect, which can occur here */
 };
 
-/* Looks without leaving anything behind, and refuses what must not be used: no device is opened with
- * it in this process from here on. Heeds EBB_REFUSE (device/uffd.h) and EBB_TRUST_MOVE
- * (device/kernel.h). Not thread-safe. */
+/* Looks at the system without leaving traces. Refuses what must not be used: no later device in
+ * this process uses it. Obeys EBB_REFUSE (device/uffd.h) and EBB_TRUST_MOVE (device/kernel.h). Not
+ * thread-safe. */
 void ebb__host_support_look(struct ebb_host_support *support);
-/* False where the program has put itself under another seccomp filter since then. Such a filter may
- * kill for anything that the program does not do by itself. */
+/* False if the program has installed another seccomp filter since then. Such a filter may kill the
+ * process for any call that the program itself does not make. */
 bool ebb__host_support_holds(void);
 
 #endif

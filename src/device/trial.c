@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* In the order in which they are tried. */
+/* The steps, in the order of their trial. */
 enum step {
     STEP_NONE,
     STEP_LIMIT,
@@ -31,7 +31,7 @@ enum step {
     STEPS
 };
 
-/* What is refused for a step that kills, or that a filter forbids. */
+/* The feature that is refused if a step kills or a filter forbids it. */
 static const char *const needed_by[STEPS] = {
     [STEP_NODE] = "node",      [STEP_CALL] = "call",     [STEP_USER_CALL] = "call",
     [STEP_API] = "uffd",       [STEP_REGISTER] = "uffd", [STEP_FILL] = "uffd",
@@ -41,7 +41,7 @@ static const char *const needed_by[STEPS] = {
 /* Shared by the process and the child that tries. */
 struct notes {
     volatile enum step now;
-    volatile unsigned deadly, forbidden; /* a bit a step */
+    volatile unsigned deadly, forbidden; /* one bit per step */
 };
 
 #define PAGES 4
@@ -67,7 +67,8 @@ static bool is_tried(struct notes *notes, enum step step)
     return !(notes->deadly & 1u << step);
 }
 
-/* A failure of what was tried last: the filter's, if it is one of these, and the kernel's own otherwise. */
+/* Notes a failure of the last step as forbidden if a filter may return this error. Other errors are
+ * the kernel's. */
 static void note_failure(struct notes *notes)
 {
     if (errno == EPERM || errno == EACCES || errno == ENOSYS)
@@ -81,7 +82,7 @@ static void try_request(struct notes *notes, enum step step, int uffd, unsigned 
         note_failure(notes);
 }
 
-/* With MOVE agreed upon where the kernel has it. */
+/* Agrees upon the API, with MOVE if the kernel has it. */
 static bool agree(int uffd, enum ebb_uffd_door door, int *agreed, bool *has_move)
 {
     struct uffdio_api api = {.api = UFFD_API};
@@ -121,7 +122,8 @@ static void try_descriptor(struct notes *notes, int uffd, enum ebb_uffd_door doo
     try_request(notes, STEP_UNREGISTER, agreed, UFFDIO_UNREGISTER, &whole);
 }
 
-/* In the child. All doors are tried: one may be shut when the program forks. */
+/* Runs in the child. It tries every way to open userfaultfd: one may be closed when the program
+ * forks. */
 static void try_all(struct notes *notes, uintptr_t memory)
 {
     static const struct {
@@ -161,10 +163,10 @@ static void refuse(unsigned steps)
     }
 }
 
-/* False: no child. */
+/* Returns false if no child could be made. */
 static bool try_in_child(struct notes *notes, uintptr_t memory, bool *died)
 {
-    /* A fork that no handler of the program hears of, and a child whose end sends no signal. */
+    /* No handler of the program sees this fork, and the child's end sends no signal. */
     long child = syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL);
     if (child == 0) {
         try_all(notes, memory);
@@ -189,14 +191,14 @@ struct ebb_trial ebb__trial_run(void)
     char *memory =
         mmap(NULL, PAGES * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     bool died = notes != MAP_FAILED && memory != MAP_FAILED;
-    /* Each death takes a step away, so there are fewer than STEPS of them. */
+    /* Each death refuses a step, so there are fewer than STEPS of them. */
     while (died && !result.is_complete) {
         if (!try_in_child(notes, (uintptr_t)memory, &died))
             break;
         result.deaths += died;
         result.is_complete = !died;
         if (died && (notes->now == STEP_NONE || notes->deadly & 1u << notes->now))
-            break; /* of something else: nothing was learnt */
+            break; /* it died of something else: nothing was learnt */
         if (died)
             notes->deadly |= 1u << notes->now;
     }

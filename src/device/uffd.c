@@ -19,7 +19,7 @@
 
 static const char *const features[] = {"node", "call",  "kernel", "move",
                                        "uffd", "remap", "protect"};
-static unsigned refused; /* a bit a feature */
+static unsigned refused; /* one bit per feature */
 static enum ebb_uffd_door last_door;
 static struct {
     int descriptor;
@@ -49,14 +49,15 @@ void ebb__host_refuse(const char *feature)
             refused |= 1u << i;
 }
 
-/* Out of the way of programs that count descriptors, where the limit lets us. */
+/* Gives the descriptor a high number if the limit permits, so that programs that count descriptors
+ * do not meet it. */
 static int move_high(int descriptor)
 {
     return descriptor >= 0 ? ebb__descriptor_high(descriptor) : descriptor;
 }
 
-/* False also where the program has closed it by a system call of its own, and the number means another
- * file by now: that one is left alone. */
+/* False also if the program has closed it by a raw system call and its number now names another
+ * file. Then the shim must not close it. */
 static bool node_is_open(void)
 {
     struct stat status;
@@ -136,7 +137,8 @@ static int open_any(bool *kernel_faults)
 
 int ebb__uffd_open(uint64_t wanted, uint64_t *found, bool *kernel_faults)
 {
-    /* What the kernel has is asked of a first descriptor: asking agrees upon an API for good. */
+    /* A first descriptor tells which features the kernel has, since the query fixes the API of a
+     * descriptor. */
     struct uffdio_api api = {.api = UFFD_API};
     int uffd = open_any(kernel_faults);
     if (uffd < 0)
@@ -177,7 +179,7 @@ bool ebb__uffd_register_all(int uffd, struct ebb_device_range range, uint64_t mo
         return true;
     if (range.bytes <= EBB_PAGE_BYTES)
         return false;
-    /* By halves, down to the page: no list of mappings can be had without memory or /proc. */
+    /* Halves the pieces, down to a page. A list of mappings would need memory or /proc. */
     uint64_t grain = range.bytes > EBB_HUGE_BYTES ? EBB_HUGE_BYTES : EBB_PAGE_BYTES;
     uint64_t first = (range.bytes / 2 + grain - 1) & ~(grain - 1);
     bool low = ebb__uffd_register_all(uffd, (struct ebb_device_range){range.base, first}, mode);
@@ -231,7 +233,7 @@ bool ebb__uffd_copy(int uffd, uintptr_t target, uintptr_t source, uint64_t bytes
         }
         if (request.copy > 0)
             continue;
-        if (piece > EBB_PAGE_BYTES) { /* several mappings, or some page is there */
+        if (piece > EBB_PAGE_BYTES) { /* several mappings, or some page is present */
             piece = (piece / 2 + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
             continue;
         }
@@ -276,7 +278,8 @@ bool ebb__uffd_fill(int uffd, uintptr_t address)
     while (ioctl(uffd, UFFDIO_ZEROPAGE, &zero) != 0) {
         if (errno == EAGAIN)
             continue;
-        ioctl(uffd, UFFDIO_WAKE, &zero.range); /* EEXIST: it is there, wake the waiter */
+        ioctl(uffd, UFFDIO_WAKE,
+              &zero.range); /* EEXIST: the page is present; wake the waiting thread */
         return false;
     }
     return true;

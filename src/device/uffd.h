@@ -1,16 +1,21 @@
-/* userfaultfd, as the host devices use it: opened in the most capable way that is permitted, its
- * features looked at, ranges registered, faults read.
+/* userfaultfd for the host devices: opens it in the most capable way permitted, queries features,
+ * registers ranges, reads faults.
  *
- * There are three doors. /dev/userfaultfd (Linux 6.1) needs permission for that file and nothing else:
- * no capability, no sysctl, and no system call that containers refuse. The system call needs
- * CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1. Both give faults of system calls, too. The same
- * call with UFFD_USER_MODE_ONLY needs nothing, and gives faults of the program's own code only.
+ * There are three ways to open it. The file /dev/userfaultfd (Linux 6.1) needs only its own
+ * permission: no capability, no sysctl, and no system call that containers refuse. The system call
+ * needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1. Both also report faults of system calls.
+ * The same call with UFFD_USER_MODE_ONLY needs nothing, and reports only faults of the program's
+ * own code.
  *
- * EBB_REFUSE in the environment takes features away, so that older or stricter systems can be tried
- * on this one: a list of `node` (/dev/userfaultfd), `call` (the system call), `kernel` (faults of
- * system calls, so both of these), `move` (UFFDIO_MOVE), `uffd` (all of it), `remap` (the device
- * without UFFDIO_MOVE), `protect` (the device without userfaultfd), separated by commas. What the system itself would answer with death, or does
- * wrong, is refused in the same way (support.c). */
+ * EBB_REFUSE in the environment disables features, so that this system can stand for older or
+ * stricter ones. It is a list of names, separated by commas:
+ *
+ * `node` (/dev/userfaultfd), `call` (the system call), `kernel` (faults of system calls, so both of
+ * these), `move` (UFFDIO_MOVE), `uffd` (all of it), `remap` (the device without UFFDIO_MOVE),
+ * `protect` (the device without userfaultfd).
+ *
+ * If a feature would kill the process or works wrongly, it is refused in the same way
+ * (support.c). */
 #ifndef EBB_DEVICE_UFFD_H
 #define EBB_DEVICE_UFFD_H
 
@@ -18,7 +23,8 @@
 
 #include <linux/userfaultfd.h>
 
-/* Debian 12's headers do not know MOVE: its numbers are defined here, the kernel is asked. */
+/* Debian 12's headers lack MOVE, so its numbers are defined here. The kernel is asked whether it
+ * has it. */
 #ifndef UFFDIO_MOVE
 struct uffdio_move {
     __u64 dst;
@@ -35,9 +41,9 @@ struct uffdio_move {
 #define UFFD_FEATURE_MOVE (1 << 16)
 #endif
 
-/* True where EBB_REFUSE names `feature`, or it was refused by ebb__host_refuse(). */
+/* True if EBB_REFUSE names `feature`, or ebb__host_refuse() has refused it. */
 bool ebb__host_refused(const char *feature);
-/* Never use `feature` in this process, nor in its forks. Not thread-safe. */
+/* Forbids `feature` in this process and its forks. Not thread-safe. */
 void ebb__host_refuse(const char *feature);
 
 enum ebb_uffd_door {
@@ -47,37 +53,39 @@ enum ebb_uffd_door {
     EBB_UFFD_USER_CALL, /* with UFFD_USER_MODE_ONLY */
 };
 
-/* Through that door only; -1 and errno: it is closed. */
+/* Opens userfaultfd in that way only. Returns -1 and sets errno on failure. */
 int ebb__uffd_enter(enum ebb_uffd_door door);
-/* Through which door the last ebb__uffd_open() has come. */
+/* The way in which the last ebb__uffd_open() succeeded. */
 enum ebb_uffd_door ebb__uffd_door(void);
-/* /dev/userfaultfd stays open once it was used: a process that gives its rights away, or changes its
- * root, forks all the same, and its child needs a userfaultfd. -1: it was not. */
+/* The descriptor of /dev/userfaultfd, which stays open after its first use. A process may drop its
+ * rights or change its root and then fork. Its child needs a userfaultfd. -1: it was not used. */
 int ebb__uffd_node(void);
 void ebb__uffd_close_node(void);
 
-/* A descriptor with a high number, out of the way of programs that count them, and its API agreed
- * upon with the features that are wanted and there. *kernel_faults: system calls that meet an absent
- * page wait too. -1 and errno: none is to be had. */
+/* Returns a userfaultfd descriptor with a high number, so that programs that count descriptors do
+ * not meet it. Its API is agreed upon with those wanted features that exist. *kernel_faults: system
+ * calls wait for absent pages, too. Returns -1 and sets errno on failure. */
 int ebb__uffd_open(uint64_t wanted, uint64_t *features, bool *kernel_faults);
-/* mode: UFFDIO_REGISTER_MODE_*. False and errno where the kernel refuses. */
+/* mode: UFFDIO_REGISTER_MODE_*. Returns false and sets errno if the kernel refuses. */
 bool ebb__uffd_register(int uffd, struct ebb_device_range range, uint64_t mode);
-/* The same where the program may have put mappings into the range that cannot be registered, or none:
- * those are left out. False and errno where nothing could be registered. */
+/* The same for a range with unmapped parts, or with program mappings that cannot be registered.
+ * Skips those. Returns false and sets errno if nothing could be registered. */
 bool ebb__uffd_register_all(int uffd, struct ebb_device_range range, uint64_t mode);
-/* From here on the kernel serves the range by itself; wakes whoever waits. */
+/* The kernel serves faults in the range after this call. Wakes all threads that wait. */
 bool ebb__uffd_unregister(int uffd, struct ebb_device_range range);
-/* A plain, empty, registered mapping, whatever the program has put there. False: none was to be had. */
+/* Maps a plain, empty, registered mapping over what the program has mapped there. Returns false on
+ * failure. */
 bool ebb__uffd_renew(int uffd, uintptr_t address, uint64_t bytes);
-/* Copy whole pages from `source` to where nothing is, whatever mappings are there; pages that are there
- * already and pages of the program's own mappings are left as they are. *copied: how far it came. */
+/* Copies whole pages from `source` to absent pages, across all mappings there. Keeps present pages
+ * and pages of the program's own mappings. *copied: bytes processed. */
 bool ebb__uffd_copy(int uffd, uintptr_t target, uintptr_t source, uint64_t bytes, uint64_t *copied);
-/* Zero pages where nothing is. */
+/* Maps zero pages where none are mapped. */
 bool ebb__uffd_zeros(int uffd, uintptr_t target, uint64_t bytes);
 void ebb__uffd_wake(int uffd, uintptr_t address, uint64_t bytes);
-/* Up to `most` faults, without blocking. */
+/* Reads up to `most` faults without blocking. Returns how many. */
 size_t ebb__uffd_faults(int uffd, struct ebb_fault *faults, size_t most);
-/* A zero page at `address` unless one is there; wakes whoever waits. True: it was put there. */
+/* Maps a zero page at `address` if none is mapped. Wakes all threads that wait for it. Returns true
+ * if this call mapped it. */
 bool ebb__uffd_fill(int uffd, uintptr_t address);
 
 #endif

@@ -1,9 +1,9 @@
-/* The alarm: a fault or a transfer that takes so long that something must be wrong is told, once.
+/* The alarm: warns once if a fault or a transfer takes so long that something must be wrong.
  *
- * A hang says nothing by itself: the program stands, and who waits for it cannot see that it stands
- * for the sake of one block. So the parent looks at what the processes say that they wait for
- * (trace/waits.h). How long that has been is counted here, from when it was first seen, and not while
- * nobody could go on: while the process, or this one, was stopped. */
+ * A hang gives no reason: the program stops, and its user cannot see that it waits for one block.
+ * So the parent reads what the processes say that they wait for (trace/waits.h). It counts a wait
+ * from when it first saw it. It does not count time while the process, or the parent, was
+ * stopped. */
 #include "base/size.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOKS 10u /* in the shorter of the limits */
+#define LOOKS 10u /* looks within the shorter limit */
 
 struct overdue {
     const struct ebb_wait *wait; /* the oldest; NULL: none */
@@ -28,7 +28,7 @@ static struct ebb_wait *wait_at(const struct process *process, size_t index)
                                    : &waits->transfers[index - EBB_WAIT_BLOCKS];
 }
 
-/* Stopped by a signal or a debugger. Where /proc does not say it counts as running. */
+/* True if a signal or a debugger has stopped the process. False if /proc does not tell. */
 static bool is_stopped(int process_id)
 {
     char path[64], line[256];
@@ -41,7 +41,7 @@ static bool is_stopped(int process_id)
     return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
-/* Note what is waited for now; all ages begin anew where `anew`. */
+/* Records the current waits and finds the oldest ones. If `anew` is true, all ages restart at 0. */
 static void note(struct process *process, uint64_t now_ns, bool anew, struct overdue *fault,
                  struct overdue *transfer)
 {
@@ -62,7 +62,7 @@ static void note(struct process *process, uint64_t now_ns, bool anew, struct ove
     }
 }
 
-/* The transfer of the block that `wait` is for; NULL: none is under way. */
+/* Returns the current transfer of the block that `wait` is for, or NULL. */
 static const struct ebb_wait *transfer_of(const struct process *process,
                                           const struct ebb_wait *wait)
 {
@@ -158,7 +158,8 @@ static void tell_transfer(struct ebb_parent *parent, const struct process *proce
                          kind == EBB_WAIT_READ ? "read from" : "written to", seconds, store_remedy);
 }
 
-/* Note whether waits of this kind take too long; true where that is new, and to be told. */
+/* Records whether waits of this kind take too long. Returns true if they newly do, so that a
+ * warning is due. */
 static bool turns_late(struct alarm *alarm, enum alarm_kind kind, bool late)
 {
     bool told = alarm->states[kind] == ALARM_TOLD;
@@ -190,7 +191,7 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
         (void)ebb__stuck_look(process, now_ns, true);
         return;
     }
-    /* What the runtime knows of explains the thread's sleep. */
+    /* A wait that the runtime knows of explains the thread's sleep. */
     bool is_stuck = stuck_ns >= fault_limit_ns && (!fault.wait || fault.age_ns < stuck_ns / 2);
     if (turns_late(alarm, ALARM_FAULT, fault.wait && fault.age_ns >= fault_limit_ns))
         tell_fault(parent, process, &fault, &transfer);

@@ -1,8 +1,8 @@
-/* The budget of a run: given in bytes, or a share of what the program takes.
+/* The budget of a run: given in bytes, or as a share of the program's peak.
  *
- * A share is of a peak, and that is known when the iterations are: from a profile, or once they have
- * been seen. Until then none is in force (enum budget_state). Where the peak turns out to be a little
- * more, the budget grows; where it is much more, what was taken for the iterations was not them. */
+ * The peak is known once the iterations are: from a profile, or after they were detected. Until
+ * then no budget is in force (enum budget_state). If the peak grows a little, the budget grows. If
+ * it grows much, the iterations were detected wrongly. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"

@@ -18,8 +18,9 @@
 #include <xxhash.h>
 
 #define SUFFIX ".profile"
-#define UNFINISHED ".ebb-" /* of a file that is being written */
-/* Older ones belong to writers that were killed. None writes for a second: the value is without influence. */
+#define UNFINISHED ".ebb-" /* prefix of a file that is being written */
+/* Older files belong to writers that were killed. No write takes a second, so the exact value does
+ * not matter. */
 #define UNFINISHED_SECONDS 3600
 
 static bool add_link(XXH3_state_t *hash, int process_id, const char *name)
@@ -53,7 +54,7 @@ bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile
     XXH3_state_t *hash = XXH3_createState();
     if (!hash)
         return false;
-    /* Plans of another tuning are other plans, so they are other profiles. */
+    /* Another tuning makes other plans, so the tuning is part of the key. */
     char about[600], tuning[400];
     if (!ebb__tuning_write(tuning, sizeof tuning))
         tuning[0] = 0;
@@ -97,7 +98,8 @@ enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key ke
     status = ebb__profile_decode(content.bytes, content.size, key, path, profile, error);
     free(content.bytes);
     if (status == EBB_OK)
-        utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW); /* used now; as well as may be */
+        utimensat(AT_FDCWD, path, NULL,
+                  AT_SYMLINK_NOFOLLOW); /* marks it as used; errors are ignored */
     return status;
 }
 
@@ -108,7 +110,7 @@ void ebb__cache_remove(const char *directory, struct ebb_profile_key key)
         unlink(path);
 }
 
-/* The folder and its parent, which may be ~/.cache. */
+/* Creates the folder and its parent, which may be ~/.cache. */
 static bool make_directory(const char *directory)
 {
     if (mkdir(directory, 0700) == 0 || errno == EEXIST)
@@ -158,8 +160,8 @@ static bool has_suffix(const char *name)
     return length > strlen(SUFFIX) && strcmp(name + length - strlen(SUFFIX), SUFFIX) == 0;
 }
 
-/* Remove what was used longest ago until the rest fits, and what writers left that were killed;
- * `kept` stays. */
+/* Removes the least recently used files until the rest fits, and the files of killed writers. Never
+ * removes `kept`. */
 static void keep_to(const char *directory, uint64_t most_bytes, const char *kept)
 {
     DIR *folder = opendir(directory);

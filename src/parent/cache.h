@@ -1,8 +1,10 @@
-/* The plan cache: profiles of programs in files of one folder, `<key>.profile`, found again by what
- * the program is. A file appears whole or not at all; what is damaged, of another owner, of another
- * version or of another program is as good as none. Where the files together exceed the cap, those
- * that were used longest ago go. Nothing here is needed: every failure means "no profile". No shared
- * state but the folder, which any number of processes may use at once. */
+/* The plan cache: profiles of programs as files `<key>.profile` of one folder. The key identifies
+ * the program.
+ *
+ * A file is written atomically. A file that is damaged, of another owner, version or program is
+ * ignored. If the files exceed the cap together, the least recently used are deleted. Nothing here
+ * is needed: every failure means "no profile". The folder is the only shared state. Any number of
+ * processes may use it at once. */
 #ifndef EBB_PARENT_CACHE_H
 #define EBB_PARENT_CACHE_H
 
@@ -10,20 +12,20 @@
 
 #include <stdbool.h>
 
-/* Key of the program that process `process_id` runs now: its executable, arguments and working
- * directory, `threshold_bytes` and Ebb's version. False where /proc does not tell. */
+/* The key of the program that process `process_id` runs: a hash of its executable, arguments,
+ * working directory, `threshold_bytes` and Ebb's version. Returns false if /proc does not tell. */
 bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key);
 
-/* The profile under `key` in `directory`, and mark it as used. EBB_ERR_IO where there is none; else
- * as of ebb__profile_decode(). On failure *profile is empty. */
+/* Loads the profile under `key` in `directory`, and marks it as used. EBB_ERR_IO if there is none.
+ * Other errors as of ebb__profile_decode(). On failure *profile is empty. */
 EBB_NODISCARD enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key key,
                                               struct ebb_profile *profile, struct ebb_error *error);
-/* Write it, making the folder and its parent where they lack, then keep to `most_bytes`. EBB_ERR_IO,
- * EBB_ERR_MEMORY; the file is then as it was. */
+/* Writes it, and creates the folder and its parent if they do not exist. Then deletes files down to
+ * `most_bytes`. On EBB_ERR_IO or EBB_ERR_MEMORY the file is unchanged. */
 EBB_NODISCARD enum ebb_status ebb__cache_store(const char *directory, struct ebb_profile_key key,
                                                const struct ebb_profile *profile,
                                                uint64_t most_bytes, struct ebb_error *error);
-/* Forget what is under `key`. */
+/* Deletes the profile under `key`. */
 void ebb__cache_remove(const char *directory, struct ebb_profile_key key);
 
 #endif

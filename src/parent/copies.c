@@ -1,18 +1,18 @@
-/* Copies: pages that forked relatives do not share any more, and no ledger knows.
+/* Copies: pages that forked relatives no longer share, and that the ledger does not know.
  *
- * After a fork a page that parent or child writes is there twice: the writer gets one that the kernel
- * makes, without a word to the runtime. What a process evicts, or frees, stays where a relative still has
- * it. So while forked relatives live, the pages in their arenas are counted by the kernel's account: the
- * sum of their proportional shares is what they really have, however it came about. What exceeds what
- * they have entered raises the run's peak, and what exceeds the budget is said.
+ * After a fork, if parent or child writes a page, the kernel copies it without telling the runtime.
+ * If a process evicts or frees a page, a relative still holds it. So while forked relatives live,
+ * the parent counts the pages in their arenas by the kernel's data. The sum of their proportional
+ * shares is what they really hold. If it exceeds their ledger entries, the difference raises the
+ * run's peak. If it exceeds the budget, the user is told.
  *
- * It is counted, not kept within the budget. To evict for it would hit the wrong one: a parent that
- * trains would be pressed for what its idle workers hold, and what it evicts is copied first.
+ * It is only counted: Ebb evicts nothing for it. That would hit the wrong process: a training
+ * parent would evict for its idle workers, and each evicted page is copied first.
  *
- * Reading smaps takes a millisecond for each thousand mappings. A copy costs its process a page fault, and
- * the number of these is had in microseconds: without faults nothing is read, and all of it takes one
- * part in 100 of the time at most. Children that only read cost next to nothing. A child that ends before
- * it is looked at has counted its own pages itself (shim/malloc/ending.c). */
+ * Reading smaps takes a millisecond per thousand mappings. A copy causes a page fault, and the
+ * number of page faults is read in microseconds. Without new faults nothing else is read. All this
+ * takes at most one part in 100 of the time. Children that only read cost almost nothing. A child
+ * that ends before it is examined counts its own pages (shim/malloc/ending.c). */
 #include "base/clock.h"
 #include "base/smaps.h"
 #include "base/tuning.h"
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Its number where `ebb` lives, which may be another than it has for itself; 0: it is not known. */
+/* Its number in the pid namespace of `ebb`, which may differ from its own. 0: unknown. */
 static int process_id(const struct process *process)
 {
     struct ucred peer;
@@ -38,7 +38,8 @@ static bool has_arena(const struct process *process)
            atomic_load(&process->stream.ring->counters.arena_last);
 }
 
-/* Forked from one another: programs that were started otherwise have their arenas elsewhere. */
+/* True if one was forked from the other or both from a third. Other programs have their arenas
+ * elsewhere. */
 static bool are_relatives(const struct process *one, const struct process *other)
 {
     return has_arena(one) && has_arena(other) &&
@@ -55,7 +56,7 @@ static bool has_relatives(const struct ebb_parent *parent, const struct process 
     return false;
 }
 
-/* Page faults without a transfer, so far. */
+/* Page faults without a transfer so far. */
 static uint64_t faults_of(const struct process *process)
 {
     char path[64], text[512];
@@ -85,7 +86,7 @@ void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes)
         ebb__ledger_raise(&ledger->over_bytes, bytes - budget);
 }
 
-/* What all relatives have beyond what they have entered. */
+/* Bytes that all relatives hold beyond their ledger entries. */
 static uint64_t count(const struct ebb_parent *parent)
 {
     uint64_t share_bytes = 0, held_bytes = 0;

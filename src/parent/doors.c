@@ -1,7 +1,8 @@
-/* The doors: how the processes of a run find the parent, and how it knows that they are of the run.
+/* How the processes of a run find the parent, and how it knows that they belong to the run.
  *
- * A process has the inherited end of a pair of sockets, or, where it closed that, an abstract address
- * that EBB_RUN names. Either way its hello must have the run's secret and come from the same user. */
+ * A process uses the inherited end of a socket pair. If it has closed that, it uses an abstract
+ * address, which EBB_RUN names. In both cases its hello must contain the run's secret and come from
+ * the same user. */
 #include "parent/internal.h"
 
 #include "base/limits.h"
@@ -20,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Unknown to all others, or the caller cannot be served. */
+/* Makes a secret from random bytes. Returns false if there are none. */
 static bool make_secret(uint64_t *words, size_t count)
 {
     return getrandom(words, count * sizeof *words, 0) == (ssize_t)(count * sizeof *words);
@@ -83,7 +84,7 @@ static struct ebb_ring *map_ring(int descriptor, size_t *bytes)
     return memory;
 }
 
-/* process_id: in this process's own numbers. */
+/* process_id: in this process's own pid namespace. */
 static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, int process_id,
                     int channel, int ring_descriptor)
 {
@@ -118,7 +119,7 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
                                   .value = process->phase == PHASE_OBSERVING,
                                   .limit_bytes = parent->options.store_limit_bytes};
     if (!ebb__tuning_write(message.text, sizeof message.text))
-        message.text[0] = 0; /* `ebb run` refuses so many */
+        message.text[0] = 0; /* `ebb run` rejects so many changes */
     ebb__parent_send(process, &message, parent->ledger_descriptor);
     if (parent->options.compress == EBB_COMPRESS_ON || parent->lanes.compressed)
         ebb__parent_tell(process, EBB_MESSAGE_COMPRESS, 0);
@@ -130,11 +131,11 @@ static bool is_known(const struct ebb_parent *parent, const struct ebb_message *
 {
     bool knows =
         hello->secret[0] == parent->doors.secret[0] && hello->secret[1] == parent->doors.secret[1];
-    /* Root's programs may become other users; nobody else's do. */
+    /* Programs of root may change their user; others may not. */
     return knows && (sender->uid == geteuid() || geteuid() == 0);
 }
 
-/* `peer`: who made the connection; NULL: each message says who sent it. */
+/* `peer`: the process at the other end; NULL: each message names its sender. */
 static void take_hellos(struct ebb_parent *parent, int socket, const struct ucred *peer)
 {
     struct ebb_message message;

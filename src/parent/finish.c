@@ -1,10 +1,10 @@
-/* What a run has come to: counters of all processes, and the iterations of the busiest one. */
+/* The result of a run: counters of all processes, and the iterations of the busiest one. */
 #include "base/order.h"
 #include "parent/internal.h"
 
 #include <stdlib.h>
 
-/* The process whose blocks were largest speaks for the run. */
+/* The process with the largest blocks represents the run. */
 static const struct process *busiest(const struct ebb_parent *parent)
 {
     const struct process *best = NULL;
@@ -20,7 +20,7 @@ static const struct process *busiest(const struct ebb_parent *parent)
     return best;
 }
 
-/* Of the iterations that are kept: medians and extremes; of all: their numbers. */
+/* Medians and extremes cover the iterations that are kept; counts cover all. */
 static void iteration_figures(const struct process *process, struct ebb_parent_result *result)
 {
     const struct ebb_watch_iteration *iterations;
@@ -63,7 +63,7 @@ static void ledger_figures(const struct ebb_ledger *ledger, struct ebb_parent_re
                                                                  : result->peak.learning_bytes;
 }
 
-/* Bytes a second; 0: nothing was moved. */
+/* Bytes per second; 0: nothing was moved. */
 static double measured_bps(uint64_t bytes, uint64_t busy_ns)
 {
     return busy_ns ? (double)bytes * 1e9 / (double)busy_ns : 0;
@@ -87,7 +87,7 @@ static void busiest_figures(const struct process *main, struct ebb_parent_result
         iteration_figures(main, result);
 }
 
-/* What the parent itself has counted. */
+/* The parent's own counts. */
 static void parent_figures(const struct ebb_parent *parent, struct ebb_parent_result *result)
 {
     const struct ebb_machine *machine = &parent->lanes.machine;
@@ -103,7 +103,7 @@ static void parent_figures(const struct ebb_parent *parent, struct ebb_parent_re
     }
 }
 
-/* Close the trace, if there is one. The first failure counts. */
+/* Closes the trace, if there is one. The first failure is reported. */
 static enum ebb_status end_recording(struct recording *recording, struct ebb_error *error)
 {
     enum ebb_status status = recording->status;

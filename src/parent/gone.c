@@ -1,11 +1,10 @@
-/* Processes that have ended: what the summary needs of them is kept, their memory goes.
+/* Processes that have ended: keeps what the summary needs of them, and frees their memory.
  *
- * A process costs the parent its ring, the window of its events, and its scripts: megabytes. Programs
- * start thousands of processes that do next to nothing. So what a process has counted is added up when
- * it ends, its profile is saved, and the rest is released. One of them stays whole: the one with the
- * largest blocks so far, since the busiest process of a run is the one whose iterations are told.
- * A step passes between a process's end and its release: the hello of a child that it had forked just
- * before may have been read after its end. */
+ * For a process the parent holds its ring, the window of its events, and its scripts: megabytes.
+ * Programs may start thousands of short processes. So when a process ends, its counts are added up,
+ * its profile is saved, and the rest is released. The one with the largest blocks so far is kept
+ * whole, since the summary shows the iterations of the busiest process. The release waits one step
+ * after the end: the hello of a child that was forked just before may be read later. */
 #include "parent/internal.h"
 
 #include <stdlib.h>

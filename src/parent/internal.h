@@ -21,20 +21,20 @@ struct lane_counts {
     uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns, stall_ns;
 };
 
-/* A plan in force, and what comes of it: see replan.c. */
+/* A plan in force and its results: see replan.c. */
 struct trial {
     enum trial_state state;
     struct ebb_machine machine;        /* that it assumed */
-    struct ebb_machine machine_before; /* that the plan before assumed */
-    struct lane_counts counts;         /* when it began */
-    uint64_t predicted_stall_ns;       /* an iteration */
-    uint64_t predicted_work_ns;        /* the rest of it */
-    size_t first_iteration;            /* of the watch, that counts */
-    size_t looked_at;                  /* iterations then */
-    uint64_t before_ns; /* median iteration under the plan before; 0: none is to be compared */
+    struct ebb_machine machine_before; /* assumed by the previous plan */
+    struct lane_counts counts;         /* at its begin */
+    uint64_t predicted_stall_ns;       /* per iteration */
+    uint64_t predicted_work_ns;        /* time without stalls, per iteration */
+    size_t first_iteration;            /* number in the watch of the first iteration that counts */
+    size_t looked_at;                  /* iterations judged so far */
+    uint64_t before_ns; /* median iteration under the previous plan; 0: nothing to compare */
     unsigned replans;
-    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE: as planned */
-    unsigned room_iterations; /* in a row in which it was so */
+    enum replan_reason room;  /* REPLAN_CRAMPED, REPLAN_ROOMY, or REPLAN_NONE if it is as planned */
+    unsigned room_iterations; /* consecutive iterations with that judgement */
     unsigned room_replans;
 };
 
@@ -47,32 +47,32 @@ enum alarm_kind {
     ALARM_KINDS
 };
 
-/* What a process waits for, as far as seen: alarm.c. */
+/* What a process waits for, as far as the parent sees: alarm.c. */
 struct alarm {
-    uint64_t looked_ns; /* 0: never */
+    uint64_t looked_ns; /* time of the last look; 0: never */
     struct seen_wait {
-        uint64_t since_ns; /* as the process says; 0: nobody waits */
-        uint64_t first_ns; /* when it was seen first */
+        uint64_t since_ns; /* begin of the wait by the process; 0: nobody waits */
+        uint64_t first_ns; /* when the parent first saw it */
     } seen[EBB_ALARM_WAITS];
     enum alarm_state states[ALARM_KINDS];
 };
 
 /* A thread that sleeps in a page fault: stuck.c. */
 struct stuck {
-    int thread;        /* followed, or followed last */
-    uint64_t sleeps;   /* that it had begun then; 0: none is followed */
-    uint64_t first_ns; /* when it was seen first */
+    int thread;        /* the thread that is watched, or was watched last */
+    uint64_t sleeps;   /* its count of sleeps when first seen; 0: no thread is watched */
+    uint64_t first_ns; /* when the parent first saw it */
 };
 
-/* The events of a process, and what is found in them. */
+/* The events of a process and what the parent finds in them. */
 struct stream {
     struct ebb_ring *ring;
     size_t ring_bytes;
-    struct ebb_watch *watch;           /* NULL: it is not watched any more */
-    struct ebb_recurrence *recurrence; /* NULL: not looked for */
+    struct ebb_watch *watch;           /* NULL: it is no longer watched */
+    struct ebb_recurrence *recurrence; /* NULL: the search is not on */
     uint64_t allocs;                   /* so far */
-    uint64_t allocs_lost;              /* allocations since the stream left the template */
-    bool replaying;                    /* a plan is being followed */
+    uint64_t allocs_lost;              /* allocations since the stream deviated from the template */
+    bool replaying;                    /* the process follows a plan */
 };
 
 /* When to plan: learn.c. */
@@ -85,41 +85,41 @@ struct learning {
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
 };
 
-/* The newest plan, and what it was made for: plans.c. */
+/* The newest plan and what it assumed: plans.c. */
 struct sent {
-    struct ebb_script *script, *script_before; /* sent last, and before that; NULL: none */
-    bool has_access_clock;                     /* it has accesses for a clock */
-    uint64_t share_bytes;                      /* of the budget, that it was made for */
-    uint64_t slab_bytes;                       /* of slabs in use, which it left memory for */
-    uint64_t peak_bytes;   /* most that it holds at a time; 0: it did not fit to begin with */
-    uint64_t margin_bytes; /* of its share, left free because that has shrunk before */
-    uint64_t small_bytes;  /* most that small blocks held while a plan was in force */
+    struct ebb_script *script, *script_before; /* the last sent, and the one before; NULL: none */
+    bool has_access_clock;                     /* it uses an access clock */
+    uint64_t share_bytes;                      /* of the budget that it assumes */
+    uint64_t slab_bytes;                       /* of slabs in use when it was made */
+    uint64_t peak_bytes;   /* most bytes resident at a time; 0: the plan did not fit at its begin */
+    uint64_t margin_bytes; /* of its share, left free because the share has shrunk before */
+    uint64_t small_bytes;  /* most bytes of small blocks while a plan was in force */
 };
 
 /* What an earlier run has learnt: recall.c. */
 struct recall {
     enum ebb_cache_use use;
-    bool has_key; /* it may have a profile: that of `key` */
+    bool has_key; /* it may have a profile, under `key` */
     struct ebb_profile_key key;
-    struct ebb_profile profile; /* while RECALLED */
-    uint64_t at_allocs;         /* allocations that had been made when its plans were sent */
-    size_t judged;              /* iterations looked at while RECALLED */
-    unsigned diverged;          /* of these, those that were not replayed to their end */
-    unsigned disappointments;   /* of these, those in which blocks were not where they had to be */
+    struct ebb_profile profile; /* while PHASE_RECALLED */
+    uint64_t at_allocs;         /* allocations made before its plans were sent */
+    size_t judged;              /* iterations examined while PHASE_RECALLED */
+    unsigned diverged;          /* of these, iterations that were not replayed to their end */
+    unsigned disappointments;   /* of these, iterations with blocks that were not as planned */
 };
 
 struct process {
-    uint64_t number; /* of its hello, from 1 */
+    uint64_t number; /* of its hello, counted from 1 */
     int process_id;
-    int channel; /* -1: gone */
+    int channel; /* -1: closed */
     enum phase phase;
     struct stream stream;
     struct learning learning;
     struct sent sent;
     struct recall recall;
-    struct ebb_profile learnt; /* what is known to be so, for the next run */
-    bool learnt_anew;          /* it differs from what lies in the cache */
-    int64_t budget_from;       /* the iteration from which a budget is in force, or -1 */
+    struct ebb_profile learnt; /* confirmed facts for the next run */
+    bool learnt_anew;          /* it differs from the cached profile */
+    int64_t budget_from;       /* the first iteration with a budget in force, or -1 */
     struct alarm alarm;
     struct stuck stuck;
     struct trial trial;
@@ -128,44 +128,45 @@ struct process {
 /* How processes reach the parent: doors.c. */
 struct doors {
     char environment[4608];
-    uint64_t secret[2];    /* of EBB_RUN: a hello must have it */
-    int listening;         /* abstract address, for processes that lost the inherited descriptor */
-    int hello_pair[2];     /* ours, the program's */
-    EBB_VEC(int) accepted; /* connections on `listening` that have not said hello yet */
+    uint64_t secret[2];    /* in EBB_RUN; a hello must contain it */
+    int listening;         /* when the wait began, by the process; 0: no thread waits */
+    int hello_pair[2];     /* the parent's end, the program's end */
+    EBB_VEC(int) accepted; /* connections on `listening` without a hello so far */
 };
 
-/* What forked relatives have beyond what they have entered: copies.c. */
+/* Pages that forked relatives hold beyond their ledger entries: copies.c. */
 struct copies {
     uint64_t bytes;
     uint64_t faults;
     size_t relatives;
-    uint64_t look_ns; /* do not look before */
+    uint64_t look_ns; /* do not look before this time */
 };
 
 struct lanes {
     enum lanes_state state;
-    struct ebb_machine machine; /* while KNOWN */
-    bool compressed;            /* it is that of a store that does not store zeros */
-    pthread_t prober;           /* while PROBING */
-    enum ebb_status status;     /* what it found, and why not */
+    struct ebb_machine machine; /* while LANES_KNOWN */
+    bool compressed;            /* measured with a store that leaves out zeros */
+    pthread_t prober;           /* while LANES_PROBING */
+    enum ebb_status status;     /* its result; if it failed, why */
     struct ebb_error error;
 };
 
 struct recording {
     struct ebb_trace_writer *writer;
-    uint64_t process; /* number of the one whose events go to the trace; 0: none yet */
+    uint64_t process; /* number of the process whose events are traced; 0: none yet */
     enum ebb_status status;
     struct ebb_error error;
 };
 
 struct budget {
     enum budget_state state;
-    const struct process *of; /* while PRESUMED, by whose profile; while SHARED, of whose peak */
-    uint64_t of_bytes;        /* that peak */
+    const struct process
+        *of;           /* while PRESUMED, the owner of the profile; while SHARED, of the peak */
+    uint64_t of_bytes; /* the peak that the budget is a share of */
     bool told_infeasible;
 };
 
-/* Of all processes, and of the newest plan. */
+/* Figures over all processes, and of the newest plan. */
 struct figures {
     uint64_t events;
     struct ebb_plan_figures plan;
@@ -178,12 +179,12 @@ struct ebb_parent {
     struct doors doors;
     struct ebb_ledger *ledger;
     int ledger_descriptor;
-    unsigned departed; /* processes whose slots of the ledger are to be taken out */
-    uint64_t reap_ns;  /* when it is looked for such at the latest */
+    unsigned departed; /* ended processes whose ledger slots must be released */
+    uint64_t reap_ns;  /* latest time of the next search for them */
     struct copies copies;
     EBB_VEC(struct process *) processes;
-    size_t hello_count;            /* processes so far */
-    struct ebb_parent_result gone; /* sums of what those counted that were released */
+    size_t hello_count;            /* processes that have said hello */
+    struct ebb_parent_result gone; /* sums over the processes already released */
     int main_process_id;
     bool main_said_hello;
     struct lanes lanes;
@@ -192,120 +193,125 @@ struct ebb_parent {
     struct figures figures;
 };
 
-/* tell.c: a message to whoever started the run, and messages to processes. */
+/* tell.c: warns the user who started the run, and sends messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);
 bool ebb__parent_send(struct process *process, const struct ebb_message *message, int descriptor);
-/* A message of a number only; that the process has gone is seen elsewhere. */
+/* Sends a message that consists of a number. An error is ignored: doors detect that a process has
+ * ended. */
 void ebb__parent_tell(struct process *process, enum ebb_message_kind kind, uint64_t value);
 void ebb__parent_tell_all(struct ebb_parent *parent, enum ebb_message_kind kind, uint64_t value);
 
-/* doors.c: what processes are given to find the parent. */
+/* doors.c: opens what processes need to find the parent. */
 EBB_NODISCARD enum ebb_status ebb__doors_open(struct ebb_parent *parent, struct ebb_error *error);
-/* Who has come since? Each is welcomed, or sent away. */
+/* Accepts waiting processes: welcomes or rejects each. */
 void ebb__doors_answer(struct ebb_parent *parent);
 void ebb__doors_close(struct ebb_parent *parent);
 
-/* budget.c: the most that the process takes without Ebb, as far as seen. */
+/* budget.c: the most that the process would hold without Ebb, as far as seen. */
 uint64_t ebb__budget_peak(const struct process *process);
-/* The budget of the run: given, or a share of what this process has been seen to take. */
+/* The budget of the run: given in bytes, or a share of this process's peak so far. */
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
-/* The part of it that the process's blocks may fill: not what the others hold, nor what its own
- * small blocks do, which no plan evicts. */
+/* The share of the budget for the process's blocks. It excludes memory of other processes and of
+ * the process's own small blocks, which no plan evicts. */
 uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
                            uint64_t budget);
-/* A share of the peak that the process's profile tells is in force before its first allocation. */
+/* Puts a share of the peak in the process's profile in force before its first allocation. */
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process);
-/* The profile was right; or it was not. */
+/* Records whether the profile was right. */
 void ebb__budget_confirm(struct ebb_parent *parent, const struct process *process);
 void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process);
-/* The process's iterations are known: so is the peak that the budget is a share of. */
+/* Call when the process's iterations are known: fixes the peak that the budget is a share of. */
 void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget);
-/* The process may have come to take more than when that was done. True: much more, what was taken for
- * its iterations was not them, and no budget is in force. */
+/* Checks whether the process holds more than at that time. Returns true if it holds much more. Then
+ * its iterations were detected wrongly, and the budget is no longer in force. */
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process);
-/* Nobody may take another process for this one. */
+/* The process is being released. Removes the budget's reference to it. */
 void ebb__budget_forget(struct ebb_parent *parent, const struct process *process);
 
-/* lanes.c: begin to measure where the transfers will go, beside the running program. */
+/* lanes.c: starts a thread that measures the store's lanes while the program runs. */
 void ebb__lanes_begin(struct ebb_parent *parent);
-/* Wait for it to end, or measure now. */
+/* Waits for that thread. If there is none, measures at once. */
 void ebb__lanes_await(struct ebb_parent *parent);
-/* parent->lanes.machine is what they are; compressed: zeros are not stored, which processes do
- * then. */
+/* Records that parent->lanes.machine is known. If `compressed` is true, the store leaves out zeros,
+ * and processes are told to do so. */
 void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
-/* Wait for the prober, whatever it finds. */
+/* Waits for the thread, whatever it finds. */
 void ebb__lanes_fini(struct ebb_parent *parent);
 
-/* plans.c: the terms of a plan for the process now. */
+/* plans.c: the current terms of a plan for the process. */
 struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
                                         const struct process *process,
                                         const struct ebb_model *model);
-/* Plan `model` and send the plan; true where it was sent, or where the policy knows none and this is
- * what it predicts. first_serial: see struct ebb_script. */
+/* Plans `model` and sends the plan. Returns true if it was sent, or if the policy has no plan and
+ * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
 
-/* learn.c: look at what the process has done and plan, or learn anew. */
+/* learn.c: examines what the process has done, and plans or learns again. */
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process);
 
-/* observe.c: take note of an event of the process. */
+/* observe.c: records an event of the process. */
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event);
-/* Observe accesses from now on. */
+/* Starts observing accesses. */
 void ebb__parent_trace(struct process *process);
-/* The repetition that has now been found is the one that is planned. */
+/* Takes the newest repetition as the iteration to plan. */
 void ebb__parent_settle(struct process *process);
 struct seen {
     size_t traced;
-    size_t in_a_row; /* the newest, without anything between them */
+    size_t in_a_row; /* in a row, up to the newest */
 };
-/* Of the repetition now taken for the iteration. */
+/* Of the repetition that counts as the iteration. */
 struct seen ebb__parent_seen(const struct process *process);
 
-/* trial.c: a plan has been sent, its trial begins. */
+/* trial.c: begins the trial of a plan that was sent. */
 void ebb__trial_begin(struct ebb_parent *parent, struct process *process);
 
-/* replan.c: has the trial shown that another plan is due? Then plan and send it. Cheap where nothing
- * has happened. */
+/* replan.c: if the trial shows that another plan is due, plans and sends it. Cheap if there is
+ * nothing new. */
 void ebb__replan_consider(struct ebb_parent *parent, struct process *process);
-/* measured.c: the lane counters of the process as they are. */
+/* measured.c: the current lane counters of the process. */
 struct lane_counts ebb__measured_counts(const struct process *process);
-/* The lanes of *assumed as counted between *from and *to, as far as enough was moved. */
+/* The lanes of *assumed with the rates counted between *from and *to. A rate changes only if enough
+ * bytes were moved. */
 void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
                          const struct lane_counts *to, struct ebb_machine *measured);
-/* Does a lane of one differ from that of the other by more than the tolerance, a part of one? */
+/* True if the rates of a lane differ by more than the tolerance, a fraction, between the
+ * machines. */
 bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
                           double tolerance);
-/* Give `model` the shorter of its own and `other`'s intervals between clock events: observing accesses
- * makes some longer, waiting for transfers others. False where they are not the same iteration. */
+/* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
+ * Observing accesses prolongs some intervals, waiting for transfers others. Returns false if they
+ * are not the same iteration. */
 bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other);
 
-/* recall.c: find the profile of a process that has just said hello; before it is welcomed. */
+/* recall.c: finds the profile of a process that has said hello. Call before the welcome. */
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);
-/* Send the plans that follow from it; after the welcome. */
+/* Sends the plans made from the profile. Call after the welcome. */
 void ebb__recall_plan(struct ebb_parent *parent, struct process *process);
-/* While RECALLED: does the live stream confirm it? Else drop it and learn. */
+/* While RECALLED: compares the live stream with the profile. If they differ, drops the profile and
+ * learns again. */
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process);
-/* The run learns this model, and takes it over. */
+/* Adds this model to what the run has learnt, and takes ownership of it. */
 void ebb__recall_learn(struct process *process, struct ebb_model *model);
-/* Keep what was learnt of this process for the next run. */
+/* Saves what was learnt of this process for the next run. */
 void ebb__recall_save(struct ebb_parent *parent, struct process *process);
 
-/* alarm.c: tell what the process has waited for too long. Cheap where it waits for nothing. */
+/* alarm.c: warns if the process waits for too long. Cheap if it does not wait. */
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns);
-/* stuck.c: how long a thread has been sleeping in one page fault, at least. anew: count from now. */
+/* stuck.c: the least time that a thread has slept in one page fault. If `anew` is true, the time
+ * counts from this call. */
 uint64_t ebb__stuck_look(struct process *process, uint64_t now_ns, bool anew);
 
-/* gone.c: add what a process has counted to the figures of the run. */
+/* gone.c: adds the counters of a process to the figures of the run. */
 void ebb__gone_add(const struct process *process, struct ebb_parent_result *result);
-/* Release everything of a process. */
 void ebb__gone_release(struct process *process);
-/* Release those that have ended, but for the one with the largest blocks. */
+/* Releases ended processes, except the one with the largest blocks. */
 void ebb__gone_collect(struct ebb_parent *parent);
 
-/* copies.c: count what forked relatives have copied, if it is time. */
+/* copies.c: counts the pages that forked relatives have copied, if it is time. */
 void ebb__copies_look(struct ebb_parent *parent);
-/* There are, or were, so many bytes beyond what is held. */
+/* Records that so many bytes exist, or existed, beyond the resident bytes in the ledger. */
 void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the transfers of the run will cost: measured beside the running program, once it is clear that it
- * has enough to move, or taken from an earlier run. */
+/* The lanes of the run: measured beside the running program once it has enough to move, or known
+ * from an earlier run. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"

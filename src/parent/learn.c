@@ -1,14 +1,14 @@
-/* Learning and planning for one process: as soon as two iterations have been seen and the accesses
- * of one are known, plan it, check the plan, send it. When the program departs from what was learnt
- * and does not match it again within an iteration and a half, its accesses are observed again. */
+/* Learning and planning for one process. When two iterations were seen and the accesses of one are
+ * known, it plans the iteration, checks the plan and sends it. If the program deviates for an
+ * iteration and a half, its accesses are observed again. */
 #include "base/clock.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
 #include "plan/plan.h"
 
-/* Is this an iteration of training, or a loop inside of one (the initialisation of one weight after
- * another, say)? A whole iteration touches most of what is alive. A loop that goes on and on, with
- * nothing between, is what the program does, whatever it touches. */
+/* True for an iteration of training, false for a loop inside of one (the initialisation of each
+ * weight, say). A whole iteration touches most live bytes. If a loop repeats long enough without a
+ * break, it counts as the iteration, whatever it touches. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0;
@@ -37,7 +37,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         return;
     }
     if (parent->options.record) {
-        /* Two iterations with accesses are in the trace; now their true times. */
+        /* The trace has two iterations with accesses. Later iterations show times without
+         * observation. */
         if (ebb__parent_seen(process).traced >= 2 && model.has_accesses &&
             is_worth_planning(process, &model)) {
             ebb__parent_tell(process, EBB_MESSAGE_TRACE, 0);
@@ -61,7 +62,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
     ebb__model_fini(&model);
 }
 
-/* Has a repetition been found that is longer than the one last looked at? */
+/* True if the newest repetition is longer than the one examined last. */
 static bool found_longer(struct process *process)
 {
     size_t pattern = ebb__watch_patterns(process->stream.watch);
@@ -73,7 +74,7 @@ static bool found_longer(struct process *process)
     return longer;
 }
 
-/* What was planned or recorded is a part of an iteration, and would go on matching by chance. */
+/* The plan or record covers a part of an iteration, and would match by chance. */
 static void forget_parts(struct process *process)
 {
     if (process->sent.script)
@@ -81,17 +82,17 @@ static void forget_parts(struct process *process)
     ebb__profile_fini(&process->learnt);
 }
 
-/* What was counted as iterations may turn out to be none, once a longer repetition is known. */
+/* After a longer repetition was found, fewer iterations may count than before. */
 static void follow_count(struct process *process)
 {
     int64_t count = (int64_t)ebb__watch_iterations(process->stream.watch);
     if (process->budget_from > count)
-        process->budget_from = count > 0 ? count : 1; /* 0 is from the first allocation on */
+        process->budget_from = count > 0 ? count : 1; /* 0 means from the first allocation on */
     if (process->learning.reactive_from > count)
         process->learning.reactive_from = count;
 }
 
-/* An iteration and a half of allocations (half of the clock events) without a match. */
+/* True after allocations of an iteration and a half (half of its clock events) without a match. */
 static bool is_lost(const struct process *process)
 {
     return !process->stream.replaying &&

@@ -1,5 +1,5 @@
-/* What a run measures of itself: the lanes from what has been moved, the pace from iterations that are not
- * observed. */
+/* What a run measures itself: the lanes from transfers, and the pace from iterations without
+ * observation. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"
@@ -19,8 +19,9 @@ struct lane_counts ebb__measured_counts(const struct process *process)
     };
 }
 
-/* ns a byte of a lane that was `busy_ns` busy; where lanes share their bandwidth, the time in which
- * both were counts half for each. The assumed rate where too little was moved. */
+/* Nanoseconds per byte of a lane that was `busy_ns` busy. If lanes share their bandwidth, time in
+ * which both were busy counts half for each. Returns the assumed rate if too few bytes were
+ * moved. */
 static double measured_rate(uint64_t bytes, uint64_t busy_ns, uint64_t both_ns, bool duplex,
                             double assumed)
 {
@@ -55,7 +56,7 @@ bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machin
            differs(one->in.ns_per_byte, other->in.ns_per_byte, tolerance);
 }
 
-/* The next tick with a clock event from `tick` on; tick_count: none. */
+/* The first tick from `tick` on with a clock event, or tick_count if there is none. */
 static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
 {
     while (tick < model->tick_count && !model->events[tick].clock)
@@ -63,7 +64,7 @@ static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
     return tick;
 }
 
-/* Accesses may differ, as they do from one observed iteration to the next: only clock events count. */
+/* Compares only clock events: accesses vary between observed iterations. */
 static bool same_clock(const struct ebb_model *model, const struct ebb_model *other)
 {
     uint32_t own = clock_from(model, 0), others = clock_from(other, 0);

@@ -20,7 +20,7 @@
 static enum ebb_status make_ledger(struct ebb_parent *parent, struct ebb_error *error)
 {
     parent->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    /* No process of the run can cut it short under the others. */
+    /* No process of the run can truncate the file while others use it. */
     uint64_t bytes = sizeof *parent->ledger;
     if (parent->ledger_descriptor >= 0 && !ebb__memory_file_size(parent->ledger_descriptor, bytes))
         bytes = EBB_LEDGER_LEAST_BYTES;
@@ -93,7 +93,7 @@ bool ebb__parent_main_said_hello(const struct ebb_parent *parent)
     return parent->main_said_hello;
 }
 
-/* The trace is that of the first process with managed blocks. */
+/* Traces the events of the first process with managed blocks. */
 static void record_events(struct ebb_parent *parent, struct process *process,
                           const struct ebb_event *events, size_t count)
 {
@@ -187,7 +187,8 @@ static void take_messages(struct ebb_parent *parent, struct process *process)
         say_goodbye(parent, process);
 }
 
-/* A process that can free nothing itself waits for pages: whoever else holds most gives some. */
+/* A process that cannot free memory itself waits for pages. The process that holds most of the
+ * others gives some. */
 static void feed_starving(struct ebb_parent *parent)
 {
     uint64_t bytes = atomic_exchange(&parent->ledger->starving_bytes, 0);
@@ -209,8 +210,8 @@ static void feed_starving(struct ebb_parent *parent)
         ebb__parent_tell(richest, EBB_MESSAGE_SHRINK, bytes);
 }
 
-/* What is told by a socket that closed is done at once, the rest now and then: processes that never said
- * hello, and those that were killed in the midst of a change. */
+/* A closed socket triggers this at once. Otherwise it runs at intervals, for processes that never
+ * said hello or were killed during a change. */
 static void reap(struct ebb_parent *parent)
 {
     uint64_t now = ebb__now_ns();

@@ -5,8 +5,8 @@
  *     loop: poll on ebb__parent_descriptors(); ebb__parent_step(parent)
  *     ebb__parent_finish(parent, &result)
  *
- * One thread. Processes come and go by fork and exec; each has a ring, a watch and a script of its
- * own, all share the ledger. */
+ * Call from one thread. Processes appear by fork and exec, and end. Each has its own ring, watch
+ * and script. All share the ledger. */
 #ifndef EBB_PARENT_PARENT_H
 #define EBB_PARENT_PARENT_H
 
@@ -18,16 +18,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Are zeros not stored? */
+/* Whether processes leave out zeros when they write to the store. */
 enum ebb_compress {
-    EBB_COMPRESS_AUTO, /* where the lane out is slow enough to gain by it */
+    EBB_COMPRESS_AUTO, /* if writes are so slow that this gains time */
     EBB_COMPRESS_ON,
     EBB_COMPRESS_OFF,
 };
 
 struct ebb_parent_options {
-    bool record; /* record only: no budget, nothing moves */
-    bool verify; /* check absent bytes by a hash */
+    bool record; /* only record: no budget, no transfers */
+    bool verify; /* check evicted bytes by a hash */
     enum ebb_compress compress;
     const char *record_path;         /* NULL: no trace file */
     const char *command;             /* for the trace's header */
@@ -35,27 +35,27 @@ struct ebb_parent_options {
     const char *store;               /* its places, one a line: ebb__store_open() */
     const char *cache;               /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
-    uint64_t budget_bytes;  /* UINT64_MAX: none; ignored where budget_fraction > 0 */
+    uint64_t budget_bytes;  /* UINT64_MAX: none; ignored if budget_fraction > 0 */
     double budget_fraction; /* of the unmanaged peak; 0: not given */
     uint64_t threshold_bytes;
-    /* A fault, a transfer that takes longer is told. 0: 10 s, 60 s. */
+    /* Longer faults and transfers cause a warning. 0: 10 s, 60 s. */
     uint64_t fault_limit_ns, transfer_limit_ns;
     void (*warn)(void *context, const char *message);
     void *context;
 };
 
-/* What became of the profile of an earlier run. */
+/* How the profile of an earlier run was used. */
 enum ebb_cache_use {
     EBB_CACHE_OFF,         /* not asked for */
     EBB_CACHE_NONE,        /* there was none */
-    EBB_CACHE_UNCONFIRMED, /* the program ended before its iterations showed */
+    EBB_CACHE_UNCONFIRMED, /* the program ended before its iterations were detected */
     EBB_CACHE_USED,        /* the program did what the profile says */
-    EBB_CACHE_DROPPED,     /* it did something else, and was learnt anew */
+    EBB_CACHE_DROPPED,     /* the program did something else and was learnt again */
 };
 /* "off", "none", "unconfirmed", "used", "dropped". */
 const char *ebb__cache_use_name(enum ebb_cache_use use);
 
-/* The figures of a run, by subject. Sums are over all processes, unless they say otherwise. */
+/* The figures of a run, by subject. Sums are over all processes, unless stated otherwise. */
 
 struct ebb_budget_figures {
     uint64_t bytes; /* UINT64_MAX if none came into force */
@@ -67,24 +67,24 @@ struct ebb_budget_figures {
 struct ebb_peak_figures {
     uint64_t resident_bytes;
     uint64_t learning_bytes;  /* before the budget came into force */
-    uint64_t unmanaged_bytes; /* of the heap as the busiest process asked for it, managed or not */
+    uint64_t unmanaged_bytes; /* the heap that the busiest process requested, managed or not */
     uint64_t managed_bytes;   /* of the busiest process */
 };
 
-/* What is in no block of its own; of the busiest process. */
+/* Memory outside of blocks of their own, in the busiest process. */
 struct ebb_small_figures {
     uint64_t unmanaged_bytes;
     uint64_t slab_peak_bytes; /* small blocks, in slabs */
-    uint64_t slab_used_bytes; /* what of it was in use when the newest plan was made */
+    uint64_t slab_used_bytes; /* of it, bytes in use when the newest plan was made */
 };
 
 /* Of the busiest process. */
 struct ebb_iteration_figures {
     uint64_t count;
     uint64_t planned;
-    uint64_t period_events; /* clock events of one */
+    uint64_t period_events; /* clock events per iteration */
     int64_t planned_from;   /* counted from 0; -1: never planned */
-    /* Of planned iterations; under a policy without a script, of those after it was learnt. */
+    /* Of planned iterations. Under a policy without a script: of iterations after it was learnt. */
     uint64_t median_ns, min_ns, max_ns;
     uint64_t demand_faults_median; /* of planned iterations */
 };
@@ -92,29 +92,29 @@ struct ebb_iteration_figures {
 /* The figures that the newest plan predicts. */
 struct ebb_plan_figures {
     uint64_t count;   /* plans that were made */
-    uint64_t replans; /* of these, because lanes or waits were not as assumed */
+    uint64_t replans; /* of these, plans made because lanes or waits were not as assumed */
     uint64_t peak_bytes, stall_ns;
-    uint64_t iteration_ns; /* with stalls; 0: none was made */
-    bool timed_out;        /* its search ended by the box of time */
+    uint64_t iteration_ns; /* with stalls; 0: no plan was made */
+    bool timed_out;        /* its search hit the time limit */
 };
 
 struct ebb_transfer_figures {
     uint64_t out_bytes, in_bytes, evicted_clean_bytes;
-    uint64_t saved_bytes; /* of those moved out: zeros that were not written */
+    uint64_t saved_bytes; /* zeros among out_bytes that were not written */
     uint64_t stall_ns;
     uint64_t reactive_evictions, busy_blocks;
     uint64_t page_moves; /* runs of pages that changed their address */
 };
 
-/* What no plan foresaw. */
+/* Events that no plan predicted. */
 struct ebb_fault_figures {
     uint64_t demand;
     uint64_t mismatches;
 };
 
-/* Blocks at planned addresses: most of their bytes as asked for, most pages held for them; allocations
- * so served, and such as were planned but found the address taken. Peaks of several processes are
- * added. */
+/* Blocks at planned addresses: their peak bytes as requested, the peak of their pages, the
+ * allocations served there. misses: allocations whose planned address was taken. Peaks of several
+ * processes are added. */
 struct ebb_placement_figures {
     uint64_t load_bytes, peak_bytes, blocks, misses;
 };
@@ -125,8 +125,8 @@ struct ebb_store_figures {
 };
 
 struct ebb_lane_figures {
-    double out_bps, in_bps;                   /* as the last plan assumed them; 0: not probed */
-    double measured_out_bps, measured_in_bps; /* while blocks moved; 0: too few did */
+    double out_bps, in_bps;                   /* assumed by the last plan; 0: not probed */
+    double measured_out_bps, measured_in_bps; /* during transfers; 0: too few transfers */
 };
 
 struct ebb_event_figures {
@@ -135,7 +135,7 @@ struct ebb_event_figures {
 };
 
 struct ebb_process_figures {
-    size_t count; /* that said hello */
+    size_t count; /* processes that said hello */
     bool main_said_hello;
     bool managing;        /* some process had managed blocks */
     unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
@@ -162,20 +162,20 @@ struct ebb_parent;
 EBB_NODISCARD enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
                                                  struct ebb_parent **parent,
                                                  struct ebb_error *error);
-/* The value of EBB_RUN for the program, valid as long as `parent`. */
+/* The value of EBB_RUN for the program. Valid as long as `parent`. */
 const char *ebb__parent_environment(const struct ebb_parent *parent);
-/* The descriptor that the program inherits: to be left open across exec in the child. */
+/* The descriptor that the program inherits. Keep it open across exec in the child. */
 int ebb__parent_inherited(const struct ebb_parent *parent);
-/* Tell which process is the program's main one. */
+/* Tells the parent which process is the program's main one. */
 void ebb__parent_set_main(struct ebb_parent *parent, int process_id);
 bool ebb__parent_main_said_hello(const struct ebb_parent *parent);
 
-/* Descriptors to poll for, up to `most`; returns how many. */
+/* Fills in descriptors to poll, up to `most`. Returns how many. */
 size_t ebb__parent_descriptors(const struct ebb_parent *parent, struct pollfd *polled, size_t most);
-/* Do what there is to do; returns how many ms may pass before the next call. */
+/* Does all pending work. Returns how many ms may pass before the next call. */
 int ebb__parent_step(struct ebb_parent *parent);
 
-/* Take what is left, close the trace, fill in the figures. The trace's failure is the status. */
+/* Drains the rings, closes the trace, fills in the figures. Returns the status of the trace. */
 enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_result *result,
                                    struct ebb_error *error);
 void ebb__parent_destroy(struct ebb_parent *parent);

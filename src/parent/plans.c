@@ -1,5 +1,5 @@
-/* From what is known of a process to a plan that is in force: the terms, the plan, its check, the script.
- * How a plan comes of its terms is src/plan/request, as for `ebb plan`. */
+/* From the terms of a process to a plan in force: the terms, the plan, its check, the script. The
+ * plan is made from its terms by src/plan/request, as for `ebb plan`. */
 #include "base/limits.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
@@ -13,7 +13,7 @@ bool ebb__parent_send_script(struct process *process, const struct ebb_script *s
     int memory = memfd_create("ebb-script", MFD_CLOEXEC);
     if (memory < 0)
         return false;
-    struct rlimit limit; /* the user's is for files; to exceed it would be SIGXFSZ */
+    struct rlimit limit; /* the user's limit is for files; exceeding it would cause SIGXFSZ */
     bool good = ebb__limit_raise(RLIMIT_FSIZE, script->bytes, &limit) &&
                 write(memory, script, script->bytes) == (ssize_t)script->bytes;
     ebb__limit_restore(RLIMIT_FSIZE, &limit);
@@ -25,7 +25,7 @@ bool ebb__parent_send_script(struct process *process, const struct ebb_script *s
     return good;
 }
 
-/* What one operation needs together, whatever the policy; 0 where that is not known. */
+/* Bytes that one operation needs at the same time, under any policy. 0: unknown. */
 static uint64_t working_set(const struct ebb_plan_request *request)
 {
     struct ebb_plan plan;
@@ -59,10 +59,10 @@ static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned 
                      (double)parent->figures.smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
-/* Has it gone on for longer than a loop within an operation does? */
+/* True if the repetition has lasted longer than a loop inside an operation does. */
 static bool is_evident(const struct process *process, const struct ebb_plan *plan)
 {
-    size_t in_a_row = ebb__parent_seen(process).in_a_row; /* 0: it comes from an earlier run */
+    size_t in_a_row = ebb__parent_seen(process).in_a_row; /* 0: it is from an earlier run */
     return in_a_row == 0 ||
            in_a_row * (plan->iteration_ns - plan->stall_ns) >= ebb__tuning()->evident_work_ns;
 }
@@ -79,7 +79,8 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
     return terms;
 }
 
-/* Compile the plan, send it, and keep it as the newest one; false where it could not be sent. */
+/* Compiles the plan, sends it, and keeps it as the newest one. Returns false if it could not be
+ * sent. */
 static bool send_plan(struct process *process, const struct ebb_plan_terms *terms,
                       struct ebb_planned *planned, uint64_t first_serial)
 {
@@ -120,7 +121,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     const struct ebb_plan *plan = &planned.plan;
     struct ebb_error error;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
-        return false; /* nothing happens in it that could be planned */
+        return false; /* an empty iteration cannot be planned */
     if (ebb__planned_make(&terms, &planned, &error) != EBB_OK) {
         ebb__parent_warn(parent, "no plan: %s", error.why);
         return false;

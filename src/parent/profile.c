@@ -1,6 +1,6 @@
-/* The profile's bytes: a header with the program's key, then a body packed by zstd, both with a
- * checksum. Where a struct of the model gains a member the body must too: the assertions below are
- * there to say so. */
+/* Writes a profile: a header with the program's key, then a body compressed by zstd. Both have a
+ * checksum. If a struct of the model gains a member, the body must gain it, too. The assertions
+ * below enforce that. */
 #include "parent/profile.h"
 
 #include "parent/profile_format.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define COMPRESSION_LEVEL 3 /* as of traces */
+#define COMPRESSION_LEVEL 3 /* the same as for traces */
 
 _Static_assert(sizeof(struct ebb_model_event) == 8, "a new member belongs into the profile");
 _Static_assert(sizeof(struct ebb_model_block) == 56, "a new member belongs into the profile");

@@ -1,4 +1,4 @@
-/* The numbers of docs/formats/profile.md that writer and reader of profiles share. */
+/* The numbers of docs/formats/profile.md that the writer and the reader of profiles share. */
 #ifndef EBB_PARENT_PROFILE_FORMAT_H
 #define EBB_PARENT_PROFILE_FORMAT_H
 
@@ -8,7 +8,7 @@
 #define EBB_PROFILE_MAGIC_BYTES 8u
 #define EBB_PROFILE_MAJOR 2u
 #define EBB_PROFILE_HEADER_BYTES 64u
-/* 4 iterations of a million events: a limit of the format, far more than planners take. */
+/* 4 iterations of a million events. A limit of the format, far above what planners accept. */
 #define EBB_PROFILE_MOST_BODY_BYTES ((uint64_t)256 << 20)
 
 #define EBB_PROFILE_EVENT_BYTES 8u

@@ -1,5 +1,5 @@
-/* Profiles from bytes. A file may be damaged, or made by somebody else: every number is checked before it
- * becomes an index, and what is accepted is as a builder would have made it. */
+/* Reads profiles. A file may be damaged or made by others. So every number is checked before it is
+ * an index, and an accepted profile is one that a builder could have made. */
 #include "parent/profile.h"
 
 #include "base/geometry.h"
@@ -18,7 +18,7 @@
 
 struct cursor {
     const uint8_t *at, *end;
-    bool short_of; /* something lay behind the end */
+    bool short_of; /* a read has exceeded the end */
 };
 
 static const uint8_t *take(struct cursor *cursor, size_t bytes)
@@ -81,7 +81,7 @@ static const char *check_events(const struct ebb_model *model)
     return NULL;
 }
 
-/* Parts stand behind each other in their allocation, the first at its start. */
+/* Parts are in order in their allocation, and the first begins at its start. */
 static const char *check_part(const struct ebb_model *model, uint32_t index)
 {
     const struct ebb_model_block *block = &model->blocks[index];
@@ -119,7 +119,7 @@ static const char *check_block(const struct ebb_model *model, const struct ebb_m
                         model->events[block->free_tick].kind != EBB_EVENT_FREE ||
                         model->events[block->free_tick].block != index))
         return "a block without its events";
-    /* In the order of their occurrence, each within its lifetime. */
+    /* Sorted by occurrence, each within its lifetime. */
     uint64_t walked = 0, last = persistent ? 0 : block->alloc_tick;
     for (uint32_t i = 0; i < block->access_count; i++) {
         uint32_t tick = model->accesses[block->first_access + i].tick;
@@ -154,7 +154,7 @@ static const char *check_model(const struct ebb_model *model)
     return why;
 }
 
-/* NULL, or what is wrong; *model may be filled in part. */
+/* Returns NULL, or what is wrong. *model may be filled in part. */
 static const char *take_events(struct cursor *cursor, struct ebb_model *model)
 {
     for (uint32_t i = 0; i < model->tick_count; i++) {

@@ -1,11 +1,11 @@
-/* Beginning with what an earlier run of the same program has learnt.
+/* Starts a run with what an earlier run of the same program has learnt.
  *
- * A profile is found by what the program is, but whether it holds is for the live stream to say:
- * its plans are sent before the program's first allocation, the runtime replays one only if the
- * live allocations are those of its template and the initialisation is over, and here the first
- * planned iterations are judged. If blocks are not where the plan says, or if the program does
- * something else or takes more than it did, the profile is dropped, its plans are forgotten, and
- * the program is learnt as if there had been none. */
+ * The program's identity selects a profile, and the live stream confirms or refutes it. Its plans
+ * are sent before the program's first allocation. The runtime replays one only if live allocations
+ * match its template after the initialisation. This file then judges the first planned iterations.
+ * The profile and its plans are dropped if blocks are not where the plan says. They are also
+ * dropped if the program does something else or exceeds its peak. The program is then learnt as if
+ * there had been no profile. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"
@@ -55,7 +55,7 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
         ebb__phase_set(&process->phase, PHASE_RECALLED);
 }
 
-/* The lanes are known if they are those of this store, used as they were. */
+/* The lanes are known if they were measured on this store, with the same compression. */
 static void recall_lanes(struct ebb_parent *parent, const struct process *process)
 {
     if (parent->lanes.state != LANES_UNKNOWN)
@@ -104,8 +104,8 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
         drop(parent, process);
 }
 
-/* The iteration of the profile that allocates as often as this one; NULL: none. (Frees vary: what
- * outlives iterations is not freed in the first ones.) */
+/* Returns the iteration of the profile with as many allocations as this one, or NULL. Frees vary:
+ * the first iterations do not free blocks that outlive iterations. */
 static const struct ebb_model *matching_model(const struct process *process,
                                               const struct ebb_watch_iteration *iteration)
 {
@@ -116,8 +116,8 @@ static const struct ebb_model *matching_model(const struct process *process,
     return NULL;
 }
 
-/* Are the persistent blocks that the plan names those of this process? The runtime leaves alone what
- * differs in size; many of these, and the plan is none. */
+/* True if the persistent blocks that the plan names are those of this process. The runtime ignores
+ * blocks of other sizes. If these are many, the plan is useless. */
 static bool names_hold(const struct process *process, const struct ebb_model *model)
 {
     uint64_t named = 0, wrong = 0;
@@ -142,7 +142,7 @@ static bool exceeds_peak(const struct process *process)
                                            ebb__tuning()->presumed_peak_bytes;
 }
 
-/* So many allocations, two iterations' and more, and no plan is replayed: the program does
+/* True if two iterations' allocations and more have passed without a replay. Then the program does
  * something else. */
 static bool has_missed(const struct process *process)
 {
@@ -160,9 +160,9 @@ static bool has_missed(const struct process *process)
            process->stream.allocs_lost > patience;
 }
 
-/* An iteration that is as long as one of the profile, behind the initialisation and the sending of
- * the plans, and was not replayed to its end. The first of them may be the one in which the replay
- * began. */
+/* True for an iteration that is at least half as long as one of the profile and was not replayed to
+ * its end. It must begin after the initialisation and after the plans were sent. The replay may
+ * have begun within the first one. */
 static bool has_diverged(const struct process *process, const struct ebb_watch_iteration *iteration)
 {
     const struct ebb_profile *profile = &process->recall.profile;
@@ -182,7 +182,7 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     size_t forgotten = ebb__watch_forgotten(process->stream.watch).iterations;
     size_t count = forgotten + ebb__watch_kept(process->stream.watch, &iterations);
     if (count < process->recall.judged)
-        process->recall.judged = count; /* a longer repetition has taken their place */
+        process->recall.judged = count; /* a longer repetition has replaced them */
     if (process->recall.judged < forgotten)
         process->recall.judged = forgotten;
     for (; process->recall.judged < count; process->recall.judged++) {
@@ -223,7 +223,7 @@ void ebb__recall_learn(struct process *process, struct ebb_model *model)
         return; /* profiles hold one order of events */
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
         first_serial = iterations[i].first_serial;
-    /* None has been seen whole from where it begins: then the one that is modelled. */
+    /* No iteration was seen from its begin: use the modelled one. */
     for (uint32_t i = 0; first_serial == UINT64_MAX && i < model->block_count; i++)
         if (model->blocks[i].alloc_tick != EBB_TICK_NONE)
             first_serial = model->blocks[i].serial;

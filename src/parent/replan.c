@@ -1,17 +1,16 @@
-/* What a plan assumed and what came of it.
+/* Compares what a plan assumed with what happened, and plans again.
  *
- * Lanes are measured before anything is planned, alone and for a fraction of a second; the first
- * iterations are timed while accesses are observed. Once a plan is replayed, both are known better:
- * the runtime counts what its lanes move and how long they are busy, and untraced iterations pass.
- * Where the lanes differ markedly from what was assumed, or the program waits markedly longer than
- * was predicted and the lanes or its own pace differ, the same iteration is planned again with what
- * was measured.
+ * The lanes are measured before the first plan, alone and for a fraction of a second. The first
+ * iterations are timed while accesses are observed. During replay both are measured better: the
+ * runtime counts moved bytes and busy times of its lanes, and iterations run without observation.
+ * The same iteration is planned again with new measurements in two cases. Either the lanes differ
+ * markedly, or stalls are markedly longer than predicted and lanes or pace differ.
  *
- * It is also planned again if there is less memory than the plan was made for, or much more.
+ * It is also planned again if there is less memory than the plan needs, or much more.
  *
- * So that this settles: a plan is judged over several iterations and enough bytes, the waits
- * double, there is a last time, and a plan that turns out slower than the one before gives way to
- * it for good. */
+ * To make this settle, each plan is judged over several iterations and enough bytes. The waits
+ * between plans double, and their number is limited. If a plan is slower than the one before, that
+ * one replaces it for good. */
 #include "base/order.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The planned iterations of this trial: how many, and the median of their durations. */
+/* The planned iterations of this trial: returns their number, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
     const struct ebb_watch_iteration *iterations;
@@ -37,7 +36,7 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     return taken;
 }
 
-/* The iteration that is replayed, with its times as known now, in place of what is in `learnt`. */
+/* Updates the replayed iteration in `learnt` with its current times. */
 static struct ebb_profile_iteration *refresh(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
@@ -50,7 +49,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
         return NULL;
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
-        return newest; /* what was traced has been forgotten: as it was */
+        return newest; /* its observed events are no longer in the window: keep the old times */
     if (ebb__measured_shorten(&model, &newest->model)) {
         ebb__model_fini(&newest->model);
         newest->model = model;
@@ -60,7 +59,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
     return newest;
 }
 
-/* Plan again with what was measured; false: nothing new came of it. */
+/* Plans again with what was measured. Returns false if there is no new plan. */
 static bool replan(struct ebb_parent *parent, struct process *process,
                    const struct ebb_machine *measured)
 {
@@ -78,9 +77,9 @@ static bool replan(struct ebb_parent *parent, struct process *process,
     return true;
 }
 
-/* Small blocks, or other processes, hold memory that the plan counts on: the runtime does not use
- * its static placement meanwhile. Or they have released much memory that the plan could not have:
- * it turned out not to be used. */
+/* CRAMPED: small blocks or other processes hold memory that the plan counts on. The runtime then
+ * does not use its static placement. ROOMY: they have released much memory that the plan could not
+ * use. */
 static enum replan_reason judge_room(struct trial *trial, const struct sent *sent, uint64_t budget,
                                      uint64_t share)
 {
@@ -96,8 +95,8 @@ static enum replan_reason judge_room(struct trial *trial, const struct sent *sen
     return room;
 }
 
-/* Plan for the memory that there is: if it is less, less what is lacking, and each time twice the
- * margin. */
+/* Plans for the current memory. If there is less than before, subtracts a margin, which doubles
+ * each time. */
 static bool find_room(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
@@ -117,18 +116,18 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
         sent->margin_bytes = before;
         return false;
     }
-    trial->before_ns = 0; /* the plan before is none to go back to */
+    trial->before_ns = 0; /* there is no previous plan to return to */
     return true;
 }
 
-/* What a trial has shown so far. */
+/* The results of a trial so far. */
 struct findings {
     struct ebb_machine measured;
-    uint64_t median_ns; /* of the planned iterations */
-    bool enough;        /* of these have passed */
-    bool waits;         /* longer than was predicted */
-    bool faster;        /* the program itself, than was assumed */
-    bool slower;        /* than under the plan before */
+    uint64_t median_ns; /* of planned iterations */
+    bool enough;        /* enough of them have passed */
+    bool waits;         /* stalls are longer than predicted */
+    bool faster;        /* the program runs faster than assumed */
+    bool slower;        /* it is slower than under the previous plan */
 };
 
 static struct findings look(const struct process *process, size_t wanted)
@@ -142,7 +141,7 @@ static struct findings look(const struct process *process, size_t wanted)
     found.waits =
         (double)stall_ns > (double)trial->predicted_stall_ns * ebb__tuning()->replan_stall_factor +
                                (double)found.median_ns * ebb__tuning()->replan_stall_share;
-    /* What the plan took for the time between uses was that of observed iterations. */
+    /* The plan assumed the times between uses of observed iterations. */
     uint64_t work_ns = found.median_ns > stall_ns ? found.median_ns - stall_ns : 0;
     found.faster = planned && (double)work_ns * (1 + ebb__tuning()->replan_lane_change) <
                                   (double)trial->predicted_work_ns;
@@ -200,7 +199,7 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
     }
 }
 
-/* The iteration in which a plan came, and the first whole one, are not what follows. */
+/* The iteration in which a plan arrives, and the next whole one, are not typical. */
 static void wait_for_first(struct ebb_parent *parent, struct process *process, size_t count)
 {
     struct trial *trial = &process->trial;
@@ -234,7 +233,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
     size_t count = ebb__watch_iterations(process->stream.watch);
-    if (count < trial->first_iteration) /* a longer repetition has taken their place */
+    if (count < trial->first_iteration) /* a longer repetition has replaced them */
         ebb__trial_begin(parent, process);
     if (!process->stream.replaying || count == trial->looked_at)
         return;

@@ -6,7 +6,7 @@
 
 #define TO(state) ((uint32_t)1 << (state))
 
-/* By state: those that may follow. */
+/* For each state, those that may follow. */
 static const uint32_t phases[PHASE_COUNT] = {
     [PHASE_OBSERVING] =
         TO(PHASE_RECALLED) | TO(PHASE_PLANNED) | TO(PHASE_FOLLOWED) | TO(PHASE_RELEARNING),
@@ -20,7 +20,7 @@ static const uint32_t trials[TRIAL_COUNT] = {
     [TRIAL_NONE] = TO(TRIAL_BEGUN),
     [TRIAL_BEGUN] = TO(TRIAL_BEGUN) | TO(TRIAL_RUNNING),
     [TRIAL_RUNNING] = TO(TRIAL_BEGUN) | TO(TRIAL_SETTLED),
-    [TRIAL_SETTLED] = 0, /* for good */
+    [TRIAL_SETTLED] = 0, /* final */
 };
 
 static const uint32_t lanes[LANES_COUNT] = {

@@ -1,71 +1,71 @@
-/* The states of a living run, and which may follow which. Each is an enum; the table in states.c is the
- * only rule, and every change of a state goes through it:
+/* The states of a living run and their transitions. Each is an enum. The table in states.c is the
+ * only rule, and every change of a state uses it:
  *
  *     ebb__phase_set(&process->phase, PHASE_PLANNED);
  *
- * A transition that the table does not have is a defect of the caller. In a build with EBB_CHECK it ends
- * the program with a message. Otherwise it is made all the same: a wrong plan costs time, not bytes. */
+ * A transition that is not in the table is a defect of the caller. An EBB_CHECK build then ends the
+ * program with a message. Other builds make the transition: a wrong plan costs time, not bytes. */
 #ifndef EBB_PARENT_STATES_H
 #define EBB_PARENT_STATES_H
 
 #include "parent/parent.h"
 
-/* How far a process has come. */
+/* What the parent knows of a process. */
 enum phase {
-    PHASE_OBSERVING,  /* its accesses are observed, no plan has been sent yet */
-    PHASE_RECALLED,   /* plans from a profile have been sent, the live stream decides */
+    PHASE_OBSERVING,  /* its accesses are observed, no plan was sent */
+    PHASE_RECALLED,   /* plans from a profile were sent; the live stream confirms or refutes it */
     PHASE_PLANNED,    /* a plan has been sent */
-    PHASE_RELEARNING, /* it does something else: its accesses are observed again */
-    PHASE_FOLLOWED,   /* recording, or a policy without a script: untraced iterations follow */
+    PHASE_RELEARNING, /* it has deviated from the plan: its accesses are observed again */
+    PHASE_FOLLOWED,   /* recording, or a policy without a script: no accesses are observed */
     PHASE_COUNT
 };
 
-/* The newest plan of a process, on trial: replan.c. */
+/* The trial of a process's newest plan: replan.c. */
 enum trial_state {
-    TRIAL_NONE,    /* no plan has been sent */
-    TRIAL_BEGUN,   /* sent; the first whole iteration under it is not over */
+    TRIAL_NONE,    /* no plan was sent */
+    TRIAL_BEGUN,   /* sent; its first whole iteration is not over */
     TRIAL_RUNNING, /* iterations are judged */
-    TRIAL_SETTLED, /* it stays, whatever comes */
+    TRIAL_SETTLED, /* the plan is final */
     TRIAL_COUNT
 };
 
-/* What is known of the transfers: lanes.c. */
+/* What is known of the lanes: lanes.c. */
 enum lanes_state {
     LANES_UNKNOWN,
-    LANES_PROBING, /* a thread measures, or has ended and was not joined yet */
+    LANES_PROBING, /* a thread measures, or has ended and was not joined */
     LANES_KNOWN,
     LANES_COUNT
 };
 
-/* Where the budget comes from: budget.c. */
+/* The source of the budget: budget.c. */
 enum budget_state {
-    BUDGET_GIVEN,    /* in bytes, or there is none */
-    BUDGET_OPEN,     /* a share of a peak that is not known yet: none is in force */
-    BUDGET_PRESUMED, /* a share of the peak that a profile tells, while that is not confirmed */
-    BUDGET_SHARED,   /* a share of the peak of a process, which it follows */
-    BUDGET_FIXED,    /* a share of a peak that is not followed any more */
+    BUDGET_GIVEN,    /* given in bytes, or no budget */
+    BUDGET_OPEN,     /* a share of an unknown peak: no budget is in force */
+    BUDGET_PRESUMED, /* a share of the peak in a profile that is not confirmed */
+    BUDGET_SHARED,   /* a share of the peak of a process, and changes with it */
+    BUDGET_FIXED,    /* a share of a peak, and no longer changes */
     BUDGET_COUNT
 };
 
-/* One kind of wait: alarm.c. */
+/* The alarm for one kind of wait: alarm.c. */
 enum alarm_state {
     ALARM_QUIET,
-    ALARM_TOLD, /* it has taken too long, that was told, and it has not ended */
+    ALARM_TOLD, /* the wait is too long, the user was warned, and it has not ended */
     ALARM_COUNT
 };
 
-/* Why a plan gives way: replan.c. No state, each is decided anew. */
+/* Why a plan is replaced: replan.c. It is not a state: it is decided again each time. */
 enum replan_reason {
     REPLAN_NONE,
     REPLAN_CRAMPED, /* less memory is left than the plan needs */
-    REPLAN_ROOMY,   /* there is much more memory than it was made for */
-    REPLAN_PACE,    /* the program waits, and works faster than was assumed */
-    REPLAN_LANES,   /* the lanes are others than was assumed */
-    REPLAN_BACK,    /* the plan before was faster: that one again, for good */
-    REPLAN_ENOUGH,  /* there have been many: this one stays */
+    REPLAN_ROOMY,   /* much more memory is left than the plan needs */
+    REPLAN_PACE,    /* the program waits, and works faster than assumed */
+    REPLAN_LANES,   /* the lanes differ from those assumed */
+    REPLAN_BACK,    /* the previous plan was faster: it becomes final */
+    REPLAN_ENOUGH,  /* there were many plans: this one is final */
 };
 
-/* Is the transition in the table? A state that is set again is a transition, too. */
+/* True if the table has the transition. Setting the same state again is a transition, too. */
 bool ebb__phase_may(enum phase from, enum phase to);
 bool ebb__trial_may(enum trial_state from, enum trial_state to);
 bool ebb__lanes_may(enum lanes_state from, enum lanes_state to);

@@ -1,9 +1,9 @@
 /* Threads that sleep in a page fault, as the kernel says: /proc/PID/task/TID/wchan.
  *
- * The runtime tells of faults that it knows. One that it takes for answered while the thread sleeps on
- * is what a fault in Ebb, or in the kernel, would look like; only the kernel knows of that. One thread
- * at a time is followed: as long as it sleeps in a fault and has not been switched to since. Costs a
- * look at each thread of a process, once a second. Where the kernel does not say, there is nothing. */
+ * The runtime reports faults that it knows of. If a thread sleeps on after the runtime has answered
+ * its fault, Ebb or the kernel may have a defect. Only the kernel shows such a sleep. One thread at
+ * a time is watched, as long as it sleeps in the same fault. That costs a look at each thread of a
+ * process, once a second. Without this data from the kernel nothing is found. */
 #include "parent/internal.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_THREADS 512 /* looked at in a process: a limit */
+#define MOST_THREADS 512 /* examined per process: a limit */
 
 static bool read_line(int process_id, int thread, const char *name, const char *key, char *line,
                       int bytes)
@@ -33,7 +33,7 @@ static bool is_in_fault(int process_id, int thread)
     return read_line(process_id, thread, "wchan", "handle_userfault", line, sizeof line);
 }
 
-/* How often it has gone to sleep; 0: not known. */
+/* How often the thread has gone to sleep; 0: unknown. */
 static uint64_t sleeps_of(int process_id, int thread)
 {
     static const char key[] = "voluntary_ctxt_switches:";
@@ -43,7 +43,7 @@ static uint64_t sleeps_of(int process_id, int thread)
     return strtoull(line + strlen(key), NULL, 10);
 }
 
-/* The next thread behind the one followed last, in turn, that sleeps in a fault; 0: none. */
+/* The next thread in turn, after the one watched last, that sleeps in a fault; 0: none. */
 static int find_next(int process_id, int last)
 {
     char path[64];

@@ -1,4 +1,4 @@
-/* What the parent says: to whoever started the run, and to processes. */
+/* Messages of the parent: to the user who started the run, and to processes. */
 #include "parent/internal.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The trial of a plan begins when it is sent: what was assumed is noted, so that replan.c can
- * compare it with what comes. */
+/* Begins the trial of a plan when it is sent: records what it assumed, so that replan.c can compare
+ * it with what happens. */
 #include "parent/internal.h"
 
 void ebb__trial_begin(struct ebb_parent *parent, struct process *process)

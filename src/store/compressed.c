@@ -1,10 +1,11 @@
-/* A store before another that leaves out words of zeros (zvc.h), so that a slow disk has less to
- * carry. A slot stays as large as it is without: lanes gain, not space.
+/* A compressing store before another store. It leaves out words of zeros (zvc.h), so that a slow
+ * disk transfers less. A slot keeps its full size: this saves transfer time, not space.
  *
- * What is written is cut into frames of one unit (2 MiB), from the begin of the block or part on; each
- * is compressed by itself or written as it is, and a table knows how many pages it took. Parts are
- * split at units only, and joined ones give up what the store has of them: whatever is read begins
- * where a frame does. A child of a fork has the table as it was, like the slots that it may read. */
+ * Written bytes are cut into frames of one unit (2 MiB), from the start of the block or part. Each
+ * frame is compressed by itself, or written unchanged. A table holds how many pages it took. Parts
+ * are split at units only. If parts are joined, their copies in the store are discarded. So every
+ * read begins at a frame. A child of a fork has a copy of the table, as of the slots that it may
+ * read. */
 #include "store/store.h"
 
 #include "base/geometry.h"
@@ -15,9 +16,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A frame is compressed where it becomes smaller by an eighth: less is not worth the copy. */
+/* A frame is stored compressed if that saves an eighth. A smaller gain does not pay for the
+ * copy. */
 #define WORTHWHILE_BYTES(bytes) ((bytes) - (bytes) / 8)
-/* Of store; frames beyond are not compressed. The table takes a 2,048th of it, as address space. */
+/* The part of the store that may be compressed. The table takes a 2,048th of it in addresses. */
 #define MOST_TABLE_BYTES ((uint64_t)4 << 40)
 #define LEAST_TABLE_BYTES ((uint64_t)1 << 30)
 
@@ -25,23 +27,24 @@ struct compressed {
     struct ebb_store under;
     const atomic_bool *wanted;
     _Atomic uint64_t *saved_bytes;
-    /* By page of the store: how many pages the compressed frame that begins there took; 0: it is as it
-     * was. Entries of frames in different transfers are different ones. */
+    /* For each page of the store: pages of the compressed frame that begins there, or 0 if it is
+     * not compressed. Concurrent transfers use different entries. */
     uint16_t *pages;
     uint64_t page_count;
 };
 
-/* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
+/* Static, since the shim must not allocate. One is the process's own; the others belong to its
+ * ancestors. */
 #define MOST_STORES EBB_STORE_MOST
-static struct compressed stores[MOST_STORES]; /* no pages: free */
+static struct compressed stores[MOST_STORES]; /* without pages: free */
 
-/* One for each transfer that can be under way, address space until it is used. */
+/* One for each concurrent transfer. It takes only addresses until it is used. */
 #define MOST_BUFFERS 64
 #define BUFFER_BYTES (EBB_HUGE_BYTES + EBB_PAGE_BYTES)
 static unsigned char *buffers;
 static atomic_bool taken[MOST_BUFFERS];
 
-/* Index of a buffer; -1: all are taken. */
+/* Returns the index of a buffer, or -1 if all are in use. */
 static int take_buffer(void)
 {
     for (int i = 0; i < MOST_BUFFERS; i++)
@@ -60,7 +63,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Pages of the compressed frame at `offset`; 0: it is as it was. */
+/* Returns the pages of the compressed frame at `offset`, or 0 if it is not compressed. */
 static uint16_t pages_at(const struct compressed *compressed, uint64_t offset)
 {
     uint64_t page = offset / EBB_PAGE_BYTES;
@@ -74,8 +77,7 @@ static void note_pages(struct compressed *compressed, uint64_t offset, uint64_t 
         compressed->pages[page] = (uint16_t)pages;
 }
 
-/* Where the frames that begin at `done` and are to be transferred as they are end; a frame that is not
- * ends the run. */
+/* Returns the end of the run of uncompressed frames that begins at `done`. */
 static uint64_t plain_run(const struct compressed *compressed, uint64_t offset, uint64_t bytes,
                           uint64_t done)
 {
@@ -84,7 +86,7 @@ static uint64_t plain_run(const struct compressed *compressed, uint64_t offset, 
     return done;
 }
 
-/* One frame; 0 or an errno. */
+/* Writes one frame. Returns 0 or an errno. */
 static int write_frame(struct compressed *compressed, const char *from, uint64_t bytes,
                        uint64_t offset, unsigned char *buffer)
 {
@@ -190,7 +192,7 @@ enum ebb_status ebb__store_compress(struct ebb_store *store, const atomic_bool *
         return EBB_ERR_MEMORY;
     uint16_t *table = NULL;
     uint64_t reach = least(store->limit_bytes, MOST_TABLE_BYTES), pages;
-    do { /* less where address space is rationed */
+    do { /* try less if address space is limited */
         pages = reach / EBB_PAGE_BYTES;
         table = address_space((pages + 1) * sizeof *table);
         reach /= 2;

@@ -1,4 +1,4 @@
-/* A store behind a descriptor: read and written by system calls, past the page cache if the file
+/* A store in an open file. System calls read and write it, and bypass the page cache if the file
  * system can. */
 #include "store/store.h"
 
@@ -8,11 +8,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Kept in place: the shim must not allocate. A process has one store of its own, on several
- * disks perhaps, and may read those of the processes it was forked from. -1: closed. */
+/* Static, since the shim must not allocate. A process has one store of its own, perhaps on several
+ * disks, and may read those of its ancestors. -1: closed. */
 #define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
 static int descriptors[MOST_STORES];
-static unsigned descriptor_count; /* places ever used */
+static unsigned descriptor_count; /* entries ever used */
 
 static int file_write(void *state, const void *from, uint64_t bytes, uint64_t offset)
 {
@@ -40,7 +40,7 @@ static int file_read(void *state, void *to, uint64_t bytes, uint64_t offset)
         if (got > 0)
             done += (uint64_t)got;
         else if (got == 0)
-            return EIO; /* the file is shorter than what was written to it */
+            return EIO; /* the file is shorter than the bytes written to it */
         else if (errno != EINTR && errno != EAGAIN)
             return errno;
     }
@@ -75,7 +75,7 @@ enum ebb_status ebb__store_descriptor_open(int descriptor, const char *place, ui
         return ebb__fail(error, EBB_ERR_LIMIT, place, "too many stores in one process");
     }
     descriptor = ebb__descriptor_high(descriptor);
-    /* Past the page cache where the file system can; elsewhere (tmpfs) as it is. */
+    /* Bypass the page cache if the file system can. Others (tmpfs) use it. */
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0)
         fcntl(descriptor, F_SETFL, flags | O_DIRECT);

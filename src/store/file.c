@@ -1,4 +1,4 @@
-/* A store in a directory: a file without a name, which is gone with the process. */
+/* A store in a directory: a file without a name, which is deleted when the process ends. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 #define MOST_NAMES 8 /* 128 random bits are never taken, unless the directory lies */
 
-/* A name that nobody can guess, for the moment until it is gone: who knows it beforehand could put
- * something of his own there. */
+/* The file has a random name for a moment. Anybody who could guess it could put another file
+ * there. */
 static int open_and_unlink(const char *directory)
 {
     char path[4096];
@@ -43,7 +43,7 @@ int ebb__store_open_nameless(const char *directory)
     return open_and_unlink(directory);
 }
 
-/* Its pages are the medium: the file system says so of a file (DAX). */
+/* True if the file's pages are the medium itself: the file system reports DAX. */
 static bool is_on_persistent_memory(int descriptor)
 {
     struct statx status;

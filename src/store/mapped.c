@@ -1,11 +1,11 @@
-/* A store that is mapped: bytes are copied to and from it past the caches, without a system call.
+/* A mapped store: copies bytes to and from memory, without a system call and without filling the
+ * CPU caches.
  *
- * For what is memory already: files without a disk, also on a NUMA node of its own, and files on
- * persistent memory (DAX), whose pages are the medium. Copying so is twice as fast as pwrite() and
- * pread() (`bench_store memory` against `bench_store /dev/shm`). Room is made with fallocate()
- * before it is written, so that a full file system is an error and no signal; a medium that fails
- * is a SIGBUS, as it is for any memory. Pages count in the program's RSS once they have
- * been used. */
+ * It is for files that are memory already: files without a disk, perhaps on another NUMA node, and
+ * files on persistent memory (DAX). Copying is twice as fast as pwrite() and pread() (`bench_store
+ * memory` against `bench_store /dev/shm`). Space is allocated by fallocate() before it is written,
+ * so that a full file system causes an error, not a signal. A medium that fails causes SIGBUS, as
+ * any memory does. Used pages count in the program's RSS. */
 #include "store/store.h"
 
 #include "base/limits.h"
@@ -20,9 +20,8 @@
 #include <emmintrin.h>
 #endif
 
-#define GROW_BYTES ((uint64_t)4 << 20) /* as blocks are moved */
-#define REACH_BYTES                                                                                \
-    ((uint64_t)1 << 40) /* address space, where there is no limit: any large number */
+#define GROW_BYTES ((uint64_t)4 << 20)  /* the size of transfers */
+#define REACH_BYTES ((uint64_t)1 << 40) /* of addresses if there is no limit: any large number */
 #define LEAST_REACH_BYTES ((uint64_t)1 << 30) /* with less it is not mapped */
 
 struct mapped {
@@ -30,13 +29,13 @@ struct mapped {
     unsigned char *base;
     uint64_t reach_bytes;
     pthread_mutex_t growing;
-    _Atomic uint64_t grown_bytes; /* that the file has */
+    _Atomic uint64_t grown_bytes; /* size of the file */
 };
 
-/* Kept in place: the shim must not allocate. */
+/* Static, since the shim must not allocate. */
 #define MOST_STORES (EBB_STORE_MOST * EBB_STORE_MOST_PLACES)
 static struct mapped stores[MOST_STORES];
-static unsigned store_count; /* places ever used */
+static unsigned store_count; /* entries ever used */
 
 static int allocate(int descriptor, uint64_t from, uint64_t to)
 {
@@ -49,7 +48,7 @@ static int allocate(int descriptor, uint64_t from, uint64_t to)
     return why;
 }
 
-/* The file has `end` bytes; 0 or an errno. */
+/* Makes the file `end` bytes long. Returns 0 or an errno. */
 static int grow(struct mapped *mapped, uint64_t end)
 {
     if (end <= atomic_load_explicit(&mapped->grown_bytes, memory_order_acquire))
@@ -75,7 +74,8 @@ static int grow(struct mapped *mapped, uint64_t end)
     return why;
 }
 
-/* Past the caches: what is moved is used much later, or is large. `bytes` is a multiple of 4 KiB. */
+/* Bypasses the CPU caches: the bytes are used much later, or are many. `bytes` is a multiple of 4
+ * KiB. */
 static void copy(void *to, const void *from, uint64_t bytes)
 {
 #ifdef __SSE2__
@@ -108,7 +108,7 @@ static int mapped_read(void *state, void *to, uint64_t bytes, uint64_t offset)
 {
     struct mapped *mapped = state;
     if (offset + bytes > atomic_load_explicit(&mapped->grown_bytes, memory_order_acquire))
-        return EIO; /* the file is shorter than what was written to it */
+        return EIO; /* the file is shorter than the bytes written to it */
     copy(to, mapped->base + offset, bytes);
     return 0;
 }
@@ -143,7 +143,7 @@ enum ebb_status ebb__store_mapped_open(int descriptor, const char *place, uint64
     unsigned at = 0;
     while (at < store_count && stores[at].descriptor >= 0)
         at++;
-    /* Where address space is rationed. */
+    /* Try less if address space is limited. */
     while (at < MOST_STORES && reach > 0 && base == MAP_FAILED) {
         base = mmap(NULL, reach, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
         if (base == MAP_FAILED)

@@ -1,8 +1,8 @@
-/* A store in memory: an unnamed file without a disk, mapped, on one NUMA node if that is asked for.
+/* A store in memory: an unnamed file without a disk, mapped, on one NUMA node if requested.
  *
- * For nodes that are slower or larger than the program's own (CXL memory shows as a node without
- * processors), and for tests that a disk would make wait. It counts as memory of the machine all the
- * same, only not towards the budget. */
+ * It serves nodes that are slower or larger than the program's own (CXL memory is a node without
+ * processors). It also serves tests that a disk would delay. It uses the machine's memory, but does
+ * not count towards the budget. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 
 #define MOST_NODES 1024
 #define POLICY_BIND 2                   /* MPOL_BIND of <numaif.h> */
-#define REACH_BYTES ((uint64_t)1 << 40) /* a limit: as far as the node is asked for */
+#define REACH_BYTES ((uint64_t)1 << 40) /* offsets of the file that the node is set for; a limit */
 
-/* "memory" or "memory:NODE". */
+/* Parses "memory" or "memory:NODE". */
 static bool parse(const char *place, long *node)
 {
     *node = -1;
@@ -30,7 +30,7 @@ static bool parse(const char *place, long *node)
     return place[6] == ':' && place[7] >= '0' && place[7] <= '9' && *end == 0 && *node < MOST_NODES;
 }
 
-/* A policy for all pages of the file, whoever makes them: it is kept with the file. */
+/* Sets the node for all pages of the file, whichever process makes them. The file keeps it. */
 static bool bind_to_node(int descriptor, long node)
 {
     unsigned long nodes[MOST_NODES / (8 * sizeof(unsigned long))] = {0};

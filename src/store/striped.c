@@ -1,8 +1,8 @@
-/* A store over several others, each on a disk of its own: stripe after stripe in turn, so that the
- * pieces of a block that are in flight at a time are on different disks.
+/* A store over several others, each on its own disk. Stripes rotate over the disks, so that the
+ * pieces of a block in flight are on different disks.
  *
- * A stripe is as large as the pieces in which blocks are moved (4 MiB): a piece that begins on a
- * stripe's begin is one request. The first failure of any disk is the store's. */
+ * A stripe is as large as a piece of a transfer (4 MiB). A piece that begins at a stripe is one
+ * request. The first failure of any disk fails the store. */
 #include "store/store.h"
 
 #include "base/lines.h"
@@ -17,11 +17,12 @@ struct striped {
     uint64_t count;
 };
 
-/* Kept in place: the shim must not allocate. One of a process's own and those of its ancestors. */
+/* Static, since the shim must not allocate. One is the process's own; the others belong to its
+ * ancestors. */
 #define MOST_STORES EBB_STORE_MOST
 static struct striped striped_stores[MOST_STORES]; /* count 0: free */
 
-/* The part that holds `offset`, where in it, and how many bytes from there on. */
+/* Returns the part that holds `offset`, the offset in it, and how many bytes follow there. */
 static const struct ebb_store *part_at(const struct striped *striped, uint64_t offset,
                                        uint64_t *inner, uint64_t *bytes)
 {

@@ -7,9 +7,9 @@
 #endif
 
 #define WORDS 64
-#define SAMPLES 64 /* runs looked at beforehand */
+#define SAMPLES 64 /* runs examined before compression */
 
-/* Bit i: word i is not zero. */
+/* Bit i is set if word i is not zero. */
 static uint64_t mask_of(const uint32_t *words)
 {
     uint64_t mask = 0;
