@@ -1,6 +1,7 @@
-/* The laboratory: what is there for comparison only. Policies and pools as published, what no plan can do
- * better, allocators of others, traces of others. `ebb run` works without it and reaches it only by
- * --policy; cli/lab.h is the only way in, and EBB_LAB=OFF leaves it out of the build. */
+/* The laboratory: code for comparisons only. It has published policies and pools, lower bounds,
+ * emulated allocators, and importers of foreign traces. `ebb run` works without it, and uses it
+ * only for some values of --policy. cli/lab.h is its only entry; EBB_LAB=OFF omits it from the
+ * build. */
 #ifndef EBB_LAB_LAB_H
 #define EBB_LAB_LAB_H
 
@@ -9,7 +10,7 @@
 
 #include <stddef.h>
 
-/* The policies and pools for comparison; *count is their number. */
+/* The published policies and pools; *count is their number. */
 const struct ebb_policy *ebb__lab_policies(size_t *count);
 const struct ebb_pool *ebb__lab_pools(size_t *count);
 

@@ -1,11 +1,11 @@
-/* Which gaps there are, at which instants the linear program looks, and when it is good enough.
+/* Collects the gaps, chooses the instants of the linear program, and decides when to stop.
  *
- * Problem: the program over all ticks is too large; over few instants it is weak. Method: start
- * with the worst tick of each of a few equal spans of time, solve, and look where the relaxed
- * solution, interpolated, is above the bound: the worst tick of each span between instants joins
- * them. Every solution is a bound, so the best one so far may be given at any time. Gaps beyond
- * GAPS_MAX, those with the least bytes times duration, are taken as absent at no cost, which only
- * weakens the bound. */
+ * Problem: the linear program over all ticks is too large, and over few instants it is weak.
+ * Method: start with the worst tick of each of a few equal spans of time and solve. Interpolate the
+ * relaxed solution; in each span between instants where it exceeds the bound, the worst tick
+ * becomes an instant. Repeat. Every solution is a bound, so the search may stop at any time with
+ * the best one. At most GAPS_MAX gaps are kept, those with the most bytes times duration. The
+ * others count as absent at no cost, which only weakens the bound. */
 #include "base/effort.h"
 #include "base/tuning.h"
 #include "lab/bound/internal.h"
@@ -15,14 +15,14 @@
 #include <string.h>
 
 #define INSTANTS_FIRST 24 /* solved in milliseconds */
-#define INSTANTS_MAX 1024 /* a limit: more gain less than they cost */
-#define GROWTH_POWER 2.5  /* measured: effort of a solution by its instants */
-#define GAPS_MAX 20000    /* a limit: they are grouped, but each has to be looked at */
-#define CHECK_SLACK_NS 2  /* src/check rounds in a copy's favour */
-#define GAIN_LEAST 0.0005 /* a round that gains less is the last */
+#define INSTANTS_MAX 1024 /* a limit: more instants cost more than they gain */
+#define GROWTH_POWER 2.5  /* measured: the effort grows with this power of the instants */
+#define GAPS_MAX 20000    /* a limit: gaps are grouped, but each costs time */
+#define CHECK_SLACK_NS 2  /* the checker accepts a copy that is this much too short */
+#define GAIN_LEAST 0.0005 /* the search stops after a round with a smaller relative gain */
 
-/* Add `bytes` (two's complement: also negative) at the ticks [first, first + count), cyclic. `load`
- * holds differences until load_sum(); *always is what is there at its start. */
+/* Adds `bytes`, which may be negative as two's complement, at the ticks [first, first + count),
+ * cyclic. `load` has differences until load_sum(). *always has the bytes before tick 0. */
 static void load_add(uint64_t *load, uint64_t *always, uint32_t ticks, uint32_t first,
                      uint32_t count, uint64_t bytes)
 {
@@ -54,7 +54,7 @@ static uint64_t lane_least_ns(const struct ebb_lane *lane, uint64_t bytes)
     return ns > CHECK_SLACK_NS ? ns - CHECK_SLACK_NS : 0;
 }
 
-/* The gap as a plan may use it; false where none may. */
+/* Makes the gap as a plan may use it. False if no plan may use it. */
 static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source,
                      const uint32_t *before, const uint32_t *after, struct ebb_bound_gap *gap)
 {
@@ -65,7 +65,7 @@ static bool gap_make(const struct ebb_bound *bound, const struct ebb_gap *source
     if (block->access_count == 0 || block->size_bytes == 0 ||
         block->size_bytes < request->smallest_block_bytes)
         return false;
-    /* A whole turn or more would be two absences at once. */
+    /* A gap of a whole iteration or more would need two absences at once. */
     if (block->span_ticks > ticks && (request->newest_only || source->length_ns >= bound->lap_ns))
         return false;
     uint32_t to_ready =
@@ -157,14 +157,15 @@ void ebb__bound_fini(struct ebb_bound *bound)
     free(bound->gaps);
 }
 
-/* The worst tick above `target` of each span joins the instants; a span lies between two of them
- * or, at first, between two steps of time. Returns how many joined. */
+/* The chosen instants. worst_join() adds the tick with the highest load above `target` in each
+ * span. A span is a part of the time if `spans`, else it lies between two instants. Returns how
+ * many were added. */
 struct instants {
     uint32_t *ticks;
     uint32_t count;
     bool *chosen;        /* by tick */
-    uint32_t spans;      /* time was divided into so many */
-    double value_before; /* when it was divided */
+    uint32_t spans;      /* the time was last divided into this many spans */
+    double value_before; /* the bound at that division */
 };
 
 static uint32_t worst_join(struct instants *instants, const struct ebb_bound *bound,
@@ -199,8 +200,8 @@ static uint32_t worst_join(struct instants *instants, const struct ebb_bound *bo
     return joined;
 }
 
-/* The next instants: where the solution is above the bound; where it is nowhere, a finer division of
- * time, as long as the last one gained something. */
+/* Adds instants where the solution exceeds the bound. If there are none, divides the time into more
+ * spans, as long as the last division gained something. False: no instant was added. */
 static bool instants_grow(struct instants *instants, const struct ebb_bound *bound,
                           const double *absent, double target, double value)
 {
@@ -231,7 +232,7 @@ static enum ebb_status bound_search(struct ebb_bound *bound, bool stalls, uint64
     bool more = worst_join(&instants, bound, NULL, -1, instants.spans) > 0;
     double took = 0, instants_before = 0;
     while (more && instants.count <= INSTANTS_MAX) {
-        /* Not begun where it would not be done: an unfinished program is worth nothing. */
+        /* Do not begin a program that would not finish: an unfinished one is useless. */
         uint64_t now_ns = ebb__now_ns(), left = effort.limit - effort.spent;
         double growth = instants_before > 0 ? (double)instants.count / instants_before : 1;
         if (now_ns >= effort.deadline_ns || took * pow(growth, GROWTH_POWER) > (double)left)
@@ -260,7 +261,7 @@ out:
     return status == EBB_ERR_MEMORY ? ebb__fail(error, status, "bound", "out of memory") : status;
 }
 
-/* A certified value, rounded in the bound's disfavour: sums of doubles err in the twelfth digit. */
+/* Rounds a certified value down by a safe margin: sums of doubles err in the 12th digit. */
 static uint64_t value_round(double value)
 {
     double safe = value * (1 - 1e-9) - 1;

@@ -1,11 +1,11 @@
-/* Gaps that look the same from the instants become one group, so that the program is no larger than
- * what the instants can tell apart. */
+/* Merges gaps that contain the same instants into one group, since the linear program cannot
+ * distinguish them. So its size depends on the instants, not on the number of gaps. */
 #include "lab/bound/groups.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Index of the first instant at or after `tick`, instants of them where there is none. */
+/* Index of the first instant at or after `tick`; instant_count if there is none. */
 static uint32_t instant_at(const struct ebb_bound_program *program, uint32_t tick)
 {
     uint32_t low = 0, high = program->instant_count;

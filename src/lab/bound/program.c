@@ -1,25 +1,28 @@
 /* The linear program of relaxed absences.
  *
- * Problem: bound from below what whole blocks, moved one by one on two lanes, can reach. Method:
- * bytes become divisible and copies preemptive. For each gap and each chosen **instant** in it, a
- * variable says how much of the block is absent then; between two instants lies a **cell**, in
- * which an amount flows out and an amount flows in. Each lane's cell carries no more than its
- * length allows (a cell that contains stalls is longer by them), each transfer's fixed cost spread
- * over its block's bytes. A real plan, its copies spread evenly over the time that they take, is a
- * solution of this program, so its optimum is a bound; fewer instants leave constraints out and so
- * only weaken it. Without stalls two things more are true of whole blocks: nothing is away before a
- * whole copy out fits behind ready_ns, nor after a whole copy in must have begun.
- * The value given is not the solver's but computed from its prices by weak duality, which holds for
- * any prices: no tolerance of the solver can lift it over the truth.
- * Source: the relaxation is ours; CLP solves it (docs/papers.md). Size: three columns and a row
- * for each group of gaps and instant in it. */
+ * Problem: find a lower bound for plans that copy whole blocks one by one on two lanes. Method:
+ * blocks become divisible and copies preemptive. For each gap and each chosen **instant** in it, a
+ * variable says how many bytes of the block are absent. Between two instants is a **cell**, in
+ * which some bytes are copied out and some are copied in. A lane copies no more in a cell than the
+ * cell's length allows; stalls lengthen a cell. The fixed cost of a copy is spread over the block's
+ * bytes.
+ *
+ * A real plan is a solution of this linear program if its copies are spread evenly over their time.
+ * So the optimum is a bound. Fewer instants mean fewer constraints, which only weakens it. Without
+ * stalls, whole blocks add two constraints. No byte is absent before a whole copy out can end after
+ * ready_ns, and none after the latest start of a whole copy in.
+ *
+ * The result is not the solver's value. It is computed from the solver's prices by weak duality,
+ * which holds for any prices. So no tolerance of the solver can make it too high. Source: the
+ * relaxation is original to Ebb; CLP solves it (docs/papers.md). Size: three columns and a row for
+ * each instant of each group of gaps. */
 #include "lab/bound/groups.h"
 
 #include <coin/Clp_C_Interface.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGE_WORK 2e7 /* gaps times ticks: about a tenth of a second */
+#define LARGE_WORK 2e7 /* gaps times ticks that take about a tenth of a second */
 
 static int column_open(struct builder *builder, double upper, double cost)
 {
@@ -37,8 +40,9 @@ static void entry_put(struct builder *builder, uint32_t row, double value)
     builder->value[builder->entries++] = value;
 }
 
-/* Rows: [0, K) what is there at the instants, [K, 2K) the out lane's cells, [2K, 3K) the in lane's
- * (those of the out lane where both share it), then one for each state after a gap's first. */
+/* The rows, for K instants: resident bytes at the instants, cells of the out lane [K, 2K), cells of
+ * the in lane [2K, 3K). If both share a lane, the third range is missing. Then comes one
+ * row for each state of a group after its first. */
 static uint32_t row_present(uint32_t instant)
 {
     return instant;
@@ -50,7 +54,7 @@ static uint32_t row_lane(const struct builder *builder, bool in, uint32_t cell)
     return builder->instants * (apart ? 2u : 1u) + cell;
 }
 
-/* What a lane moves of `bytes` in `ns`. */
+/* How much of `bytes` a lane can copy in `ns`. */
 static double flow_limit(double bytes, double cost, double ns)
 {
     return cost > 0 ? ebb__bound_least(bytes, ns / NS_UNIT / cost) : bytes;
@@ -62,7 +66,7 @@ static void row_open(struct builder *builder, double lower, double upper)
     builder->row_upper[builder->rows++] = upper;
 }
 
-/* A row for one gap's flow in the part of `cell` that belongs to it. */
+/* Adds a row for a group's copies in the part of `cell` that the group covers. */
 static void edge_open(struct builder *builder, uint32_t cell, uint64_t part_ns)
 {
     uint32_t edge = builder->edge_count++;
@@ -72,7 +76,7 @@ static void edge_open(struct builder *builder, uint32_t cell, uint64_t part_ns)
     row_open(builder, -1e30, (double)part_ns / NS_UNIT);
 }
 
-/* The columns of what flows between a group's instants. */
+/* Adds the columns of the copies between a group's instants. */
 static void flows_put(struct builder *builder, const struct group *group, uint32_t balance)
 {
     uint32_t count = group->count, instants = builder->instants;
@@ -99,7 +103,7 @@ static void group_put(struct builder *builder, struct group *group)
     bool stalls = builder->program->stalls;
     uint64_t first_ns = ebb__bound_instant_ns(builder, group, 0);
     uint64_t last_ns = ebb__bound_instant_ns(builder, group, count - 1);
-    uint32_t balance = (uint32_t)builder->rows; /* of the second state; the first is an out flow */
+    uint32_t balance = (uint32_t)builder->rows; /* row of the second state; the first has none */
     group->state = (uint32_t)builder->columns;
     for (uint32_t k = 0; k < count; k++) {
         uint32_t instant = (group->first + k) % instants;
@@ -136,13 +140,13 @@ static void group_put(struct builder *builder, struct group *group)
         row_open(builder, 0, 0);
     if (!stalls)
         return;
-    /* Only what of a cell lies in the gaps is there for them, and the cell's stalls. */
+    /* Copies can use only the part of the cell that the gap covers, and the cell's stalls. */
     edge_open(builder, group->first % instants, first_ns - group->ready_ns);
     if (!group->drops)
         edge_open(builder, (group->first + count) % instants, group->need_ns - last_ns);
 }
 
-/* What is free: the peak, or how long the program waits in each cell. */
+/* Adds the columns to be minimised: the peak, or the stall in each cell. */
 static void goal_put(struct builder *builder)
 {
     const struct ebb_bound *bound = builder->bound;
@@ -158,7 +162,7 @@ static void goal_put(struct builder *builder)
             entry_put(builder, row_present(k), 1);
         return;
     }
-    /* All copies one after the other, in one cell, always do. */
+    /* A stall as long as all copies in sequence always suffices. */
     double longest = 0;
     for (uint32_t g = 0; g < bound->gap_count; g++)
         longest += (double)(bound->gaps[g].out_ns + bound->gaps[g].in_ns) / NS_UNIT;
@@ -235,8 +239,8 @@ static void builder_release(struct builder *builder)
     free(builder->group_of);
 }
 
-/* The bound that the prices prove: each row counted at the side that its price pushes to, each
- * column at the end of its range that suits it best. */
+/* The bound that the prices prove. The sign of a row's price selects the row's lower or upper
+ * limit. Each column is at the end of its range that lowers the sum. */
 static double value_certify(const struct builder *builder, const double *price)
 {
     double sum = 0;
@@ -258,8 +262,8 @@ static double value_certify(const struct builder *builder, const double *price)
     return sum;
 }
 
-/* Absent bytes at every tick: at instants as solved, each gap with its share of its group, between
- * them in proportion to time. */
+/* Computes the absent bytes at each tick. At instants they are the solution's; each gap has its
+ * share of its group. Between instants they are interpolated by time. */
 static void absent_read(const struct builder *builder, const double *solution, double *absent)
 {
     const struct ebb_bound *bound = builder->bound;
@@ -296,8 +300,8 @@ static void absent_read(const struct builder *builder, const double *solution, d
     }
 }
 
-/* The same where there are so many gaps that following each takes longer than the solution: all of
- * them together, in proportion to time between instants. */
+/* Like absent_read(), but interpolates the sum over all gaps. For so many gaps that one by one
+ * takes longer than the solution. */
 static void absent_read_together(const struct builder *builder, const double *solution,
                                  double *absent)
 {

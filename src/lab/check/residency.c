@@ -6,14 +6,14 @@
 
 #define NEVER UINT32_MAX
 
-/* What becomes of one block, in positions of one turn. */
+/* Sums for one block, in positions. A turn is one iteration. */
 struct tally {
-    uint64_t resident; /* positions, summed over one instance's life */
-    int64_t balance;   /* of beginnings and ends, summed from each to the end of the turn */
-    uint64_t covered;  /* positions of buffers that come and go, over the whole circle */
-    uint64_t always;   /* buffers that are there all the time */
-    uint64_t rests;    /* of residencies without such a buffer: their lengths modulo a turn */
-    uint32_t missing;  /* and their number */
+    uint64_t resident; /* positions at which one instance is resident, over its life */
+    int64_t balance;   /* sum of end - begin of its residencies, in positions of one turn */
+    uint64_t covered;  /* positions of its non-permanent buffers, over the whole circle */
+    uint64_t always;   /* number of its permanent buffers */
+    uint64_t rests;    /* for residencies without a buffer of their own: lengths modulo a turn */
+    uint32_t missing;  /* number of those residencies */
 };
 
 struct check {
@@ -23,12 +23,12 @@ struct check {
     struct ebb_error *error;
     uint64_t turn;                /* positions */
     uint32_t *tick_at;            /* by tick: its position */
-    uint32_t *left_at, *comes_at; /* by absence */
-    uint32_t *absence_of;         /* by tick: the absence that follows the use there */
-    uint32_t *end_of;             /* by position: where what begins there ends, or NEVER */
-    uint32_t *owner;              /* by position: the block that begins there */
-    bool *begun;                  /* by position on the whole circle */
-    uint64_t *change;             /* bytes, by position */
+    uint32_t *left_at, *comes_at; /* by absence: position of its copy out's end, copy in's start */
+    uint32_t *absence_of;         /* by tick: the absence after the access at it, or NEVER */
+    uint32_t *end_of;             /* by position: end of the residency that begins there */
+    uint32_t *owner;              /* by position: block whose residency begins there, or NEVER */
+    bool *begun;                  /* by position on the whole circle: a buffer begins at it */
+    uint64_t *change;             /* by position: change of resident bytes */
     struct tally *tallies;        /* by block */
 };
 
@@ -41,7 +41,7 @@ static uint64_t bytes_of(const struct check *check, uint32_t block)
     return size % page ? size - size % page + page : size;
 }
 
-/* Positions from one to another, a whole turn where they are the same. */
+/* Positions between `from` and `to`, in cyclic order; a whole turn if they are equal. */
 static uint64_t ahead(const struct check *check, uint64_t from, uint64_t to)
 {
     return (to + check->turn - from - 1) % check->turn + 1;
@@ -78,7 +78,8 @@ static enum ebb_status instants_take(struct check *check)
     return EBB_OK;
 }
 
-/* Between two ticks copies stand by their time, which is within those of the ticks. */
+/* Checks that the copies between two ticks are sorted by time, and are not outside the ticks'
+ * times. */
 static enum ebb_status times_check(const struct check *check)
 {
     const struct ebb_model *model = check->model;
@@ -125,7 +126,7 @@ static enum ebb_status absences_check(struct check *check)
     return EBB_OK;
 }
 
-/* ---- what is to be there --------------------------------------------------------------------- */
+/* ---- expected residencies -------------------------------------------------------------------- */
 
 static void expect(struct check *check, uint32_t block, uint32_t begin, uint32_t end)
 {
@@ -137,8 +138,8 @@ static void expect(struct check *check, uint32_t block, uint32_t begin, uint32_t
     check->tallies[block].balance += (int64_t)end - (int64_t)begin;
 }
 
-/* Every beginning of the block with its end, from the last use backwards: what begins before a use
- * ends at the first absence that follows it, or with the block. */
+/* Enters all residencies of the block, from its last access backwards. A residency ends at the
+ * first absence after its begin, or with the block. */
 static void block_expect(struct check *check, uint32_t b)
 {
     const struct ebb_model_block *block = &check->model->blocks[b];
@@ -170,7 +171,7 @@ static void block_expect(struct check *check, uint32_t b)
         expect(check, b, check->tick_at[block->alloc_tick], end);
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static enum ebb_status buffer_take(struct check *check, uint32_t i)
 {
@@ -196,7 +197,7 @@ static enum ebb_status buffer_take(struct check *check, uint32_t i)
     return EBB_OK;
 }
 
-/* In every iteration of the circle, or in none. */
+/* Each residency must have a buffer in every iteration of the circle, or in none. */
 static enum ebb_status beginnings_check(struct check *check)
 {
     for (uint32_t p = 0; p < check->turn; p++) {
@@ -215,8 +216,8 @@ static enum ebb_status beginnings_check(struct check *check)
     return EBB_OK;
 }
 
-/* A residency without a buffer of its own is longer than the circle, and its every turn, begun or whole,
- * is a buffer that is always there. */
+/* A residency without a buffer of its own must be longer than the circle. It must have a permanent
+ * buffer for each turn, including the last, partial one. */
 static enum ebb_status tally_check(const struct check *check, uint32_t b)
 {
     const struct tally *tally = &check->tallies[b];

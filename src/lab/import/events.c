@@ -57,7 +57,7 @@ enum ebb_status ebb__import_pointer(struct ebb_import_events *events, struct ebb
     return fail_number(events, "pointer", text, ebb__text_hex(text, value));
 }
 
-/* Times of logs that several threads write may fall by a little: they are raised. */
+/* If several threads write a log, its times may decrease slightly. They are then raised. */
 static enum ebb_status push(struct ebb_import_events *events, struct ebb_event event)
 {
     size_t count = events->events.count;
@@ -80,7 +80,7 @@ static enum ebb_status check_size(struct ebb_import_events *events, uint64_t siz
     return EBB_OK;
 }
 
-/* The newest block of this identity, or NULL. */
+/* The newest block with this identity, or NULL. */
 static struct ebb_import_block *find(struct ebb_import_events *events, uint64_t id,
                                      uint64_t *serial)
 {
@@ -89,7 +89,7 @@ static struct ebb_import_block *find(struct ebb_import_events *events, uint64_t 
     return &events->blocks.items[*serial - 1];
 }
 
-/* A new block for the identity. */
+/* Makes a new block for the identity. */
 static enum ebb_status begin_block(struct ebb_import_events *events, uint64_t id,
                                    uint64_t size_bytes, uint64_t *serial)
 {
@@ -122,7 +122,7 @@ enum ebb_status ebb__import_alloc(struct ebb_import_events *events, uint64_t id,
                             .block = serial, .size_bytes = size_bytes, .kind = EBB_EVENT_ALLOC});
 }
 
-/* The live block that an access or a free names; one that was never met is made. */
+/* Finds the live block of an access or a free. Makes one if the identity has no block yet. */
 static enum ebb_status find_live(struct ebb_import_events *events, uint64_t id, uint64_t size_bytes,
                                  const char *verb, uint64_t *serial)
 {

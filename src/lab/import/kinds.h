@@ -1,4 +1,4 @@
-/* The importers, one file each; the table of import.c names them. */
+/* Declares the importers for the table in import.c. Each has its own file. */
 #ifndef EBB_LAB_IMPORT_KINDS_H
 #define EBB_LAB_IMPORT_KINDS_H
 

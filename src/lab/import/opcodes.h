@@ -1,4 +1,4 @@
-/* The opcodes of pickles that build data, protocols 2 to 5, as in CPython's pickletools. */
+/* The pickle opcodes that build data, of protocols 2 to 5, as in CPython's pickletools. */
 #ifndef EBB_LAB_IMPORT_OPCODES_H
 #define EBB_LAB_IMPORT_OPCODES_H
 

@@ -1,6 +1,6 @@
-/* The stack machine: one pass over the opcodes. The memo and the stack hold values, containers are
- * indices, so that what is shared stays shared. Each opcode pushes at most three values and makes
- * at most one container, which bounds the memory by the size of the file. */
+/* A stack machine that runs the opcodes in one pass. Memo and stack have values, which name
+ * containers by index, so a shared container stays shared. Each opcode pushes at most three values
+ * and makes at most one container, so the file's size bounds the memory. */
 #include "lab/import/pickle.h"
 
 #include "lab/import/opcodes.h"
@@ -11,12 +11,12 @@
 struct machine {
     const uint8_t *bytes;
     size_t size;
-    size_t at;     /* of the next byte */
-    size_t opcode; /* where the current opcode stands */
+    size_t at;     /* offset of the next byte */
+    size_t opcode; /* offset of the current opcode */
     const char *name;
     struct ebb_pickle *pickle;
     ebb_pickle_items stack;
-    ebb_pickle_items memo; /* EBB_PICKLE_MARK: not set */
+    ebb_pickle_items memo; /* by slot; EBB_PICKLE_MARK: not set */
     struct ebb_error *error;
 };
 
@@ -30,7 +30,7 @@ static enum ebb_status fail_memory(const struct machine *m)
     return ebb__fail(m->error, EBB_ERR_MEMORY, m->name, "no memory for its values");
 }
 
-/* What would import or call: its opcode, and how to say it. */
+/* The message for a refused opcode, which would import or call something or is unknown. */
 static const char *forbidden(uint8_t opcode)
 {
     switch (opcode) {
@@ -57,7 +57,7 @@ static const char *forbidden(uint8_t opcode)
     }
 }
 
-/* The next `count` bytes as a little-endian number. */
+/* Reads the next `count` bytes as a little-endian number. False: the pickle is too short. */
 static bool take(struct machine *m, size_t count, uint64_t *value)
 {
     if (count > m->size - m->at)
@@ -87,7 +87,7 @@ static enum ebb_status push_int(struct machine *m, size_t bytes)
     return push_number(m, EBB_PICKLE_INT, value);
 }
 
-/* Two's complement of any length. */
+/* Pushes an integer in two's complement of any length. */
 static enum ebb_status push_long(struct machine *m, size_t length_bytes)
 {
     uint64_t length, value = 0;
@@ -121,7 +121,7 @@ static enum ebb_status push_float(struct machine *m)
     if (m->size - m->at < 8)
         return fail(m, "ends within a number");
     uint64_t bits = 0;
-    for (size_t i = 0; i < 8; i++) /* big-endian, alone of all */
+    for (size_t i = 0; i < 8; i++) /* floats are big-endian; all other numbers are not */
         bits = bits << 8 | m->bytes[m->at + i];
     m->at += 8;
     double real;
@@ -129,7 +129,7 @@ static enum ebb_status push_float(struct machine *m)
     return push(m, (struct ebb_pickle_value){.kind = EBB_PICKLE_FLOAT, .as.real = real});
 }
 
-/* Move the topmost `count` values into a new container, which takes their place. */
+/* Replaces the topmost `count` values by a new container with them. */
 static enum ebb_status push_container(struct machine *m, enum ebb_pickle_kind kind, size_t count)
 {
     ebb_pickle_items items = {0};
@@ -149,7 +149,7 @@ static enum ebb_status push_container(struct machine *m, enum ebb_pickle_kind ki
     return push_number(m, kind, m->pickle->containers.count - 1);
 }
 
-/* Values above the topmost mark; SIZE_MAX: there is no mark. */
+/* Number of values above the topmost mark; SIZE_MAX: there is no mark. */
 static size_t above_mark(const struct machine *m)
 {
     size_t count = 0;
@@ -159,7 +159,7 @@ static size_t above_mark(const struct machine *m)
     return count < m->stack.count ? count : SIZE_MAX;
 }
 
-/* A container from what stands above the mark, in place of it. */
+/* Replaces the topmost mark, and all values above it, by a container with these values. */
 static enum ebb_status push_marked(struct machine *m, enum ebb_pickle_kind kind)
 {
     size_t count = above_mark(m);
@@ -175,7 +175,7 @@ static enum ebb_status push_marked(struct machine *m, enum ebb_pickle_kind kind)
     return EBB_OK;
 }
 
-/* Add the topmost `count` values to the container below them; with a mark between if `marked`. */
+/* Adds the topmost `count` values to the container below them. If `marked`, a mark is between. */
 static enum ebb_status extend(struct machine *m, enum ebb_pickle_kind kind, size_t count,
                               bool marked)
 {
@@ -204,7 +204,7 @@ static enum ebb_status put(struct machine *m, uint64_t slot)
     const struct ebb_pickle_value none = {.kind = EBB_PICKLE_MARK};
     if (!m->stack.count || m->stack.items[m->stack.count - 1].kind == EBB_PICKLE_MARK)
         return fail(m, "there is nothing to remember");
-    /* Picklers count slots up from 0, with at least a byte for each. */
+    /* Picklers number slots from 0 and write at least one byte for each. */
     if (slot > m->size)
         return fail(m, "remembers under an impossible number");
     while (m->memo.count <= slot)
@@ -251,14 +251,14 @@ static enum ebb_status push_tuple(struct machine *m, size_t count)
                                   : push_container(m, EBB_PICKLE_LIST, count);
 }
 
-/* A protocol or a frame's length: nothing that matters here, but it must be there. */
+/* Skips a protocol number or a frame's length. They are not used, but must be present. */
 static enum ebb_status skip(struct machine *m, size_t bytes)
 {
     uint64_t value;
     return take(m, bytes, &value) ? EBB_OK : fail(m, "ends within a number");
 }
 
-/* Four bytes with a sign. */
+/* Pushes a signed integer of four bytes. */
 static enum ebb_status push_signed(struct machine *m)
 {
     uint64_t value;
@@ -268,7 +268,7 @@ static enum ebb_status push_signed(struct machine *m)
                        : push_number(m, EBB_PICKLE_INT, value);
 }
 
-/* What makes a container, or puts something into one. */
+/* Runs an opcode that makes a container or adds values to one. */
 static enum ebb_status step_container(struct machine *m, uint8_t opcode)
 {
     switch (opcode) {
@@ -425,7 +425,7 @@ const struct ebb_pickle_value *ebb__pickle_member(const struct ebb_pickle *pickl
     const struct ebb_pickle_value *items = ebb__pickle_items(pickle, value, &count);
     if (!items || value->kind != EBB_PICKLE_DICT)
         return NULL;
-    const struct ebb_pickle_value *found = NULL; /* of a key set twice the last */
+    const struct ebb_pickle_value *found = NULL; /* if a key occurs twice, its last value */
     for (size_t i = 0; i + 1 < count && i < 2 * EBB_PICKLE_MEMBERS; i += 2)
         if (items[i].kind == EBB_PICKLE_STRING && ebb__text_is(items[i].as.text, key))
             found = &items[i + 1];

@@ -1,9 +1,9 @@
-/* Python's pickles as plain data: a pickle is a program, and this runs only the part of its language
- * that builds dicts, lists, tuples, sets, strings, bytes, numbers, booleans and None. Whatever
- * would import or call something is refused, so that nothing in the file is ever executed.
+/* Reads Python pickles as plain data. A pickle is a program; this reader runs only the opcodes that
+ * build dicts, lists, tuples, sets, strings, bytes, numbers, booleans and None. It refuses opcodes
+ * that import or call something, so nothing in the file is ever executed.
  *
- * Values are references into one struct; they may be shared and even cyclic, so whoever walks them
- * bounds its depth. Strings stay where they are in the source, which must outlive the values.
+ * Values refer to containers in one struct. They may be shared and even cyclic, so a caller that
+ * walks them must bound the depth. Strings point into the source, which must outlive the values.
  * Source: the opcodes of CPython's pickletools, protocols 2 to 5. */
 #ifndef EBB_LAB_IMPORT_PICKLE_H
 #define EBB_LAB_IMPORT_PICKLE_H
@@ -19,9 +19,9 @@ enum ebb_pickle_kind {
     EBB_PICKLE_ODD_INT, /* negative (number == 1) or too large (number == 0) */
     EBB_PICKLE_FLOAT,
     EBB_PICKLE_STRING, /* or bytes */
-    EBB_PICKLE_LIST,   /* or a tuple or set: `number` is the index of its items */
-    EBB_PICKLE_DICT,   /* likewise, keys and values by turns */
-    EBB_PICKLE_MARK,   /* never seen from outside */
+    EBB_PICKLE_LIST,   /* or a tuple or set: `number` is the index of its container */
+    EBB_PICKLE_DICT,   /* `number` likewise; its items alternate between key and value */
+    EBB_PICKLE_MARK,   /* internal: no caller sees it */
 };
 
 struct ebb_pickle_value {
@@ -40,8 +40,8 @@ struct ebb_pickle {
     struct ebb_pickle_value root;
 };
 
-/* Read the pickle; what follows its end is not looked at. EBB_ERR_FORMAT says at which byte what is
- * wrong. On failure *pickle is empty. O(bytes) time and memory. */
+/* Reads the pickle. Bytes after its end are ignored. EBB_ERR_FORMAT names the byte of the error. On
+ * failure *pickle is empty. O(bytes) time and memory. */
 EBB_NODISCARD enum ebb_status ebb__pickle_read(const uint8_t *bytes, size_t size, const char *name,
                                                struct ebb_pickle *pickle, struct ebb_error *error);
 void ebb__pickle_fini(struct ebb_pickle *pickle);
@@ -51,8 +51,8 @@ const struct ebb_pickle_value *ebb__pickle_items(const struct ebb_pickle *pickle
                                                  const struct ebb_pickle_value *value,
                                                  size_t *count);
 
-/* The member of a dict, by its name, among the first EBB_PICKLE_MEMBERS; NULL where there is none,
- * or `value` is no dict. */
+/* The value of `key` among the first EBB_PICKLE_MEMBERS members of a dict. NULL if there is none,
+ * or if `value` is not a dict. */
 enum { EBB_PICKLE_MEMBERS = 64 };
 const struct ebb_pickle_value *ebb__pickle_member(const struct ebb_pickle *pickle,
                                                   const struct ebb_pickle_value *value,

@@ -2,10 +2,10 @@
  *
  *     Thread,Time,Action,Pointer,Size,Stream
  *
- * Time is the time of day, HH:MM:SS and a fraction behind a point (a colon in earlier versions);
- * where it falls by half a day, midnight has passed. Action is allocate, free or `allocate failure`,
- * which changes nothing. Source: RMM's logging_resource_adaptor_impl.cpp and the parser of its
- * replay benchmark. Linear in the file. */
+ * Time is the time of day: HH:MM:SS, a point (a colon in earlier versions) and a fraction. If it
+ * decreases by half a day, midnight has passed. Action is allocate, free or `allocate failure`; the
+ * last has no effect. Source: RMM's logging_resource_adaptor_impl.cpp and the parser of its replay
+ * benchmark. Linear in the file. */
 #include "base/text.h"
 #include "lab/import/events.h"
 #include "lab/import/kinds.h"
@@ -25,7 +25,7 @@ bool ebb__rmm_recognises(const uint8_t *bytes, size_t size)
     return ebb__text_line(&rest, &line) && ebb__text_is(line, header);
 }
 
-/* Take the number up to the next colon or point. */
+/* Reads the number before the next colon or point. */
 static bool clock_part(struct ebb_text *text, uint64_t limit, uint64_t *value)
 {
     size_t size = 0;
@@ -37,7 +37,7 @@ static bool clock_part(struct ebb_text *text, uint64_t limit, uint64_t *value)
     return size <= 2 && !ebb__text_number(part, value) && *value < limit;
 }
 
-/* HH:MM:SS.ffffff, with up to nine digits of fraction or none. */
+/* Parses HH:MM:SS.ffffff. The fraction has up to nine digits, or is missing. */
 static bool parse_clock(struct ebb_text text, uint64_t *ns)
 {
     uint64_t hours, minutes, seconds, fraction = 0;
@@ -98,7 +98,7 @@ static enum ebb_status read_line(struct reader *reader, struct ebb_text line)
         return ebb__import_fail(events, "action '%s' is not known",
                                 ebb__text_show(fields[ACTION], shown));
     }
-    if (!id) /* of no bytes */
+    if (!id) /* a request of 0 bytes */
         return EBB_OK;
     return is_alloc ? ebb__import_alloc(events, id, size_bytes)
                     : ebb__import_free(events, id, size_bytes);

@@ -1,11 +1,12 @@
-/* SINGA's block logs, as published with AutoSwap and SmartPool: one line an event, blanks between
- * the fields, in two forms that are told apart by their frees.
+/* SINGA's block logs, as published with AutoSwap and SmartPool. Each line is an event, with blanks
+ * between its fields. There are two forms, which differ in their frees.
  *
  *     [index] Malloc|Free|Read|Mutable|Layer POINTER SIZE TIME_NS      the block log
  *     Malloc POINTER SIZE TIME_MS / Free POINTER TIME_MS               the pool log
  *
- * Mutable is a write; Layer says that a layer works on the block, we do not know how. A block that
- * is used before its Malloc existed before the trace. Linear in the file. */
+ * Mutable is a write. Layer means that a layer accesses the block; whether it reads or writes is
+ * unknown. A block that is accessed before its Malloc existed before the trace. Linear in the
+ * file. */
 #include "base/text.h"
 #include "lab/import/events.h"
 #include "lab/import/kinds.h"
@@ -27,7 +28,7 @@ static bool find_op(struct ebb_text word, enum op *op)
     return false;
 }
 
-/* What the first line decides, and the first Free. */
+/* The form of a log. The first line or the first Free decides it. */
 enum form { FORM_UNKNOWN, FORM_BLOCKS, FORM_POOL };
 
 struct reader {
@@ -58,7 +59,7 @@ bool ebb__singa_recognises(const uint8_t *bytes, size_t size)
            (!ebb__text_number(word, &index) && ebb__text_word(&line, &word) && find_op(word, &op));
 }
 
-/* A number of the line; `what` names it. */
+/* Reads a number of the line; messages call it `what`. */
 static enum ebb_status take_number(struct reader *reader, struct ebb_text *line, const char *what,
                                    uint64_t *value)
 {
@@ -77,7 +78,7 @@ static size_t word_count(struct ebb_text line)
     return count;
 }
 
-/* Does the line fit the form that the lines before have? */
+/* Checks that the line has the form of the lines before it. */
 static enum ebb_status check_form(struct reader *reader, enum op op, size_t words)
 {
     enum form form = reader->form;

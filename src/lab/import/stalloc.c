@@ -6,17 +6,16 @@
  *     micro-batch : F             F, B or W: a forward, backward or weight pass begins
  *     NAME->CLASS Layer : F-start a module begins or ends, in pass F or B
  *
- * Other lines with a colon are marks of other modules and are passed over. There are no times: each
- * record counts as 1 us after the one before. Of modules those whose name holds `layers.N` begin
- * layer N. Source: STAlloc's Allocator/trace.cpp, utils/ and Synthesizer/trace_parser.py. Linear in
- * the file. */
+ * Other lines with a colon are ignored. The format has no times: each record counts as 1 us later
+ * than the one before. A module whose name contains `layers.N` begins layer N. Source: STAlloc's
+ * Allocator/trace.cpp, utils/ and Synthesizer/trace_parser.py. Linear in the file. */
 #include "base/text.h"
 #include "lab/import/events.h"
 #include "lab/import/kinds.h"
 
 #include <string.h>
 
-#define RECORD_NS 1000 /* there are no times: any will do */
+#define RECORD_NS 1000 /* arbitrary: the format has no times */
 
 static bool starts_with(struct ebb_text text, const char *prefix)
 {
@@ -30,7 +29,7 @@ static bool ends_with(struct ebb_text text, const char *suffix)
     return text.size >= size && memcmp(text.at + text.size - size, suffix, size) == 0;
 }
 
-/* Is the line an allocation or a free? Its first word then goes to *word. */
+/* True if the line is an allocation or a free. Sets *word to its first word. */
 static bool is_record(struct ebb_text line, struct ebb_text *word)
 {
     return ebb__text_word(&line, word) && (ebb__text_is(*word, "0") || ebb__text_is(*word, "1"));
@@ -68,13 +67,13 @@ static enum ebb_status read_record(struct ebb_import_events *events, struct ebb_
         status = ebb__import_number(events, "size", words[2], &size_bytes);
     if (!status)
         status = ebb__import_pointer(events, words[3], &stream);
-    if (status || !id) /* nothing is allocated at 0: no bytes were asked for */
+    if (status || !id) /* address 0: a request of 0 bytes */
         return status;
     return ebb__text_is(words[0], "1") ? ebb__import_alloc(events, id, size_bytes)
                                        : ebb__import_free(events, id, size_bytes);
 }
 
-/* The number behind the first `layers.` of a module's name. */
+/* Reads the number after the first `layers.` of a module's name. */
 static bool layer_number(struct ebb_text line, uint64_t *layer)
 {
     static const char key[] = "layers.";

@@ -3,13 +3,12 @@
  *     {"device_traces": [[{"action", "addr", "size", "stream", "time_us", ...}, ...], ...],
  *      "segments": [{"device", "blocks": [{"address", "size", "requested_size", "state"}]}], ...}
  *
- * One device is read, the one with the most events. `alloc` begins a block; `free_completed` ends
- * it, since until then its memory is not used again; what concerns segments is the allocator's own
- * business. The history is a ring: blocks whose allocation it has lost existed before. Those of them
- * that are still there at the end occur nowhere in it, only in `segments`; they are given an ALLOC in
- * front, so that the load is right. Snapshots without time_us: each entry counts as 1 us.
- * Source: PyTorch's c10/cuda/CUDACachingAllocator.h (TraceEntry) and torch/cuda/memory.py.
- * Linear in the file. */
+ * Only the device with the most events is read. `alloc` begins a block. `free_completed` ends it:
+ * before that its memory is not reused. Actions on segments are ignored. The history is a ring, so
+ * the allocations of the oldest blocks may be lost. Those of these blocks that are never freed
+ * occur only in `segments`. They get an ALLOC at the start, so that the load is correct. In
+ * snapshots without time_us, each entry counts as 1 us. Source: PyTorch's
+ * c10/cuda/CUDACachingAllocator.h (TraceEntry) and torch/cuda/memory.py. Linear in the file. */
 #include "lab/import/events.h"
 #include "lab/import/kinds.h"
 #include "lab/import/pickle.h"
@@ -26,7 +25,7 @@ bool ebb__torch_snapshot_recognises(const uint8_t *bytes, size_t size)
     return size > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
 }
 
-/* A whole number of the entry; NULL in `why` if it is one. */
+/* Reads the whole number `key` of the entry. EBB_ERR_FORMAT if there is no such number. */
 static enum ebb_status take_number(struct reader *reader, const struct ebb_pickle_value *entry,
                                    const char *key, uint64_t *number)
 {
@@ -56,7 +55,7 @@ static enum ebb_status take_action(struct reader *reader, const struct ebb_pickl
     return EBB_OK;
 }
 
-/* The device whose trace is longest; its number goes to *device. */
+/* The trace of the device with the longest one. Sets *device to its number. */
 static const struct ebb_pickle_value *choose_trace(const struct ebb_pickle *pickle, size_t *device)
 {
     size_t count, most = 0, entries;
@@ -101,7 +100,7 @@ static enum ebb_status read_entry(struct reader *reader, const struct ebb_pickle
                                   : ebb__import_free(events, id, size_bytes);
 }
 
-/* Note the address in `live` as allocated (1) or freed (0) at the end of the history. */
+/* Records in `live`, by address, if a block is allocated (1) or freed (0) at the history's end. */
 static enum ebb_status collect_live(struct reader *reader, const struct ebb_pickle_value *entries,
                                     size_t count, struct ebb_map *live)
 {
@@ -122,7 +121,7 @@ static enum ebb_status collect_live(struct reader *reader, const struct ebb_pick
     return EBB_OK;
 }
 
-/* Allocate what a block of a segment holds, if it is in use and nothing in the history began it. */
+/* Allocates a block of a segment, if it is in use and the history has no allocation of it. */
 static enum ebb_status read_block(struct reader *reader, const struct ebb_pickle_value *block,
                                   uint64_t *address, const struct ebb_map *live)
 {

@@ -1,15 +1,17 @@
-/* TensorFlow's best-fit-with-coalescing allocator, with allow_growth (without it the whole device is
- * taken at the start, whatever the program does).
+/* TensorFlow's best-fit-with-coalescing allocator, with allow_growth. Without that option it takes
+ * the whole device at the start.
  * Rules, from tensorflow/core/common_runtime/bfc_allocator.cc:
  *   - Sizes are rounded up to 256 bytes (RoundedBytes; kMinAllocationSize).
- *   - The smallest free chunk that fits, the lowest of equals (FindChunkPtr: bins by powers of two,
- *     each sorted by size and address).
- *   - It is split if it is at least twice as large or 128 MiB would be wasted
- *     (kMaxInternalFragmentation); else the block gets all of it.
- *   - Else a region is taken (Extend): the first has 2 MiB, each further one twice the last; where
- *     that is less than the block, doubled until it is not, and the next is then not doubled again.
- *   - A free chunk merges with its free neighbours of the region (TryToCoalesce); regions do not
- *     coalesce on a device whose sub-allocator does not say so. Nothing is given back. */
+ *   - A block gets the smallest free chunk that fits, of equal ones the lowest (FindChunkPtr: bins
+ *     by powers of two, each sorted by size and address).
+ *   - The chunk is split if it is at least twice as large, or if 128 MiB would be wasted
+ *     (kMaxInternalFragmentation). Otherwise the block gets all of it.
+ *   - If no chunk fits, a region is taken (Extend). The first has 2 MiB, each later one twice the
+ *     size of the last. If that is less than the block, the size is doubled until the block fits;
+ *     then the next region is not doubled.
+ *   - A free chunk merges with its free neighbours in the region (TryToCoalesce). Regions merge
+ *     only if the device's sub-allocator allows it, which is not emulated. No memory is returned.
+ *     */
 #include "lab/peers/heap.h"
 #include "lab/peers/peers.h"
 

@@ -1,12 +1,14 @@
-/* CnMem, NVIDIA's pool of 2015, as SINGA uses it: what SmartPool was compared with.
- * Rules, with the function of github.com/NVIDIA/cnmem src/cnmem.cpp that has them:
+/* CnMem, NVIDIA's pool of 2015, as SINGA uses it. SmartPool's authors compared their pool with it.
+ * Rules, each with its function in src/cnmem.cpp of github.com/NVIDIA/cnmem:
  *   - cnmemInit() takes the first pool at once (Manager::reserve); 256 MiB in SINGA's CnMemPool.
- *   - Sizes are rounded up to 512 bytes (CNMEM_GRANULARITY, cnmemMalloc); none is needed for 0.
- *   - The smallest free block that fits, the lowest of equals (findBestBlockUnsafe on a list that is
- *     sorted by address); what is left over is free again, however small (extractBlockUnsafe).
- *   - Where none fits, exactly the rounded size is taken from the device (allocateBlockUnsafe).
- *   - A free block merges with its free neighbours, never across what was taken from the device at
- *     different times (releaseBlockUnsafe). Nothing is given back before the end. */
+ *   - Sizes are rounded up to 512 bytes (CNMEM_GRANULARITY, cnmemMalloc). A size of 0 needs no
+ *     block.
+ *   - A request gets the smallest free block that fits, of equal ones the lowest
+ *     (findBestBlockUnsafe on a list sorted by address). The remainder becomes free, however small
+ *     (extractBlockUnsafe).
+ *   - If none fits, exactly the rounded size is taken from the device (allocateBlockUnsafe).
+ *   - A free block merges with its free neighbours, but only within one piece of device memory
+ *     (releaseBlockUnsafe). No memory is returned before the end. */
 #include "lab/peers/heap.h"
 #include "lab/peers/peers.h"
 

@@ -1,19 +1,21 @@
-/* A best fit like that of glibc's malloc on x86-64: one heap that grows at its top, and mappings of
- * their own for large blocks.
+/* A best fit like that of glibc's malloc on x86-64: one heap that grows at its top, and a separate
+ * mapping for each large block.
  * Rules, from malloc/malloc.c of glibc 2.36:
- *   - A chunk has the size asked for and 8 bytes, rounded up to 16, at least 32 (request2size).
- *   - The smallest free chunk that fits (_int_malloc, bins); what is left over is split off if it has
- *     32 bytes (MINSIZE). Else the top of the heap, if it has 32 bytes more than the chunk.
- *   - Else, from 128 KiB on, a mapping of its own of whole pages (sysmalloc; mmap_threshold); below
- *     that the heap grows by the chunk, 128 KiB (top_pad) and 32 bytes, less what the top has, in
- *     whole pages.
- *   - Freeing a mapping gives it back; up to 32 MiB its size is the threshold from then on, and twice
- *     that the trim threshold (__libc_free).
- *   - A free chunk merges with its free neighbours and with the top. Where the chunk has 64 KiB then
- *     and the top the trim threshold (128 KiB at first), the heap shrinks by whole pages to a top of
- *     128 KiB and 33 bytes at least (_int_free, systrim).
- * Departures: no caches (tcache, fast bins, unsorted bin): every free chunk merges at once, and of
- * equals the lowest is taken; one arena; the kernel never refuses. */
+ *   - A chunk has the requested size plus 8 bytes, rounded up to 16, at least 32 (request2size).
+ *   - A request gets the smallest free chunk that fits (_int_malloc, bins). The remainder is split
+ *     off if it has at least 32 bytes (MINSIZE). If no chunk fits, the top of the heap is cut if it
+ *     has 32 bytes more than the chunk.
+ *   - If the top is too small, a chunk of at least 128 KiB gets its own mapping of whole pages
+ *     (sysmalloc; mmap_threshold). For a smaller chunk the heap grows by the chunk, 128 KiB
+ *     (top_pad) and 32 bytes, less the size of the top, in whole pages.
+ *   - A freed mapping is returned to the kernel. If its size is above the threshold and at most 32
+ *     MiB, it becomes the threshold, and twice the size the trim threshold (__libc_free).
+ *   - A free chunk merges with its free neighbours and with the top. The heap then shrinks if the
+ *     chunk has 64 KiB and the top the trim threshold (128 KiB at first). It shrinks by whole
+ *     pages; a top of at least 128 KiB and 33 bytes remains (_int_free, systrim).
+ * Differences from glibc: there are no caches (tcache, fast bins, unsorted bin), so every free
+ * chunk merges at once. Of equal chunks the lowest is taken. There is one arena. The kernel never
+ * refuses. */
 #include "lab/peers/heap.h"
 #include "lab/peers/peers.h"
 
@@ -26,10 +28,10 @@
 
 struct glibc {
     struct ebb_heap heap;
-    uint32_t top; /* EBB_CHUNK_NONE: the heap has not begun */
+    uint32_t top; /* EBB_CHUNK_NONE: the heap is still empty */
     uint64_t mapped_bytes;
     uint64_t map_threshold, trim_threshold;
-    EBB_VEC(uint64_t) mappings; /* sizes, 0: free to be used again */
+    EBB_VEC(uint64_t) mappings; /* sizes; 0: the entry is unused */
     EBB_VEC(size_t) unused;
 };
 
@@ -96,7 +98,7 @@ static bool unmap(struct glibc *glibc, size_t index)
     return ebb_vec_push(&glibc->unused, index);
 }
 
-/* Make the top large enough. The heap is one region, which the top ends. */
+/* Makes the top large enough. The heap is one region, and the top is its end. */
 static bool extend(struct glibc *glibc, uint64_t bytes)
 {
     uint64_t more =

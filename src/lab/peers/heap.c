@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define REGION_GAP 1 /* regions never touch */
+#define REGION_GAP 1 /* keeps regions from being adjacent */
 
 void ebb__heap_fini(struct ebb_heap *heap)
 {
@@ -13,7 +13,7 @@ void ebb__heap_fini(struct ebb_heap *heap)
 
 static uint32_t new_chunk(struct ebb_heap *heap, struct ebb_chunk chunk)
 {
-    /* Room in `unused` for every chunk that there is: giving one up cannot fail. */
+    /* `unused` has capacity for all existing chunks, so that a release of an index cannot fail. */
     if (heap->unused.count) {
         uint32_t index = heap->unused.items[--heap->unused.count];
         heap->chunks.items[index] = chunk;
@@ -26,7 +26,7 @@ static uint32_t new_chunk(struct ebb_heap *heap, struct ebb_chunk chunk)
     return (uint32_t)heap->chunks.count - 1;
 }
 
-/* The first place of the free list that is not below (size, address). */
+/* The first index of the free list whose (size, address) is not less than the given one. */
 static size_t place_of(const struct ebb_heap *heap, uint64_t bytes, uint64_t address)
 {
     size_t low = 0, high = heap->free_list.count;

@@ -29,7 +29,7 @@ struct lifetime {
 struct replay {
     const struct ebb_peer *peer;
     void *state;
-    struct ebb_map serials; /* -> index into lifetimes */
+    struct ebb_map serials; /* serial -> index into lifetimes */
     EBB_VEC(struct lifetime) lifetimes;
     uint64_t load_bytes;
     struct ebb_footprint footprint;
@@ -51,7 +51,7 @@ static void note(struct replay *replay)
         replay->footprint.peak_load_bytes = replay->load_bytes;
 }
 
-/* No device has more; the arithmetic of all peers stays far from overflow. */
+/* No device has more. With this limit the arithmetic of the peers cannot overflow. */
 #define LOAD_LIMIT_BYTES ((uint64_t)1 << 56)
 
 static enum ebb_status begin(struct replay *replay, const struct ebb_event *event)
@@ -83,7 +83,7 @@ static enum ebb_status bad_event(struct replay *replay, size_t event, const char
     return ebb__fail(replay->error, EBB_ERR_FORMAT, "trace", "event %zu: its block %s", event, why);
 }
 
-/* Allocate what is older than the trace, in the order in which it occurs. */
+/* Allocates the blocks that are older than the trace, in the order in which they occur. */
 static enum ebb_status begin_existing(struct replay *replay, struct ebb_event_span trace)
 {
     struct ebb_map met = {0};

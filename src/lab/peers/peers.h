@@ -7,13 +7,13 @@
 
 struct ebb_peer {
     const char *name;
-    /* A fresh allocator, NULL where memory is lacking. */
+    /* A new allocator; NULL: out of memory. */
     void *(*create)(void);
     void (*destroy)(void *state);
-    /* Place a block of so many bytes; *handle names it to release(). False: memory is lacking. */
+    /* Places a block of `bytes`. *handle identifies it for release(). False: out of memory. */
     bool (*allocate)(void *state, uint64_t bytes, uint64_t *handle);
     bool (*release)(void *state, uint64_t handle);
-    /* Bytes that it has from the device now. */
+    /* Bytes that it holds of the device. */
     uint64_t (*held_bytes)(const void *state);
 };
 

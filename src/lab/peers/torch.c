@@ -1,16 +1,17 @@
 /* PyTorch's caching allocator for CUDA, with its default settings, on one stream.
  * Rules, from c10/cuda/CUDACachingAllocator.cpp:
  *   - Sizes are rounded up to 512 bytes (round_size; kMinBlockSize).
- *   - Blocks of up to 1 MiB live in one pool, larger ones in another (get_pool; kSmallSize).
- *   - The smallest free block of the pool that fits, the lowest of equals (get_free_block;
- *     BlockComparatorSize).
- *   - Else a segment is taken: 2 MiB for the small pool, 20 MiB for less than 10 MiB, else the size
- *     rounded up to 2 MiB (get_allocation_size; kSmallBuffer, kLargeBuffer, kMinLargeAlloc,
- *     kRoundLarge).
- *   - What is left over is split off if it has 512 bytes in the small pool, or more than 1 MiB in the
+ *   - Blocks of up to 1 MiB are in the small pool, larger ones in the large pool (get_pool;
+ *     kSmallSize).
+ *   - A request gets the smallest free block of its pool that fits, of equal ones the lowest
+ *     (get_free_block; BlockComparatorSize).
+ *   - If none fits, a segment is taken. It has 2 MiB for the small pool and 20 MiB for blocks below
+ *     10 MiB. For larger blocks it has the size rounded up to 2 MiB (get_allocation_size;
+ *     kSmallBuffer, kLargeBuffer, kMinLargeAlloc, kRoundLarge).
+ *   - The remainder is split off if it has 512 bytes in the small pool, or more than 1 MiB in the
  *     large one (should_split).
- *   - A free block merges with its free neighbours of the segment (free_block, try_merge_blocks).
- *   - Segments are given back only when the device is out of memory: never here. */
+ *   - A free block merges with its free neighbours in the segment (free_block, try_merge_blocks).
+ *   - Segments are returned only if the device is out of memory, which never happens here. */
 #include "lab/peers/heap.h"
 #include "lab/peers/peers.h"
 
@@ -52,7 +53,8 @@ static uint64_t segment_bytes(uint64_t bytes)
     return bytes < MIN_LARGE_BYTES ? LARGE_SEGMENT_BYTES : round_up(bytes, ROUND_LARGE_BYTES);
 }
 
-/* The handle is the chunk's index, twice, and which pool; UINT64_MAX: no bytes, no block. */
+/* The handle is twice the chunk's index, plus the pool's number. UINT64_MAX: a request of 0 bytes,
+ * which has no block. */
 static bool allocate(void *state, uint64_t bytes, uint64_t *handle)
 {
     struct torch *torch = state;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX ((uint64_t)1 << 62) /* of all buffers together, as of ebb__pool_solve() */
+#define BYTES_MAX ((uint64_t)1 << 62) /* limit of ebb__pool_solve() for the sum of all sizes */
 
 enum column { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS };
 
@@ -142,7 +142,7 @@ static int named_compare(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* The first line whose id was there before. */
+/* Finds the first line that repeats an id. */
 static enum ebb_status ids_check(const struct parser *parser)
 {
     char shown[32];
@@ -208,7 +208,7 @@ bool ebb__pool_csv_recognises(const uint8_t *bytes, size_t size)
     struct ebb_text rest = {(const char *)bytes, size}, line, field;
     while (ebb__text_line(&rest, &line))
         if (!blank(line)) {
-            /* A header that lacks a column, or has one too many, is still one. */
+            /* A header with a missing or an extra column is recognised, too. */
             unsigned known = 0;
             while (ebb__text_field(&line, &field))
                 for (int column = 0; column < COLUMNS; column++)

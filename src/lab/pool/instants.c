@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* An instant as it is sorted. What happens between tick `slot` - 1 and tick `slot` comes by its time
- * since the former; at one time what ends goes first. */
+/* The sort key of an instant. Copies between the ticks `slot` - 1 and `slot` are sorted by their
+ * time since the former tick. At equal times, ends of copies out are first. */
 struct entry {
     uint32_t slot;
     bool tick;
@@ -25,14 +25,14 @@ static int entry_compare(const void *left, const void *right)
     return (a->instant.index > b->instant.index) - (a->instant.index < b->instant.index);
 }
 
-/* Ticks and times that go on behind the iteration's end. */
+/* Time of an unrolled tick: ticks and times continue to count after the iteration's end. */
 static uint64_t time_of(const struct ebb_model *model, uint64_t tick)
 {
     return model->time_ns[tick % model->tick_count] +
            tick / model->tick_count * ebb__model_iteration_ns(model);
 }
 
-/* `time_ns`, known up to whole iterations, at or after `after_ns`. */
+/* Shifts `time_ns` by whole iterations, to the first such time at or after `after_ns`. */
 static uint64_t unroll(const struct ebb_model *model, uint64_t time_ns, uint64_t after_ns)
 {
     uint64_t turn = ebb__model_iteration_ns(model);
@@ -43,7 +43,8 @@ static uint64_t unroll(const struct ebb_model *model, uint64_t time_ns, uint64_t
     return time_ns;
 }
 
-/* The first tick in [low, high] at or after `time_ns` (`after`: only after it), else `high`. */
+/* The first tick in [low, high] at or after `time_ns`; `high` if there is none. If `after`, ticks
+ * at `time_ns` itself are excluded. */
 static uint64_t slot_of(const struct ebb_model *model, uint64_t low, uint64_t high,
                         uint64_t time_ns, bool after)
 {
@@ -66,8 +67,9 @@ static struct entry entry_of(const struct ebb_model *model, uint64_t slot, uint6
                           .instant = {kind, index}};
 }
 
-/* Copies end as early and start as late as their times allow, but within the absence: at the time of
- * the event that lets the block go the program may have waited for the copy before it went on. */
+/* Of several ticks at one time, a copy out ends before the first and a copy in starts after the
+ * last, within the absence. At the tick that starts the eviction, the program may have waited for
+ * the copy before it continued. */
 static uint32_t absence_enter(const struct ebb_pool_source *source, uint32_t index,
                               struct entry *entries)
 {

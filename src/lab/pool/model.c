@@ -5,7 +5,7 @@
 
 #define NEVER UINT32_MAX
 
-/* One residency in the life of each instance: from position `start`, for so many positions. */
+/* One residency of each instance of a block: `length` positions from position `start` on. */
 struct residency {
     uint32_t block;
     uint32_t start;
@@ -16,7 +16,7 @@ struct making {
     const struct ebb_pool_source *source;
     const struct ebb_model *model;
     struct ebb_pool_instants instants;
-    uint32_t *evicts; /* by tick: the absence that begins with the use there, or NEVER */
+    uint32_t *evicts; /* by tick: the absence that begins with the access at the tick, or NEVER */
     EBB_VEC(struct residency) residencies;
     EBB_VEC(struct ebb_pool_buffer) buffers;
     EBB_VEC(struct ebb_pool_name) names;
@@ -28,7 +28,7 @@ static uint64_t bytes_of(const struct making *making, uint32_t block)
     return ebb__plan_block_bytes(&request, &making->model->blocks[block]);
 }
 
-/* Positions from one to the next, cyclic; 0 where they are the same. */
+/* Positions between `from` and `to`, in cyclic order; 0 if they are equal. */
 static uint32_t distance(const struct making *making, uint32_t from, uint32_t to)
 {
     return to >= from ? to - from : to + (making->instants.count - from);
@@ -40,7 +40,7 @@ static bool reside(struct making *making, uint32_t block, uint64_t from, uint64_
     return to <= from || ebb_vec_push(&making->residencies, residency);
 }
 
-/* Back from its last absence until its next: there is no other beginning. */
+/* Residencies of a persistent block. Each lasts from the end of one absence to the next absence. */
 static bool persistent_follow(struct making *making, uint32_t b)
 {
     const struct ebb_model_block *block = &making->model->blocks[b];
@@ -64,7 +64,8 @@ static bool persistent_follow(struct making *making, uint32_t b)
     return made;
 }
 
-/* From its allocation through its uses, of which successive ones are less than a turn apart. */
+/* Residencies of an allocated block, from its allocation to its free. Successive accesses are less
+ * than one iteration apart. */
 static bool life_follow(struct making *making, uint32_t b)
 {
     const struct ebb_model_block *block = &making->model->blocks[b];
@@ -107,7 +108,7 @@ static bool residencies_find(struct making *making)
     return made;
 }
 
-/* Whole iterations that a residency reaches into at most at once. */
+/* How many instances of a residency exist at one time, at most. */
 static uint64_t instances_of(const struct making *making, const struct residency *residency)
 {
     return (residency->length + making->instants.count - 1) / making->instants.count;
@@ -134,7 +135,7 @@ static bool buffers_make(struct making *making, uint32_t iterations)
         struct ebb_pool_buffer buffer = {residency->start, residency->start + residency->length,
                                          bytes_of(making, residency->block)};
         if (instances_of(making, residency) > iterations || residency->length == turn) {
-            /* Instances take turns in as many places, none of which is free for a whole turn. */
+            /* The instances use as many addresses in turn. No address is free for a whole turn. */
             buffer.lower = 0;
             buffer.upper = iterations * turn;
             copies = instances_of(making, residency);
@@ -154,7 +155,7 @@ static bool buffers_make(struct making *making, uint32_t iterations)
     return true;
 }
 
-/* Differences first, where residencies begin and end; unsigned wrap-around is harmless. */
+/* Sums differences at the begins and ends of residencies. Unsigned wrap-around is harmless. */
 static bool load_find(const struct making *making, uint64_t *load_bytes)
 {
     uint32_t turn = making->instants.count;

@@ -1,4 +1,4 @@
-/* Packing problems out of models and of plans for them: what `ebb pack` is given a trace for. */
+/* Packing problems from a model, or from a plan for it. `ebb pack` makes them from a trace. */
 #ifndef EBB_LAB_POOL_MODEL_H
 #define EBB_LAB_POOL_MODEL_H
 
@@ -7,20 +7,20 @@
 
 #define EBB_POOL_ITERATIONS_MAX 4 /* a limit; training programs need 2 */
 
-/* Buffers out of a model, or of a plan for it: one for each residency of a block, the time from its
- * allocation or the start of a copy in to the end of a copy out or its free. `names[i]` says whose
- * buffer i is. All arrays are the owner's. */
+/* Source of buffers: a model, or a plan for it. Each residency of a block becomes a buffer. A
+ * residency begins with the allocation or the start of a copy in. It ends with the end of a copy
+ * out or the free. The caller owns all arrays. */
 struct ebb_pool_source {
     const struct ebb_model *model;
     const struct ebb_absence *absences; /* of a plan that ebb__check_plan() accepts; NULL: none */
     uint32_t absence_count;
-    uint64_t page_bytes; /* sizes are rounded up to it; 1 or 0: as they are */
-    bool unroll;         /* more iterations than one on the circle where that helps */
+    uint64_t page_bytes; /* sizes are rounded up to a multiple of it; 1 or 0: not rounded */
+    bool unroll;         /* the circle may have several iterations if a residency needs them */
 };
 
 struct ebb_pool_name {
     uint32_t block;  /* index into model->blocks */
-    uint32_t number; /* from 0, among the buffers of this block */
+    uint32_t number; /* of the buffer among those of its block, from 0 */
 };
 
 enum ebb_pool_instant_kind {
@@ -38,21 +38,22 @@ struct ebb_pool_blocks {
     struct ebb_pool_buffer *buffers;
     struct ebb_pool_name *names;
     uint32_t count;
-    struct ebb_pool_instant *instants; /* of one iteration, in order: the unit of lifetimes */
+    struct ebb_pool_instant *instants; /* of one iteration, in order; lifetimes count them */
     uint32_t instant_count;
     uint64_t period;     /* iterations * instant_count */
     uint32_t iterations; /* on the circle */
-    uint64_t load_bytes; /* most that is resident at one instant. Where a residency outlives the
-                            circle the buffers' own load may be more */
+    uint64_t load_bytes; /* most resident bytes at one instant. The buffers' load may be higher if
+                            a residency is longer than the circle */
 };
 
-/* Instants are the ticks and, with absences, where copies out end and copies in start. At one time
- * what ends goes first, as the checker of plans has it, but a block is there at its own events. A
- * residency that outlives its successor's beginning has several instances at once, which cannot
- * share an address: the circle then holds as many iterations as that takes (but
- * EBB_POOL_ITERATIONS_MAX, and one where not `unroll`), each with addresses of its own. What
- * outlives even that circle gets as many buffers as it has instances, each there all the time.
- * EBB_ERR_MEMORY; *blocks is then empty. */
+/* Makes the buffers; `names[i]` names the block of buffer i. Instants are the ticks, the ends of
+ * copies out and the starts of copies in. At equal times ends are ordered first, as in the checker
+ * of plans, but a block is resident at its own events.
+ *
+ * A residency longer than an iteration has several instances at once, which cannot share an
+ * address. If `unroll`, the circle then has as many iterations as there are instances, at most
+ * EBB_POOL_ITERATIONS_MAX. Each iteration has its own addresses. A residency longer than the circle
+ * gets one permanent buffer for each of its instances. EBB_ERR_MEMORY; *blocks is then empty. */
 EBB_NODISCARD enum ebb_status ebb__pool_from_model(const struct ebb_pool_source *source,
                                                    struct ebb_pool_blocks *blocks,
                                                    struct ebb_error *error);

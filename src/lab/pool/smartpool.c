@@ -1,11 +1,12 @@
-/* SmartPool, as published: by size, the larger first, of equals the one allocated earlier; each into
- * the smallest gap between placed blocks with which it conflicts that holds it.
+/* SmartPool, as published. It places blocks by descending size; of equal ones the earlier allocated
+ * first. Each block gets the smallest sufficient gap between the placed blocks that conflict with
+ * it.
  *
- * The published method knows no circle: an iteration is a line, and a block that lives across its
- * end gets a region of twice its size, for itself and for its successor of the next iteration, that
- * nothing else uses. The iteration begins where the problem's period does; a model puts that where
- * least memory is live. The height counts the whole regions, though an offset names the first half.
- * Source: docs/papers.md, AutoSwap and SmartPool. O(n^2). */
+ * The published method has a linear iteration, not a cyclic one. A block that lives across the end
+ * of the iteration gets an exclusive region of twice its size, for itself and the block of the
+ * next iteration. The iteration begins at the begin of the problem's period. A model puts that at
+ * the tick with the least live memory. The height includes whole regions, but an offset names the
+ * first half. Source: docs/papers.md, AutoSwap and SmartPool. O(n^2). */
 #include "lab/pool/smartpool.h"
 #include "plan/pool/fit.h"
 #include "plan/pool/internal.h"

@@ -1,4 +1,4 @@
-/* The published pool, for the table in src/lab/lab.c; see smartpool.c. */
+/* SmartPool, for the table in src/lab/lab.c; see smartpool.c. */
 #ifndef EBB_LAB_POOL_SMARTPOOL_H
 #define EBB_LAB_POOL_SMARTPOOL_H
 

@@ -1,12 +1,12 @@
-/* AppObMem: the gaps that straddle the load's peak, by a majority vote of three scores.
+/* AppObMem: evicts in gaps that contain the load's peak, chosen by a majority vote of three scores.
  *
- * Problem: which blocks to evict around the one peak of an iteration, knowing nothing but the trace
- * of accesses. Method: candidates are pairs of successive accesses of one block with the peak
- * between them, ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h); as many are
- * evicted as the budget demands, over one lane each way; what is missing is fetched on access.
- * Source: ACM TACO 2022, doi 10.1145/3535355; departures in docs/papers.md. O(gaps log gaps * (gaps
- * + cells)). Fails where the load is high anywhere but around its peak: a block has one gap there
- * at most, so the budget may be out of reach. */
+ * Problem: choose the blocks to evict around the one peak of an iteration, from the trace of
+ * accesses alone. Method: a candidate is a pair of successive accesses of one block with the peak
+ * between them. Candidates are ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h). As
+ * many as the budget needs are evicted, over one lane in each direction. An absent block is fetched
+ * on access. Source: ACM TACO 2022, doi 10.1145/3535355; docs/papers.md lists the differences.
+ * O(gaps log gaps * (gaps + cells)). Fails if the load is high far from its peak: a block has at
+ * most one candidate gap, so no choice may meet the budget. */
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
 

@@ -1,25 +1,25 @@
-/* AutoSwap: the gaps that straddle the load's peak, by one of six scores.
+/* AutoSwap: evicts in gaps that contain the load's peak, chosen by one of six scores.
  *
- * Problem and scores: scores.h. Method: candidates are pairs of successive accesses of one block of
- * at least 1 MiB with the peak between them. They are taken in the order of one score (`doa`,
- * `aoa`, `wdoa`, `swdoa`), of the sum of their ranks in the first three (`vote`), or of a weighted
- * sum of all four whose weights are found by Bayesian optimisation (`bo`), until the load without
- * them meets the limit. A few events after a read or write pass before a block is evicted. Outs go
- * by earliest start, ins by latest start backwards (straddle.h). Source: arXiv 1903.06631 and the
- * code published with it; departures in docs/papers.md. O(gaps log gaps * (gaps + cells)); `swdoa`
- * and `bo` O(gaps * (gaps + cells)), the latter 30 times. Fails as AppObMem does: one peak, and one
- * gap a block. */
+ * Problem and scores: scores.h. Method: a candidate is a pair of successive accesses of one block
+ * of at least 1 MiB with the peak between them. Candidates are taken by one score (`doa`, `aoa`,
+ * `wdoa`, `swdoa`) or by the sum of their ranks in the first three (`vote`). `bo` takes them by a
+ * weighted sum of all four, with weights from Bayesian optimisation. Enough are taken that the load
+ * without them meets the limit. A block is evicted only some events after its read or write. Copies
+ * out start as early as possible, copies in as late as possible (straddle.h). Source: arXiv
+ * 1903.06631 and the code published with it; docs/papers.md lists the differences. O(gaps log gaps
+ * * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 30 times. Fails like AppObMem:
+ * it handles one peak, and one gap of each block. */
 #include "lab/swap/bayes.h"
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
 
 #include <string.h>
 
-#define SMALLEST_BYTES ((uint64_t)1 << 20) /* the paper's: smaller blocks are not worth a copy */
-#define MARGIN_READ_TICKS 4                /* the published code's */
-#define MARGIN_WRITE_TICKS 6               /* likewise */
-#define BO_KAPPA 5.0                       /* likewise */
-#define BO_EVALUATIONS 30                  /* five random ones and 25 */
+#define SMALLEST_BYTES ((uint64_t)1 << 20) /* from the paper: smaller blocks do not repay a copy */
+#define MARGIN_READ_TICKS 4                /* from the published code */
+#define MARGIN_WRITE_TICKS 6               /* from the published code */
+#define BO_KAPPA 5.0                       /* from the published code */
+#define BO_EVALUATIONS 30                  /* 5 random points and 25 suggested ones */
 
 static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                          const void *peak_tick, uint32_t *margin_ticks)
@@ -73,8 +73,9 @@ static void rank_weighted(struct ebb_swap_ranking *ranking, uint64_t limit_bytes
 
 /* ---- the weights of `bo` --------------------------------------------------------------------- */
 
-/* How good the plan by these weights is, higher is better: an iteration over the time it takes, or
- * the negative share by which the ideal curve misses the budget. */
+/* The value of the plan by these weights; higher is better. If the plan is feasible, it is the
+ * iteration's time without stalls divided by that with stalls. Otherwise it is minus the plan's
+ * peak, in units of the budget. */
 static enum ebb_status value_at_budget(struct ebb_swap_ranking *ranking, const double *weights,
                                        double *value, struct ebb_error *error)
 {
@@ -120,7 +121,7 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* What a policy's name asks for: plain `autoswap` votes. */
+/* The policy for a name; `autoswap` alone means `vote`. */
 static struct ebb_straddle policy_of(const char *name)
 {
     static const struct {

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RANDOM 5   /* as usual: a few points before the process says anything */
-#define CANDIDATES 512   /* a limit: a hundred a dimension and more */
-#define LENGTH 0.5       /* of the kernel: half the cube */
-#define NOISE_LEAST 1e-6 /* keeps the kernel matrix positive where points nearly meet */
-#define NOISE_MOST 1e-1  /* then the points say nothing and the next one is random */
+#define FIRST_RANDOM 5   /* customary: a few points before the process is used */
+#define CANDIDATES 512   /* a limit: more than a hundred for each dimension */
+#define LENGTH 0.5       /* length scale of the kernel: half the cube's edge */
+#define NOISE_LEAST 1e-6 /* keeps the kernel matrix positive if points are nearly equal */
+#define NOISE_MOST 1e-1  /* if even this noise does not suffice, the next point is random */
 #define RANDOM_SEED 0x2545f4914f6cdd1du
 
 static double random_unit(struct ebb_bayes *bayes)
@@ -59,8 +59,8 @@ static double kernel(const struct ebb_bayes *bayes, const double *left, const do
     return (1 + r + r * r / 3) * exp(-r);
 }
 
-/* Put the process through the observations, scaled to mean 0 and deviation 1. False where the
- * kernel matrix has no factor. */
+/* Fits the process to the observations, scaled to mean 0 and deviation 1. False if the kernel
+ * matrix has no Cholesky factor. */
 static bool process_fit(struct ebb_bayes *bayes)
 {
     size_t count = bayes->count;

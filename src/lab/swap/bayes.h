@@ -1,4 +1,4 @@
-/* Bayesian optimisation of a function on the unit cube: where to look next, from what was seen.
+/* Bayesian optimisation on the unit cube: suggests the next point to evaluate from earlier values.
  *
  *     struct ebb_bayes bayes;
  *     status = ebb__bayes_init(&bayes, 4, 25, 5.0, &error);
@@ -10,11 +10,11 @@
  *     const double *best = ebb__bayes_best(&bayes);
  *     ebb__bayes_fini(&bayes);
  *
- * A Gaussian process with a Matern 5/2 kernel is put through the observations; the next point is the
- * one of many random ones with the highest upper confidence bound, mean + kappa * deviation. The
- * first few points are random. The numbers are the same in every run.
- * Source: Srinivas et al., ICML 2010, arXiv 0912.3995; Snoek et al., NIPS 2012, for the kernel.
- * A suggestion is O(observations^3 + points * observations^2). */
+ * A Gaussian process with a Matern 5/2 kernel is fitted to the observations. Of many random points,
+ * the one with the highest upper confidence bound, mean + kappa * deviation, is suggested. The
+ * first few points are random. Every run gets the same numbers. Source: Srinivas et al., ICML 2010,
+ * arXiv 0912.3995; Snoek et al., NIPS 2012, for the kernel. A suggestion costs O(observations^3 +
+ * points * observations^2). */
 #ifndef EBB_LAB_SWAP_BAYES_H
 #define EBB_LAB_SWAP_BAYES_H
 
@@ -25,8 +25,8 @@
 
 struct ebb_bayes {
     size_t dimensions;
-    size_t most;  /* observations */
-    size_t count; /* of them made */
+    size_t most;  /* most observations */
+    size_t count; /* observations made */
     double kappa;
     uint64_t random;
     double *points; /* most * dimensions */
@@ -34,21 +34,22 @@ struct ebb_bayes {
 
     /* Internal. */
     double *factor;     /* most * most: Cholesky factor of the kernel matrix */
-    double *weights;    /* most: its inverse times the values */
-    double *candidates; /* points looked at for a suggestion */
-    double *kernels;    /* their kernels with the observations, most each */
+    double *weights;    /* most: inverse of the kernel matrix times the values */
+    double *candidates; /* random points that a suggestion is chosen from */
+    double *kernels;    /* most for each candidate: its kernels with the observations */
 };
 
-/* For up to `most` observations of a function of `dimensions` numbers in [0, 1]. */
+/* For up to `most` observations of a function of `dimensions` numbers in [0, 1]. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__bayes_init(struct ebb_bayes *bayes, size_t dimensions,
                                               size_t most, double kappa, struct ebb_error *error);
 void ebb__bayes_fini(struct ebb_bayes *bayes);
 
-/* Where to look next, into point[dimensions]. */
+/* Writes the next point to evaluate to point[dimensions]. */
 void ebb__bayes_suggest(struct ebb_bayes *bayes, double *point);
-/* The function is `value` at `point`; higher is better. Observations beyond `most` are forgotten. */
+/* Adds an observation: the function is `value` at `point`; higher is better. Observations after the
+ * first `most` are ignored. */
 void ebb__bayes_observe(struct ebb_bayes *bayes, const double *point, double value);
-/* The best point observed; NULL where there is none. */
+/* The best observed point; NULL if there is none. */
 const double *ebb__bayes_best(const struct ebb_bayes *bayes);
 
 #endif

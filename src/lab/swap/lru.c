@@ -1,9 +1,9 @@
-/* Least recently used: no plan at all, and what that costs.
+/* Least recently used: shows the cost of having no plan.
  *
- * Problem: keep a budget without any foreknowledge. Method: where room is needed the block that was
- * used longest ago is evicted, and what is missing is fetched on access (src/sim/reactive.h). It is
- * what a run without a script does; the plan only says what would happen. Source: folklore; the
- * reference for what a plan is worth. */
+ * Problem: keep a budget without knowledge of the future. Method: if memory is needed, the least
+ * recently used block is evicted. An absent block is fetched on access (src/sim/reactive.h). A run
+ * without a script does the same; the plan only predicts it. Source: folklore. Other policies are
+ * compared with it. */
 #include "base/clock.h"
 #include "lab/swap/policies.h"
 #include "sim/reactive.h"

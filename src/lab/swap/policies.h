@@ -1,5 +1,5 @@
-/* The policies for comparison, as the table in src/lab/lab.c names them; plan->policy is set, and names
- * the variant. */
+/* The published policies, for the table in src/lab/lab.c. plan->policy must be set; it names the
+ * variant. */
 #ifndef EBB_LAB_SWAP_POLICIES_H
 #define EBB_LAB_SWAP_POLICIES_H
 

@@ -69,7 +69,7 @@ static double duration_of_absence(const struct ebb_swap *swap, const struct ebb_
     return length_ns - (double)gap->out_ns - (double)gap->in_ns;
 }
 
-/* Prefix sums over the ticks of the load above the limit. */
+/* Prefix sums, over the ticks, of the load in excess of the limit. */
 static void weights_compute(struct ebb_swap_ranking *ranking, const uint64_t *load,
                             uint64_t limit_bytes)
 {
@@ -146,7 +146,7 @@ static int ranked_compare(const void *left, const void *right)
     return (a->gap > b->gap) - (a->gap < b->gap);
 }
 
-/* The gaps by key, the highest first, into `order`. */
+/* Sorts the gaps by descending key into `order`. */
 static void order_by(struct ebb_swap_ranking *ranking, const double *key)
 {
     uint32_t count = ranking->swap->gap_count;
@@ -200,7 +200,7 @@ static uint64_t take_first(struct ebb_swap_ranking *ranking, uint32_t count)
 
 bool ebb__ranking_take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes)
 {
-    /* More gaps never make the ideal curve higher, so the fewest are found by bisection. */
+    /* More gaps never raise the ideal curve, so bisection finds the smallest sufficient number. */
     uint32_t low = 0, high = ranking->swap->gap_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;

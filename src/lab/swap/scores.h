@@ -1,13 +1,13 @@
-/* The scores by which AutoSwap and AppObMem rank the gaps that straddle the load's peak.
+/* AutoSwap and AppObMem rank the gaps that contain the load's peak by these scores.
  *
- * A gap (a, b) of a block of s bytes lies between the accesses at a and b; out(s) and in(s) are the
- * lane times, `limit` the budget that the choice is for:
+ * A gap (a, b) of a block of s bytes lies between the accesses at a and b. out(s) and in(s) are the
+ * lane times. `limit` is the budget of the choice.
  *   DOA    duration of absence: t(b) - t(a) - out(s) - in(s), ns
- *   AOA    area of absence: DOA * s where DOA >= 0, else DOA / s
- *   WDOA   weighted: the sum over the ticks in [a, b) of load - limit where that is positive, bytes
- *   SWDOA  submodular: WDOA on the load that is left after the gaps with a higher SWDOA are taken
- * A score's higher values are taken first. Source: AutoSwap, arXiv 1903.06631, section 4, and the
- * code published with it; AppObMem, doi 10.1145/3535355, names the same three of the vote. */
+ *   AOA    area of absence: DOA * s if DOA >= 0, else DOA / s
+ *   WDOA   weighted: the sum over the ticks in [a, b) of max(load - limit, 0), bytes
+ *   SWDOA  submodular: WDOA on the load that remains after the gaps with a higher SWDOA are taken
+ * Higher scores are taken first. Source: AutoSwap, arXiv 1903.06631, section 4, and the code
+ * published with it. AppObMem, doi 10.1145/3535355, votes by the same three scores. */
 #ifndef EBB_LAB_SWAP_SCORES_H
 #define EBB_LAB_SWAP_SCORES_H
 
@@ -26,12 +26,12 @@ struct ebb_swap_ranked {
     uint32_t gap;
 };
 
-/* The scores of a swap's gaps and an order made of them, for as long as its gaps stay the same. */
+/* The scores of a swap's gaps, and an order by them. Valid as long as the gaps do not change. */
 struct ebb_swap_ranking {
     struct ebb_swap *swap;
     double *score[EBB_SCORE_COUNT]; /* gap_count each; unset until computed */
-    double *key;                    /* gap_count: what the order is by, higher first */
-    uint32_t *order;                /* gap_count: gaps, to be taken from the first on */
+    double *key;                    /* gap_count: the order is by descending key */
+    uint32_t *order;                /* gap_count: gaps, in the order in which they are taken */
     double *weight;                 /* cell_count + 1, working space */
     uint64_t *load;                 /* cell_count, working space */
     bool *picked;                   /* gap_count, working space */
@@ -42,26 +42,28 @@ EBB_NODISCARD enum ebb_status ebb__ranking_init(struct ebb_swap_ranking *ranking
                                                 struct ebb_swap *swap, struct ebb_error *error);
 void ebb__ranking_fini(struct ebb_swap_ranking *ranking);
 
-/* True of the gaps between two accesses of a block of `smallest_bytes` at least whose first lies
- * before the load's peak and whose second behind it: the candidates. */
+/* True if the gap is a candidate. Its block has at least `smallest_bytes`, and the load's peak is
+ * between the two accesses of the gap. */
 bool ebb__swap_straddles_peak(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                               uint32_t peak_tick, uint64_t smallest_bytes);
-/* The first tick with the highest load. */
+/* The first tick that has the highest load. */
 uint32_t ebb__swap_peak_tick(const struct ebb_swap *swap);
 
-/* Compute score[kind] for a limit. O(gaps + cells); SWDOA O(gaps * (gaps + cells)). */
+/* Computes score[kind] for a limit. O(gaps + cells); SWDOA O(gaps * (gaps + cells)). */
 void ebb__ranking_score(struct ebb_swap_ranking *ranking, enum ebb_swap_score kind,
                         uint64_t limit_bytes);
 
-/* Order by one score, computed before. */
+/* Orders by one score. The score must have been computed. */
 void ebb__ranking_by_score(struct ebb_swap_ranking *ranking, enum ebb_swap_score kind);
-/* Order by the sum of the ranks in DOA, AOA and WDOA, computed before; the lowest sum first. */
+/* Orders by the sum of the ranks in DOA, AOA and WDOA, the lowest sum first. The three scores must
+ * have been computed. */
 void ebb__ranking_by_vote(struct ebb_swap_ranking *ranking);
-/* Order by the weighted sum of all four scores, computed before, each over its largest magnitude. */
+/* Orders by the weighted sum of all four scores, each divided by its largest magnitude. The scores
+ * must have been computed. */
 void ebb__ranking_by_weights(struct ebb_swap_ranking *ranking, const double *weights);
 
-/* Take gaps in order until the ideal curve is within `limit_bytes`: the fewest with which it is, or
- * all. True where it then is. O(log gaps * (gaps + cells)). */
+/* Takes the fewest gaps, in order, with which the ideal curve is within `limit_bytes`. If even all
+ * gaps do not suffice, takes all and returns false. O(log gaps * (gaps + cells)). */
 bool ebb__ranking_take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#define NEARLY 20    /* up to a twentieth over the budget is worth a simulation, */
-#define OVER_TRIES 8 /* for so many of them */
-#define LIMITS 128   /* a limit: a resolution below 1 % of what can be had at all */
+#define NEARLY 20    /* an attempt is simulated if it exceeds the budget by at most 1/20 of it */
+#define OVER_TRIES 8 /* most simulations of attempts that exceed the budget */
+#define LIMITS 128   /* a limit: a resolution below 1 % of the possible range */
 
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
                         const double *weights)
@@ -40,15 +40,15 @@ static int by_peak(const void *left, const void *right)
     return (a->limit_bytes > b->limit_bytes) - (a->limit_bytes < b->limit_bytes);
 }
 
-/* The highest limit first: it takes the fewest gaps. */
+/* The highest limit is first, since it takes the fewest gaps. */
 static int by_limit(const void *left, const void *right)
 {
     const struct attempt *a = left, *b = right;
     return (a->limit_bytes < b->limit_bytes) - (a->limit_bytes > b->limit_bytes);
 }
 
-/* Take what `limit_bytes` demands, but for gaps that are too short for their copies; returns the
- * peak of the curve as scheduled. */
+/* Takes the gaps that `limit_bytes` needs, except those too short for their copies. Returns the
+ * peak of the scheduled curve. */
 static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                              const double *weights, uint64_t limit_bytes)
 {
@@ -70,7 +70,8 @@ static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker r
     }
 }
 
-/* All limits between what can be had at all and the load's peak, in an order. */
+/* Makes an attempt for each limit from the smallest feasible budget to the load's peak, and sorts
+ * them by `compare`. */
 static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                           const double *weights, struct attempt *attempts,
                           int (*compare)(const void *, const void *))
@@ -97,8 +98,9 @@ uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranke
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Take and trigger what stalls nothing within the request's budget, by the no-stall mode, the first
- * in an order. *found false: there is nothing, and what is taken means nothing. */
+/* Takes and triggers the gaps of the first attempt, in the order of `compare`, that does not stall
+ * within the request's budget. If there is none, *found is false and the taken gaps are
+ * meaningless. */
 static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                                      const double *weights,
                                      int (*compare)(const void *, const void *),
@@ -110,7 +112,7 @@ static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_
     enum ebb_status status = EBB_OK;
     *found = false;
     attempts_make(ranking, rank, weights, attempts, compare);
-    /* The schedule counts whole cells, so that what it sees a little over the budget may be within. */
+    /* The schedule counts whole cells, so an attempt slightly over the budget may still fit. */
     uint64_t budget = swap->request->budget_bytes;
     uint32_t over_tried = 0;
     for (uint32_t i = 0; i <= LIMITS && !*found && !status; i++) {
@@ -141,7 +143,7 @@ static enum ebb_status plan_within_budget(struct ebb_swap_ranking *ranking, ebb_
     return status ? status : ebb__swap_finish(ranking->swap, plan, error);
 }
 
-/* The request's budget is not read; plan->budget_bytes becomes what the plan needs. */
+/* Ignores the request's budget. Sets plan->budget_bytes to the budget that the plan needs. */
 static enum ebb_status plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                                      const double *weights, struct ebb_plan *plan,
                                      struct ebb_error *error)

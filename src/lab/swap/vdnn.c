@@ -1,13 +1,13 @@
-/* vDNN: what forward makes and backward reads is evicted in between, whatever the budget.
+/* vDNN: evicts feature maps between the forward and the backward pass, whatever the budget.
  *
- * Problem: training with feature maps larger than the device, by a fixed rule. Method: `all`
- * offloads each feature map after its use in forward, `conv` only those of convolutions; in
- * backward a map is fetched when the operation before the one that needs it begins to read its own.
- * A trace knows no layers, so: a feature map is a block that the iteration allocates and whose gap
- * straddles the load's peak, where forward turns into backward; and convolutions have the large
- * ones, so `conv` takes the maps that are at least of mean size. Source: Rhu et al., MICRO 2016,
- * arXiv 1602.08124; departures in docs/papers.md. O(gaps log gaps). Fails by moving everything even
- * where little is missing, and by moving nothing else. */
+ * Problem: train with feature maps larger than the device, by a fixed rule. Method: `all` evicts
+ * each feature map after its use in the forward pass, `conv` only those of convolutions. In the
+ * backward pass a map is fetched when the preceding operation begins to read its own map. A trace
+ * has no layers. Here, a feature map is a block that the iteration allocates, with a gap that
+ * contains the load's peak. At the peak the forward pass ends. Convolutions have the large maps, so
+ * `conv` takes the maps of at least mean size. Source: Rhu et al., MICRO 2016, arXiv 1602.08124;
+ * docs/papers.md lists the differences. O(gaps log gaps). Fails in two ways: it evicts all maps
+ * even if little memory is missing, and it evicts nothing else. */
 #include "lab/swap/policies.h"
 #include "lab/swap/scores.h"
 
@@ -37,8 +37,8 @@ static uint64_t mean_bytes(const struct ebb_swap *swap)
     return swap->gap_count ? (sum + swap->gap_count - 1) / swap->gap_count : 0;
 }
 
-/* Copies in start when the block that is needed before them is needed, the first one at the peak,
- * but not before there is room for good. */
+/* A copy in starts at the need time of the preceding block, the first copy at the peak, but not
+ * before its block fits permanently. */
 static void trigger_one_ahead(struct ebb_swap *swap, uint32_t peak_tick)
 {
     uint64_t peak_ns = swap->model->time_ns[peak_tick], before_ns = peak_ns;
@@ -49,7 +49,8 @@ static void trigger_one_ahead(struct ebb_swap *swap, uint32_t peak_tick)
         first++;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         struct ebb_swap_gap *gap = &swap->gaps[swap->by_due[(first + i) % swap->gap_count]];
-        /* Both since the gap's begin: the peak lies within it, and so does the need before. */
+        /* Both are measured from the gap's begin. The gap contains the peak and the preceding need.
+         * */
         uint64_t ready_ns = gap->ready_ns % swap->lap_ns;
         uint64_t room = (gap->trigger_ns + swap->lap_ns - ready_ns) % swap->lap_ns;
         uint64_t ahead = (before_ns + swap->lap_ns - ready_ns) % swap->lap_ns;
