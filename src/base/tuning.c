@@ -154,6 +154,12 @@ static double suffix_of(const struct ebb_tuning_row *row, const char *text)
     return 0;
 }
 
+/* What is linked into a program has no libm. Doubles beyond 2^53 have no fraction. */
+static bool is_whole(double value)
+{
+    return value >= 0x1p53 || value <= -0x1p53 || value == (double)(int64_t)value;
+}
+
 static bool value_parse(const struct ebb_tuning_row *row, const char *text, double *value)
 {
     char *end;
@@ -162,7 +168,7 @@ static bool value_parse(const struct ebb_tuning_row *row, const char *text, doub
     double number = strtod(text, &end);
     double factor = suffix_of(row, end);
     *value = number * factor;
-    return end != text && factor > 0 && isfinite(*value) && (row->real || *value == floor(*value));
+    return end != text && factor > 0 && isfinite(*value) && (row->real || is_whole(*value));
 }
 
 static enum ebb_status parse(const char *assignment, const struct ebb_tuning_row **row,
