@@ -1,12 +1,13 @@
-/* A trace of a large training: 100,000 events and 20,000 blocks an iteration, to see how the planners
- * scale.
+/* Makes a trace of a large training, to measure how the planners scale. An iteration has 100,000
+ * events and 20,000 blocks.
  *
  *     build/release/bench/bench_big_trace big.ebbt [LAYERS] && ebb plan big.ebbt --budget 60% ...
  *
- * Each layer has a weight that stays, an output that is kept from forward to backward, a gradient, and
- * scratch in both directions: 25 events and 5 blocks a layer, 4,000 layers by default, three
- * iterations. As in a recorded trace, an access is the first one of its block since the last
- * allocation or free. Sizes and times vary by a fixed chance, so every run writes the same file. */
+ * Each layer has a persistent weight, an output that is kept from the forward to the backward pass,
+ * a gradient, and scratch in both passes. That is 25 events and 5 blocks for each of 4,000 layers
+ * (the default), in three iterations. As in a recorded trace, an access is the first one of its
+ * block since the last allocation or free. Sizes and times vary pseudo-randomly; every run writes
+ * the same file. */
 #include "base/vec.h"
 #include "trace/file.h"
 
@@ -64,8 +65,8 @@ static void use_output(struct generator *generator, const struct layer *layer,
     put(generator, EBB_EVENT_ACCESS, layer->output, layer->output_bytes, access);
 }
 
-/* What the layer reads: the output below it. The first one shares the last one's weight, as
- * embeddings do. */
+/* A layer reads the output of the layer below it. The first layer shares the weight of the last
+ * one, like embeddings. */
 static void read_input(struct generator *generator, const struct layer *layers, uint64_t count,
                        uint64_t l)
 {

@@ -1,6 +1,6 @@
-/* Preloaded by bench/darknet.py: a program that seeds its random numbers by the clock, and draws them in
- * several threads, does the same in every run. The first thread has a generator of its own; the others,
- * whose order is not fixed, always draw the same number. */
+/* bench/darknet.py preloads it to make a program repeatable that seeds its random numbers by the
+ * clock and draws them in several threads. The first thread has its own generator. The other
+ * threads, whose order varies, always draw the same number. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,12 +1,13 @@
-/* What the disk under a directory gives: 8 MiB requests past the page cache, two in flight.
+/* Measures the disk under a directory, with two 8 MiB requests in flight that bypass the page
+ * cache.
  *
  *   bench_lanes DIR [--bytes N] [--rounds N]
  *
- * The yardstick for the host runtime's store, measured without any of the runtime's code: each round
- * writes `bytes` into an unnamed file, reads them back, and then does both at once (the runtime's
- * steady state) with one request in flight each way. Prints one JSON object; bytes per second, the
- * median of the rounds; `rounds` holds each. Content is not constant, so that no layer below can
- * compress it away. */
+ * It is the reference for the runtime's store, and uses no code of the runtime. Each round writes
+ * `bytes` to an unnamed file and reads them back. Then it does both at once, which is the runtime's
+ * steady state, with one request in flight in each direction. Prints one JSON object with the
+ * median of the rounds, in bytes per second; `rounds` has all of them. The content varies, so that
+ * no layer below can compress it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -62,7 +63,7 @@ static void *move(void *argument)
     return NULL;
 }
 
-/* Run `count` workers to the end of their transfers; returns the time of all. */
+/* Runs `count` workers to the end of their transfers. Returns the total time. */
 static uint64_t run(struct worker *workers, int count)
 {
     pthread_t threads[2];

@@ -1,16 +1,16 @@
-/* An independent count of what a program has allocated: preload it, read the JSON at the end.
+/* Counts a program's allocations independently of Ebb. Preload it; it writes JSON at the end.
  *
- * It shares no line with Ebb and trusts no allocator's statistics: it adds up the bytes that the
- * program asked for, block by block, in a table of its own (open addressing, one lock, memory from
- * mmap only), and keeps the peak of the total, what share of that peak lay in blocks of at least
- * each threshold, and the peak of the blocks of at least each threshold by themselves.
+ * It shares no code with Ebb and does not use an allocator's statistics. It adds up the requested
+ * bytes of all blocks in its own table (open addressing, one lock, memory only from mmap). It
+ * records the peak of the total. For each threshold, it records how much of that peak was in blocks
+ * of at least that size, and the separate peak of these blocks.
  *
  *   LD_PRELOAD=libmalloc_log_preload.so[:allocator.so] EBB_MALLOC_LOG=out.json CMD
  *   EBB_LOG_THRESHOLD=524288        one more threshold (bytes) beside 64 KiB, 512 KiB and 1 MiB;
- *                                   its figures stand at the top level of the JSON too
+ *                                   its figures are also at the top level of the JSON
  *
- * `%p` in the name becomes the process id; without it, of several processes that exec one after
- * another the last to end writes. A forked child that does not exec writes nothing. */
+ * `%p` in the name becomes the process id. Without `%p`, if several programs run by exec, the last
+ * one to end writes. A forked child that does not exec writes nothing. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,13 +37,13 @@ enum { THRESHOLD_COUNT = 4 };
 
 struct counts {
     uint64_t total;
-    uint64_t above[THRESHOLD_COUNT]; /* in blocks of at least thresholds[i] */
+    uint64_t above[THRESHOLD_COUNT]; /* bytes in blocks of at least thresholds[i] */
 };
 
 static struct {
     pthread_mutex_t lock;
     struct slot *slots;
-    size_t capacity, used; /* a power of two */
+    size_t capacity, used; /* capacity is a power of two */
     size_t thresholds[THRESHOLD_COUNT];
     struct counts live, at_peak;
     uint64_t peak_above[THRESHOLD_COUNT];
@@ -121,7 +121,7 @@ static void count_allocation(void *block, size_t bytes)
     errno = saved;
 }
 
-/* Forget a block; returns its size, or SIZE_MAX where it is not known. */
+/* Removes a block. Returns its size, or SIZE_MAX if the block is unknown. */
 static size_t count_free(const void *block)
 {
     size_t bytes = SIZE_MAX;
@@ -143,7 +143,7 @@ static size_t count_free(const void *block)
         for (int t = 0; t < THRESHOLD_COUNT; t++)
             if (bytes >= log_.thresholds[t])
                 log_.live.above[t] -= bytes;
-        /* Close the hole: move back whatever its probing would no longer reach. */
+        /* Close the hole: move entries back that probing could no longer reach. */
         size_t hole = i;
         for (size_t next = (i + 1) & mask; log_.slots[next].address != 0;
              next = (next + 1) & mask) {
@@ -221,7 +221,7 @@ static int (*next_posix_memalign)(void **, size_t, size_t);
 static void *(*next_aligned_alloc)(size_t, size_t);
 static void *(*next_memalign)(size_t, size_t);
 
-/* dlsym() may itself call calloc(): it is served from here and never freed. */
+/* dlsym() may call calloc(). Such requests are served from here and never freed. */
 static _Alignas(16) char early[65536];
 static size_t early_used;
 static __thread bool resolving __attribute__((tls_model("initial-exec")));
@@ -237,7 +237,7 @@ static void *early_allocate(size_t bytes)
     return at + bytes <= sizeof early ? early + at : NULL;
 }
 
-/* A function pointer out of dlsym's object pointer, as POSIX allows. */
+/* Converts dlsym's object pointer to a function pointer, which POSIX allows. */
 static void look_up(void *function, const char *name)
 {
     void *symbol = dlsym(RTLD_NEXT, name);
@@ -304,7 +304,7 @@ void *realloc(void *block, size_t bytes)
     }
     if (!next_malloc)
         resolve();
-    /* Forgotten before the call: after it another thread may own the old address. */
+    /* Remove the block before the call. After it another thread may own the old address. */
     size_t old_bytes = count_free(block);
     void *moved = next_realloc(block, bytes);
     if (moved)
@@ -363,8 +363,9 @@ void *pvalloc(size_t bytes)
     return memalign(page, (bytes + page - 1) / page * page);
 }
 
-/* C++'s operators by their mangled names: an allocator that brings its own (jemalloc does) would
- * otherwise serve them past this count. Nothing here throws: a program out of memory ends. */
+/* C++'s operators new and delete by their mangled names. An allocator with its own operators, like
+ * jemalloc, would otherwise bypass this count. They do not throw: the program ends if out of
+ * memory. */
 void *_Znwm(size_t bytes);
 void *_Znwm(size_t bytes)
 {
@@ -431,7 +432,7 @@ __attribute__((constructor)) static void begin(void)
         resolve();
     log_.owner = getpid();
     const char *threshold = getenv("EBB_LOG_THRESHOLD");
-    /* Set before main; the few blocks counted until now are far below any sensible threshold. */
+    /* Set before main. The few blocks counted before are far below any sensible threshold. */
     if (threshold && threshold[0])
         log_.thresholds[THRESHOLD_COUNT - 1] = strtoull(threshold, NULL, 10);
     pthread_atfork(before_fork, after_fork, after_fork);
@@ -443,7 +444,7 @@ __attribute__((destructor)) static void end(void)
     write_report();
 }
 
-/* Python's os._exit() and some runtimes leave without running destructors. */
+/* Python's os._exit() and some runtimes end without running destructors. */
 __attribute__((noreturn)) void _exit(int status)
 {
     write_report();

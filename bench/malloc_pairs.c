@@ -1,9 +1,10 @@
-/* What a malloc and its free cost, ns a pair. bench/malloc_pairs.py runs it by itself and under `ebb run`, in
- * turns.
+/* Measures the cost of a pair of malloc and free, in ns. bench/malloc_pairs.py runs it alternately
+ * alone and under `ebb run`.
  *
- * `small` of 64 bytes, `slab` of 1,024, the medians of ROUNDS rounds; `large` of 1 to 2 MiB that are not
- * touched, as a part of an iteration that uses memory as training does, the median of the last half of
- * the iterations, which a plan is in force for. One JSON object. */
+ * `small` pairs have 64 bytes, `slab` pairs 1,024; both are medians of ROUNDS rounds. `large` pairs
+ * have 1 to 2 MiB, which are not touched. They are part of an iteration that uses memory like
+ * training. Their figure is the median of the last half of the iterations, when a plan is in force.
+ * Prints one JSON object. */
 #include "base/clock.h"
 #include "base/order.h"
 
@@ -19,7 +20,7 @@
 #define LAYER_BYTES ((size_t)6 << 20)
 #define LARGE_PAIRS 64
 
-static void *volatile escaped; /* a compiler leaves out a pair that nobody sees */
+static void *volatile escaped; /* keeps the compiler from removing the pair */
 
 static double pair_ns(size_t bytes)
 {
@@ -35,7 +36,7 @@ static double pair_ns(size_t bytes)
     return (double)ebb__median_u64(rounds, ROUNDS) / PAIRS;
 }
 
-/* ns of the pairs in the middle of an iteration. */
+/* Runs an iteration. Returns the time of the pairs in its middle, in ns. */
 static uint64_t iterate(uint64_t number, uint64_t *sum)
 {
     unsigned char *layers[LAYERS];

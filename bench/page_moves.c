@@ -1,11 +1,12 @@
-/* What a page move costs, us, and what it costs the other cores: each move makes every core that runs
- * the program forget addresses.
+/* Measures the cost of a page move, in us, and its cost to other cores. Each move flushes TLB
+ * entries on every core that runs the program.
  *
  *     bench_page_moves
  *
- * Moves by the host's device between arena and staging, of a huge page and of 384 small ones, while
- * a thread of the program computes on another core: what the mover takes, and what that thread
- * loses in pieces of more than a microsecond. Medians of ROUNDS rounds. One JSON object. */
+ * The host's device moves a huge page, and 384 small pages, between arena and staging. Meanwhile a
+ * thread of the program computes on another core. Measured are the time of the mover, and the time
+ * that the thread loses in interruptions of more than a microsecond. Prints one JSON object with
+ * medians of ROUNDS rounds. */
 #include "base/clock.h"
 #include "base/order.h"
 #include "device/device.h"
@@ -22,7 +23,7 @@
 static _Atomic bool stopping;
 static _Atomic uint64_t lost_ns;
 
-/* Computes, that is: looks at the clock, and counts what is missing from it. */
+/* Stands for a computing thread: reads the clock repeatedly and adds up the interruptions. */
 static void *compute(void *unused)
 {
     (void)unused;

@@ -1,10 +1,10 @@
-/* How fast a store takes and gives bytes, through its own table: one thread, in the pieces in which the
- * runtime moves blocks, from and to huge pages. One JSON object, bytes per second, medians.
+/* Measures the speed of a store through its function table. One thread transfers pieces of the
+ * runtime's size from and to huge pages. Prints one JSON object with medians in bytes per second.
  *
  *     bench_store PLACES [--bytes N] [--rounds N]
  *
- * PLACES as `ebb run --store` takes them, separated by commas: a directory (/dev/shm: the same memory as
- * `memory`, by system calls), memory, memory:NODE. */
+ * PLACES are values of `ebb run --store`, separated by commas: a directory, memory, or memory:NODE.
+ * The directory /dev/shm is the same memory as `memory`, but accessed by system calls. */
 #include "store/store.h"
 #include "base/clock.h"
 #include "base/order.h"
@@ -65,9 +65,9 @@ int main(int argc, char **argv)
     }
     madvise(memory, bytes, MADV_HUGEPAGE);
     for (uint64_t i = 0; i < bytes / 8; i++)
-        ((uint64_t *)(void *)memory)[i] = i * 0x9E3779B97F4A7C15u; /* nothing to compress */
+        ((uint64_t *)(void *)memory)[i] = i * 0x9E3779B97F4A7C15u; /* incompressible */
     uint64_t out_ns[MOST_ROUNDS], in_ns[MOST_ROUNDS];
-    if (transfer(&store, true, memory, bytes)) /* room is made once, not at each move */
+    if (transfer(&store, true, memory, bytes)) /* allocates the store's space */
         return 1;
     for (unsigned long round = 0; round < rounds; round++) {
         uint64_t before = ebb__now_ns();

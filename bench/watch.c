@@ -1,13 +1,13 @@
-/* Runs `ebb run` and writes down, with times, what its processes say of themselves: when accesses
- * are observed, when a plan is in force, when a process begins, and the counters.
+/* Runs `ebb run` and records the reports of its processes, with times. They report counters, the
+ * begin of a process, when accesses are observed, and when a plan is in force.
  *
  *   bench_watch OUT.jsonl [--every MS] -- ebb run ... -- CMD...
  *
- * `ebb run` maps the ring of each process (src/trace/ring.h), and it is read from that memory:
- * neither Ebb nor the program does anything for it. Marks have exact times; counters are sampled,
- * each 20 ms by default. A line of JSON for each mark, each beginning, and each sample that differs
- * from the one before. Times are CLOCK_MONOTONIC in ns. Rings are numbered in the order of their
- * appearance. The exit code is that of the command. */
+ * `ebb run` maps the ring of each process (src/trace/ring.h). This program reads the rings from the
+ * memory of `ebb run`, which costs Ebb and the command nothing. Marks have exact times. Counters
+ * are sampled, by default every 20 ms. The output has a line of JSON for each mark, each begin of a
+ * process, and each sample that differs from the one before. Times are CLOCK_MONOTONIC in ns. Rings
+ * are numbered in the order of their appearance. The exit code is that of the command. */
 #include "trace/event.h"
 #include "trace/ring.h"
 
@@ -28,7 +28,7 @@ enum { RINGS = 1024, LOOK_FOR_RINGS_MS = 60, BATCH = 4096, FIGURES = 9 };
 
 struct watched {
     uint64_t inode;
-    uintptr_t address; /* in `ebb run`; 0: it has unmapped it */
+    uintptr_t address; /* in `ebb run`; 0: unmapped there */
     uint64_t origin_ns, seen;
     uint64_t figures[FIGURES];
     bool mapped, begun;
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
         perror("bench_watch: fork");
         return 2;
     }
-    signal(SIGINT, SIG_IGN); /* of the terminal: the command decides */
+    signal(SIGINT, SIG_IGN); /* the command gets it from the terminal, too, and decides */
     long since_ms = LOOK_FOR_RINGS_MS;
     for (;;) {
         siginfo_t ended = {0};

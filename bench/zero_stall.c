@@ -1,9 +1,10 @@
-/* How much the smallest budget without a stall depends on chance: the same search with many seeds.
+/* Measures how much the smallest stall-free budget depends on the seed of the search.
  *
  *     build/release/bench/bench_zero_stall TRACE [SEEDS [SECONDS ...]]
  *
- * For each time limit (0.1 and 1.7 s by default) the peaks found, least, median and most, in MiB, and
- * how many of the seeds (24 by default) kept within 255 MiB and 264 MiB. Machine: autoswap-paper. */
+ * For each time limit (by default 0.1 and 1.7 s), prints the least, median and greatest peak found,
+ * in MiB. Also prints how many of the seeds (by default 24) stayed within 255 MiB and 264 MiB. The
+ * machine is autoswap-paper. */
 #include "lab/import/import.h"
 #include "model/analyse.h"
 #include "plan/request/request.h"
@@ -21,7 +22,7 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* The search of the policy `ebb`, begun with another seed; the simulator says what it needs. */
+/* Runs the search of the policy `ebb` with the given seed. The simulator computes its peak. */
 static enum ebb_status search(const struct ebb_plan_request *request, uint64_t seed,
                               struct ebb_swap_outcome *outcome, uint64_t *took_ns,
                               struct ebb_error *error)

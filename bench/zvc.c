@@ -1,5 +1,6 @@
-/* How small and how fast zero-value compression makes a file, in frames of 2 MiB as the runtime writes
- * them: one JSON object. Frames that do not become smaller by an eighth stay as they are.
+/* Measures size and speed of zero-value compression on a file, in frames of 2 MiB like the
+ * runtime's. A frame that does not shrink by at least an eighth is kept uncompressed. Prints one
+ * JSON object.
  *
  *     bench_zvc FILE [--rounds N] */
 #include "store/zvc.h"

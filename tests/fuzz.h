@@ -1,4 +1,4 @@
-/* What fuzz harnesses share. */
+/* The common part of the fuzz harnesses. */
 #ifndef EBB_TESTS_FUZZ_H
 #define EBB_TESTS_FUZZ_H
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A promise that no input may break. */
+/* Aborts if an invariant that must hold for every input is violated. */
 #define FUZZ_REQUIRE(condition)                                                                    \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Some machine to plan for. */
+/* An arbitrary machine to plan for. */
 static inline const struct ebb_machine *fuzz_machine(void)
 {
     static struct ebb_machine machine;

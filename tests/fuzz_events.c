@@ -1,8 +1,8 @@
-/* Fuzzes what becomes of events, whoever wrote them: a trace file holds any that are valid one by
- * one, and a ring is memory that the traced program can write to. An input is either records as they
- * lie in a ring, or a small program that is run several times, so that there is an iteration to
- * find. Both go through a ring into a watch, and as a file would into the analysis; the model is
- * planned for, checked, simulated and compiled. Nothing may be believed that contradicts itself. */
+/* Fuzzes the processing of events. A trace file may have any events that are valid one by one, and
+ * the traced program can write to its ring. An input is either raw ring records, or a small program
+ * that is repeated, so that there is an iteration to find. The events pass through a ring to a
+ * watch, and directly to the analysis. Then the model is planned, checked, simulated and compiled.
+ * Contradictory input must be refused. */
 #include "check/check.h"
 #include "fuzz.h"
 #include "model/analyse.h"

@@ -1,7 +1,7 @@
-/* Fuzzes the importers, each with every input, whether it recognises it or not. What is read must be
- * a trace: times that never fall, blocks that begin once, end once, are not used after their end and
- * keep their size. Whatever it holds can be analysed and replayed by the emulated allocators. What is
- * refused must say why and leave nothing behind. */
+/* Fuzzes each importer with every input, recognised or not. An accepted input must give a valid
+ * trace: times never decrease; a block begins and ends once, keeps its size and is not used after
+ * its end. The analysis and the emulated allocators must accept the trace. A refusal must have a
+ * reason and leave the trace empty. */
 #include "base/map.h"
 #include "fuzz.h"
 #include "lab/import/events.h"

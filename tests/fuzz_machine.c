@@ -1,5 +1,5 @@
-/* Fuzzes the reader of machine files. What is read must give transfers a time that sums cannot
- * overflow; what is refused must say why. */
+/* Fuzzes the reader of machine files. With an accepted machine, sums of transfer times must not
+ * overflow. A refusal must have a reason. */
 #include "fuzz.h"
 #include "machine/machine.h"
 

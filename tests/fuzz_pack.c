@@ -1,6 +1,6 @@
-/* Fuzzes the parser of packing problems, on a line and on a circle. What is read must keep the
- * promises of lab/pool/csv.h: every buffer is one, ids and lines belong to it; and a small problem
- * that was read can be packed, which the checker confirms. */
+/* Fuzzes the parser of packing problems, both linear and cyclic ones. The result must be as
+ * lab/pool/csv.h says: buffers are valid, and ids and lines belong to them. A small problem must be
+ * solvable, and the checker must accept the solution. */
 #include "check/packing.h"
 #include "fuzz.h"
 #include "lab/lab.h"

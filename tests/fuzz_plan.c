@@ -1,5 +1,5 @@
-/* Fuzzes the reader of plan files against the model of a small program. What is read must be safe to
- * simulate; what is refused must say why and leave nothing behind. */
+/* Fuzzes the reader of plan files with the model of a small program. An accepted plan must be safe
+ * to simulate. A refusal must have a reason and leave the plan empty. */
 #include "fuzz.h"
 #include "lab/import/import.h"
 #include "model/analyse.h"

@@ -1,5 +1,6 @@
-/* Fuzzes the reader of profiles: whole files, and bodies without envelope, whose checksum would keep
- * the fuzzer out. What is read must be safe to plan and to compile; what is refused must say why. */
+/* Fuzzes the reader of profiles with whole files, and with bodies without their checksum, which the
+ * fuzzer cannot guess. An accepted profile must be safe to plan and compile. A refusal must have a
+ * reason. */
 #include "parent/profile.h"
 #include "plan/plan.h"
 #include "plan/request/compile.h"

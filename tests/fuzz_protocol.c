@@ -1,5 +1,5 @@
-/* Fuzzes what comes out of the socket between process and parent: any bytes, of any length, with any
- * descriptors. A message is one of this version or none, and no descriptor stays open behind it. */
+/* Fuzzes the messages on the socket between process and parent, with any bytes, length and
+ * descriptors. A message of another version must be refused, and no descriptor may stay open. */
 #include "fuzz.h"
 #include "runtime/protocol.h"
 

@@ -1,5 +1,5 @@
-/* Runs a fuzz harness over files and folders of files, for builds without libFuzzer and for every
- * test run. Takes at least one file, so that a corpus gone missing is a failure. */
+/* Runs a fuzz harness on files and folders of files, in test runs and in builds without libFuzzer.
+ * It fails without any file, so that a missing corpus is noticed. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

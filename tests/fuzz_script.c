@@ -1,6 +1,6 @@
-/* Fuzzes the runtime's reader of scripts. An input changes words of a script that was compiled for a
- * small training, so that most of it stays whole; what then passes for valid is prepared and asked as
- * the runtime does, every index of it. */
+/* Fuzzes the runtime's reader of scripts. An input changes words of a script that was compiled for
+ * a small training, so that most of the script stays valid. A script that is accepted is then
+ * prepared and read at every index, like in the runtime. */
 #include "fuzz.h"
 #include "plan/request/compile.h"
 #include "runtime/replay/replay.h"

@@ -1,5 +1,5 @@
-/* Fuzzes what people type: sizes, percentages, seconds. What is taken lies in its range, and means
- * the same when it is written as a plain number. */
+/* Fuzzes the parsers of sizes, percentages and seconds on command lines. An accepted value must be
+ * in its range, and equal the same value written as a plain number. */
 #include "base/size.h"
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
-/* Fuzzes the reader of trace files with each input three ways: as it is; with its checksums made
- * true, so that the parser behind them is reached; and as the columns of one block, so that the
- * decoder behind the compression is. What is read must keep the promises of trace/file.h. */
+/* Fuzzes the reader of trace files with each input in three forms: unchanged; with correct
+ * checksums, which reaches the parser; and as the columns of one block, which reaches the decoder.
+ * An accepted trace must be as trace/file.h says. */
 #include "fuzz.h"
 #include "trace/codec.h"
 #include "trace/file.h"

@@ -1,6 +1,6 @@
-/* The parts up to transfer, with lanes that run, on a device of plain memory and a store that fails on
- * demand; policy is the test's. There is no program that faults: a test evicts and fetches explicitly, as
- * a device with explicit acquire and release would. To be included after cmocka. */
+/* The runtime's parts up to transfer, with running lanes. The device is plain memory, the store
+ * fails on demand, and the test provides the policy. No program causes faults: a test evicts and
+ * fetches explicitly, like a device with explicit acquire and release. Include it after cmocka. */
 #ifndef EBB_TESTS_LANES_RIG_H
 #define EBB_TESTS_LANES_RIG_H
 
@@ -27,7 +27,7 @@ struct lanes {
 static inline enum ebb_status lanes_open_store(void *context, struct ebb_store *store,
                                                struct ebb_error *error)
 {
-    struct lanes *lanes = context; /* it begins with its ground */
+    struct lanes *lanes = context; /* its first member is its ground */
     (void)error;
     lanes->opened++;
     if (lanes->store_refuses)
@@ -36,7 +36,7 @@ static inline enum ebb_status lanes_open_store(void *context, struct ebb_store *
     return EBB_OK;
 }
 
-/* verify: what comes back is compared with what left. The lanes do not run yet. */
+/* If `verify`, each fetched block is compared with the written one. Does not start the lanes. */
 static inline void lanes_open(struct lanes *lanes, uint64_t budget_bytes,
                               const struct policy *policy, void *context, bool verify)
 {
@@ -73,7 +73,7 @@ static inline void lanes_unlock(struct lanes *lanes)
     pthread_mutex_unlock(&lanes->ground.core.lock);
 }
 
-/* The lock is held in what follows. */
+/* Call all functions below with the lock held. */
 
 static inline uint64_t lanes_word(const struct block *block, uint64_t at)
 {
@@ -95,7 +95,7 @@ static inline bool lanes_is_right(const struct lanes *lanes, const struct block 
     return true;
 }
 
-/* A resident block of so many bytes, filled. */
+/* Makes a resident, filled block of `bytes`. */
 static inline struct block *lanes_block(struct lanes *lanes, uint64_t bytes)
 {
     struct block *block = ebb__space_take(&lanes->addresses, bytes);

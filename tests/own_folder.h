@@ -1,4 +1,4 @@
-/* A folder of a test program's own: made by its group's setup, removed by its teardown. */
+/* A temporary folder for a test program. Its group's setup makes it, the teardown removes it. */
 #ifndef EBB_TESTS_OWN_FOLDER_H
 #define EBB_TESTS_OWN_FOLDER_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static char folder[PATH_MAX - 64]; /* leaves room for the names of files in it */
+static char folder[PATH_MAX - 64]; /* 64 bytes are for the names of files in it */
 
 static int make_folder(void **state)
 {

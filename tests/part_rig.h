@@ -1,5 +1,5 @@
-/* What a part of the runtime stands on in its tests: a core with a ring, a ledger, a device of plain memory
- * and policy by the test, but no runtime. To be included after cmocka.
+/* A base for tests of one part of the runtime. It has a core with a ring, a ledger and a device of
+ * plain memory, but no runtime. The test provides the policy. Include it after cmocka.
  *
  *     struct ground ground;
  *     ground_open(&ground, budget_bytes, &policy, context);     ground.core is the core
@@ -43,7 +43,7 @@ static inline struct ebb_ring *ground_ring(void)
     struct ebb_ring *ring = calloc(1, ebb__ring_bytes(EBB_RING_EVENTS));
     assert_non_null(ring);
     ebb__ring_init(ring, EBB_RING_EVENTS, ebb__now_ns());
-    atomic_store(&ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */
+    atomic_store(&ring->parent_gone, 1); /* nobody drains the ring: do not wait if it is full */
     return ring;
 }
 
@@ -82,7 +82,7 @@ static inline uint64_t ground_held(struct ground *ground)
     return atomic_load(&ground->ledger.held_bytes);
 }
 
-/* Repeatable numbers below `most`. */
+/* A pseudo-random number below `most`. */
 static inline uint32_t ground_random(uint64_t *state, uint32_t most)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

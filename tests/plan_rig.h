@@ -1,5 +1,5 @@
-/* Plans under test: made, checked, and simulated again from their absences alone. To be included after
- * cmocka. */
+/* Makes plans for tests, checks them, and simulates them from their absences alone. Include it
+ * after cmocka. */
 #ifndef EBB_TESTS_PLAN_RIG_H
 #define EBB_TESTS_PLAN_RIG_H
 
@@ -8,7 +8,7 @@
 #include "policies.h"
 #include "sim/simulate.h"
 
-/* Lanes of so many GB/s and 50 us a transfer. */
+/* A machine with lanes of the given GB/s and a latency of 50 us for each transfer. */
 static inline struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)
 {
     return (struct ebb_machine){"test", {1 / out_gbps, 50000}, {1 / in_gbps, 50000}, duplex};
@@ -24,7 +24,8 @@ static inline struct ebb_plan make(const char *policy, const struct ebb_plan_req
     return plan;
 }
 
-/* The checker accepts it, and the simulator comes to the same figures from the absences alone. */
+/* Asserts that the checker accepts the plan, and that the simulator gets the same figures from its
+ * absences alone. */
 static inline void assert_holds(const struct ebb_plan_request *request, const struct ebb_plan *plan)
 {
     struct ebb_check_request check = {request->model, request->machine, plan->budget_bytes,

@@ -1,4 +1,4 @@
-/* Policies by name, out of both tables; those of src/lab where it is in the build (EBB_LAB). */
+/* Finds policies in the tables of src/plan and, if it is in the build (EBB_LAB), src/lab. */
 #ifndef EBB_TESTS_POLICIES_H
 #define EBB_TESTS_POLICIES_H
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* NULL behind the last one. */
+/* NULL if `index` is past the last policy. */
 static inline const struct ebb_policy *policy_at(size_t index)
 {
     size_t own, more = 0;
@@ -20,7 +20,7 @@ static inline const struct ebb_policy *policy_at(size_t index)
     return index - own < more ? &others[index - own] : NULL;
 }
 
-/* NULL where there is none. */
+/* NULL if no policy has this name. */
 static inline const struct ebb_policy *policy_named(const char *name)
 {
     const struct ebb_policy *policy;

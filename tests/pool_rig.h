@@ -1,4 +1,4 @@
-/* Packings under test: solved, and looked at by the checker. To be included after cmocka. */
+/* Solves packing problems for tests, and checks the solutions. Include it after cmocka. */
 #ifndef EBB_TESTS_POOL_RIG_H
 #define EBB_TESTS_POOL_RIG_H
 
@@ -14,7 +14,7 @@ static inline struct ebb_pool_problem problem_of(const struct ebb_pool_buffer *b
     return (struct ebb_pool_problem){buffers, count, period, capacity, 2 * (uint64_t)SECOND_NS, 0};
 }
 
-/* Solve, and let the checker have a look. */
+/* Solves the problem and asserts that the checker accepts the solution. */
 static inline struct ebb_pool_solution solve_by(const struct ebb_pool *pool,
                                                 const struct ebb_pool_problem *problem)
 {

@@ -1,5 +1,5 @@
-/* A program on the rig that does what a model says, again and again, and the script for it. To be
- * included after cmocka. */
+/* A simulated program that repeats the events of a model on the rig, and the script for it. Include
+ * it after cmocka. */
 #ifndef EBB_TESTS_RUNTIME_PROGRAM_H
 #define EBB_TESTS_RUNTIME_PROGRAM_H
 
@@ -25,8 +25,8 @@ static inline void program_init(struct program *program, struct rig *rig, struct
     }
 }
 
-/* One iteration; with `timed` it computes as long between its events as the model says, whatever it has
- * waited for. At `odd_tick` it does something that is not in the model. */
+/* Runs one iteration. If `timed`, it pauses between events as long as the model says, even after
+ * waits. At `odd_tick` it makes and frees a block that is not in the model. */
 static inline void program_lap(struct program *program, struct rig *rig, bool timed,
                                uint32_t odd_tick)
 {
@@ -59,8 +59,8 @@ static inline void program_lap(struct program *program, struct rig *rig, bool ti
     }
 }
 
-/* Lap after lap until so many in a row had no demand fault: on a machine that does other things, too, a
- * copy may be late now and then, but not always. */
+/* Runs iterations until `laps` successive ones had no demand fault. On a loaded machine some copies
+ * are late, but not in every iteration. */
 static inline void program_settles(struct program *program, struct rig *rig, unsigned laps)
 {
     for (unsigned tries = 0, good = 0; good < laps; tries++) {
@@ -77,7 +77,8 @@ static inline void program_fini(struct program *program)
     free(program->items);
 }
 
-/* What the default policy and the packing make of the model under a budget; free() it. */
+/* Makes the model's script for a budget with the default policy and packing. Release it with
+ * free(). */
 static inline struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
     const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};

@@ -1,9 +1,8 @@
-/* An runtime on a device of plain memory and a store that fails on demand, for its tests.
+/* The runtime for its tests, on a device of plain memory and a store that fails on demand.
  *
- * A program's access is modelled by take_turn(): under the runtime's lock, so that no worker moves
- * the block meanwhile, it looks whether every page of the block is there, and only then reads or
- * writes; where one lacks it reports a fault and tries again, as a faulting thread would.
- * To be included after cmocka. */
+ * take_turn() models an access of the program. It holds the runtime's lock, so that no worker moves
+ * the block meanwhile. If all pages of the block are present, it reads or writes. If a page is
+ * missing, it reports a fault and tries again, like a faulting thread. Include it after cmocka. */
 #ifndef EBB_TESTS_RUNTIME_RIG_H
 #define EBB_TESTS_RUNTIME_RIG_H
 
@@ -18,11 +17,11 @@
 
 #define STORE_BYTES ((uint64_t)256 << 20)
 #define ARENA_BYTES                                                                                \
-    ((uint64_t)224 << 20) /* an eighth is for slabs, a quarter of the rest for static placement */
+    ((uint64_t)224 << 20) /* 1/8 of it is for slabs, 1/4 of the rest for static placement */
 #define NO_BUDGET UINT64_MAX
 #define PATIENCE_MS 20000u
 
-/* ThreadSanitizer starts no threads in the child of a program that has some; then it says so. */
+/* False under ThreadSanitizer: it starts no threads in a forked child of a threaded program. */
 static inline bool has_threads_after_fork(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -45,7 +44,7 @@ struct rig {
     _Atomic unsigned opened, warned, lost;
 };
 
-/* A block as the program knows it: what it holds follows from `seed`. */
+/* A block from the program's view. `seed` determines its bytes. */
 struct item {
     unsigned char *bytes;
     size_t size;
@@ -77,8 +76,9 @@ static inline void on_lost(void *context, const char *message)
     atomic_fetch_add(&rig->lost, 1);
 }
 
-/* Blocks of `part_from_bytes` and more have parts, an operation without events ends after `pause_ns`;
- * 0: as in life. A store that has failed is not tried again; see the runtime's config.store_pause_ns. */
+/* Blocks of at least `part_from_bytes` have parts. An operation without events ends after
+ * `pause_ns`. 0 means the runtime's own number. A failed store is not tried again; see the
+ * runtime's config.store_pause_ns. */
 static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool verify,
                                         uint64_t part_from_bytes, uint64_t pause_ns)
 {
@@ -89,7 +89,7 @@ static inline struct rig *rig_make_with(uint64_t budget_bytes, bool trace, bool 
     rig->ring = must(ebb__core_memory(ebb__ring_bytes(EBB_RING_EVENTS)));
     ebb__ring_init(rig->ring, EBB_RING_EVENTS, ebb__now_ns());
     rig->counters = &rig->ring->counters;
-    atomic_store(&rig->ring->parent_gone, 1); /* nobody reads: a full ring is not waited for */
+    atomic_store(&rig->ring->parent_gone, 1); /* nobody drains the ring: do not wait if full */
     rig->ledger.magic = EBB_LEDGER_MAGIC;
     atomic_store(&rig->ledger.budget_bytes, budget_bytes);
     assert_int_equal(ebb__fake_create(ARENA_BYTES, &rig->device), EBB_OK);
@@ -183,7 +183,7 @@ static inline bool is_right(const struct item *item)
     return true;
 }
 
-/* The first page of the item that is not there, 0: all are. The runtime's lock is held. */
+/* The first missing page of the item; 0: none is missing. Call it with the runtime's lock held. */
 static inline uintptr_t missing_page(struct rig *rig, const struct item *item)
 {
     uintptr_t first = (uintptr_t)item->bytes;
@@ -195,7 +195,7 @@ static inline uintptr_t missing_page(struct rig *rig, const struct item *item)
 
 enum turn { TURN_RIGHT, TURN_WRONG, TURN_NEVER };
 
-/* Read and check the item, or write it anew from its seed; TURN_NEVER: it did not come in time. */
+/* Reads and checks the item, or writes it from its seed. TURN_NEVER: it was not fetched in time. */
 static inline enum turn take_turn(struct rig *rig, struct item *item, bool write,
                                   unsigned patience_ms)
 {
@@ -245,7 +245,7 @@ static inline void drop(struct rig *rig, struct item *item)
     item->bytes = NULL;
 }
 
-/* --- looking into the runtime, and pushing it --- */
+/* --- inspecting and driving the runtime --- */
 
 static inline struct block *block_of(struct rig *rig, const struct item *item)
 {
@@ -267,7 +267,7 @@ static inline void send_out(struct rig *rig, const struct item *item)
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* urgent: somebody waits for it; else it is prefetched by plan. */
+/* If `urgent`, a thread waits for the block; else it is a prefetch of the plan. */
 static inline void call_in(struct rig *rig, const struct item *item, bool keep_copy, bool urgent)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);

@@ -1,5 +1,4 @@
-/* From a model to a script, as the default policy and the packing make it. To be included after
- * cmocka. */
+/* Makes a script from a model, with the default policy and packing. Include it after cmocka. */
 #ifndef EBB_TESTS_RUNTIME_SCRIPT_H
 #define EBB_TESTS_RUNTIME_SCRIPT_H
 
@@ -7,7 +6,7 @@
 #include "plan/plan.h"
 #include "plan/request/compile.h"
 
-/* Whole pages, and `limit_ns` to plan in. */
+/* A request with sizes in whole pages and `limit_ns` of time for the planner. */
 static inline struct ebb_plan_request request_for(const struct ebb_model *model,
                                                   const struct ebb_machine *machine,
                                                   uint64_t budget_bytes, uint64_t limit_ns)
@@ -20,8 +19,8 @@ static inline struct ebb_plan_request request_for(const struct ebb_model *model,
                                      .time_limit_ns = limit_ns};
 }
 
-/* Something is absent where the budget is below the peak; `placed`: with static placement. free()
- * it. */
+/* Makes a script, with static placement if `placed`. Asserts that it has an absence if the budget
+ * is below the peak. Release it with free(). */
 static inline struct ebb_script *script_from(const struct ebb_plan_request *request, bool placed)
 {
     struct ebb_plan plan;

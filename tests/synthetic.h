@@ -1,4 +1,4 @@
-/* Models made by hand or by chance, for the tests of planner, checker and simulator.
+/* Makes models by hand or at random, for the tests of planner, checker and simulator.
  *
  *     struct maker maker = {0};
  *     uint32_t weight = make_persistent(&maker, 4 * EBB_MIB);
@@ -24,7 +24,7 @@ struct maker {
     EBB_VEC(struct ebb_model_block) blocks;
 };
 
-/* xorshift: the same numbers everywhere. */
+/* xorshift: gives the same numbers on every machine. */
 static inline uint64_t chance(uint64_t *state)
 {
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
@@ -38,7 +38,7 @@ static inline void *must(void *memory)
     return memory;
 }
 
-/* A block that is allocated and freed by events (else it is persistent). */
+/* Adds a block that events allocate and free. */
 static inline uint32_t make_block(struct maker *maker, uint64_t size_bytes)
 {
     struct ebb_model_block block = {.serial = maker->blocks.count + 1,
@@ -71,7 +71,7 @@ static inline void make_event(struct maker *maker, uint64_t time_ns, enum ebb_ev
         maker->blocks.items[block].free_tick = tick;
 }
 
-/* Takes what the maker holds; release with ebb__model_fini(). */
+/* Makes the model and empties the maker. Release the model with ebb__model_fini(). */
 static inline struct ebb_model make_model(struct maker *maker, uint64_t iteration_ns)
 {
     struct ebb_model model = {.tick_count = (uint32_t)maker->events.count,
@@ -111,10 +111,10 @@ static inline struct ebb_model make_model(struct maker *maker, uint64_t iteratio
     return model;
 }
 
-/* A training iteration like ResNet-50's at batch 16: `layers` operations forward that each allocate
- * an output kept for backward and a scratch block, as many backward that read it and free it, and
- * an optimizer that touches weights, gradients and momentum. About `peak_bytes` at the peak, of
- * which a quarter is persistent, and 20 events a layer. */
+/* A training iteration like that of ResNet-50 at batch 16. Each of `layers` forward operations
+ * allocates a scratch block and an output that is kept for the backward pass. As many backward
+ * operations read and free the outputs. An optimizer touches weights, gradients and momentum. The
+ * peak is about `peak_bytes`, a quarter of it persistent. There are 20 events for each layer. */
 static inline struct ebb_model make_training(uint32_t layers, uint64_t peak_bytes,
                                              uint64_t iteration_ns, uint64_t seed)
 {
@@ -126,7 +126,7 @@ static inline struct ebb_model make_training(uint32_t layers, uint64_t peak_byte
     uint32_t *output = must(calloc(layers, sizeof *output));
     uint32_t *mask = must(calloc(layers, sizeof *mask));
     uint64_t total = 0, weights = 0;
-    /* Outputs shrink and weights grow with depth, both unevenly. */
+    /* Outputs shrink and weights grow with depth, both irregularly. */
     for (uint32_t l = 0; l < layers; l++) {
         total += layers - l + 2;
         weights += l + 1;
@@ -190,9 +190,9 @@ static inline struct ebb_model make_training(uint32_t layers, uint64_t peak_byte
     return make_model(&maker, iteration_ns > now ? iteration_ns : now + step);
 }
 
-/* Anything: `steps` random allocations, frees and accesses of blocks of up to `block_bytes`, some
- * persistent, some that live across the iteration's end, some that outlive a whole iteration's
- * worth of neighbours. Accesses are unique between clock events, as in a trace. */
+/* A random model of `steps` allocations, frees and accesses of blocks of up to `block_bytes`. Some
+ * blocks are persistent, some live across the iteration's end, some longer than an iteration. As in
+ * a trace, a block has at most one access between two clock events. */
 static inline struct ebb_model make_random(uint64_t seed, uint32_t steps, uint64_t block_bytes,
                                            uint64_t step_ns)
 {
@@ -234,7 +234,7 @@ static inline struct ebb_model make_random(uint64_t seed, uint32_t steps, uint64
                        chance(&state) % 3 ? EBB_ACCESS_READ : EBB_ACCESS_WRITE);
         }
     }
-    /* Close the cycle: free what was made here, make what was freed or lived from the start. */
+    /* Close the cycle: free the blocks made here, make those that were freed or lived at first. */
     for (size_t i = persistent_count; i < live.count; i++) {
         bool wraps = false;
         for (size_t w = 0; w < wrapping.count; w++)

@@ -1,4 +1,5 @@
-/* Addresses alone: runs of the arena, planned places and slabs, against plain lists of what is taken. */
+/* Addresses alone: compares runs of the arena, planned places and slabs with plain lists of the
+ * taken addresses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +43,8 @@ static bool overlap(const struct block *left, const struct block *right)
            right->address < left->address + left->page_bytes;
 }
 
-/* No two blocks share a unit, each is found by all of its addresses, and what is given is given again. */
+/* No two blocks share a unit, each is found by all of its addresses, and what is given is given
+ * again. */
 static void blocks_have_addresses_of_their_own(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The alarm: what the runtime says of its waits, also where its lock is stuck, and what the parent
- * makes of it. */
+/* The alarm: how the runtime reports its waits, even if its lock is stuck, and how the parent
+ * reacts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Analysis of whole traces and watching of running programs, on a synthetic training loop; and the
- * public traces, where they are at hand. */
+/* Analysis of whole traces and watching of running programs, on a synthetic training loop. The
+ * public traces are tested, too, if they are available. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -638,8 +638,8 @@ static void emit_marked(struct loop *loop, size_t times, uint64_t mark, size_t u
     }
 }
 
-/* Iterations told by accesses yield to those of a program that allocates often, whichever comes first;
- * where it allocates rarely, and where the program itself said so, they stay. */
+/* Iterations told by accesses yield to those of a program that allocates often, whichever comes
+ * first; where it allocates rarely, and where the program itself said so, they stay. */
 static void test_watch_marked(void **state)
 {
     (void)state;
@@ -680,8 +680,9 @@ static void test_watch_marked(void **state)
     }
 }
 
-/* An operation's loop over a batch looks like iterations by accesses; so do the iterations themselves,
- * which allocate often enough to be known by that, exactly, though ten accesses lie between. */
+/* An operation's loop over a batch looks like iterations by accesses; so do the iterations
+ * themselves, which allocate often enough to be known by that, exactly, though ten accesses lie
+ * between. */
 static void test_watch_marked_within(void **state)
 {
     (void)state;
@@ -731,8 +732,8 @@ static void test_watch_random(void **state)
     }
 }
 
-/* What is used without having been allocated is older than the trace: its bytes count from the start,
- * so that the first iteration, which frees it, has the load of the others. */
+/* What is used without having been allocated is older than the trace: its bytes count from the
+ * start, so that the first iteration, which frees it, has the load of the others. */
 static void test_existing(void **state)
 {
     (void)state;

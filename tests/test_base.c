@@ -1,4 +1,4 @@
-/* What everything uses: sizes and percentages, the map, statuses and errors. */
+/* The base: sizes and percentages, the map, statuses and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

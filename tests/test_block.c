@@ -1,4 +1,5 @@
-/* The block table alone: states, lists, parts, copies in the store, and what a fork leaves. */
+/* The block table alone: states, lists, parts, copies in the store, and its content after a
+ * fork. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

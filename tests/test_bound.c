@@ -1,5 +1,5 @@
-/* Lower bounds: hand-worked ones, and never above a plan that was checked, whoever made it and wherever
- * the linear program looks. */
+/* Lower bounds: cases worked by hand. No bound may exceed a checked plan, for every policy and
+ * every choice of instants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Profiles and the folder they are kept in: what was written is read again, whatever else lies there is
- * ignored, and the folder keeps to its cap. */
+/* Profiles and their folder: a written profile is read again, foreign files are ignored, and the
+ * folder stays within its cap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The checker against damage: good plans of several policies, each field of each absence and of the
- * plan changed in every way that makes it wrong, and each change must be rejected. */
+/* Mutations of good plans of several policies. Each field of each absence and of the plan is
+ * changed in every way that makes it wrong. The checker must reject each change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -473,7 +473,8 @@ static void figures_are_checked(void **state)
     assert_true(tried > 500 && peaks * 10 >= plans * 9);
 }
 
-/* A plan without one of its absences, sums put right: rejected wherever the claimed peak needed it. */
+/* A plan without one of its absences, sums put right: rejected wherever the claimed peak needed
+ * it. */
 static void peaks_are_counted(void **state)
 {
     (void)state;

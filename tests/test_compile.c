@@ -1,5 +1,5 @@
-/* From plan to script: random models with every gap made an absence, and real plans, each figure of
- * the script computed a second time from the model, the slow way. */
+/* Compiles scripts from random models, with every gap an absence, and from real plans. Each figure
+ * of the script is compared with a slow computation from the model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The core alone: what a configuration leaves open, the program's own clock, and a fork. */
+/* The core alone: default values of a configuration, the program's own clock, and a fork. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Frames: against a plain list of what is in use, and what they save: an absence is two moves. */
+/* Frames: compared with a plain list of the frames in use. With them, an absence costs two
+ * moves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

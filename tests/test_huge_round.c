@@ -1,4 +1,4 @@
-/* Huge-rounded blocks: which ones, what they take in a plan, and in the runtime. */
+/* Huge-rounded blocks: which blocks are rounded, and their size in a plan and in the runtime. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

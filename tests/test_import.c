@@ -1,5 +1,6 @@
-/* Importers: hand-made samples become the events that their formats say, and each way to contradict
- * oneself is refused with its line. The public traces, where they are, are read whole. */
+/* Importers: samples made by hand give the events that their formats define. Each kind of
+ * contradiction is refused with its line. The public traces are read whole, if they are
+ * available. */
 #include "lab/import/import.h"
 #include "model/analyse.h"
 

@@ -1,4 +1,4 @@
-/* Which kernels are trusted with UFFDIO_MOVE, by what distributions' kernels say of themselves. */
+/* Which kernels are trusted with UFFDIO_MOVE, by the version strings of distributions' kernels. */
 #include "device/kernel.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What src/lab adds to the pool: SmartPool as published, problems out of models, and a CSV parser with
- * its refusals. */
+/* The pools of src/lab: SmartPool as published, packing problems from models, and the CSV parser
+ * with its errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,8 +60,8 @@ static void smartpool_doubles_what_crosses(void **state)
     ebb__pool_solution_fini(&solution);
 }
 
-/* A block that is allocated before its predecessor of the last iteration is freed: two at once for a
- * moment. Two iterations on the circle, and the pool still needs the load only. */
+/* A block that is allocated before its predecessor of the last iteration is freed: two at once for
+ * a moment. Two iterations on the circle, and the pool still needs the load only. */
 static void instances_take_turns(void **state)
 {
     (void)state;

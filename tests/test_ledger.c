@@ -1,4 +1,5 @@
-/* The ledger: what a process has entered is taken out when it is gone, wherever it was killed. */
+/* The ledger: the bytes of a process are subtracted after its end, at whatever point it was
+ * killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Machines: names, files, and a probe that leaves nothing behind. */
+/* Machines: names, files, and a probe that leaves no file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

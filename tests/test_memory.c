@@ -1,4 +1,5 @@
-/* Pages alone: what the ledger counts, where pages without a block go, and who gets them next. */
+/* Pages alone: which pages the ledger counts, where free pages are kept, and which block gets them
+ * next. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Models of random programs, against brute force on the unrolled timeline; and small ones by hand. */
+/* Models of random programs, compared with brute force on the unrolled timeline. Also small models
+ * made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Large blocks in the model: units of one history are one part, whatever the rest does. */
+/* Large blocks in the model: units with the same history become one part, whatever other units
+ * do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -161,8 +162,9 @@ static void whole_blocks_stay(void **state)
     ebb_vec_free(&trace.events);
 }
 
-/* Random programs with large blocks, persistent ones, ones that live across the iteration's end, some
- * for several turns: each use is one of the part that holds its unit, and every plan passes. */
+/* Random programs with large blocks, persistent ones, ones that live across the iteration's end,
+ * some for several turns: each use is one of the part that holds its unit, and every plan
+ * passes. */
 static void random_programs(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Iterations whose order varies: found by a landmark, laid over one another, never where the order is
- * fixed. */
+/* Iterations with a varying order of events: they are found by a landmark and merged into one
+ * model. A program with a fixed order is never treated so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,8 +138,8 @@ static void test_found_and_modelled(void **state)
     }
 }
 
-/* While a block of `outer_bytes` lives `count` others come and go, their sizes, from `bytes` on, in an
- * order of chance. */
+/* While a block of `outer_bytes` lives `count` others come and go, their sizes, from `bytes` on, in
+ * an order of chance. */
 static void around(struct program *p, uint64_t outer_bytes, uint64_t bytes, size_t count)
 {
     uint64_t sizes[BLOCKS], outer = ++p->serials;
@@ -169,8 +169,8 @@ static bool newest_have(const struct program *p, uint32_t allocs, size_t newest)
     return all;
 }
 
-/* Four layers that are alike, in a row, in each iteration: once that is known they are not taken for it,
- * at whichever moment it is looked for. */
+/* Four layers that are alike, in a row, in each iteration: once that is known they are not taken
+ * for it, at whichever moment it is looked for. */
 static void test_layers_are_no_iterations(void **state)
 {
     (void)state;
@@ -197,8 +197,8 @@ static void test_layers_are_no_iterations(void **state)
     end(&p);
 }
 
-/* The layers lie further apart on the way back than on the way there: no iteration begins where they
- * are as far apart as before. */
+/* The layers lie further apart on the way back than on the way there: no iteration begins where
+ * they are as far apart as before. */
 static void test_forward_and_backward(void **state)
 {
     (void)state;
@@ -320,8 +320,8 @@ static size_t counterpart(const struct ebb_stream *stream, const struct ebb_wind
     return SIZE_MAX;
 }
 
-/* The point of it all: between the first event behind an access of the pattern and the last one before
- * the block's next, no observed iteration has accessed the block. */
+/* The point of it all: between the first event behind an access of the pattern and the last one
+ * before the block's next, no observed iteration has accessed the block. */
 static void test_gaps_held_in_all(void **state)
 {
     (void)state;

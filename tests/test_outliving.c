@@ -1,5 +1,5 @@
-/* Blocks that outlive an iteration: an output of one step that the next one still reads. Two instances
- * are live at once, and what is planned for the block must fit the true uses of every one. */
+/* Blocks that live longer than an iteration, for example an output that the next step still reads.
+ * Two instances are live at once. A plan for the block must fit the real accesses of both. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

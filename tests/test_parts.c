@@ -1,4 +1,4 @@
-/* Large blocks in parts: on a device of plain memory, under budgets far below one block. */
+/* Large blocks in parts, on a device of plain memory, with budgets far below one block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,8 @@
 /* Not a divisor of a page, so that slices and parts overlap in every way. */
 #define SLICE_BYTES ((size_t)704008)
 #define MOST_SLICES 64
-/* A pause ends an operation, in the tests whose clock is accesses. Two faults in a row take less. */
+/* A pause ends an operation, in the tests whose clock is accesses. Two faults in a row take
+ * less. */
 #if defined(__SANITIZE_THREAD__)
 #define PAUSE_US 40000
 #else
@@ -155,7 +156,8 @@ static void freed_parts_are_no_blocks(void **state)
     rig_close(rig);
 }
 
-/* What was given its pages at once has been touched once: its parts are not all in use since then. */
+/* What was given its pages at once has been touched once: its parts are not all in use since
+ * then. */
 static void touched_as_a_whole(void **state)
 {
     (void)state;
@@ -274,8 +276,8 @@ static void callocs_are_zero(void **state)
     rig_close(rig);
 }
 
-/* Whatever comes: allocations of all sizes, uses, frees while parts are on their way, tracing on and
- * off, copies kept. */
+/* Whatever comes: allocations of all sizes, uses, frees while parts are on their way, tracing on
+ * and off, copies kept. */
 static void random_program(uint64_t seed, bool verify)
 {
     struct rig *rig = open_rig(24 * MIB, seed & 1, verify);

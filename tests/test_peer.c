@@ -1,5 +1,5 @@
 /* Emulated allocators: cases worked by hand from the rules in their files. A step is an allocation
- * (the block's number, its bytes) or a free (bytes 0 and FREE), with what must be held behind it. */
+ * (the block's number, its bytes) or a free (bytes 0 and FREE), and the held bytes after it. */
 #include "base/vec.h"
 #include "lab/peers/peer.h"
 

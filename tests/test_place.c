@@ -1,5 +1,5 @@
-/* Addresses for plans: random models and trainings, each address and each resident byte computed a
- * second time, the slow way. */
+/* Addresses for plans of random models and trainings. Each address and each resident byte is
+ * compared with a slow computation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Planners: random models planned, checked and simulated; brute force where it is small; and a
- * training iteration with generous and with tight lanes. */
+/* Planners: plans for random models are checked and simulated, and compared with brute force if the
+ * model is small. Also a training iteration with fast and with slow lanes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,8 +198,8 @@ static void generous_lanes_never_stall(void **state)
     ebb__model_fini(&model);
 }
 
-/* Where lanes have time for everything, only what must move does: without any one of its absences the
- * plan would need more than the budget less what is left for jitter, or wait. */
+/* Where lanes have time for everything, only what must move does: without any one of its absences
+ * the plan would need more than the budget less what is left for jitter, or wait. */
 static void nothing_moves_for_nothing(void **state)
 {
     (void)state;

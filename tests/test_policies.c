@@ -1,6 +1,6 @@
-/* Every policy of the table: its plans pass the checker, the simulator agrees with what they
- * predict, and what each is said to do it does; scores against sums by hand, choices and peaks
- * against brute force where that is small. */
+/* Every policy of the table: its plans pass the checker, the simulator confirms their predictions,
+ * and the policy follows its published rule. Scores are compared with sums by hand, choices and
+ * peaks with brute force if the model is small. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

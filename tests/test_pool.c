@@ -1,5 +1,5 @@
-/* The pool: sections, fits, the exact search against brute force and planted optima, circles, and a
- * checker that finds what is wrong with a packing. */
+/* The pool: sections, fits, cyclic problems, and a checker that finds errors of a packing. The
+ * exact search is compared with brute force and with planted optima. */
 #include "plan/pool/sections.h"
 #include "synthetic.h"
 

@@ -1,5 +1,5 @@
-/* Reclaim alone: who is evicted for room, how much, and what slabs do; when a block is used next is for the
- * test to say. */
+/* Reclaim alone: which blocks are evicted to free memory, how many bytes, and the slabs. The test
+ * provides the next use of each block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,8 +160,8 @@ static void the_one_used_latest_is_chosen(void **state)
     stop(&stage);
 }
 
-/* Where all are in use: the earliest touched, but none of the last that the tuning takes to be in use, and
- * none that was needed again at once. */
+/* Where all are in use: the earliest touched, but none of the last that the tuning takes to be in
+ * use, and none that was needed again at once. */
 static void of_what_is_in_use_the_earliest_touched_goes(void **state)
 {
     (void)state;
@@ -290,7 +290,8 @@ static void others_are_asked_for_what_they_hold(void **state)
     stop(&stage);
 }
 
-/* Slabs that nobody has used for a lap are parked, and leave before any block; a use brings them back. */
+/* Slabs that nobody has used for a lap are parked, and leave before any block; a use brings them
+ * back. */
 static void idle_slabs_leave_first(void **state)
 {
     (void)state;

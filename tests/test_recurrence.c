@@ -1,4 +1,4 @@
-/* Iterations told by accesses alone. */
+/* Finds iterations from accesses alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,8 @@ static void push_alloc(struct ebb_recurrence *recurrence)
 enum { UNITS = 120 };
 
 /* Forward, back, forward once more: three sweeps over the same units, two of them alike. Some uses
- * change places with a neighbour, some are seen twice. Returns the place of an iteration's begin, -1: none. */
+ * change places with a neighbour, some are seen twice. Returns the place of an iteration's begin,
+ * -1: none. */
 static int sweep_thrice(struct ebb_recurrence *recurrence, uint64_t *random, unsigned noise)
 {
     int begun = -1, place = 0;
@@ -108,8 +109,8 @@ static bool push_block(struct ebb_recurrence *recurrence, enum ebb_event_kind ki
     return begins;
 }
 
-/* Each iteration begins with a batch of blocks of its own, more than may pass for allocating once at
- * first. */
+/* Each iteration begins with a batch of blocks of its own, more than may pass for allocating once
+ * at first. */
 static void batches_come_and_go(void **state)
 {
     (void)state;

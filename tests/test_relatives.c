@@ -1,5 +1,5 @@
-/* Forked relatives and the store that they read: space is given out again when the last of them that may
- * read it has ended or has nothing there any more, however it ends, and not before. */
+/* Forked relatives share space of the store. The space is reused only after the last relative that
+ * may read it has ended, in any way, or has no block there any more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,7 +189,8 @@ static void a_grandchild_keeps_it(void **state)
     stage_close(&stage);
 }
 
-/* What is in memory at a fork has no copy worth keeping, so a child without absent blocks holds nothing. */
+/* What is in memory at a fork has no copy worth keeping, so a child without absent blocks holds
+ * nothing. */
 static void nothing_is_shared_without_absent_blocks(void **state)
 {
     (void)state;

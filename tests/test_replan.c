@@ -1,5 +1,4 @@
-/* Planning again: a parent with a process that the test imitates, its lanes and times as the test
- * says. */
+/* Repeated planning: the test imitates the process of a parent, and sets its lanes and times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -279,7 +278,8 @@ static void a_faster_pace_is_planned_for(void **state)
     }
 }
 
-/* Small blocks hold more than when it was planned: there is less to plan with, until it is enough. */
+/* Small blocks hold more than when it was planned: there is less to plan with, until it is
+ * enough. */
 static void room_that_is_gone_is_planned_for(void **state)
 {
     (void)state;

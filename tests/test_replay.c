@@ -1,5 +1,6 @@
-/* Replay alone: scripts made by hand are followed, left, and taken up again, in each of the three ways of
- * matching; what hangs on their positions is done by lanes that run. */
+/* Replay alone: the events of a program follow a script made by hand, depart from it and match
+ * again. This is done with each of the three matchers. Running lanes do the transfers of each
+ * position. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,8 +148,8 @@ static void finish(struct written *written)
 enum { WEIGHT, FIRST, SECOND, THIRD }; /* blocks of the iteration */
 static const uint64_t bytes_of[] = {WEIGHT_BYTES, 16 * KIB, 32 * KIB, 64 * KIB};
 
-/* alloc 1, alloc 2, free 1, alloc 3, free 3, free 2. The weight is used at 3; it leaves behind 0, returns
- * from 2 on, and is due at 3. */
+/* alloc 1, alloc 2, free 1, alloc 3, free 3, free 2. The weight is used at 3; it leaves behind 0,
+ * returns from 2 on, and is due at 3. */
 static struct written iteration(uint32_t flags)
 {
     struct written written = {.head = {.flags = flags}};
@@ -226,9 +227,9 @@ static void drop(struct stage *stage, struct block *block)
     ebb__clock_end_step(&stage->replay, EBB_EVENT_FREE, due);
 }
 
-/* One lap in the script's order, or with the middle ones swapped. Where a script is in force, the weight
- * leaves behind the first event, and is there when it is used. How long it is away depends on how late it was
- * before. */
+/* One lap in the script's order, or with the middle ones swapped. Where a script is in force, the
+ * weight leaves behind the first event, and is there when it is used. How long it is away depends
+ * on how late it was before. */
 static void lap(struct stage *stage, const struct block *weight, bool swapped)
 {
     struct block *blocks[4];
@@ -368,8 +369,8 @@ static void an_order_that_varies_is_followed(void **state)
     }
 }
 
-/* Accesses as the clock: the next three are watched, each that comes is passed, and one that is overtaken
- * with it. What the clock stands on must not go. */
+/* Accesses as the clock: the next three are watched, each that comes is passed, and one that is
+ * overtaken with it. What the clock stands on must not go. */
 static void accesses_are_a_clock(void **state)
 {
     (void)state;

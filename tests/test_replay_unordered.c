@@ -1,5 +1,5 @@
-/* A template whose events are unordered: matched all the same, left when the program does something
- * else, taken up again. */
+/* A template with unordered events: it is matched, left if the program departs from it, and matched
+ * again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

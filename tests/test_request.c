@@ -1,5 +1,5 @@
-/* A run and `ebb plan` ask for the same plan: one recorded iteration is given to the parent of a run and,
- * as a trace, to the command; the scripts that come of it are the same, byte for byte. */
+/* A run and `ebb plan` make the same plan. One recorded iteration is passed to the parent of a run
+ * and, as a trace, to the command. Both scripts must be equal, byte for byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 #define LAPS 3u
 #define STEP_NS ((uint64_t)1000000)
 
-/* ---- a recorded program ----------------------------------------------------------------------- */
+/* ---- a recorded program ---------------------------------------------------------------------- */
 
 typedef EBB_VEC(struct ebb_event) events;
 
@@ -93,7 +93,7 @@ static void record(const char *path)
     ebb_vec_free(&made);
 }
 
-/* ---- the way of a run ------------------------------------------------------------------------- */
+/* ---- the way of a run ------------------------------------------------------------------------ */
 
 struct stage {
     struct ebb_parent parent;
@@ -147,7 +147,7 @@ static struct ebb_script *stage_plan(struct stage *stage, const struct ebb_model
     return script;
 }
 
-/* ---- the way of the command ------------------------------------------------------------------- */
+/* ---- the way of the command ------------------------------------------------------------------ */
 
 struct offline {
     struct ebb_planned planned;
@@ -200,7 +200,7 @@ static void offline_fini(struct offline *offline)
     free(offline->script);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 struct recorded {
     char trace[PATH_MAX], fast[PATH_MAX], slow[PATH_MAX], plan[PATH_MAX];
@@ -244,8 +244,8 @@ struct seen_cases {
     unsigned huge_rounded, stalling, infeasible, small;
 };
 
-/* One plan both ways; `small_bytes`: so much is held by small blocks in the run, and so much less is the
- * budget of the command. */
+/* One plan both ways; `small_bytes`: so much is held by small blocks in the run, and so much less
+ * is the budget of the command. */
 static void compare(const struct recorded *recorded, const char *policy, bool fast,
                     unsigned percent, uint64_t small_bytes, struct seen_cases *seen)
 {

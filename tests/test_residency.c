@@ -1,5 +1,5 @@
-/* Iterations packed under a plan: which instants and which buffers, by hand and by chance; a checker
- * that finds what is wrong with them. */
+/* Packing problems from plans: the instants and buffers of cases by hand and of random ones. The
+ * checker finds planted errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,8 @@ static void mutations_are_rejected(void **state)
     REJECTS(blocks.count, blocks.count - 1); /* a residency without a buffer */
     REJECTS(blocks.load_bytes, blocks.load_bytes - 1);
     REJECTS(blocks.iterations, 2);
-    /* The packing of another plan: the copy out ends behind tick 3, or before the output was used. */
+    /* The packing of another plan: the copy out ends behind tick 3, or before the output was
+     * used. */
     REJECTS(worked.absences[0].out_end_ns, 31);
     REJECTS(worked.absences[0].out_end_ns, 5);
     REJECTS(worked.absences[1].in_start_ns, 46);
@@ -154,7 +155,8 @@ static void mutations_are_rejected(void **state)
     ebb__model_fini(&worked.model);
 }
 
-/* Some blocks are freed an iteration or several later, with other instances of them born meanwhile. */
+/* Some blocks are freed an iteration or several later, with other instances of them born
+ * meanwhile. */
 static void outlive(struct ebb_model *model, uint64_t seed)
 {
     uint64_t state = seed;

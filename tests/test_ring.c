@@ -1,4 +1,4 @@
-/* The ring: order, wrap-around, what happens when it is full, and a producer that is killed. */
+/* The ring: order, wrap-around, a full ring, and a producer that is killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +138,8 @@ static void write_mark(struct ebb_ring *ring, enum ebb_mark mark)
     ebb__ring_write(ring, &(struct ebb_event){.kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
 }
 
-/* A parent that was stopped takes events again: it is told how many it lacks, and what is so now. */
+/* A parent that was stopped takes events again: it is told how many it lacks, and what is so
+ * now. */
 static void reader_that_comes_back(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Creating an runtime where address space or threads are lacking: the reason is said, and nothing of it
- * is left. */
+/* Creating a runtime without enough address space or threads: it fails with a reason and frees
+ * everything. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The simulator against cases worked by hand. Lanes move one byte a nanosecond unless said. */
+/* The simulator, compared with cases worked by hand. A lane copies one byte per nanosecond unless
+ * the test sets its rate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

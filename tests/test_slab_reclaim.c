@@ -1,5 +1,5 @@
-/* Slabs that nobody uses: they are evicted first and fetched with their bytes, what is used stays;
- * a fork finds all of them there. */
+/* Slab reclaim: unused slabs are evicted first and fetched with their bytes; used slabs stay
+ * resident. After a fork all slabs are resident. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,8 +57,8 @@ static uint32_t count(struct stage *stage, enum block_state state)
     return found;
 }
 
-/* Allocate and free more than there is room for, so that room is wanted all the time, using the first
- * `hot` slabs meanwhile. */
+/* Allocate and free more than there is room for, so that room is wanted all the time, using the
+ * first `hot` slabs meanwhile. */
 static void press(struct stage *stage, uint32_t hot, unsigned rounds)
 {
     for (unsigned round = 0; round < rounds; round++) {
@@ -208,7 +208,8 @@ static void a_walk_over_all(void **state)
     stage_close(&stage);
 }
 
-/* An instruction may need two slabs: where only what is in use is left, the last ones that came stay. */
+/* An instruction may need two slabs: where only what is in use is left, the last ones that came
+ * stay. */
 static void what_has_just_arrived_stays(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Small blocks: sizes, addresses, what the ledger and the counters say, threads, a tight budget. */
+/* Small blocks: sizes, addresses, the figures of ledger and counters, threads, and a tight
+ * budget. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

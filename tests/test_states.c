@@ -1,5 +1,5 @@
-/* The states of a living run: the transitions that there are, written a second time as what they are for,
- * and what must be possible whatever has happened. */
+/* The states of a run. The test lists the legal transitions a second time, by their purpose, and
+ * the transitions that must be legal in every state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Blocks at planned addresses: the runtime on a device of plain memory is replayed a script with a
- * pool. */
+/* Blocks at planned addresses: the runtime replays a script with static placement, on a device of
+ * plain memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -259,8 +259,8 @@ static void divergence_keeps_the_budget(void **state)
     }
 }
 
-/* Small blocks have come to hold what the plan counts on: what is allocated from then on can make way,
- * and the budget holds. Once there is room again addresses are the planned ones again. */
+/* Small blocks have come to hold what the plan counts on: what is allocated from then on can make
+ * way, and the budget holds. Once there is room again addresses are the planned ones again. */
 static void less_memory_stops_the_static_placement(void **state)
 {
     (void)state;

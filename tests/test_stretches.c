@@ -1,6 +1,6 @@
-/* Long stretches without clock events: blocks that are evicted and fetched within them, planned,
- * checked, compiled and replayed. An optimizer touches one weight after the other, without an
- * allocation. */
+/* Long stretches without clock events, for example an optimizer that touches each weight and
+ * allocates nothing. Blocks are evicted and fetched within them: planned, checked, compiled and
+ * replayed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,8 +189,8 @@ static void delays_are_compiled(void **state)
     ebb__model_fini(&model);
 }
 
-/* One iteration at `pace` percent of the model's times, with a pause of `pause_ms` in front of the use of
- * the second weight. */
+/* One iteration at `pace` percent of the model's times, with a pause of `pause_ms` in front of the
+ * use of the second weight. */
 static void lap_with_pause(struct rig *rig, const struct ebb_model *model, struct item *items,
                            uint64_t *seeds, unsigned pace, unsigned pause_ms)
 {
@@ -221,8 +221,8 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
     lap_with_pause(rig, model, items, seeds, pace, 0);
 }
 
-/* At any pace every byte is right and the budget holds; and once the runtime knows the pace there are
- * laps in which nearly all comes and goes in time, however busy the machine is. */
+/* At any pace every byte is right and the budget holds; and once the runtime knows the pace there
+ * are laps in which nearly all comes and goes in time, however busy the machine is. */
 static void stretches_are_replayed(void **state)
 {
     (void)state;
@@ -319,8 +319,9 @@ static void absences_last_a_lap(void **state)
     ebb__model_fini(&model);
 }
 
-/* Weights that were only read when they were observed are written in all laps but the first `read_laps`:
- * how many copies in the store have been found out to be stale, and bytes that left without a write. */
+/* Weights that were only read when they were observed are written in all laps but the first
+ * `read_laps`: how many copies in the store have been found out to be stale, and bytes that left
+ * without a write. */
 static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
 {
     struct ebb_model model = make_optimizer(), real = make_optimizer();

@@ -1,5 +1,5 @@
-/* The times of a model: medians over iterations, so that one that was disturbed does not count; and
- * accesses that the runtime announces, which are a clock like allocations. */
+/* The times of a model are medians over iterations, so that a disturbed iteration does not count.
+ * Accesses that the runtime announces are clock events, like allocations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,9 @@ enum { LAPS = 7, TICKS = 5 };
 
 typedef EBB_VEC(struct ebb_event) events_vec;
 
-/* A weight that is older than the program, and an output that is made, written, read with the weight,
- * and ends. interval_ns[lap][i] lies before event i; `marks`: as a file that says it is untraced. */
+/* A weight that is older than the program, and an output that is made, written, read with the
+ * weight, and ends. interval_ns[lap][i] lies before event i; `marks`: as a file that says it is
+ * untraced. */
 static struct ebb_model build(uint64_t interval_ns[LAPS][TICKS], uint8_t flags, bool marks,
                               struct ebb_analysis *analysis)
 {
@@ -165,8 +166,8 @@ static void expect_times(events_vec *events, uint64_t turn_ns, uint64_t life_ns)
     ebb_vec_free(events);
 }
 
-/* Observed iterations are ten times too slow, in the planned ones the program waits, two threads of it
- * at the same time: what counts is how long it works. */
+/* Observed iterations are ten times too slow, in the planned ones the program waits, two threads of
+ * it at the same time: what counts is how long it works. */
 static void waits_do_not_count(void **state)
 {
     (void)state;
@@ -196,8 +197,8 @@ static void waits_do_not_count(void **state)
     expect_times(&events, 170, 100);
 }
 
-/* Nothing but observed iterations, in which the program waits before each use and for room, longer in
- * each; `varied`: each third touches its block twice, so that only allocations are alike. */
+/* Nothing but observed iterations, in which the program waits before each use and for room, longer
+ * in each; `varied`: each third touches its block twice, so that only allocations are alike. */
 static void expect_work_of_traced(bool varied)
 {
     events_vec events = {0};

@@ -1,5 +1,5 @@
-/* Trace files that are torn, damaged, forged or newer: what is torn is cut, what is damaged is refused,
- * and no file takes more than its share of memory. */
+/* Trace files that are truncated, damaged, forged or of a newer version. A truncated file is read
+ * up to its last whole unit, a damaged one is refused. The file's size bounds the memory used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

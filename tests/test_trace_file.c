@@ -1,7 +1,7 @@
-/* The trace file: what is written is read, whole, extreme, unfinished, or old.
+/* The trace file: written events are read again, from whole, extreme, unfinished and old files.
  *
- * EBB_BLESS=1 writes the files of tests/corpus/trace anew instead of reading them. They pin the
- * format (an old file must stay readable) and are the seeds of fuzz_trace. */
+ * EBB_BLESS=1 rewrites the files of tests/corpus/trace instead of reading them. They pin the
+ * format, since old files must stay readable, and are the seeds of fuzz_trace. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Trace files and the system: what cannot be opened, read, held in memory or written, and a disk that
- * is full. */
+/* Trace files and errors of the system: a file that cannot be opened, read, written or held in
+ * memory, and a full disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,8 @@ static void test_paths_that_cannot_be_read(void **state)
     unlink(path);
 }
 
-/* 100 GiB or more of nothing, and as much that begins as a trace does: neither is read into memory. */
+/* 100 GiB or more of nothing, and as much that begins as a trace does: neither is read into
+ * memory. */
 static void test_sparse_giants(void **state)
 {
     (void)state;

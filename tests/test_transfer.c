@@ -1,4 +1,4 @@
-/* Transfer alone: blocks leave and return through the lanes, without a program, a fault or a policy. */
+/* Transfer alone: lanes write back and fetch blocks, without a program, a fault or a policy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

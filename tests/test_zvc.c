@@ -1,5 +1,5 @@
-/* Zero-value compression, and the store that compresses: every byte comes back, whatever was written
- * and however a block is divided afterwards. */
+/* Zero-value compression and the compressing store: every byte is read as it was written, even if a
+ * block is divided later. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,7 +133,8 @@ static void divided_blocks_are_read_again(void **state)
     store.ops->close(store.state);
 }
 
-/* A child reads what its parent has written before the fork, whatever the parent writes elsewhere. */
+/* A child reads what its parent has written before the fork, whatever the parent writes
+ * elsewhere. */
 static void a_child_reads_what_was_written(void **state)
 {
     (void)state;

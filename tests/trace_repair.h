@@ -1,5 +1,5 @@
-/* Makes the checksums of a trace true again after a test has changed its bytes, so that what lies
- * behind the checksums is tested too. Stops at the first thing that is not a whole unit. */
+/* Corrects the checksums of a trace after a test has changed its bytes, so that the reader's later
+ * checks are tested, too. Stops at the first unit that is not whole. */
 #ifndef EBB_TESTS_TRACE_REPAIR_H
 #define EBB_TESTS_TRACE_REPAIR_H
 

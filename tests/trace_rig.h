@@ -1,5 +1,5 @@
-/* Traces as a training loop makes them, written, read and damaged, in a folder of the test program's
- * own, which must be empty in the end. To be included after cmocka. */
+/* Writes, reads and damages traces like those of a training loop. They are in the test program's
+ * temporary folder, which must be empty at the end. Include it after cmocka. */
 #ifndef EBB_TESTS_TRACE_RIG_H
 #define EBB_TESTS_TRACE_RIG_H
 
@@ -28,8 +28,8 @@ static inline uint64_t next_random(uint64_t *state)
     return *state >> 29;
 }
 
-/* Events as a training loop makes them: `count` of them, the same for the same seed for ever, since
- * the corpus is made of them. */
+/* `count` events like those of a training loop. A seed must always give the same events, since the
+ * corpus depends on them. */
 static inline struct ebb_event *make_events(size_t count, uint64_t seed)
 {
     struct ebb_event *events = calloc(count + 1, sizeof *events);
@@ -92,7 +92,7 @@ static inline void save(const char *path, const void *data, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
-/* A writer that flushes after every `step` events (0: never), to the end. */
+/* Writes all events to `path`, with a flush after every `step` events; 0: no flush. */
 static inline void write_trace(const char *path, const struct ebb_event *events, size_t count,
                                size_t step)
 {
@@ -132,7 +132,7 @@ static inline void expect_events(const struct ebb_trace *trace, const struct ebb
     assert_true(is_prefix(trace, events, count));
 }
 
-/* Where the block with index `index` of `sample` begins. */
+/* Offset of the block with index `index` in `sample`. */
 static inline size_t block_offset(struct bytes sample, size_t index)
 {
     size_t at = ebb__get_le32(sample.data + 12);
@@ -142,7 +142,7 @@ static inline size_t block_offset(struct bytes sample, size_t index)
     return at;
 }
 
-/* Reads `bytes` and expects a failure whose `why` contains `why`. */
+/* Asserts that reading `bytes` fails with an error whose `why` contains `why`. */
 static inline struct ebb_error expect_failure(const void *bytes, size_t size,
                                               enum ebb_status status, const char *why)
 {
@@ -167,7 +167,7 @@ static inline int make_folder(void **state)
 static inline int remove_folder(void **state)
 {
     (void)state;
-    return rmdir(folder); /* fails where a test left something behind */
+    return rmdir(folder); /* fails if a test has left a file */
 }
 
 #endif

@@ -1,14 +1,14 @@
-/* arena: a program that keeps all its tensors in one block, and trusts nobody with it.
+/* arena: a program with all its tensors in one block, which verifies every byte of it.
  *
- * The block is cut into ranges that do not end at page borders. Each iteration goes forward over them
- * (verify the range before, fill the next one) and backward (verify each range, write its gradient
- * over it). As compilers of graphs do, it allocates the block anew in each iteration and some scratch
- * memory between the steps; or, as older programs do, everything once, and no call of malloc tells
- * where it is. It prints one line, a checksum over every word that it read, which does not depend on
- * time or addresses: run it with and without Ebb and compare.
+ * The block is cut into ranges that do not end at page boundaries. Each iteration has a forward
+ * pass (verify the range before, fill the next one) and a backward pass (verify each range, write
+ * its gradient over it). Like compilers of graphs, it allocates the block in each iteration, and
+ * some scratch memory between the steps. Or, like older programs, it allocates everything once, so
+ * that no call of malloc shows its progress. It prints one line, a checksum over every word that it
+ * read. The checksum does not depend on time or addresses: compare runs with and without Ebb.
  *
- * Exit codes: 0 as it should be; 1 a wrong byte; 2 bad usage; 3 no memory. What is wrong goes to
- * stderr. Needs nothing but libc: cc -O2 arena.c. */
+ * Exit codes: 0 success; 1 a wrong byte; 2 bad usage; 3 no memory. Errors are printed to stderr.
+ * Needs only libc: cc -O2 arena.c. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* atfork: handlers around a fork that allocate, of a library that the program is linked with, and so
- * registered before anything that is preloaded is up. Compiled with -DLIBRARY it is that library. */
+/* atfork: fork handlers that allocate memory. They are in a library that the program is linked
+ * with, so they are registered before a preloaded library is ready. With -DLIBRARY this is that
+ * library. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* calls: passes blocks that were not touched for long through every libc call that takes a buffer, in
- * both directions, while a second thread keeps memory scarce. A call that fails or comes back short
- * where it may not, or a wrong byte, ends it with 1; else it prints "good" and the number of calls.
+/* calls: passes blocks that were not touched for long to every libc call that takes a buffer, as
+ * source and as target. Meanwhile a second thread keeps memory scarce. If a call fails or is short
+ * without being allowed to, or a byte is wrong, the exit code is 1. Otherwise it prints "good" and
+ * the number of calls.
  *
  * usage: calls [BLOCKS [BYTES [skip]]]   (16 blocks of 2 MiB); skip: without the churning thread */
 #define _GNU_SOURCE

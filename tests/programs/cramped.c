@@ -1,5 +1,5 @@
-/* cramped: uses more memory than it is given room for, under what programs do to themselves, and prints
- * "good" where every byte is right, in it and in a child.
+/* cramped: uses more memory than its budget, under limits that programs set themselves. Prints
+ * "good" if every byte is right, in the program and in a child.
  *
  * usage: cramped maps           with as many mappings as the system lets it have
  *        cramped mapslater      the same, made while blocks are in use

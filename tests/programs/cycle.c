@@ -1,13 +1,14 @@
-/* cycle: a program that uses memory as training does and trusts nobody with it.
+/* cycle: a program that uses memory like training, and verifies every byte of it.
  *
- * Each iteration goes forward over L layers (allocate an activation, fill it) and backward in
- * reverse (verify every byte of the activation, allocate a gradient, fold it into the persistent
- * weights, free both). The content depends on iteration, thread and layer, so that a stale, torn,
- * swapped or zeroed page shows. It prints one line, a checksum over every word it read, which does
- * not depend on time, threads' order or addresses: run it with and without Ebb and compare.
+ * Each iteration has a forward pass over L layers (allocate an activation, fill it). The backward
+ * pass has the reverse order (verify every byte of the activation, allocate a gradient, fold it
+ * into the persistent weights, free both). The content depends on iteration, thread and layer, so
+ * that a stale, torn, swapped or zeroed page is found. It prints one line, a checksum over every
+ * word it read. The checksum does not depend on time, thread order or addresses: compare runs with
+ * and without Ebb.
  *
- * Exit codes: 0 as it should be; 1 a wrong byte; 2 bad usage; 3 no memory; 4 an operating system
- * call failed. What is wrong goes to stderr. Needs nothing but libc: cc -O2 -pthread cycle.c. */
+ * Exit codes: 0 success; 1 a wrong byte; 2 bad usage; 3 no memory; 4 a system call failed. Errors
+ * are printed to stderr. Needs only libc: cc -O2 -pthread cycle.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

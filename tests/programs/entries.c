@@ -1,5 +1,5 @@
-/* entries: threads, signals, cancellation and the ends of programs meet the allocator, with blocks of
- * which half have to be absent. What is asked for in argv[1]; prints "good", and exits with 0. */
+/* entries: threads, signals, cancellation and program ends together with the allocator. Half of the
+ * blocks must be absent. argv[1] selects the test. Prints "good" and exits with 0. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

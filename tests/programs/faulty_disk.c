@@ -1,19 +1,19 @@
-/* faulty_disk: a library to be preloaded below Ebb's, which makes the files of the store fail. What
- * and when is in FAULTY_DISK, a list of NAME=NUMBER separated by commas:
- *   write_error=E   writes fail with errno E, once `good_writes` have been made
- *   bad_writes=N    and again after N that failed
- *   read_error=E    reads likewise: good_reads, bad_reads
+/* faulty_disk: a library to preload below Ebb's, which makes the files of the store fail.
+ * FAULTY_DISK says how, as a list of NAME=NUMBER separated by commas:
+ *   write_error=E   writes fail with errno E after `good_writes` successful ones
+ *   bad_writes=N    after N failed writes they succeed again
+ *   read_error=E    the same for reads, with good_reads and bad_reads
  *   short=1         transfers are cut to an eighth at most, every third is interrupted
- *   delay_us=N      each transfer takes so much longer
- *   flip=N          each read from the N-th on brings one wrong byte (one alone may go to a block
- *                   that is freed, or written, before it is looked at)
- *   hang_read=N     the N-th read takes hang_ms longer, from when the file FAULTY_DISK_HANGS is
- *                   there; hang_write=N likewise
- *   no_tmpfile=1    files without a name cannot be had, but by making and unlinking them; names that
- *                   are made then go to the file FAULTY_DISK_NAMES, with the flags of open()
- *   probe=1         the files by which Ebb measures the disk are of the store, too
- *   clock=1         the time of day jumps to and fro, by a day at each look
- * A file of the store is one without a name. */
+ *   delay_us=N      each transfer takes N us longer
+ *   flip=N          each read from the N-th on has one wrong byte; a single one might hit a block
+ *                   that is freed or written before it is read
+ *   hang_read=N     the N-th read creates the file FAULTY_DISK_HANGS, then takes hang_ms longer;
+ *                   hang_write=N likewise
+ *   no_tmpfile=1    O_TMPFILE fails, so that files must be created and unlinked; the names created
+ *                   are written to the file FAULTY_DISK_NAMES, with the flags of open()
+ *   probe=1         the files with which Ebb measures the disk fail, too
+ *   clock=1         each read of the time of day jumps a day forward or back
+ * A file without a name counts as a file of the store. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ static int of_the_store(int file)
            S_ISREG(status.st_mode) && status.st_nlink == 0;
 }
 
-/* What becomes of a transfer: its length, or 0 with errno. */
+/* Decides the result of a transfer: its length, or 0 with errno set. */
 static size_t judge(size_t bytes, unsigned long number, const char *error, const char *good,
                     const char *bad, const char *hang)
 {

@@ -41,8 +41,8 @@ static void entry_put(struct builder *builder, uint32_t row, double value)
 }
 
 /* The rows, for K instants: resident bytes at the instants, cells of the out lane [K, 2K), cells of
- * the in lane [2K, 3K). If both share a lane, the third range is missing. Then comes one
- * row for each state of a group after its first. */
+ * the in lane [2K, 3K). If both share a lane, the third range is missing. Then comes one row for
+ * each state of a group after its first. */
 static uint32_t row_present(uint32_t instant)
 {
     return instant;
@@ -240,7 +240,7 @@ static void builder_release(struct builder *builder)
 }
 
 /* The bound that the prices prove. The sign of a row's price selects the row's lower or upper
- * limit. Each column is at the end of its range that lowers the sum. */
+ * limit. Each column is at the end of its range that minimises the sum. */
 static double value_certify(const struct builder *builder, const double *price)
 {
     double sum = 0;
@@ -300,8 +300,8 @@ static void absent_read(const struct builder *builder, const double *solution, d
     }
 }
 
-/* Like absent_read(), but interpolates the sum over all gaps. For so many gaps that one by one
- * takes longer than the solution. */
+/* Like absent_read(), but interpolates the sum over all groups. It is used if the time for all gaps
+ * would exceed that of the solution. */
 static void absent_read_together(const struct builder *builder, const double *solution,
                                  double *absent)
 {

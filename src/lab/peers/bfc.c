@@ -10,8 +10,8 @@
  *     size of the last. If that is less than the block, the size is doubled until the block fits;
  *     then the next region is not doubled.
  *   - A free chunk merges with its free neighbours in the region (TryToCoalesce). Regions merge
- *     only if the device's sub-allocator allows it, which is not emulated. No memory is returned.
- *     */
+ *     only if the device's sub-allocator allows it, which is not emulated. No memory is
+ *     returned. */
 #include "lab/peers/heap.h"
 #include "lab/peers/peers.h"
 

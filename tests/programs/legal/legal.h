@@ -1,10 +1,10 @@
-/* What the files of `legal` share: actors, their blocks, what each byte must be, and the operations.
+/* The common declarations of `legal`: actors, blocks, the expected bytes and the operations.
  *
- * An actor is a thread of the program with blocks, a random sequence and scratch memory of its own.
- * What each page of a block must hold is kept outside the heap that is under test: a version, from
- * which with seed, block and offset each byte follows, or zeros; and what has been asked of the
- * kernel for that page. Everything that an operation does is legal and defined on Linux with glibc:
- * a failure without Ebb is a defect of this program. */
+ * An actor is a thread of the program with its own blocks, random sequence and scratch memory. The
+ * expected state of each page is kept outside the heap under test. It has a version and flags for
+ * requests made to the kernel. Seed, block, offset and version determine each byte; version 0 is
+ * zeros. All operations are legal and have defined results on Linux with glibc. So a failure
+ * without Ebb is a defect of this program. */
 #ifndef LEGAL_H
 #define LEGAL_H
 
@@ -23,19 +23,19 @@
 #define MAX_PAGES (MAX_BLOCK_BYTES / PAGE + 2)
 #define MAX_BLOCKS 48
 #define SCRATCH_BYTES MIB
-#define MOST_AT_ONCE (32 * KIB) /* fits into any pipe or socket: nobody waits for a reader */
+#define MOST_AT_ONCE (32 * KIB) /* fits into any pipe or socket, so a write never blocks */
 
 enum page_flags {
-    LAZY = 1,         /* MADV_FREE: as it was, or zeros */
+    LAZY = 1,         /* MADV_FREE: the old bytes or zeros */
     READ_ONLY = 2,    /* mprotect(PROT_READ) */
     NO_ACCESS = 4,    /* mprotect(PROT_NONE) */
     NOT_IN_CHILD = 8, /* MADV_DONTFORK */
     ZERO_IN_CHILD = 16,
-    SHARED = 32,  /* a shared mapping lies there now */
-    OF_FILE = 64, /* a private mapping of a file lies there now */
+    SHARED = 32,  /* the page is in a shared mapping */
+    OF_FILE = 64, /* the page is in a private mapping of a file */
     LOCKED = 128,
-    GONE = 256,    /* in a child: the parent's NOT_IN_CHILD */
-    PARENTS = 512, /* in a child: shared with the parent, who writes to it */
+    GONE = 256,    /* in a child: not mapped, the parent had NOT_IN_CHILD */
+    PARENTS = 512, /* in a child: shared with the parent, which writes to it */
 };
 #define UNREADABLE (NO_ACCESS | GONE | PARENTS)
 #define UNWRITABLE (UNREADABLE | READ_ONLY)
@@ -58,31 +58,31 @@ struct block {
 struct actor {
     uint64_t random, number, made;
     uint32_t version;
-    unsigned depth; /* operations within operations */
+    unsigned depth; /* nesting of operations */
     bool threaded;  /* other threads of this process run */
-    bool child;     /* forked: what is shared with the parent is not touched */
+    bool child;     /* forked: pages shared with the parent must not be touched */
     size_t block_count;
     struct block *blocks[MAX_BLOCKS];
     size_t spare_count;
     struct block *spare[MAX_BLOCKS];
-    unsigned char *scratch, *second; /* of SCRATCH_BYTES, never of the heap under test */
-    int file, direct;                /* an unlinked file, twice; -1: not opened yet */
+    unsigned char *scratch, *second; /* SCRATCH_BYTES each, outside the heap under test */
+    int file, direct;                /* two descriptors of one unlinked file; -1: not opened yet */
     unsigned long done;
     const char *last[16];
 };
 
-/* Pages of a block; those at its ends count with what the block has of them. */
+/* A range of a block's pages. Its first and last page may be only partly in the block. */
 struct run {
     struct block *block;
     size_t first, count;
 };
 
 enum operation_kind {
-    BASE = 1,  /* is done whatever --only says */
-    ALONE = 2, /* needs that no other thread runs */
+    BASE = 1,  /* runs whatever --only says */
+    ALONE = 2, /* no other thread may run */
     KERNEL =
-        4,   /* the kernel touches memory by a call that is no read, write, send or recv of libc */
-    RAW = 8, /* changes a mapping by a bare system call, which no library can see */
+        4,   /* the kernel touches memory in a call other than libc's read, write, send or recv */
+    RAW = 8, /* changes a mapping by a raw system call, which no library can intercept */
     PARENT = 16 /* not in a child */
 };
 
@@ -106,13 +106,13 @@ struct settings {
 extern struct settings settings;
 
 /* actor.c */
-extern _Thread_local struct actor *current_actor; /* of this thread; NULL: none is at work */
+extern _Thread_local struct actor *current_actor; /* of this thread; NULL: none runs */
 struct actor *actor_create(uint64_t seed, uint64_t number);
 void actor_destroy(struct actor *actor);
 void actor_operate(struct actor *actor, unsigned long count);
-/* In a child after fork: what has become of the pages, and what is not ours any more. */
+/* Call it in a child after fork. It updates the pages, and drops what the child does not own. */
 void actor_enter_child(struct actor *actor);
-int actor_file(struct actor *actor, bool direct); /* -1: cannot be had */
+int actor_file(struct actor *actor, bool direct); /* -1: not available */
 _Noreturn void fail(struct actor *actor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 uint64_t chance(struct actor *actor, uint64_t below);
@@ -120,23 +120,23 @@ static inline bool one_in(struct actor *actor, uint64_t times)
 {
     return chance(actor, times) == 0;
 }
-/* Reads many of the actor's pages: under a tight budget other blocks are evicted. */
+/* Reads many of the actor's pages, so that a tight budget evicts other blocks. */
 void pressure(struct actor *actor);
-void pressure_beside(struct actor *actor, const struct block *block); /* not of that block */
+void pressure_beside(struct actor *actor, const struct block *block); /* not pages of `block` */
 
 /* pattern.c */
 void pattern_make(const struct block *block, size_t offset, size_t bytes, uint32_t version,
                   unsigned char *to);
-/* What lies at `from`, against what the block must hold from `offset` on. */
+/* Compares the bytes at `from` with the expected bytes of the block from `offset` on. */
 void pattern_check(struct actor *actor, const struct block *block, size_t offset, size_t bytes,
                    const unsigned char *from, const char *what);
 void block_check(struct actor *actor, struct block *block);
 void actor_check(struct actor *actor);
 void run_check(struct actor *actor, const struct run *run, const char *what);
-void run_fill(struct actor *actor, const struct run *run); /* a new version */
+void run_fill(struct actor *actor, const struct run *run); /* with a new version */
 void run_set(const struct run *run, uint32_t version);
 bool run_pick(struct actor *actor, struct run *run, unsigned without, size_t most_bytes);
-/* Whole pages only. */
+/* Picks only whole pages. */
 bool run_pick_inner(struct actor *actor, struct run *run, unsigned without, size_t most_bytes);
 static inline size_t run_offset(const struct run *run)
 {
@@ -155,18 +155,19 @@ static inline size_t run_bytes(const struct run *run)
 void run_flag(const struct run *run, unsigned set, unsigned clear);
 
 /* heap.c */
-struct block *block_adopt(struct actor *actor, void *start, size_t bytes); /* takes it, unfilled */
-struct block *block_make(struct actor *actor, size_t bytes);               /* NULL: full */
-void block_restore(struct actor *actor, struct block *block); /* as malloc gave it, bytes apart */
-bool block_is_whole(const struct block *block);               /* no page GONE, or the parent's */
-void block_forget(struct actor *actor, struct block *block);  /* no longer this actor's */
-void block_drop(struct actor *actor, struct block *block);    /* frees it */
+struct block *block_adopt(struct actor *actor, void *start, size_t bytes); /* does not fill it */
+struct block *block_make(struct actor *actor, size_t bytes);               /* NULL: no free entry */
+void block_restore(struct actor *actor,
+                   struct block *block);        /* as malloc gave it, but not the bytes */
+bool block_is_whole(const struct block *block); /* no page is GONE or PARENTS */
+void block_forget(struct actor *actor, struct block *block); /* the actor no longer owns it */
+void block_drop(struct actor *actor, struct block *block);   /* frees it */
 size_t random_bytes(struct actor *actor);
 struct block *random_block(struct actor *actor, size_t at_least);
 
 /* signals.c */
 void faults_init(void);
-/* Whether a read or write of that byte is a fault. */
+/* True if a read or write of that byte faults. */
 bool access_faults(unsigned char *address, bool write);
 void timer_stop(void);
 void signals_end(struct actor *actor);
