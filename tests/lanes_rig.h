@@ -24,6 +24,32 @@ struct lanes {
     unsigned opened;
 };
 
+/* A policy without a script: nothing is planned, nothing is due, nothing can be evicted. */
+static inline bool lanes_unplanned(const void *context)
+{
+    (void)context;
+    return false;
+}
+
+static inline uint64_t lanes_nothing_due(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static inline void lanes_resumed(void *context)
+{
+    (void)context;
+}
+
+static inline bool lanes_no_room(void *context, uint64_t bytes, struct asking *asking)
+{
+    (void)context;
+    (void)bytes;
+    (void)asking;
+    return false;
+}
+
 static inline enum ebb_status lanes_open_store(void *context, struct ebb_store *store,
                                                struct ebb_error *error)
 {

@@ -22,12 +22,6 @@ struct stage {
     unsigned evicting;
 };
 
-static bool is_planned(const void *context)
-{
-    (void)context;
-    return false;
-}
-
 static uint64_t iteration_ns(const void *context)
 {
     (void)context;
@@ -65,17 +59,6 @@ static void was_late(void *context, const struct block *block, uint64_t ns)
     (void)ns;
 }
 
-static uint64_t fire(void *context)
-{
-    (void)context;
-    return 0;
-}
-
-static void resumed(void *context)
-{
-    (void)context;
-}
-
 static bool make_room(void *context, uint64_t bytes, struct asking *asking)
 {
     return ebb__room_get(&((struct stage *)context)->reclaim, bytes, asking);
@@ -92,15 +75,15 @@ static void slab_back(void *context, struct block *block)
 }
 
 static const struct policy policy = {
-    .is_planned = is_planned,
+    .is_planned = lanes_unplanned,
     .iteration_ns = iteration_ns,
     .knows = knows,
     .next_use = next_use,
     .is_awaited = is_awaited,
     .evicting = evicting,
     .was_late = was_late,
-    .fire = fire,
-    .resumed = resumed,
+    .fire = lanes_nothing_due,
+    .resumed = lanes_resumed,
     .make_room = make_room,
     .slab_parked = slab_parked,
     .slab_back = slab_back,

@@ -77,14 +77,6 @@ static void resumed(void *context)
     pthread_cond_signal(&((struct stage *)context)->lanes.transfer.out.work);
 }
 
-static bool make_room(void *context, uint64_t bytes, struct asking *asking)
-{
-    (void)context;
-    (void)bytes;
-    (void)asking;
-    return false;
-}
-
 static const struct policy policy = {
     .is_planned = is_planned,
     .next_use = next_use,
@@ -95,7 +87,7 @@ static const struct policy policy = {
     .changed = changed,
     .fire = fire,
     .resumed = resumed,
-    .make_room = make_room,
+    .make_room = lanes_no_room,
 };
 
 /* --- scripts --- */

@@ -17,12 +17,6 @@ struct asked {
     bool is_awaited;
 };
 
-static bool is_planned(const void *context)
-{
-    (void)context;
-    return false;
-}
-
 static bool is_awaited(const void *context, const struct block *block)
 {
     (void)block;
@@ -47,34 +41,15 @@ static void changed(void *context, const struct block *block)
     ((struct asked *)context)->changed++;
 }
 
-static uint64_t fire(void *context)
-{
-    (void)context;
-    return 0;
-}
-
-static void resumed(void *context)
-{
-    (void)context;
-}
-
-static bool make_room(void *context, uint64_t bytes, struct asking *asking)
-{
-    (void)context;
-    (void)bytes;
-    (void)asking;
-    return false;
-}
-
 static const struct policy policy = {
-    .is_planned = is_planned,
+    .is_planned = lanes_unplanned,
     .is_awaited = is_awaited,
     .evicting = evicting,
     .was_late = was_late,
     .changed = changed,
-    .fire = fire,
-    .resumed = resumed,
-    .make_room = make_room,
+    .fire = lanes_nothing_due,
+    .resumed = lanes_resumed,
+    .make_room = lanes_no_room,
 };
 
 static void start(struct lanes *lanes, struct asked *asked, bool verify)

@@ -1,29 +1,15 @@
 """Keras on TensorFlow in graph mode: a residual conv net, one inter-op thread."""
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "frameworks"))
 import life  # noqa: E402  pylint: disable=wrong-import-position
 import numpy  # noqa: E402
 import tensorflow  # noqa: E402
+from keras_train import conv_net  # noqa: E402
 from tensorflow import keras  # noqa: E402
-
-
-def conv_net(size):
-    layers = keras.layers
-    inputs = keras.Input((size, size, 3))
-    x = layers.Conv2D(32, 3, padding="same", use_bias=False)(inputs)
-    for stage, width in enumerate((32, 64, 128, 256)):
-        for block in range(2):
-            stride = 2 if stage and not block else 1
-            y = layers.Conv2D(width, 3, stride, padding="same", use_bias=False)(x)
-            y = layers.ReLU()(layers.BatchNormalization()(y))
-            y = layers.Conv2D(width, 3, padding="same", use_bias=False)(y)
-            y = layers.BatchNormalization()(y)
-            if stride > 1:
-                x = layers.Conv2D(width, 1, stride, use_bias=False)(x)
-            x = layers.ReLU()(layers.Add()([x, y]))
-    return keras.Model(inputs, layers.Dense(100)(layers.GlobalAveragePooling2D()(x)))
 
 
 def main():
@@ -31,7 +17,7 @@ def main():
     tensorflow.config.threading.set_inter_op_parallelism_threads(1)
     tensorflow.config.threading.set_intra_op_parallelism_threads(2)
     keras.utils.set_random_seed(args.seed)
-    model = conv_net(80)
+    model = conv_net(80, 100, 32)
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9),
                   keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
     draw = numpy.random.default_rng(args.seed)

@@ -19,12 +19,13 @@ import tensorflow  # noqa: E402
 from tensorflow import keras  # noqa: E402
 
 
-def conv_net(size, classes):
-    """Residual convolutions in four stages."""
+def conv_net(size, classes, first=64):
+    """Residual convolutions in four stages; each has twice the channels of the one before."""
     layers = keras.layers
     inputs = keras.Input((size, size, 3))
-    x = layers.Conv2D(64, 3, padding="same", use_bias=False)(inputs)
-    for stage, width in enumerate((64, 128, 256, 512)):
+    x = layers.Conv2D(first, 3, padding="same", use_bias=False)(inputs)
+    for stage in range(4):
+        width = first << stage
         for block in range(2):
             stride = 2 if stage and not block else 1
             y = layers.Conv2D(width, 3, stride, padding="same", use_bias=False)(x)

@@ -412,3 +412,16 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
     }
     return low;
 }
+
+uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event)
+{
+    size_t low = 0, high = stream->waits.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (stream->waits.items[middle].event <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? stream->waits.items[low - 1].sum_ns : 0;
+}

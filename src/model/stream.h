@@ -113,5 +113,7 @@ size_t ebb__stream_coverage(const struct ebb_stream *stream,
 bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc);
 /* The number of ALLOCs before `event`. */
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
+/* The total time that the program waited for the runtime before `event`. O(log waits). */
+uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event);
 
 #endif

@@ -7,26 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The total time that the program waited for the runtime before event `index`. */
-static uint64_t waited_ns(const struct ebb_stream *stream, size_t index)
-{
-    size_t low = 0, high = stream->waits.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (stream->waits.items[middle].event <= index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? stream->waits.items[low - 1].sum_ns : 0;
-}
-
 /* The time from one event to another without the waits of the program: a planner adds its own. */
 static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
 {
     const struct ebb_event *events = stream->events.items;
     uint64_t ns = events[to].time_ns - events[from].time_ns;
-    uint64_t waited = waited_ns(stream, to) - waited_ns(stream, from);
+    uint64_t waited = ebb__stream_waited_ns(stream, to) - ebb__stream_waited_ns(stream, from);
     return ns > waited ? ns - waited : 0;
 }
 
@@ -340,7 +326,8 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
         if (status || done)
             return status;
     }
-    bool waited = waited_ns(stream, own->last) > waited_ns(stream, own->first);
+    bool waited =
+        ebb__stream_waited_ns(stream, own->last) > ebb__stream_waited_ns(stream, own->first);
     if (count == 0 && waited && !announced)
         count = timing_windows(stream, template, own, TRACED, windows);
     if (count == 0)

@@ -45,20 +45,6 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
     return held >= repetition->period_symbols;
 }
 
-/* How long the program had waited for the runtime in all, at `event`. */
-static uint64_t waited_before(const struct ebb_stream *stream, size_t event)
-{
-    size_t low = 0, high = stream->waits.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stream->waits.items[middle].event < event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? stream->waits.items[low - 1].sum_ns : 0;
-}
-
 bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer)
 {
     const struct ebb_stream *stream = &watch->stream;
@@ -77,7 +63,7 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
         size_t next = next_held(watch, at, end);
         longer->beside_ns += all[events[next]].time_ns - all[events[at]].time_ns;
         longer->waited_ns +=
-            waited_before(stream, events[next]) - waited_before(stream, events[at]);
+            ebb__stream_waited_ns(stream, events[next]) - ebb__stream_waited_ns(stream, events[at]);
         longer->iterations += next < end;
         at = next < end ? next + period : end;
     }

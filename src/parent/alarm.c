@@ -169,12 +169,9 @@ static bool turns_late(struct alarm *alarm, enum alarm_kind kind, bool late)
 
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns)
 {
-    const struct ebb_parent_options *options = &parent->options;
     struct alarm *alarm = &process->alarm;
-    uint64_t fault_limit_ns =
-        options->fault_limit_ns ? options->fault_limit_ns : ebb__tuning()->fault_limit_ns;
-    uint64_t transfer_limit_ns =
-        options->transfer_limit_ns ? options->transfer_limit_ns : ebb__tuning()->transfer_limit_ns;
+    uint64_t fault_limit_ns = ebb__tuning()->fault_limit_ns;
+    uint64_t transfer_limit_ns = ebb__tuning()->transfer_limit_ns;
     uint64_t shorter_ns = fault_limit_ns < transfer_limit_ns ? fault_limit_ns : transfer_limit_ns;
     if (now_ns - alarm->looked_ns < shorter_ns / LOOKS)
         return;

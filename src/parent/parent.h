@@ -38,8 +38,6 @@ struct ebb_parent_options {
     uint64_t budget_bytes;  /* UINT64_MAX: none; ignored if budget_fraction > 0 */
     double budget_fraction; /* of the unmanaged peak; 0: not given */
     uint64_t threshold_bytes;
-    /* Longer faults and transfers cause a warning. 0: 10 s, 60 s. */
-    uint64_t fault_limit_ns, transfer_limit_ns;
     void (*warn)(void *context, const char *message);
     void *context;
 };
