@@ -107,14 +107,14 @@ static void one_piece_where_there_is_room(void **state)
     assert_int_equal(held(rig), before);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], i);
-    ebb__runtime_set_trace(rig->runtime, true);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
     assert_int_equal(parts_of(rig, &large), 11);
     assert_false(ebb__runtime_free(rig->runtime, large.bytes + EBB_HUGE_BYTES));
     assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, large.bytes + EBB_HUGE_BYTES), 0);
     assert_int_equal(ebb__runtime_usable_bytes(rig->runtime, large.bytes), large.size);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], i + 7);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     assert_int_equal(parts_of(rig, &large), 1);
     for (size_t i = 0; i < large.slice_count; i++)
         use_slice(rig, &large.slices[i], UINT64_MAX);
@@ -224,7 +224,8 @@ static void far_below_one_block(void **state)
                 drop(rig, &other);
                 assert_within_budget(rig);
                 if (i == 20)
-                    ebb__runtime_set_trace(rig->runtime, (mode & 1) ^ (lap & 1));
+                    ebb__runtime_set_trace(rig->runtime, (enum ebb_observe)((mode & 1) ^ (lap & 1)),
+                                           0);
             }
         assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
         drop_large(rig, &large);
@@ -265,7 +266,7 @@ static void callocs_are_zero(void **state)
         for (size_t i = 0; i < dirty.slice_count; i++)
             use_slice(rig, &dirty.slices[i], i + 1);
         drop_large(rig, &dirty);
-        ebb__runtime_set_trace(rig->runtime, false);
+        ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
         unsigned char *clean = ebb__runtime_alloc(rig->runtime, 17 * MIB, 64, true);
         assert_non_null(clean);
         for (size_t i = 0; i < 17 * MIB; i += 4)
@@ -290,7 +291,7 @@ static void random_program(uint64_t seed, bool verify)
         struct item *item = &items[chance(&state) % 20];
         uint64_t what = chance(&state) % 100;
         if (what < 1) {
-            ebb__runtime_set_trace(rig->runtime, chance(&state) & 1);
+            ebb__runtime_set_trace(rig->runtime, (enum ebb_observe)(chance(&state) % 3), 0);
         } else if (what < 4 && large->bytes) {
             drop_large(rig, large);
         } else if (what < 60) {
@@ -409,7 +410,7 @@ static void script_moves_parts(void **state)
     struct rig *rig = open_rig(NO_BUDGET, true, false);
     struct ebb_script *script = learn(rig);
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     for (uint64_t i = 0; i < 2; i++)
         lap(rig, i);
     assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
@@ -513,7 +514,7 @@ static void accesses_are_a_clock(void **state)
     struct ebb_script *script = plan_for(&model, 14 * MIB);
     assert_int_equal(script->alloc_count, 0);
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     atomic_store(&rig->ledger.budget_bytes, 16 * MIB);
     ebb__runtime_trim(rig->runtime);
     lap_once(rig, &large, 500000); /* the budget is approached, it finds its place */

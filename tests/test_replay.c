@@ -536,6 +536,91 @@ static void planned_addresses_are_given_once(void **state)
     stop(&stage);
 }
 
+enum { OTHER = THIRD + 1 };
+#define OTHER_BYTES (128 * KIB)
+
+/* The iteration, and what comes behind it now and then. The weight is not used there. */
+static struct written with_another_phrase(void)
+{
+    struct written written = iteration(0);
+    add_block(&written, 0, OTHER_BYTES);
+    add_event(&written, EBB_EVENT_ALLOC, OTHER);
+    add_event(&written, EBB_EVENT_FREE, OTHER);
+    finish(&written);
+    return written;
+}
+
+/* What one script does not expect is in another one: that is followed from there on, and the first
+ * one where it fits again. There is no mismatch in between. */
+static void another_script_takes_over_at_once(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct replay *replay = &stage.replay;
+    struct ebb_counters *counters = stage.lanes.ground.core.counters;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0), longer = with_another_phrase();
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    set_script(&stage, &longer); /* which does not end the replay of the first one */
+    assert_ptr_equal(replay->current->script, &written.head);
+    lap(&stage, weight, false);
+    assert_ptr_equal(replay->current->script, &written.head);
+    struct block *other = alloc(&stage, OTHER_BYTES);
+    assert_ptr_equal(replay->current->script, &longer.head);
+    drop(&stage, other);
+    lap(&stage, weight, false); /* of the longer one, and then of the first one */
+    assert_ptr_equal(replay->current->script, &longer.head);
+    lap(&stage, weight, false);
+    assert_ptr_equal(replay->current->script, &written.head);
+    lap(&stage, weight, false);
+    assert_int_equal(count(&counters->mismatches), 0);
+    struct block *unknown = alloc(&stage, OTHER_BYTES - EBB_PAGE_BYTES);
+    assert_null(replay->current);
+    assert_int_equal(count(&counters->mismatches), 1);
+    drop(&stage, unknown);
+    lap(&stage, weight, false); /* both fit, and the shorter one counts */
+    assert_ptr_equal(replay->current->script, &written.head);
+    stop(&stage);
+}
+
+/* Where a script begins to be followed, blocks are as its plan has them there. */
+static void blocks_are_as_planned_where_a_script_begins(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0), evicted = iteration(0);
+    set_script(&stage, &written);
+    lanes_evict(&stage.lanes, weight);
+    lap(&stage, weight, false);
+    assert_non_null(stage.replay.current);
+    lanes_settle(&stage.lanes); /* nobody has used it */
+    assert_int_equal(weight->state, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(&stage.lanes, weight));
+    /* It is used at the first allocation only: behind the third one it is gone. */
+    evicted.uses[0].clock = 0;
+    evicted.absences[0] =
+        (struct ebb_script_absence){.block = WEIGHT, .out_clock = 2, .in_clock = 5, .due_clock = 0};
+    lanes_unlock(&stage.lanes);
+    ebb__replay_forget_scripts(&stage.replay);
+    lanes_lock(&stage.lanes);
+    set_script(&stage, &evicted);
+    drop(&stage, alloc(&stage, OTHER_BYTES));
+    struct block *first = alloc(&stage, bytes_of[FIRST]), *second = alloc(&stage, bytes_of[SECOND]);
+    drop(&stage, first);
+    assert_null(stage.replay.current);
+    struct block *third = alloc(&stage, bytes_of[THIRD]);
+    assert_non_null(stage.replay.current);
+    lanes_wait(&stage.lanes, weight, BLOCK_EVICTED);
+    drop(&stage, third);
+    drop(&stage, second);
+    lap(&stage, weight, false);
+    stop(&stage);
+}
+
 static void scripts_come_and_go(void **state)
 {
     (void)state;
@@ -584,6 +669,8 @@ int main(void)
         cmocka_unit_test(a_late_return_starts_earlier),
         cmocka_unit_test(the_script_tells_what_is_next),
         cmocka_unit_test(planned_addresses_are_given_once),
+        cmocka_unit_test(another_script_takes_over_at_once),
+        cmocka_unit_test(blocks_are_as_planned_where_a_script_begins),
         cmocka_unit_test(scripts_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

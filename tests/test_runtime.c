@@ -763,18 +763,18 @@ static void trace_sees_each_use_once(void **state)
     assert_int_equal(atomic_load(&rig->counters->demand_faults), 0);
     struct item untouched = {ebb__runtime_alloc(rig->runtime, 9000, 64, false), 9000, 3};
     assert_int_equal(state_of(rig, &untouched), BLOCK_BARE);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
     check(rig, &item);
     put(rig, &untouched, 3);
     check(rig, &untouched);
-    ebb__runtime_set_trace(rig->runtime, true);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
     assert_int_equal(state_of(rig, &item), BLOCK_PARKED);
     check(rig, &item);
     check(rig, &untouched);
     drop(rig, &untouched);
     drop(rig, &item);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     rig_close(rig);
 }
 
@@ -793,7 +793,7 @@ static void trace_within_budget(void **state)
             assert_within_budget(rig);
         }
     assert_true(atomic_load(&rig->counters->moved_out_bytes) > 0);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     for (size_t i = 0; i < 30; i++) {
         check(rig, &items[i]);
         drop(rig, &items[i]);
@@ -843,6 +843,43 @@ static void script_is_replayed(void **state)
     rig->faulty.delay_us = 0;
     program_settles(&program, rig, 3);
     assert_within_budget(rig);
+    program_fini(&program);
+    rig_close(rig);
+    free(script);
+}
+
+/* Accesses are observed where the program is in none of its scripts, or for as long as is wanted. */
+static void departures_are_observed(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    struct program program;
+    program_init(&program, rig, make_training(8, (uint64_t)8 << 20, 60000000, 3));
+    struct ebb_script *script = script_for(&program.model, program.model.peak_bytes);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_DEPARTURES, 0);
+    struct item item = make(rig, 9000, 1), second;
+    enum ebb_access_kind kind;
+    assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT); /* no script is known */
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
+    program_lap(&program, rig, false, UINT32_MAX);
+    program_lap(&program, rig, false, UINT32_MAX);
+    assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
+    (void)accesses_seen(rig, &kind);
+    for (unsigned wanted = 0; wanted <= 1000; wanted += 1000) {
+        ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_DEPARTURES, wanted);
+        second = make(rig, 7777, 2);
+        (void)accesses_seen(rig, &kind);
+        assert_int_equal(state_of(rig, &item), BLOCK_PARKED);
+        check(rig, &item);
+        assert_int_equal(accesses_seen(rig, &kind), 1);
+        drop(rig, &second);
+        program_lap(&program, rig, false, UINT32_MAX); /* it is followed again */
+        program_lap(&program, rig, false, UINT32_MAX);
+        assert_int_equal(state_of(rig, &item), wanted ? BLOCK_PARKED : BLOCK_RESIDENT);
+    }
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
+    assert_int_equal(state_of(rig, &item), BLOCK_RESIDENT);
+    drop(rig, &item);
     program_fini(&program);
     rig_close(rig);
     free(script);
@@ -1271,6 +1308,7 @@ int main(void)
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_is_replayed),
+        cmocka_unit_test(departures_are_observed),
         cmocka_unit_test(uses_beside_the_script),
         cmocka_unit_test(waits_that_are_planned),
         cmocka_unit_test(script_from_before),

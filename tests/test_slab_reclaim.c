@@ -134,7 +134,7 @@ static void observing_tells_what_is_used(void **state)
     assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
     assert_int_equal(in_use(&stage), EBB_SLAB_BYTES);
     assert_int_equal(atomic_load(&stage.rig->counters->moved_out_bytes), 0);
-    ebb__runtime_set_trace(stage.rig->runtime, false);
+    ebb__runtime_set_trace(stage.rig->runtime, EBB_OBSERVE_NEVER, 0);
     assert_int_equal(count(&stage, BLOCK_PARKED), SLABS - 1);
     struct ebb_event event;
     while (ebb__ring_read(stage.rig->ring, &event, 1))

@@ -373,7 +373,7 @@ static void tracing_keeps_the_static_placement(void **state)
                 make(rig, model->blocks[model->events[t].block].size_bytes, t);
     struct item *placed = &stage.program.items[model->events[tick].block];
     assert_int_equal((uintptr_t)placed->bytes, planned_address(&stage, tick));
-    ebb__runtime_set_trace(rig->runtime, true);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
     assert_int_equal(state_of(rig, placed), BLOCK_RESIDENT);
     check(rig, placed);
     struct item other = make(rig, model->blocks[model->events[tick].block].size_bytes, 7);
@@ -381,23 +381,23 @@ static void tracing_keeps_the_static_placement(void **state)
     put(rig, placed, 9);
     check(rig, &other);
     assert_int_equal(traces_begun(rig), 0);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     check(rig, placed);
     check(rig, &other);
-    ebb__runtime_set_trace(rig->runtime, true);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
     for (uint32_t i = 0; i < stage.script->clock_count; i += 2) {
         assert_int_equal(traces_begun(rig), 0);
         drop(rig, &other);
         other = make(rig, 1 << 20, i);
     }
     assert_int_equal(traces_begun(rig), 1);
-    ebb__runtime_set_trace(rig->runtime, false);
-    ebb__runtime_set_trace(rig->runtime, true);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
     drop(rig, placed);
     assert_int_equal(traces_begun(rig), 0);
     drop(rig, &other);
     assert_int_equal(traces_begun(rig), 1);
-    ebb__runtime_set_trace(rig->runtime, false);
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     stage_close(&stage);
 }
 

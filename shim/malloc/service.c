@@ -37,8 +37,9 @@ static bool serve_message(struct ebb_runtime *runtime)
         ebb__runtime_forget_scripts(runtime);
     else if (message.kind == EBB_MESSAGE_SCRIPT)
         take_script(runtime, count ? came[0] : -1, message.value);
-    else if (message.kind == EBB_MESSAGE_TRACE)
-        ebb__runtime_set_trace(runtime, message.value != 0);
+    else if (message.kind == EBB_MESSAGE_TRACE && (message.value & 255) <= EBB_OBSERVE_DEPARTURES)
+        ebb__runtime_set_trace(runtime, (enum ebb_observe)(message.value & 255),
+                               message.value >> 8);
     else if (message.kind == EBB_MESSAGE_SHRINK)
         ebb__runtime_shrink(runtime, message.value);
     else if (message.kind == EBB_MESSAGE_COMPRESS)
@@ -110,7 +111,7 @@ static void *service(void *argument)
         if (!heard) {
             atomic_store(&ebb__shim.ring->parent_gone, 1);
             watched[1].fd = -1;
-            ebb__runtime_set_trace(runtime, false); /* no parent will end it */
+            ebb__runtime_set_trace(runtime, EBB_OBSERVE_NEVER, 0); /* no parent will end it */
         }
     }
     return NULL;

@@ -80,6 +80,31 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
 /* From now on that one is the program's iteration, and nothing is held. */
 void ebb__watch_take_longer(struct ebb_watch *watch);
 
+/* A phrase between two repetitions of the held iteration, or within one: an evaluation, a smaller
+ * batch. It begins with the first allocation that the iteration would not make there. */
+struct ebb_watch_gap {
+    uint64_t hash;      /* of the sizes that it allocates, in order */
+    size_t allocs;      /* their number */
+    size_t first_alloc; /* index of its first one among the allocations kept */
+    size_t left_at;     /* allocations of the iteration before it left off, and */
+    size_t resumed_by;  /* still to come behind it; of one iteration if they add up to it */
+    bool traced;        /* its accesses were observed */
+    bool known;         /* ebb__watch_know_gap() was called for one like it */
+};
+
+/* The next gap behind those that it has told already. Known phrases at its start are left out, and
+ * what follows counts as the gap. False: there is none, or nothing is held. O(1) amortised. */
+bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap);
+/* From now on the phrase is known. Of very many the oldest are forgotten. */
+void ebb__watch_know_gap(struct ebb_watch *watch, const struct ebb_watch_gap *gap);
+/* Builds the model of the gap, which must be the one told last, together with what follows it until
+ * the iteration is where it was left. Their accesses are those observed in the gap, and those of the newest held iteration that was
+ * traced. Errors as in ebb__watch_model(). */
+EBB_NODISCARD enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch,
+                                                   const struct ebb_watch_gap *gap,
+                                                   struct ebb_model *model,
+                                                   struct ebb_error *error);
+
 /* The oldest iterations, of which only this is known any more. */
 struct ebb_watch_forgotten {
     size_t iterations;

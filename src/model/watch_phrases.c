@@ -8,10 +8,15 @@
 #include "base/tuning.h"
 #include "watch_state.h"
 
+#include <string.h>
+
 void ebb__watch_hold(struct ebb_watch *watch)
 {
+    bool was_held = watch->held;
     watch->held = watch->found && watch->template.kind == EBB_SYMBOL_ALLOC &&
                   watch->template.landmark_bytes == 0;
+    if (watch->held && !was_held)
+        memset(&watch->gaps, 0, sizeof watch->gaps);
 }
 
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events)

@@ -7,6 +7,17 @@
 
 enum {
     KNOWN_PATTERNS = 8, /* a limit: training, evaluation, a last batch */
+    KNOWN_GAPS = 16,    /* a limit */
+};
+
+/* The phrases known to stand between repetitions of the held iteration: watch_gaps.c. */
+struct known_gaps {
+    struct {
+        uint64_t hash;
+        size_t allocs;
+    } items[KNOWN_GAPS]; /* the newest, [number % KNOWN_GAPS] */
+    size_t count;        /* so far */
+    uint64_t looked_at;  /* serial number of the event behind the last iteration looked at */
 };
 
 struct ebb_watch {
@@ -32,6 +43,7 @@ struct ebb_watch {
     size_t next_look; /* number of symbols at which the next search for a landmark starts */
     EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
+    struct known_gaps gaps;
 };
 
 /* ---- iterations, watch_iterations.c ---------------------------------------------------------- */

@@ -75,6 +75,15 @@ struct stream {
     bool replaying;                    /* the process follows a plan */
 };
 
+/* Phrases between the planned iterations: gaps.c. */
+struct gaps {
+    unsigned fresh;     /* seen that no plan was made for before */
+    unsigned known;     /* seen that had a plan */
+    unsigned planned;   /* plans made */
+    bool observed;      /* the process observes what it does outside of its scripts, */
+    size_t allocations; /* for so many allocations at least */
+};
+
 /* When to plan: learn.c. */
 struct learning {
     size_t settled_pattern;   /* the repetition that was looked at last, and */
@@ -83,6 +92,7 @@ struct learning {
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
+    struct gaps gaps;
 };
 
 /* The newest plan and what it assumed: plans.c. */
@@ -246,7 +256,17 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
  * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
+/* Plans `model`, which is what comes between planned iterations, and one of them, and sends the plan.
+ * The plan of the iteration stays as it is. Returns true if it was sent. */
+bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,
+                             const struct ebb_model *model);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
+
+/* gaps.c: the iteration has been planned, and what it is may be new. Accesses are observed outside of
+ * it only. */
+void ebb__gaps_begin(struct process *process);
+/* Plans what has come between the newest planned iterations, if it is new. */
+void ebb__gaps_consider(struct ebb_parent *parent, struct process *process);
 
 /* learn.c: examines what the process has done, and plans or learns again. */
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process);

@@ -41,19 +41,22 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
          * observation. */
         if (ebb__parent_seen(process).traced >= 2 && model.has_accesses &&
             is_worth_planning(process, &model)) {
-            ebb__parent_tell(process, EBB_MESSAGE_TRACE, 0);
+            ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             ebb__phase_set(&process->phase, PHASE_FOLLOWED);
         }
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
         ebb__lanes_await(parent);
         if (ebb__parent_plan(parent, process, &model, 0)) {
-            ebb__parent_tell(process, EBB_MESSAGE_TRACE, 0);
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
-            if (!reactive)
+            if (reactive) {
+                ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
+            } else {
                 ebb__watch_hold(process->stream.watch);
+                ebb__gaps_begin(process);
+            }
             if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
         }
@@ -92,12 +95,16 @@ static void follow_count(struct process *process)
         process->learning.reactive_from = count;
 }
 
-/* True after allocations of an iteration and a half (half of its clock events) without a match. */
+/* True after allocations of an iteration and a half (half of its clock events) without a match. If
+ * they are observed, they may become a phrase, and it takes longer. */
 static bool is_lost(const struct process *process)
 {
-    return !process->stream.replaying &&
-           process->stream.allocs_lost * 4 >
-               ebb__watch_period_clock_events(process->stream.watch) * 3 + 256;
+    uint64_t period = ebb__watch_period_clock_events(process->stream.watch);
+    uint64_t lost = process->stream.allocs_lost;
+    if (process->learning.gaps.observed)
+        return !process->stream.replaying &&
+               lost * 2 > period * (uint64_t)ebb__tuning()->lost_iterations + 128;
+    return !process->stream.replaying && lost * 4 > period * 3 + 256;
 }
 
 /* Does what comes between the planned iterations cost so much that it is worth a plan that contains
@@ -115,7 +122,7 @@ static bool take_longer(struct process *process)
 {
     size_t count = ebb__watch_iterations(process->stream.watch);
     struct ebb_watch_longer longer;
-    if (count == process->learning.judged_at)
+    if (count == process->learning.judged_at || process->learning.gaps.planned)
         return false;
     process->learning.judged_at = count;
     if (!ebb__watch_longer(process->stream.watch, &longer) || !is_costly(&longer))
@@ -135,6 +142,7 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         forget_parts(process);
         ebb__parent_trace(process);
     } else if (planned) {
+        ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
     }
 }

@@ -147,3 +147,22 @@ out:
     ebb__planned_fini(&planned);
     return sent;
 }
+
+bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,
+                             const struct ebb_model *model)
+{
+    struct ebb_plan_terms terms = ebb__parent_terms(parent, process, model);
+    struct ebb_planned planned;
+    struct ebb_script *script = NULL;
+    if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0 ||
+        ebb__planned_make(&terms, &planned, NULL) != EBB_OK)
+        return false;
+    bool sent = planned.plan.feasible && !planned.plan.reactive &&
+                ebb__planned_check(&planned, NULL) == EBB_OK &&
+                ebb__planned_script(&planned, &script, NULL) == EBB_OK &&
+                ebb__parent_send_script(process, script);
+    parent->figures.plan.count += sent;
+    free(script);
+    ebb__planned_fini(&planned);
+    return sent;
+}

@@ -11,6 +11,14 @@
 #include "runtime/replay/replay.h"
 #include "runtime/runtime.h"
 
+/* When accesses are observed: observe.c. */
+struct observing {
+    bool always;
+    bool departures;      /* while scripts are known, and none of them is followed, */
+    uint64_t allocations; /* but for so many allocations at least */
+    uint64_t until;       /* the departure is observed up to this number of allocations */
+};
+
 struct ebb_runtime {
     struct core core;
     struct table table;
@@ -19,6 +27,7 @@ struct ebb_runtime {
     struct transfer transfer;
     struct reclaim reclaim;
     struct replay replay;
+    struct observing observing;
     uint64_t unchecked; /* operations since the last check, in EBB_CHECK builds */
     bool full_said;     /* the warning that the device cannot hold further blocks has been given */
 };
@@ -39,6 +48,15 @@ static inline void ebb__runtime_check(struct ebb_runtime *runtime)
 /* runtime.c */
 void ebb__runtime_announce(struct ebb_runtime *runtime); /* tells the parent that the runtime
                                                             works */
+
+/* observe.c: starts or stops observing accesses, as `observing` wants it. */
+void ebb__observe_as_wanted(struct ebb_runtime *runtime);
+/* The same where it may have changed. The usual case is inline. */
+static inline void ebb__observe_departures(struct ebb_runtime *runtime)
+{
+    if (runtime->observing.departures && (runtime->table.uses.trace || !runtime->replay.current))
+        ebb__observe_as_wanted(runtime);
+}
 
 /* policy.c: the questions of mechanism to policy. The context is a struct ebb_runtime. */
 extern const struct policy ebb__runtime_policy;

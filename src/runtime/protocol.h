@@ -32,12 +32,25 @@ enum ebb_message_kind {
                                 text: the tuning, as of ebb__tuning_write() */
     EBB_MESSAGE_SCRIPT = 3,   /* parent -> process; descriptor: script; value: its bytes; without
                                 a descriptor and 0: forget all scripts */
-    EBB_MESSAGE_TRACE = 4,    /* parent -> process; value: 1 on, 0 off */
+    EBB_MESSAGE_TRACE = 4,    /* parent -> process; value: ebb__observe_value() */
     EBB_MESSAGE_TRIM = 5,     /* parent -> process; the ledger's budget has changed */
     EBB_MESSAGE_SHRINK = 7,   /* parent -> process; release value bytes: another process starves */
     EBB_MESSAGE_COMPRESS = 8, /* parent -> process; do not store zeros after this */
     EBB_MESSAGE_WARN = 6,     /* process -> parent; text: for the person who runs the program */
 };
+
+/* When a process observes accesses. */
+enum ebb_observe {
+    EBB_OBSERVE_NEVER,
+    EBB_OBSERVE_ALWAYS,
+    EBB_OBSERVE_DEPARTURES, /* while scripts are known, and the program follows none of them */
+};
+
+/* The mode, and a number of allocations: a departure is observed for so many at least. */
+static inline uint64_t ebb__observe_value(enum ebb_observe observe, uint64_t allocations)
+{
+    return (uint64_t)observe | allocations << 8;
+}
 
 struct ebb_message {
     uint32_t version; /* EBB_PROTOCOL_VERSION */

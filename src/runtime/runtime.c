@@ -75,7 +75,7 @@ enum ebb_status ebb__runtime_create(const struct ebb_runtime_config *config,
         release(runtime);
         return lack_memory(error);
     }
-    runtime->table.uses.trace = config->trace;
+    runtime->table.uses.trace = runtime->observing.always = config->trace;
     if (!ebb__mover_start(&runtime->transfer)) {
         enum ebb_status status = ebb__fail(error, EBB_ERR_LIMIT, "the runtime's threads",
                                            "they cannot be started: %s", strerrordesc_np(errno));
@@ -245,6 +245,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     block_event(runtime, EBB_EVENT_ALLOC, block);
     ebb__clock_end_step(&runtime->replay, EBB_EVENT_ALLOC,
                         ebb__clock_step(&runtime->replay, EBB_EVENT_ALLOC, block));
+    ebb__observe_departures(runtime);
     if (!has_pages && !furnish(runtime, block)) {
         ebb__runtime_count_live(runtime, -(int64_t)bytes);
         block_event(runtime, EBB_EVENT_FREE, block);
@@ -347,47 +348,6 @@ size_t ebb__runtime_usable_bytes(struct ebb_runtime *runtime, const void *pointe
     size_t bytes = block ? (size_t)block->size_bytes : 0;
     pthread_mutex_unlock(&runtime->core.lock);
     return bytes;
-}
-
-void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on)
-{
-    pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->table.uses.trace != on) {
-        if (!on)
-            for (uint32_t i = 0; i < runtime->table.uses.open_count; i++)
-                runtime->table.blocks[runtime->table.uses.open_blocks[i]].use.open = false;
-        runtime->table.uses.open_count = 0;
-        runtime->table.uses.trace = on;
-        for (uint32_t i = 1; i <= runtime->table.count; i++) {
-            struct block *block = &runtime->table.blocks[i];
-            if (block->kind == BLOCK_SLAB)
-                continue;
-            if (on && ebb__block_is_live(block) && block->run.head == i)
-                ebb__part_split(&runtime->table, block);
-            if (on && block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-                block->kind != BLOCK_STATIC)
-                ebb__move_park(&runtime->transfer, block);
-            else if (!on && block->state == BLOCK_PARKED && block->transfer.queue != QUEUE_OUT)
-                ebb__move_unpark(&runtime->transfer, block);
-        }
-        for (uint32_t i = 1; !on && i <= runtime->table.count; i++)
-            if (ebb__block_is_live(&runtime->table.blocks[i]) &&
-                runtime->table.blocks[i].run.parts > 1)
-                ebb__part_join(&runtime->table, &runtime->table.blocks[i]);
-        if (on) {
-            runtime->table.uses.blind_until =
-                runtime->table.uses.event_number + runtime->replay.planned_clocks;
-            ebb__observe_note(&runtime->transfer);
-        } else if (runtime->table.uses.blind_until) {
-            runtime->table.uses.blind_until = 0; /* its beginning was never recorded, so its end
-                                                    is not */
-        } else {
-            ebb__core_mark(&runtime->core, EBB_MARK_TRACE_OFF, 0);
-        }
-        ebb__replay_watch(&runtime->replay);
-    }
-    ebb__runtime_check(runtime);
-    pthread_mutex_unlock(&runtime->core.lock);
 }
 
 void ebb__runtime_shrink(struct ebb_runtime *runtime, uint64_t bytes)

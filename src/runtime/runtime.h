@@ -18,6 +18,7 @@
 #define EBB_RUNTIME_RUNTIME_H
 
 #include "runtime/config.h"
+#include "runtime/protocol.h"
 #include "runtime/script.h"
 
 #include <stdbool.h>
@@ -91,8 +92,10 @@ EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtim
                                                       uint64_t bytes);
 /* Forgets all scripts. */
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime);
-/* Starts or stops observing accesses. */
-void ebb__runtime_set_trace(struct ebb_runtime *runtime, bool on);
+/* Sets when accesses are observed. A departure is observed for `allocations` at least, even if a
+ * script is followed again before. */
+void ebb__runtime_set_trace(struct ebb_runtime *runtime, enum ebb_observe observe,
+                            uint64_t allocations);
 /* The ledger's budget has changed: releases the excess. */
 void ebb__runtime_trim(struct ebb_runtime *runtime);
 

@@ -35,7 +35,8 @@ static struct block *next_absent(struct replay *replay, const struct block *bloc
                : NULL;
 }
 
-static void leave(struct replay *replay, const struct prepared_script *current, uint32_t absence)
+void ebb__clock_leave(struct replay *replay, const struct prepared_script *current,
+                      uint32_t absence)
 {
     if (current->matcher->is_over &&
         current->matcher->is_over(current, &ebb__script_absences(current->script)[absence]))
@@ -50,8 +51,8 @@ static void leave(struct replay *replay, const struct prepared_script *current, 
         }
 }
 
-static void come_back(struct replay *replay, const struct prepared_script *current,
-                      uint32_t absence)
+void ebb__clock_come_back(struct replay *replay, const struct prepared_script *current,
+                          uint32_t absence)
 {
     const struct ebb_script_absence *planned = &ebb__script_absences(current->script)[absence];
     bool keep_copy = planned->keep_copy && !current->changes[planned->block];
@@ -73,9 +74,9 @@ void ebb__clock_fire(struct replay *replay, uint32_t absence, bool in)
     if (is_past && current->matcher->is_ordered)
         return;
     if (in)
-        come_back(replay, current, absence);
+        ebb__clock_come_back(replay, current, absence);
     else
-        leave(replay, current, absence);
+        ebb__clock_leave(replay, current, absence);
 }
 
 void ebb__clock_act(struct replay *replay, struct prepared_script *current, uint32_t position)
@@ -83,10 +84,10 @@ void ebb__clock_act(struct replay *replay, struct prepared_script *current, uint
     ebb__timers_pace(replay, current, position);
     for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
         if (!ebb__timers_set(replay, current, position, i, false))
-            leave(replay, current, i);
+            ebb__clock_leave(replay, current, i);
     for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i])
         if (!ebb__timers_set(replay, current, position, i, true))
-            come_back(replay, current, i);
+            ebb__clock_come_back(replay, current, i);
 }
 
 /* Waits until `block` is resident. *began: when the first wait of several began, or 0. Releases the

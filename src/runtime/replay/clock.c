@@ -2,9 +2,9 @@
  * position.
  *
  * The live stream of managed ALLOC and FREE events is matched to the script (matcher.h). If it
- * leaves the script, the runtime is reactive at once. It then searches all known scripts for the
- * newest allocations. So an evaluation, a checkpoint or a partial batch costs only a period of
- * reactive running. */
+ * leaves the script, all known scripts are searched for the newest allocations. One that contains
+ * them takes over at once: an iteration and what comes between its repetitions are scripts of their
+ * own. If there is none, the runtime is reactive until one matches. */
 #include "runtime/replay/matcher.h"
 
 uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
@@ -44,6 +44,20 @@ void ebb__clock_stop(struct replay *replay)
     replay->current = NULL;
     if (replay->awaited.script)
         ebb__replay_take_over(replay);
+}
+
+/* The newest allocation is not in the script in force. Another one takes over, or none. */
+static void change_script(struct replay *replay)
+{
+    uint32_t position = replay->position;
+    replay->current = NULL;
+    if (replay->awaited.script)
+        ebb__replay_take_over(replay);
+    ebb__replay_look_for_script(replay);
+    if (replay->current)
+        return;
+    atomic_fetch_add(&replay->core->counters->mismatches, 1);
+    ebb__core_mark(replay->core, EBB_MARK_PLAN_OFF, position);
 }
 
 uint32_t ebb__clock_foresee(const struct replay *replay, uint64_t size_bytes)
@@ -95,7 +109,10 @@ struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, stru
         };
     }
     if (current && !ebb__matcher_match(current->matcher, replay, kind, block, &due)) {
-        ebb__clock_stop(replay);
+        if (kind == EBB_EVENT_ALLOC)
+            change_script(replay);
+        else
+            ebb__clock_stop(replay);
         due.count = 0;
     }
     due.script_sets = replay->script_sets;

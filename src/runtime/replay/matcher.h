@@ -23,6 +23,10 @@ struct matcher {
     void (*prepare)(struct prepared_script *prepared, uint32_t *memory);
     /* The position of the newest allocation in `prepared`. EBB_SCRIPT_NONE: none, or several. */
     uint32_t (*find)(const struct replay *replay, struct prepared_script *prepared);
+    /* How many of the newest allocations agree with `prepared` if the newest is at `position`. The
+     * script with the most is the one that the program follows. NULL: unknown, counts as none. */
+    uint32_t (*agreement)(const struct replay *replay, const struct prepared_script *prepared,
+                          uint32_t position);
     /* The script is followed from `position` on: binds the blocks of earlier allocations. */
     void (*begin)(struct replay *replay, struct prepared_script *prepared, uint32_t position);
     /* Matches an ALLOC or FREE to the script in force, and performs the actions that it passes.

@@ -50,6 +50,13 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     return found;
 }
 
+static uint32_t whole_agreement(const struct replay *replay, const struct prepared_script *current,
+                                uint32_t position)
+{
+    uint32_t most = current->script->alloc_count < HISTORY ? current->script->alloc_count : HISTORY;
+    return agreement(replay, current, position, most);
+}
+
 /* Binds the blocks of the last iteration's allocations, newest first. The newest is at
  * `position`. */
 static void name_blocks(struct replay *replay, struct prepared_script *current, uint32_t position)
@@ -114,6 +121,7 @@ const struct matcher ebb__matcher_ordered = {
     .name = "ordered",
     .is_ordered = true,
     .find = find_position,
+    .agreement = whole_agreement,
     .begin = name_blocks,
     .match = ebb__ordered_match,
     .next_position = next_position,

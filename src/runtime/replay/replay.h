@@ -53,9 +53,10 @@ struct prepared_script {
      * plans no addresses. */
     uint32_t *unit_first, *unit_covers;
     uint32_t unit_count;
+    uint64_t used; /* value of script_uses when it was sent or last put in force */
 };
 
-#define MAX_SCRIPTS 4
+#define MAX_SCRIPTS 12 /* a limit: an iteration, and what comes between its repetitions */
 #define HISTORY 16384u /* number of allocations remembered: several iterations */
 
 struct history {
@@ -75,6 +76,7 @@ struct replay {
     struct prepared_script scripts[MAX_SCRIPTS];
     uint32_t script_count;
     uint64_t script_sets;            /* number of changes of `scripts` */
+    uint64_t script_uses;            /* how often a script was sent or put in force */
     struct prepared_script *current; /* in force; NULL: reactive */
     struct prepared_script awaited;  /* replaces `current` at awaited_at; none if its script is
                                         NULL */
@@ -198,6 +200,16 @@ void ebb__replay_take_over(struct replay *replay);
 /* sync.c */
 /* Finds the program's position in the known scripts. Puts a script in force if it finds one. */
 void ebb__replay_look_for_script(struct replay *replay);
+
+/* border.c */
+/* The script in force has just begun at the present position. Evicts the blocks that its plan has
+ * evicted there. Fetches those that its plan has resident, the next to be used first. */
+void ebb__replay_cross_border(struct replay *replay);
+/* Evicts the blocks of `absence`, unless they are needed first; fetches them. */
+void ebb__clock_leave(struct replay *replay, const struct prepared_script *current,
+                      uint32_t absence);
+void ebb__clock_come_back(struct replay *replay, const struct prepared_script *current,
+                          uint32_t absence);
 
 /* placements.c */
 /* Words that the tables of a script's placements take, and the function that fills them; they are

@@ -109,26 +109,41 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
     return true;
 }
 
-/* Adds it to the scripts. It replaces one of the same iteration, or the oldest if there are too
- * many. Ends the current replay. */
+/* The script that a new one takes the place of: one of the same iteration, else, if there are too
+ * many, the one that was in force least recently. script_count: none. */
+static uint32_t replaced_by(const struct replay *replay, const struct prepared_script *prepared)
+{
+    uint32_t oldest = replay->script_count;
+    for (uint32_t i = 0; i < replay->script_count; i++) {
+        const struct prepared_script *known = &replay->scripts[i];
+        if (same_template(known->script, prepared->script))
+            return i;
+        if (known != replay->current &&
+            (oldest == replay->script_count || known->used < replay->scripts[oldest].used))
+            oldest = i;
+    }
+    return replay->script_count == MAX_SCRIPTS ? oldest : replay->script_count;
+}
+
+/* Adds it to the scripts. Ends the current replay, unless the new script is of another iteration:
+ * it is then followed where the program leaves the current one. */
 static struct prepared_script *install(struct replay *replay,
                                        const struct prepared_script *prepared)
 {
-    replay->current = NULL;
+    uint32_t replaced = replaced_by(replay, prepared);
+    uint32_t current = replay->current ? (uint32_t)(replay->current - replay->scripts) : UINT32_MAX;
+    bool goes_on = replay->current && current != replaced &&
+                   replay->current->script->alloc_count != prepared->script->alloc_count;
     replay->script_sets++;
-    uint32_t replaced = 0;
-    while (replaced < replay->script_count &&
-           !same_template(replay->scripts[replaced].script, prepared->script))
-        replaced++;
-    if (replaced == replay->script_count && replaced == MAX_SCRIPTS)
-        replaced = 0;
     if (replaced < replay->script_count) {
         munmap(replay->scripts[replaced].tables, replay->scripts[replaced].table_bytes);
         memmove(&replay->scripts[replaced], &replay->scripts[replaced + 1],
                 (replay->script_count - replaced - 1) * sizeof replay->scripts[0]);
         replay->script_count--;
     }
+    replay->current = goes_on ? &replay->scripts[current - (current > replaced)] : NULL;
     replay->scripts[replay->script_count++] = *prepared;
+    replay->scripts[replay->script_count - 1].used = ++replay->script_uses;
     replay->planned_clocks = prepared->script->clock_count;
     return &replay->scripts[replay->script_count - 1];
 }

@@ -82,8 +82,11 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
     replay->position_event = replay->table->uses.event_number;
     replay->lead_ns = 0;
     current->timer_count = 0;
+    current->used = ++replay->script_uses;
     atomic_fetch_add(&replay->core->counters->resyncs, 1);
     ebb__core_mark(replay->core, EBB_MARK_PLAN_ON, position);
+    if (current->matcher->is_ordered && !current->matcher->starts_at_once)
+        ebb__replay_cross_border(replay);
 }
 
 const struct matcher *ebb__matcher_of(const struct ebb_script *script)
@@ -93,15 +96,33 @@ const struct matcher *ebb__matcher_of(const struct ebb_script *script)
     return script->flags & EBB_SCRIPT_UNORDERED ? &ebb__matcher_unordered : &ebb__matcher_ordered;
 }
 
+/* Does a script whose newest `agreed` allocations agree fit better than another one? If both agree
+ * with as much, it is the shorter one: a longer one contains it, and expects something behind it. */
+static bool fits_better(const struct prepared_script *script, uint32_t agreed,
+                        const struct prepared_script *other, uint32_t other_agreed)
+{
+    if (!other || agreed != other_agreed)
+        return !other || agreed > other_agreed;
+    return script->script->alloc_count < other->script->alloc_count;
+}
+
 void ebb__replay_look_for_script(struct replay *replay)
 {
+    struct prepared_script *best = NULL;
+    uint32_t best_position = 0, best_agreed = 0;
     for (uint32_t i = replay->script_count; i-- > 0;) { /* newest first */
         struct prepared_script *known = &replay->scripts[i];
-        uint32_t position =
-            known->matcher->find ? known->matcher->find(replay, known) : EBB_SCRIPT_NONE;
-        if (position != EBB_SCRIPT_NONE) {
-            ebb__clock_start(replay, known, position);
-            return;
-        }
+        const struct matcher *matcher = known->matcher;
+        uint32_t position = matcher->find ? matcher->find(replay, known) : EBB_SCRIPT_NONE;
+        if (position == EBB_SCRIPT_NONE)
+            continue;
+        uint32_t agreed = matcher->agreement ? matcher->agreement(replay, known, position) : 0;
+        if (!fits_better(known, agreed, best, best_agreed))
+            continue;
+        best = known;
+        best_position = position;
+        best_agreed = agreed;
     }
+    if (best)
+        ebb__clock_start(replay, best, best_position);
 }

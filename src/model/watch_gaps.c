@@ -1,0 +1,189 @@
+/* What stands between repetitions of the held iteration: phrases of their own, which come again. */
+#include "splice.h"
+#include "watch_state.h"
+
+void ebb__watch_know_gap(struct ebb_watch *watch, const struct ebb_watch_gap *gap)
+{
+    size_t at = watch->gaps.count++ % KNOWN_GAPS;
+    watch->gaps.items[at].hash = gap->hash;
+    watch->gaps.items[at].allocs = gap->allocs;
+}
+
+/* The number of symbols of the known phrase that begins at symbol `first`, within `last`. 0: none
+ * does. The longest one counts. */
+static size_t known_at(const struct ebb_watch *watch, size_t first, size_t last)
+{
+    const struct ebb_rolling *rolling = watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling;
+    size_t count = watch->gaps.count < KNOWN_GAPS ? watch->gaps.count : KNOWN_GAPS, longest = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t allocs = watch->gaps.items[i].allocs;
+        if (allocs > longest && allocs <= last - first &&
+            ebb__rolling_range(rolling, first, first + allocs) == watch->gaps.items[i].hash)
+            longest = allocs;
+    }
+    return longest;
+}
+
+/* Observing begins behind the first allocation that was not expected. */
+static bool is_traced(const struct ebb_stream *stream, size_t first, size_t last)
+{
+    enum { LATE_EVENTS = 3 }; /* that allocation, and marks */
+    const struct ebb_window window = {.first = first + LATE_EVENTS, .last = last};
+    return last > window.first && ebb__stream_is_traced(stream, &window);
+}
+
+/* How many symbols from `at` on are those from `other` on: at most `most`. */
+static size_t common_ahead(const struct ebb_rolling *rolling, size_t at, size_t other, size_t most)
+{
+    size_t low = 0, high = most;
+    while (low < high) {
+        size_t middle = (low + high + 1) / 2;
+        if (ebb__rolling_range(rolling, at, at + middle) ==
+            ebb__rolling_range(rolling, other, other + middle))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* How many symbols before `at` are those before `other`. */
+static size_t common_before(const struct ebb_rolling *rolling, size_t at, size_t other, size_t most)
+{
+    size_t low = 0, high = most;
+    while (low < high) {
+        size_t middle = (low + high + 1) / 2;
+        if (ebb__rolling_range(rolling, at - middle, at) ==
+            ebb__rolling_range(rolling, other - middle, other))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* A stretch of symbols between two held iterations. */
+struct stretch {
+    size_t from, to;      /* what no iteration and no known phrase accounts for */
+    size_t ahead, behind; /* symbols that the iteration goes on for at both ends */
+    uint64_t hash;        /* of an iteration that begins where it left off */
+    size_t known;         /* symbols of the last known phrase in it; 0: none */
+};
+
+/* Skips the known phrases and the iterations at the start of the stretch, and ends it where the
+ * next iteration begins. */
+static void narrow(const struct ebb_watch *watch, struct stretch *stretch)
+{
+    const struct ebb_rolling *rolling = watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling;
+    size_t period = watch->template.period_symbols, known;
+    for (; stretch->from < stretch->to; stretch->from += known) {
+        bool iteration =
+            stretch->to - stretch->from >= period &&
+            ebb__rolling_range(rolling, stretch->from, stretch->from + period) == stretch->hash;
+        known = iteration ? period : known_at(watch, stretch->from, stretch->to);
+        if (known == 0)
+            break;
+        if (!iteration)
+            stretch->known = known;
+    }
+    for (size_t at = stretch->from; at + period <= stretch->to; at++)
+        if (ebb__rolling_range(rolling, at, at + period) == stretch->hash) {
+            stretch->to = at;
+            stretch->behind = stretch->ahead ? period - stretch->ahead : 0;
+        }
+}
+
+/* The gap between symbols `first` and `last`, where the iteration ends and begins again. It may have
+ * gone on behind `first`, and have been back before `last`. False: nothing is in between. */
+static bool gap_between(const struct ebb_watch *watch, size_t first, size_t last,
+                        struct ebb_watch_gap *gap)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
+    size_t period = watch->template.period_symbols;
+    size_t most = last - first < period ? last - first : period - 1;
+    struct stretch stretch = {.ahead = common_ahead(symbols->rolling, first, first - period, most)};
+    most = last - first - stretch.ahead < period ? last - first - stretch.ahead : period - 1;
+    stretch.behind = common_before(symbols->rolling, last, last + period, most);
+    stretch.from = first + stretch.ahead;
+    stretch.to = last - stretch.behind;
+    stretch.hash = ebb__rolling_range(symbols->rolling, stretch.from - period, stretch.from);
+    narrow(watch, &stretch);
+    bool known = stretch.from == stretch.to;
+    if (known && stretch.known == 0)
+        return false;
+    if (known)
+        stretch.from -= stretch.known;
+    *gap = (struct ebb_watch_gap){
+        .hash = ebb__rolling_range(symbols->rolling, stretch.from, stretch.to),
+        .allocs = stretch.to - stretch.from,
+        .first_alloc = stretch.from,
+        .left_at = stretch.ahead,
+        .resumed_by = stretch.behind,
+        .traced = is_traced(stream, symbols->events.items[stretch.from],
+                            symbols->events.items[stretch.to]),
+        .known = known,
+    };
+    return true;
+}
+
+/* The gap before the kept iteration `number`. False: there is none. */
+static bool gap_before(const struct ebb_watch *watch, size_t number, struct ebb_watch_gap *gap)
+{
+    const struct ebb_watch_iteration *here = &watch->iterations.items[number], *before = here - 1;
+    const struct ebb_stream *stream = &watch->stream;
+    uint64_t base = watch->event_base;
+    if (before->pattern != watch->pattern || before->last_event == here->first_event ||
+        before->first_event - base >= stream->events.count)
+        return false;
+    size_t first = ebb__stream_allocs_before(stream, (size_t)(before->last_event - base));
+    size_t last = ebb__stream_allocs_before(stream, (size_t)(here->first_event - base));
+    return gap_between(watch, first, last, gap);
+}
+
+bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
+{
+    const struct ebb_watch_iteration *all = watch->iterations.items;
+    size_t count = watch->iterations.count, next = count;
+    if (!watch->held)
+        return false;
+    while (next > 0 && all[next - 1].last_event > watch->gaps.looked_at)
+        next--;
+    for (; next < count; next++) {
+        watch->gaps.looked_at = all[next].last_event;
+        if (next > 0 && all[next].pattern == watch->pattern && gap_before(watch, next, gap))
+            return true;
+    }
+    return false;
+}
+
+/* The newest held iteration whose accesses were observed. */
+static bool newest_observed(const struct ebb_watch *watch, struct ebb_window *window)
+{
+    const struct ebb_watch_iteration *all = watch->iterations.items;
+    for (size_t i = watch->iterations.count; i-- > 0;) {
+        if (all[i].first_event - watch->event_base >= watch->stream.events.count)
+            return false;
+        if (all[i].pattern != watch->pattern || !all[i].traced)
+            continue;
+        *window = (struct ebb_window){.first = (size_t)(all[i].first_event - watch->event_base),
+                                      .last = (size_t)(all[i].last_event - watch->event_base)};
+        return true;
+    }
+    return false;
+}
+
+enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch, const struct ebb_watch_gap *gap,
+                                     struct ebb_model *model, struct ebb_error *error)
+{
+    struct ebb_splice splice = {
+        .period = watch->template.period_symbols,
+        .first = gap->first_alloc,
+        .middle = gap->first_alloc + gap->allocs,
+        .left_at = gap->left_at,
+        .resumed_by = gap->resumed_by,
+    };
+    if (!gap->traced || !newest_observed(watch, &splice.observed))
+        return ebb__fail(error, EBB_INFEASIBLE, "phrase", "it has not been traced yet");
+    return ebb__splice_model(&watch->stream, &splice, model, error);
+}

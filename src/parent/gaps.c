@@ -1,0 +1,72 @@
+/* What comes between planned iterations: an evaluation, a smaller batch, samples.
+ *
+ * The process observes what it does outside of its scripts. Once such a phrase has ended, and an
+ * iteration has followed it, both together get a plan. The runtime follows that one where the phrase
+ * comes again, and the plan of the iteration everywhere else. Phrases that never come again are not
+ * observed for ever. */
+#include "base/tuning.h"
+#include "parent/internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* allocations: of a phrase that is to be observed to its end, though it looks like the iteration in
+ * part. */
+static void observe(struct process *process, bool on, size_t allocations)
+{
+    struct gaps *gaps = &process->learning.gaps;
+    gaps->observed = on;
+    gaps->allocations = allocations;
+    ebb__parent_tell(
+        process, EBB_MESSAGE_TRACE,
+        ebb__observe_value(on ? EBB_OBSERVE_DEPARTURES : EBB_OBSERVE_NEVER, allocations));
+}
+
+void ebb__gaps_begin(struct process *process)
+{
+    process->learning.gaps = (struct gaps){0};
+    observe(process, !process->sent.has_access_clock, 0);
+}
+
+static void plan(struct ebb_parent *parent, struct process *process,
+                 const struct ebb_watch_gap *gap)
+{
+    struct ebb_watch *watch = process->stream.watch;
+    struct ebb_model model;
+    if (ebb__watch_gap_model(watch, gap, &model, NULL) != EBB_OK)
+        return;
+    bool sent = ebb__parent_plan_beside(parent, process, &model);
+    if (getenv("EBB_GAPS"))
+        fprintf(stderr, "  planned %d, %u ticks %u blocks %lu us\n", sent, model.tick_count,
+                model.block_count, ebb__model_iteration_ns(&model) / 1000);
+    if (sent) {
+        process->learning.gaps.planned++;
+        ebb__watch_know_gap(watch, gap);
+    }
+    ebb__model_fini(&model);
+}
+
+void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
+{
+    struct gaps *gaps = &process->learning.gaps;
+    struct ebb_watch_gap gap;
+    size_t longest =
+        (size_t)ebb__tuning()->held_iterations * ebb__watch_period_allocs(process->stream.watch);
+    while (ebb__watch_next_gap(process->stream.watch, &gap)) {
+        if (getenv("EBB_GAPS"))
+            fprintf(
+                stderr,
+                "gap at iteration %zu: %zu allocs, left %zu resumed %zu, traced %d known %d hash %lx\n",
+                ebb__watch_iterations(process->stream.watch), gap.allocs, gap.left_at,
+                gap.resumed_by, gap.traced, gap.known, gap.hash);
+        gaps->known += gap.known;
+        gaps->fresh += !gap.known;
+        if (gap.known || gap.allocs > longest)
+            continue;
+        if (gap.traced)
+            plan(parent, process, &gap);
+        else if (gaps->observed && gap.allocs > gaps->allocations)
+            observe(process, true, gap.allocs);
+    }
+    if (gaps->observed && gaps->fresh > (unsigned)ebb__tuning()->fresh_gaps + 2 * gaps->known)
+        observe(process, false, 0);
+}
