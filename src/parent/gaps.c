@@ -6,8 +6,6 @@
  * observed for ever. */
 #include "base/tuning.h"
 #include "parent/internal.h"
-#include <stdio.h>
-#include <stdlib.h>
 
 /* allocations: of a phrase that is to be observed to its end, though it looks like the iteration in
  * part. */
@@ -34,11 +32,7 @@ static void plan(struct ebb_parent *parent, struct process *process,
     struct ebb_model model;
     if (ebb__watch_gap_model(watch, gap, &model, NULL) != EBB_OK)
         return;
-    bool sent = ebb__parent_plan_beside(parent, process, &model);
-    if (getenv("EBB_GAPS"))
-        fprintf(stderr, "  planned %d, %u ticks %u blocks %lu us\n", sent, model.tick_count,
-                model.block_count, ebb__model_iteration_ns(&model) / 1000);
-    if (sent) {
+    if (ebb__parent_plan_beside(parent, process, &model)) {
         process->learning.gaps.planned++;
         ebb__watch_know_gap(watch, gap);
     }
@@ -52,12 +46,6 @@ void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
     size_t longest =
         (size_t)ebb__tuning()->held_iterations * ebb__watch_period_allocs(process->stream.watch);
     while (ebb__watch_next_gap(process->stream.watch, &gap)) {
-        if (getenv("EBB_GAPS"))
-            fprintf(
-                stderr,
-                "gap at iteration %zu: %zu allocs, left %zu resumed %zu, traced %d known %d hash %lx\n",
-                ebb__watch_iterations(process->stream.watch), gap.allocs, gap.left_at,
-                gap.resumed_by, gap.traced, gap.known, gap.hash);
         gaps->known += gap.known;
         gaps->fresh += !gap.known;
         if (gap.known || gap.allocs > longest)

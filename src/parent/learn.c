@@ -7,21 +7,31 @@
 #include "plan/plan.h"
 
 /* True for an iteration of training, false for a loop inside of one (the initialisation of each
- * weight, say). A whole iteration touches most live bytes. If a loop repeats long enough without a
- * break, it counts as the iteration, whatever it touches. */
+ * weight, the layers of a network). A whole iteration uses most of what lasts, and touches most live
+ * bytes. A loop over frozen layers touches much that it allocates itself, but it ends with the last
+ * layer. If a loop repeats long enough without a break, it counts as the iteration, whatever it
+ * touches. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
 {
-    uint64_t touched = 0, all = 0;
+    uint64_t touched = 0, all = 0, lasting = 0, used = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         bool later_part = block->part_count && block->part_first;
-        all += later_part ? 0 : block->part_count ? block->allocated_bytes : block->size_bytes;
-        touched += model->blocks[i].access_count ? model->blocks[i].size_bytes : 0;
+        uint64_t whole = later_part          ? 0
+                         : block->part_count ? block->allocated_bytes
+                                             : block->size_bytes;
+        uint64_t part = block->access_count ? block->size_bytes : 0;
+        all += whole;
+        touched += part;
+        lasting += block->alloc_tick == EBB_TICK_NONE ? whole : 0;
+        used += block->alloc_tick == EBB_TICK_NONE ? part : 0;
     }
     size_t in_a_row = ebb__parent_seen(process).in_a_row;
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
     bool evident = allocs == 0 || in_a_row * allocs >= ebb__tuning()->evident_allocations;
-    return (touched * 2 >= all && evident) || in_a_row >= ebb__tuning()->patience_iterations;
+    bool most = touched * 2 >= all && evident;
+    return (most && used * 2 >= lasting) || (most && in_a_row >= ebb__tuning()->loop_iterations) ||
+           in_a_row >= ebb__tuning()->patience_iterations;
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
