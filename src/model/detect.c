@@ -60,6 +60,7 @@ struct ebb_detector {
     size_t same_phase;    /* symbol in the period of the announcement, at the newest symbol's
                              phase */
     bool skipped;         /* the tables do not have the grams of the repetition in force */
+    size_t early_period, early_divisor; /* ebb__detector_announce_early() */
 };
 
 static size_t gram_symbols(size_t level)
@@ -122,20 +123,21 @@ static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64
     return limit < share ? limit : share;
 }
 
-/* True if the load of the newest period equals that of the previous one. It must agree at the
- * newest symbol and at three quarters of up to 32 phases, since a single one may agree by
+/* True if the load of the newest `run` symbols of a period equals that of the previous one. It must
+ * agree at the newest symbol and at three quarters of up to 32 phases, since a single one may agree by
  * chance. */
-static bool load_is_back(const struct ebb_detector *d, size_t period)
+static bool load_is_back(const struct ebb_detector *d, size_t period, size_t run)
 {
     const uint64_t *live = d->live.items;
     size_t newest = d->live.count - 1;
     uint64_t apart = distance(live[newest], live[newest - period]);
     if (apart > tolerance_of(d, period, UINT64_MAX))
         return false;
-    size_t samples = period < SAMPLE_LIMIT ? period : SAMPLE_LIMIT;
+    size_t compared = run < period ? run : period;
+    size_t samples = compared < SAMPLE_LIMIT ? compared : SAMPLE_LIMIT;
     uint64_t low = UINT64_MAX, high = 0;
     for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - sample_offset(i, period);
+        size_t at = newest - sample_offset(i, compared);
         uint64_t now = live[at], before = live[at - period];
         low = now < low ? now : low;
         low = before < low ? before : low;
@@ -147,40 +149,22 @@ static bool load_is_back(const struct ebb_detector *d, size_t period)
         return false;
     size_t agree = 0;
     for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - sample_offset(i, period);
+        size_t at = newest - sample_offset(i, compared);
         agree += distance(live[at], live[at - period]) <= tolerance;
     }
     return agree * 4 >= samples * 3;
 }
 
-static bool same_stretch(const struct ebb_detector *d, size_t first, size_t last, size_t period)
-{
-    return ebb__rolling_range(&d->rolling, first, last) ==
-           ebb__rolling_range(&d->rolling, first - period, last - period);
-}
-
 /* The number of newest symbols that equal the one `period` earlier. */
 static size_t backward_run(const struct ebb_detector *d, size_t period)
 {
-    size_t count = d->symbols.count, most = count - period, run = 0, step = COMPARED_ONE_BY_ONE;
+    size_t count = d->symbols.count, most = count - period, run = 0;
     const uint64_t *newest = &d->symbols.items[count - 1];
     while (run < most && run < COMPARED_ONE_BY_ONE && *(newest - run) == *(newest - run - period))
         run++;
     if (run < COMPARED_ONE_BY_ONE)
         return run;
-    while (run + step <= most && same_stretch(d, count - run - step, count - run, period)) {
-        run += step;
-        step *= 2;
-    }
-    size_t high = run + step - 1 < most ? run + step - 1 : most;
-    while (run < high) {
-        size_t middle = run + (high - run + 1) / 2;
-        if (same_stretch(d, count - middle, count - run, period))
-            run = middle;
-        else
-            high = middle - 1;
-    }
-    return run;
+    return ebb__rolling_common_before(&d->rolling, count, count - period, most);
 }
 
 /* True for a multiple of a tracked period whose run only follows from that period's. */
@@ -336,7 +320,7 @@ static void consider(const struct ebb_detector *d, size_t period, size_t run,
     size_t reach = run + period, best_reach = best->run + best->period;
     if (reach < best_reach || (reach == best_reach && period >= best->period))
         return;
-    if (load_is_back(d, period))
+    if (load_is_back(d, period, run))
         *best = (struct candidate){period, run};
 }
 
@@ -355,6 +339,12 @@ static bool consider_load(struct ebb_detector *d, const struct candidate *shorte
     return true;
 }
 
+/* The run after which a period is announced. */
+static size_t enough_run(const struct ebb_detector *d, size_t period)
+{
+    return d->early_divisor && period >= d->early_period ? period / d->early_divisor : period;
+}
+
 static bool announce(struct ebb_detector *d)
 {
     size_t count = d->symbols.count;
@@ -364,7 +354,8 @@ static bool announce(struct ebb_detector *d)
     uint32_t ready = 0;
     for (size_t i = 0; i < d->candidate_count; i++) {
         size_t period = d->periods[i];
-        ready |= (uint32_t)((d->begins[i] + period <= count) & (d->begins[i] < limit + period))
+        ready |= (uint32_t)((d->begins[i] + enough_run(d, period) <= count) &
+                            (d->begins[i] < limit + period))
                  << i;
     }
     for (; ready; ready &= ready - 1) {
@@ -381,13 +372,21 @@ static bool announce(struct ebb_detector *d)
     bool ok = !d->current.found || leave_current(d, count);
     d->current = (struct ebb_detection){
         .found = true,
-        .first_symbol = count - 2 * best.period,
+        .first_symbol =
+            best.run < best.period ? count - best.run - best.period : count - 2 * best.period,
         .period_symbols = best.period,
         .found_at_symbol = count - 1,
     };
     d->current_first = count - best.run - best.period;
     d->same_phase = count - 1;
     return ok;
+}
+
+void ebb__detector_announce_early(struct ebb_detector *detector, size_t least_period,
+                                  size_t divisor)
+{
+    detector->early_period = least_period > SMALL_PERIODS ? least_period : SMALL_PERIODS + 1;
+    detector->early_divisor = divisor;
 }
 
 enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols)

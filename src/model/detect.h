@@ -21,13 +21,19 @@ struct ebb_detector;
 
 struct ebb_detection {
     bool found;
-    size_t first_symbol;    /* index of the first symbol of the first of the two periods */
+    size_t first_symbol;    /* index of the first symbol of the first of the two periods; if it was
+                               announced early: of all that is known to repeat */
     size_t period_symbols;  /* the smallest period */
-    size_t found_at_symbol; /* index of the symbol that completed the second period */
+    size_t found_at_symbol; /* index of the symbol at which it was announced */
 };
 
 EBB_NODISCARD enum ebb_status ebb__detector_create(struct ebb_detector **detector);
 void ebb__detector_destroy(struct ebb_detector *detector);
+
+/* From now on a repetition of at least `least_period` symbols is announced before its second period
+ * is complete: after a `divisor`-th of it. It may then turn out to be none. 0: as before. */
+void ebb__detector_announce_early(struct ebb_detector *detector, size_t least_period,
+                                  size_t divisor);
 
 /* Reserves memory for this total number of symbols, if it is known: pushing is then faster. */
 EBB_NODISCARD enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols);

@@ -69,6 +69,39 @@ static inline uint64_t ebb__rolling_range(const struct ebb_rolling *rolling, siz
     return whole >= head ? whole - head : whole + EBB_ROLLING_PRIME - head;
 }
 
+/* How many symbols before `at` equal those before `other`: at most `most`, which both have. O(log
+ * most). */
+static inline size_t ebb__rolling_common_before(const struct ebb_rolling *rolling, size_t at,
+                                                size_t other, size_t most)
+{
+    size_t low = 0, high = most;
+    while (low < high) {
+        size_t middle = low + (high - low + 1) / 2;
+        if (ebb__rolling_range(rolling, at - middle, at) ==
+            ebb__rolling_range(rolling, other - middle, other))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The same from `at` and `other` on. */
+static inline size_t ebb__rolling_common_ahead(const struct ebb_rolling *rolling, size_t at,
+                                               size_t other, size_t most)
+{
+    size_t low = 0, high = most;
+    while (low < high) {
+        size_t middle = low + (high - low + 1) / 2;
+        if (ebb__rolling_range(rolling, at, at + middle) ==
+            ebb__rolling_range(rolling, other, other + middle))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 static inline void ebb__rolling_fini(struct ebb_rolling *rolling)
 {
     ebb_vec_free(&rolling->prefix);

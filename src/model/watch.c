@@ -16,6 +16,13 @@ enum {
     LOOK_EVERY = 1 << 12,   /* events between two checks whether it is steady */
 };
 
+static void announce_early(struct ebb_stream *stream)
+{
+    const struct ebb_tuning *tuning = ebb__tuning();
+    ebb__detector_announce_early(stream->symbols[EBB_SYMBOL_ALLOC].detector,
+                                 (size_t)tuning->early_period, (size_t)tuning->early_divisor);
+}
+
 enum ebb_status ebb__watch_create(struct ebb_watch **watch)
 {
     struct ebb_watch *made = calloc(1, sizeof *made);
@@ -25,6 +32,7 @@ enum ebb_status ebb__watch_create(struct ebb_watch **watch)
         free(made);
         return EBB_ERR_MEMORY;
     }
+    announce_early(&made->stream);
     made->forgotten.first_planned = SIZE_MAX;
     *watch = made;
     return EBB_OK;
@@ -49,6 +57,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     enum ebb_status status = ebb__stream_init(&made);
     if (status)
         return status;
+    announce_early(&made);
     struct ebb_event mark = {.time_ns = old.events.items[cut].time_ns, .kind = EBB_EVENT_MARK};
     for (size_t i = 0; !status && i < old.allocs.count && old.allocs.items[i].event < cut; i++)
         if (old.allocs.items[i].free_event >= cut)
@@ -156,6 +165,11 @@ size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
 {
     bool by_allocs = watch->found && watch->template.kind == EBB_SYMBOL_ALLOC;
     return by_allocs ? watch->template.period_symbols : 0;
+}
+
+bool ebb__watch_is_held(const struct ebb_watch *watch)
+{
+    return watch->held;
 }
 
 size_t ebb__watch_pattern(const struct ebb_watch *watch)

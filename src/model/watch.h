@@ -45,7 +45,8 @@ void ebb__watch_destroy(struct ebb_watch *watch); /* may be NULL */
 EBB_NODISCARD enum ebb_status ebb__watch_push(struct ebb_watch *watch,
                                               const struct ebb_event *event);
 
-/* True if a repetition of two whole iterations has been seen. Remains true after the program stops
+/* True if a repetition has been seen: of two whole iterations, or of a part of the second one if it is
+ * long. Remains true after the program stops
  * repeating it. */
 bool ebb__watch_found(const struct ebb_watch *watch);
 /* True if the program is in the repetition at the newest event, judged by its allocations. */
@@ -65,6 +66,7 @@ size_t ebb__watch_pattern(const struct ebb_watch *watch);
  * of it and of other phrases (an evaluation after some iterations, a last batch) does not take its
  * place until ebb__watch_take_longer() is called; something else does once it goes on for long. */
 void ebb__watch_hold(struct ebb_watch *watch);
+bool ebb__watch_is_held(const struct ebb_watch *watch);
 
 /* A repetition of phrases, of which the held iteration is one. */
 struct ebb_watch_longer {

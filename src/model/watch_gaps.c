@@ -32,36 +32,6 @@ static bool is_traced(const struct ebb_stream *stream, size_t first, size_t last
     return last > window.first && ebb__stream_is_traced(stream, &window);
 }
 
-/* How many symbols from `at` on are those from `other` on: at most `most`. */
-static size_t common_ahead(const struct ebb_rolling *rolling, size_t at, size_t other, size_t most)
-{
-    size_t low = 0, high = most;
-    while (low < high) {
-        size_t middle = (low + high + 1) / 2;
-        if (ebb__rolling_range(rolling, at, at + middle) ==
-            ebb__rolling_range(rolling, other, other + middle))
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-/* How many symbols before `at` are those before `other`. */
-static size_t common_before(const struct ebb_rolling *rolling, size_t at, size_t other, size_t most)
-{
-    size_t low = 0, high = most;
-    while (low < high) {
-        size_t middle = (low + high + 1) / 2;
-        if (ebb__rolling_range(rolling, at - middle, at) ==
-            ebb__rolling_range(rolling, other - middle, other))
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* A stretch of symbols between two held iterations. */
 struct stretch {
     size_t from, to;      /* what no iteration and no known phrase accounts for */
@@ -102,9 +72,10 @@ static bool gap_between(const struct ebb_watch *watch, size_t first, size_t last
     const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
     size_t period = watch->template.period_symbols;
     size_t most = last - first < period ? last - first : period - 1;
-    struct stretch stretch = {.ahead = common_ahead(symbols->rolling, first, first - period, most)};
+    struct stretch stretch = {
+        .ahead = ebb__rolling_common_ahead(symbols->rolling, first, first - period, most)};
     most = last - first - stretch.ahead < period ? last - first - stretch.ahead : period - 1;
-    stretch.behind = common_before(symbols->rolling, last, last + period, most);
+    stretch.behind = ebb__rolling_common_before(symbols->rolling, last, last + period, most);
     stretch.from = first + stretch.ahead;
     stretch.to = last - stretch.behind;
     stretch.hash = ebb__rolling_range(symbols->rolling, stretch.from - period, stretch.from);

@@ -95,6 +95,11 @@ enum ebb_status ebb__watch_record(struct ebb_watch *watch)
             forget_iterations(watch);
         if (!ebb_vec_push(&watch->iterations, made))
             return EBB_ERR_MEMORY;
+        const struct ebb_watch_iteration *last =
+            &watch->iterations.items[watch->iterations.count - 1];
+        if (watch->iterations.count > 1 && last[-1].pattern == watch->pattern &&
+            last[-1].last_event == last->first_event)
+            watch->early = false; /* it is whole, and has been repeated */
     }
     return EBB_OK;
 }

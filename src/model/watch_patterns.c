@@ -105,7 +105,13 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     if (pattern == watch->pattern_count)
         watch->pattern_count++;
     watch->found = true;
-    watch->held = false;
+    watch->held = watch->early = false;
+}
+
+/* Was it announced before its second period is complete? */
+static bool is_early(const struct ebb_repetition *repetition)
+{
+    return repetition->last_symbol - repetition->first_symbol < 2 * repetition->period_symbols;
 }
 
 static bool marks_by_accesses(const struct ebb_watch *watch)
@@ -149,8 +155,8 @@ static size_t allocs_of_marks(const struct ebb_watch *watch, const struct ebb_re
 static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
-    return ebb__stream_coverage(&watch->stream, repetition) /
-           (symbols / repetition->period_symbols);
+    return (size_t)((double)ebb__stream_coverage(&watch->stream, repetition) / (double)symbols *
+                    (double)repetition->period_symbols);
 }
 
 /* From now on the repetition, known or new, is the program's iteration. */
@@ -168,6 +174,7 @@ static void take(struct ebb_watch *watch, const struct ebb_repetition *repetitio
         }
     }
     adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
+    watch->early = is_early(repetition);
 }
 
 /* Is the repetition that of the template, whose order was taken to vary? The first iterations differ in
@@ -181,11 +188,33 @@ static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repet
            is_about(repetition->period_symbols, template->period_symbols);
 }
 
+/* Is the template only believed, and the repetition about as long? That may be what the template was
+ * mistaken for: the first iteration also allocates what lasts. */
+static bool corrects(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    return watch->early && repetition->kind == EBB_SYMBOL_ALLOC &&
+           2 * repetition->period_symbols > watch->template.period_symbols;
+}
+
+enum { LOOP_SHARE = 16 }; /* the iteration around a loop of layers is so many times as long */
+
+/* Was the repetition announced before its second period is complete, while an iteration is known that
+ * is not much shorter? Something else that came once looks like a longer iteration for a while. */
+static bool is_premature(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t known = watch->template.period_symbols;
+    return is_early(repetition) && watch->found && !corrects(watch, repetition) &&
+           watch->template.kind == EBB_SYMBOL_ALLOC &&
+           (known >= (size_t)ebb__tuning()->early_period ||
+            LOOP_SHARE * known > repetition->period_symbols);
+}
+
 /* Judge the repetition that is in force, if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
     const struct ebb_repetition *repetition = &watch->stream.current[kind];
-    if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol)
+    if (repetition->period_symbols == 0 || watch->considered[kind] == repetition->found_at_symbol ||
+        is_premature(watch, repetition))
         return;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
     bool whole =
@@ -207,7 +236,8 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         if (symbols < ebb__tuning()->smallest_repetition)
             return;
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
-        if (watch->found && !whole && !proves_ordered(watch, repetition) &&
+        if (watch->found && !whole && !corrects(watch, repetition) &&
+            !proves_ordered(watch, repetition) &&
             (coverage <= 2 * watch->window_events || ebb__watch_outlasts(watch, coverage)))
             return;
         if (kind == EBB_SYMBOL_ALLOC &&
@@ -229,8 +259,11 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
               window_of(watch, repetition));
         return;
     }
-    if ((watch->found && is_known(watch, &watch->template, repetition)) ||
-        ebb__watch_is_composed(watch, repetition))
+    if (watch->found && is_known(watch, &watch->template, repetition)) {
+        watch->early = watch->early && is_early(repetition);
+        return;
+    }
+    if (ebb__watch_is_composed(watch, repetition))
         return;
     take(watch, repetition);
 }

@@ -26,6 +26,7 @@ struct ebb_watch {
     struct ebb_template template;
     bool found;
     bool was_ordered; /* an iteration found by a landmark has been found exactly since */
+    bool early;       /* the template was believed before its first repetition was complete */
     bool held; /* what is composed of the template does not take its place: watch_phrases.c */
     uint32_t pattern; /* which of the repetitions known so far the template is */
     size_t pattern_count;

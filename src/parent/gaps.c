@@ -22,7 +22,8 @@ static void observe(struct process *process, bool on, size_t allocations)
 void ebb__gaps_begin(struct process *process)
 {
     process->learning.gaps = (struct gaps){0};
-    observe(process, !process->sent.has_access_clock, 0);
+    observe(process, !process->sent.has_access_clock,
+            ebb__watch_period_allocs(process->stream.watch) / 2);
 }
 
 static void plan(struct ebb_parent *parent, struct process *process,

@@ -92,6 +92,7 @@ struct learning {
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
+    bool unproven;         /* the planned iteration has not been whole twice in a row */
     struct gaps gaps;
 };
 

@@ -7,8 +7,8 @@
 #include "plan/plan.h"
 
 /* True for an iteration of training, false for a loop inside of one (the initialisation of each
- * weight, the layers of a network). A whole iteration uses most of what lasts, and touches most live
- * bytes. A loop over frozen layers touches much that it allocates itself, but it ends with the last
+ * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much, and
+ * touches most live bytes. A loop over frozen layers touches much that it allocates itself, but it ends with the last
  * layer. If a loop repeats long enough without a break, it counts as the iteration, whatever it
  * touches. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
@@ -30,8 +30,20 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
     bool evident = allocs == 0 || in_a_row * allocs >= ebb__tuning()->evident_allocations;
     bool most = touched * 2 >= all && evident;
-    return (most && used * 2 >= lasting) || (most && in_a_row >= ebb__tuning()->loop_iterations) ||
+    return (most && (used * 2 >= lasting || lasting * 4 <= model->peak_bytes)) ||
+           (most && in_a_row >= ebb__tuning()->loop_iterations) ||
            in_a_row >= ebb__tuning()->patience_iterations;
+}
+
+/* A planned iteration is held once it has been whole twice in a row. An iteration that was believed
+ * early may still turn out to be none. */
+static void hold(struct process *process)
+{
+    if (!process->learning.unproven || ebb__parent_seen(process).in_a_row < 2)
+        return;
+    ebb__watch_hold(process->stream.watch);
+    process->learning.unproven = false;
+    ebb__gaps_begin(process);
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
@@ -64,8 +76,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             if (reactive) {
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
-                ebb__watch_hold(process->stream.watch);
-                ebb__gaps_begin(process);
+                process->learning.unproven = true;
+                hold(process);
             }
             if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
                 ebb__recall_learn(process, &model);
@@ -82,7 +94,8 @@ static bool found_longer(struct process *process)
     size_t period = ebb__watch_period_clock_events(process->stream.watch);
     if (pattern == process->learning.settled_pattern || period == 0)
         return false;
-    bool longer = period > process->learning.settled_period;
+    bool longer = period > process->learning.settled_period ||
+                  process->learning.unproven; /* what was planned was none */
     ebb__parent_settle(process);
     return longer;
 }
@@ -111,7 +124,7 @@ static bool is_lost(const struct process *process)
 {
     uint64_t period = ebb__watch_period_clock_events(process->stream.watch);
     uint64_t lost = process->stream.allocs_lost;
-    if (process->learning.gaps.observed)
+    if (process->learning.gaps.observed && ebb__watch_is_held(process->stream.watch))
         return !process->stream.replaying &&
                lost * 2 > period * (uint64_t)ebb__tuning()->lost_iterations + 128;
     return !process->stream.replaying && lost * 4 > period * 3 + 256;
@@ -142,16 +155,30 @@ static bool take_longer(struct process *process)
     return true;
 }
 
+/* The planned iteration was none: what has been observed of another one is planned at once. The plan
+ * stays until then, as most of it may be right. */
+static void believe_another(struct ebb_parent *parent, struct process *process)
+{
+    ebb__profile_fini(&process->learnt);
+    ebb__parent_trace(process);
+    process->learning.traced_from = SIZE_MAX;
+    process->learning.next_attempt_ns = 0;
+    try_to_plan(parent, process);
+}
+
 /* Planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
     bool planned = process->phase == PHASE_PLANNED;
     if (planned && (is_lost(process) || take_longer(process))) {
         ebb__parent_trace(process);
+    } else if (planned && process->learning.unproven && found_longer(process)) {
+        believe_another(parent, process);
     } else if (found_longer(process)) {
         forget_parts(process);
         ebb__parent_trace(process);
     } else if (planned) {
+        hold(process);
         ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
     }

@@ -76,6 +76,17 @@ bool ebb__move_park(struct transfer *transfer, struct block *block)
     return true;
 }
 
+/* While accesses are observed: the block is resident, and will be parked at the next event. */
+static void open_block(struct transfer *transfer, struct block *block)
+{
+    struct uses *uses = &transfer->table->uses;
+    if (!uses->trace || block->use.open || block->kind == BLOCK_SLAB ||
+        uses->open_count == uses->open_capacity)
+        return;
+    block->use.open = true;
+    uses->open_blocks[uses->open_count++] = ebb__block_index(transfer->table, block);
+}
+
 void ebb__move_unpark(struct transfer *transfer, struct block *block)
 {
     if (block->transfer.queue == QUEUE_OUT)
@@ -83,6 +94,7 @@ void ebb__move_unpark(struct transfer *transfer, struct block *block)
     bring_back(transfer, block, block->page_bytes);
     give_frames(transfer, block);
     ebb__block_become(block, BLOCK_RESIDENT);
+    open_block(transfer, block);
     block->transfer.urgent = false;
     if (block->kind == BLOCK_SLAB)
         transfer->core->policy->slab_back(transfer->core->policy_context, block);
@@ -98,12 +110,7 @@ void ebb__move_touch(struct transfer *transfer, struct block *block)
     block->use.touch = ++transfer->table->uses.touches;
     if (block->use.evicted_at == transfer->table->uses.event_number + 1)
         block->use.needed_at = transfer->table->uses.event_number + 1;
-    if (!transfer->table->uses.trace || block->use.open ||
-        transfer->table->uses.open_count == transfer->table->uses.open_capacity)
-        return;
-    block->use.open = true;
-    transfer->table->uses.open_blocks[transfer->table->uses.open_count++] =
-        ebb__block_index(transfer->table, block);
+    open_block(transfer, block);
 }
 
 static void close_block(struct transfer *transfer, struct block *block)
