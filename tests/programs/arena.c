@@ -91,7 +91,7 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-/* One step of an iteration needs scratch memory, unless everything is allocated once. */
+/* Scratch memory for one step of an iteration, unless everything is allocated once. */
 static uint64_t scratch(const struct options *options, unsigned range, bool gradient)
 {
     if (options->once)
