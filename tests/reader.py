@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The reader's test: sentences drawn by chance from comments and documents, each with its place.
+"""The reader's test: draws random sentences from comments and documents, each with its place.
 
-    tests/reader.py --seed 7 --count 40 [--only docs|comments] [--under FOLDER]
+    tests/reader.py --seed 7 --count 40 [--only docs\x01comments] [--under FOLDER]
 
 Read each sentence once, alone. Reword what is not understood at the first reading. The same seed
 draws the same sentences from the same tree. tests/test_docs.py uses the functions of this file.
@@ -20,13 +20,13 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 
 FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.M | re.S)
 HTML_COMMENT = re.compile(r"<!--.*?-->", re.S)
-# An end of a sentence. "e.g." and "no. 5" are not written here.
+# The end of a sentence. Abbreviations like "e.g." and "no. 5" are not used here.
 END = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=\*\*|[\"(*_`\[]*[A-Z0-9`(\[])")
 SKIPPED = ("build", ".git", "shared")
 
 
 def files(root, endings):
-    """Paths from `root`, in order."""
+    """Sorted paths of the files below `root`."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith(SKIPPED))
         for name in sorted(names):
@@ -44,17 +44,18 @@ def read(root, path):
 
 
 def blank(match):
-    """Nothing but the ends of its lines: what follows keeps its line number."""
+    """Only the line ends of the match, so that line numbers after it stay right."""
     return "\n" * match.group(0).count("\n")
 
 
 def is_row(line):
-    """Of a table."""
+    """True if the line is a row of a table."""
     return line.lstrip().startswith("|")
 
 
 def paragraphs(markdown):
-    """Paragraphs and list items of a document: (line number, text). No headings, tables or code."""
+    """The paragraphs and list items of a document, without headings, tables and code, as (line
+    number, text)."""
     text = HTML_COMMENT.sub(blank, FENCE.sub(blank, markdown))
     first, words, after_blank, in_list = 0, [], True, False
     for number, line in enumerate([*text.split("\n"), ""], 1):
@@ -81,7 +82,7 @@ def without_links(text):
 
 
 def sentences(text):
-    """The sentences of one paragraph. Its spans of code stay whole."""
+    """The sentences of one paragraph. Spans of code stay whole."""
     spans = []
 
     def keep(match):
@@ -95,7 +96,7 @@ def sentences(text):
 
 
 def words(sentence):
-    """How many it has: what has a letter or a digit. A span of code is one."""
+    """The number of words with a letter or digit. A span of code is one word."""
     return sum(bool(re.search(r"\w", word)) for word in re.sub(r"`[^`]+`", "x", sentence).split())
 
 
@@ -105,7 +106,8 @@ C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", 
 
 
 def split_comment(first, text):
-    """Paragraphs of a comment whose marks are gone. Indented lines are examples."""
+    """The paragraphs of a comment without its marks. Indented lines are examples and are left
+    out."""
     lines, start = [], first
     for number, line in enumerate([*text.split("\n"), ""], first):
         if not line.strip() or line.startswith("   "):
@@ -128,7 +130,7 @@ def c_comments(text):
 
 
 def python_comments(text):
-    """Comments and docstrings; neighbouring lines of comments are one."""
+    """Comments and docstrings. Comments on successive lines are joined."""
     run, first, before = [], 0, 0
     previous = None
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -150,7 +152,8 @@ def python_comments(text):
 
 
 def drawn_from(root, only, under):
-    """(place, sentence) of everything that may be drawn: at least four words, no code."""
+    """(place, sentence) of each sentence that may be drawn. It has at least four words, and is no
+    code."""
     kinds = [("docs", ".md", paragraphs), ("comments", (".c", ".h"), c_comments),
              ("comments", ".py", python_comments)]
     for kind, endings, parts in kinds:

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""`ebb compare` and `ebb simulate`: keys and figures that agree with `ebb plan`, exit codes, errors."""
+"""`ebb compare` and `ebb simulate`: keys, figures that agree with `ebb plan`, exit codes,
+errors."""
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ def run(*arguments):
 
 
 def program(layers=6, iterations=4, with_accesses=True):
-    """A network: activations that forward writes and backward reads, beside a weight."""
+    """A network with a weight. Forward writes the activations, backward reads them."""
     lines, now = [], 0
 
     def emit(op, block, mib, step=200_000):
@@ -77,7 +78,7 @@ class Compare(unittest.TestCase):
                       else ["--budget", row["budget"]])
             plan = self.json("plan", self.trace, "--machine", "pcie3", "--policy", row["policy"],
                              *wanted, code=0 if row["feasible"] else 3)
-            if row["policy"] == "ebb" and row["stall_ns"] > 0:  # its time box is real time
+            if row["policy"] == "ebb" and row["stall_ns"] > 0:  # its time limit is real time
                 self.assertAlmostEqual(row["iteration_ns"], plan["iteration_ns"],
                                        delta=plan["iteration_ns"] / 50)
                 continue
@@ -99,7 +100,7 @@ class Compare(unittest.TestCase):
         self.assertEqual({name for name in held if held[name]["scope"] == "iteration"}, {"ebb"})
         self.assertEqual(held["ebb"]["held_bytes"], load)
         self.assertEqual(held["cnmem"]["held_bytes"], 256 * MIB)
-        # Three segments of 20 MiB: 3 + 5 + 6, 7 + 8, 9 + 10, whose last MiB is not split off.
+        # Three segments of 20 MiB hold 3 + 5 + 6, 7 + 8, and 9 + 10. The last MiB is not split off.
         self.assertEqual(held["torch"]["held_bytes"], 3 * 20 * MIB)
 
     def test_without_accesses(self):
@@ -110,8 +111,8 @@ class Compare(unittest.TestCase):
         self.assertEqual({row["trace"] for row in found["footprints"]}, {trace, self.trace})
         code, out, err = run("compare", trace, self.trace, "--machine", "pcie3")
         self.assertEqual((code, err), (0, ""))
-        # The text: a table of plans of the trace that has accesses, each budget by each policy, and
-        # one of allocators for each trace.
+        # The text has a table of plans for each budget, with a row for each policy, if the trace
+        # has accesses. It has a table of allocators for each trace.
         tables = [table.split("\n") for table in out.strip("\n").split("\n\n")]
         self.assertEqual(tables[0][:2], [self.trace, TEXT_COLUMNS])
         rows = [tuple(line.split()[:2]) for table in [tables[0][2:], *tables[1:6]]
@@ -139,7 +140,7 @@ class Compare(unittest.TestCase):
         self.assertLess(fast["stall_ns"], slow["stall_ns"])
         tight = self.json("simulate", self.trace, plan, "--budget", "1M", code=3)
         self.assertFalse(tight["feasible"])
-        # A percentage is of what the program takes without a plan, as for `ebb plan`.
+        # As in `ebb plan`, a percentage refers to the peak without a plan.
         half = self.json("simulate", self.trace, plan, "--budget", "50%", code=3)
         whole = self.json("plan", self.trace, "--machine", "pcie5", "--budget", "100%")
         self.assertEqual(half["budget_bytes"], whole["budget_bytes"] // 2)

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""What `ebb` says of policies, pools and commands that src/lab brings, in a build with it and in one
-without (EBB_LAB=OFF): each command works or names what is missing, in one line."""
+"""What `ebb` says about the policies, pools and commands of src/lab, with and without src/lab.
+
+In a build without it (EBB_LAB=OFF), a command works or names what is missing, in one line.
+"""
 import json
 import os
 import subprocess
@@ -27,7 +29,7 @@ def run(*arguments):
 
 
 def own_options(text):
-    """The options that a help describes, in its order."""
+    """The options in a help text, in its order."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -63,7 +65,7 @@ class Lab(unittest.TestCase):
                 self.assertEqual(line, line.rstrip(), command)
 
     def test_options_of_each_command(self):
-        """One table describes them all: a command knows what its help names, and nothing else."""
+        """One table describes all options. A command accepts exactly the options in its help."""
         shared = ["--machine", "--store", "--smallest-block"]
         wanted = {"plan": ["--budget", "--zero-stall", "--policy", *shared, "--time-limit",
                            "--output", "--tune", "--json"],
@@ -78,7 +80,7 @@ class Lab(unittest.TestCase):
             self.assertEqual((code, err, own_options(out)), (0, "", options))
             for option in every:
                 if any(known != option and known.startswith(option) for known in options):
-                    continue  # short for that one
+                    continue  # a short form of that option
                 value = "help" if option == "--tune" else "1"
                 code, _, said = run(command, option, value, "--help")
                 self.assertEqual((code, said.splitlines()[:1]),
@@ -127,7 +129,8 @@ class Lab(unittest.TestCase):
                                                 f"ebb: no trace of another tool is read: {MISSING}\n"))
 
     def test_own_trace(self):
-        """A recorded program is planned, simulated and written in both builds; bounds are src/lab's."""
+        """A recorded program is planned, simulated and written in both builds. Only src/lab has
+        bounds."""
         program, trace, plan = (os.path.join(self.folder.name, name)
                                 for name in ("cycle", "run.ebbt", "plan.json"))
         subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program,
