@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""How much of what a program holds in memory does it use? And in pieces of which size is that seen?
+"""Measures how much of its memory a program uses, for pieces of different sizes.
 
-Starts a command, waits, sends its anonymous memory to swap (process_madvise), waits again and looks what
-has come back. For each large mapping: what it held, and what came back, counted in pieces of 4 KiB to
-2 MiB of which any page did. Needs root, swap with room for the program, and no readahead there
-(vm.page-cluster = 0)."""
+Starts a command, waits, and sends its anonymous memory to swap (process_madvise). It waits again
+and looks which pages have been read from swap. For each large mapping it prints the bytes held, and
+the bytes used in pieces of 4 KiB to 2 MiB. A piece is used if any of its pages is. Needs root,
+enough swap for the program, and no readahead there (vm.page-cluster = 0).
+"""
 import argparse
 import ctypes
 import json
@@ -28,7 +29,8 @@ class Range(ctypes.Structure):
 
 
 def mappings(pid, least_bytes):
-    """(first, behind, name) of writable ones that hold so much of no file."""
+    """(first, one past the end, name) of writable mappings with at least so much anonymous
+    memory."""
     found, current = [], None
     with open(f"/proc/{pid}/smaps", encoding="utf-8") as lines:
         for line in lines:

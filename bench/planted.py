@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Random packing instances whose optimum is known: guillotine cuts of a rectangle, shuffled.
+"""Makes random packing instances with a known optimum: guillotine cuts of a rectangle, shuffled.
 
     bench/planted.py --buffers 200 --seed 7 > planted.csv
 
-A rectangle of time by height is cut in two again and again, along either axis; the pieces are the
-buffers, which fill the rectangle without a hole, so no packing is lower than its height.
+A rectangle of time by height is cut in two again and again, along either axis. The pieces are the
+buffers. They fill the rectangle without a hole, so its height is the optimum.
 """
 import argparse
 import random
@@ -12,7 +12,7 @@ import sys
 
 
 def pieces(rng, buffers, width, height, even):
-    """Of `even` pieces the largest is cut: with 1 they come in all sizes, with many they are alike."""
+    """Cuts the largest of `even` random pieces. With 1, sizes vary. With many, they are similar."""
     parts = [(0, width, 0, height)]
     while len(parts) < buffers:
         sample = [rng.randrange(len(parts)) for _ in range(even)]

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Train a model on synthetic data and print what a comparison needs.
+"""Trains a model on synthetic data, and prints losses for a comparison.
 
-An ordinary training script: nothing in it knows of Ebb.  It prints, for each iteration,
-the loss with all its digits and the seconds taken, so that two runs can be compared
-to the last bit.
+This is an ordinary training script, without any knowledge of Ebb. For each iteration it prints the
+loss with all its digits, and the seconds. So two runs can be compared to the last bit.
 
     torch_train.py --model resnet50 --batch 16 --size 224 --iterations 8 --seed 1
 
-Models: any of torchvision.models on images of --size squared; `gpt`, a decoder-only transformer,
-and `lstm`, both predicting the next of --classes tokens in sequences of length --size.
+Models are those of torchvision.models on images of --size squared; `gpt`, a decoder-only
+transformer; and `lstm`. The last two predict the next of --classes tokens in sequences of length
+--size.
 """
 import argparse
 import time

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Train with JAX (one jitted step, CPU) on synthetic data; prints each iteration's loss and seconds.
+"""Trains with JAX (one jitted step, CPU) on synthetic data, and prints losses and seconds.
 
     jax_train.py --model conv --iterations 12
 
-XLA gives a compiled step one temporary block for all that lives within it, beside scratch memory
-that its threads allocate in varying order.
+XLA gives a compiled step one temporary block for everything that lives within it. In addition its
+threads allocate scratch memory in varying order.
 """
 import argparse
 import functools
