@@ -61,26 +61,28 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * is found. A repetition that recurs keeps its number. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
-/* The iteration found is known to be one of the program's, and planned: it is held. What is composed
- * of it and of other phrases (an evaluation after some iterations, a last batch) does not take its
- * place until ebb__watch_take_longer() is called; something else does once it goes on for long. */
+/* The iteration found is planned and known to be one of the program's, so it is held. A period of
+ * it and of other phrases (an evaluation after some iterations, a last batch) does not replace it
+ * until ebb__watch_take_longer() is called. A repetition without it replaces it after a long
+ * time. */
 void ebb__watch_hold(struct ebb_watch *watch);
 
-/* A repetition of phrases, of which the held iteration is one. */
+/* A period of phrases, one of which is the held iteration. */
 struct ebb_watch_longer {
-    size_t iterations;    /* of the held one, in one period */
+    size_t iterations;    /* held iterations in one period */
     uint64_t duration_ns; /* of the newest period */
-    uint64_t beside_ns;   /* of that: outside of the held iterations */
+    uint64_t beside_ns;   /* of that: outside the held iterations */
     uint64_t waited_ns;   /* of that: the program waited for the runtime */
     double pace;          /* time by allocation outside of them, divided by that in them */
 };
 
-/* The one in force; false: there is none, or nothing is held. O(symbols of three periods). */
+/* The period in force. False if there is none or no iteration is held. O(symbols of three
+ * periods). */
 bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer);
-/* From now on that one is the program's iteration, and nothing is held. */
+/* Makes that period the program's iteration. No iteration is held afterwards. */
 void ebb__watch_take_longer(struct ebb_watch *watch);
 
-/* The oldest iterations, of which only this is known any more. */
+/* The oldest iterations. Only these figures of them are kept. */
 struct ebb_watch_forgotten {
     size_t iterations;
     size_t planned;       /* the number of planned ones */

@@ -94,7 +94,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
     uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
-    if (!watch->held) /* what was held was an iteration, whatever contains it */
+    if (!watch->held) /* a held iteration stays valid, whatever contains it */
         ebb__watch_drop(watch, pattern, window_events, begin);
     watch->template = *template;
     watch->next_symbol = ebb__watch_first_unrecorded(watch, template->kind, watch->event_base);
@@ -153,7 +153,7 @@ static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetiti
            (symbols / repetition->period_symbols);
 }
 
-/* From now on the repetition, known or new, is the program's iteration. */
+/* Makes the repetition, known or new, the program's iteration. */
 static void take(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
@@ -170,9 +170,10 @@ static void take(struct ebb_watch *watch, const struct ebb_repetition *repetitio
     adopt(watch, &template, pattern, repetition->first_symbol, window_of(watch, repetition));
 }
 
-/* Is the repetition that of the template, whose order was taken to vary? The first iterations differ in
- * what they allocate for good, while a landmark is found in them already. Believed once: where threads
- * interleave two iterations are alike by chance. */
+/* True if the repetition is the template's, so that its order does not vary after all. The first
+ * iterations may have additional permanent allocations. They delay the exact repetition, but a
+ * landmark is found. This is believed once: if threads interleave, two iterations may be equal by
+ * chance. */
 static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     const struct ebb_template *template = &watch->template;
@@ -181,7 +182,7 @@ static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repet
            is_about(repetition->period_symbols, template->period_symbols);
 }
 
-/* Judge the repetition that is in force, if it is new. */
+/* Judges the repetition in force if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
     const struct ebb_repetition *repetition = &watch->stream.current[kind];

@@ -14,9 +14,9 @@ struct ebb_watch {
     uint64_t event_base; /* serial number of the stream's event 0; wraps below 0 */
     struct ebb_template template;
     bool found;
-    bool was_ordered; /* an iteration found by a landmark has been found exactly since */
-    bool held; /* what is composed of the template does not take its place: watch_phrases.c */
-    uint32_t pattern; /* which of the repetitions known so far the template is */
+    bool was_ordered; /* an iteration found by a landmark was found exactly later */
+    bool held; /* a period of it and other phrases does not replace the template: watch_phrases.c */
+    uint32_t pattern; /* number of the template's repetition */
     size_t pattern_count;
     struct ebb_template known[KNOWN_PATTERNS]; /* the newest known templates, [pattern %
                                                   KNOWN_PATTERNS] */

@@ -54,7 +54,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             process->stream.allocs_lost = 0;
             if (!reactive)
                 ebb__watch_hold(process->stream.watch);
-            if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
+            if (!reactive && !process->sent.has_access_clock) /* profiles need allocations */
                 ebb__recall_learn(process, &model);
         }
         process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
@@ -74,7 +74,7 @@ static bool found_longer(struct process *process)
     return longer;
 }
 
-/* The plan or record covers a part of an iteration, and would match by chance. */
+/* The plan or profile covers only a part of an iteration, and would match by chance. */
 static void forget_parts(struct process *process)
 {
     if (process->sent.script)
@@ -100,16 +100,16 @@ static bool is_lost(const struct process *process)
                ebb__watch_period_clock_events(process->stream.watch) * 3 + 256;
 }
 
-/* Does what comes between the planned iterations cost so much that it is worth a plan that contains
- * it, too? It does if the program waits for it, or is much slower there than in the iterations: what
- * trains takes longer than what does not. */
+/* True if the phrases between the planned iterations are worth a plan that contains them, too. They
+ * are if the program waits in them, or is much slower there than in the iterations. A phrase that
+ * trains is slower than one that does not. */
 static bool is_costly(const struct ebb_watch_longer *longer)
 {
     return longer->waited_ns * ebb__tuning()->beside_divisor > longer->duration_ns ||
            longer->pace > ebb__tuning()->beside_pace;
 }
 
-/* Observe accesses for a plan of the longer repetition, if that is worth it. The plan in force stays
+/* Observes accesses for a plan of the longer period, if that is worth it. The plan in force stays
  * meanwhile. */
 static bool take_longer(struct process *process)
 {
@@ -125,7 +125,7 @@ static bool take_longer(struct process *process)
     return true;
 }
 
-/* Planned, or followed without a plan. */
+/* Watches an iteration that is planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
     bool planned = process->phase == PHASE_PLANNED;
