@@ -138,7 +138,9 @@ class Launch(unittest.TestCase):
 
     def plain(self, *program):
         """Runs `program` without Ebb, once for all tests of a file, since its output is always the
-        same. cycle.c is run without --work, which takes time and changes no byte."""
+        same.
+
+        The program cycle.c is run without --work, which takes time and changes no byte."""
         if os.path.basename(program[0]).startswith("cycle") and "--work" in program:
             at = program.index("--work")
             return self.plain(*program[:at], *program[at + 2:])

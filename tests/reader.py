@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """The reader's test: draws random sentences from comments and documents, each with its place.
 
-    tests/reader.py --seed 7 --count 40 [--only docs\x01comments] [--under FOLDER]
+    tests/reader.py --seed 7 --count 40 [--only docs|comments] [--under FOLDER]
 
 Read each sentence once, alone. Reword what is not understood at the first reading. The same seed
 draws the same sentences from the same tree. tests/test_docs.py uses the functions of this file.
 """
 import argparse
+import inspect
 import io
 import os
 import random
@@ -106,26 +107,27 @@ C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", 
 
 
 def split_comment(first, text):
-    """The paragraphs of a comment without its marks. Indented lines are examples and are left
-    out."""
-    lines, start = [], first
+    """The paragraphs and list items of a comment without its marks. Indented lines that are no part
+    of an item are examples or tables, and are left out."""
+    lines, start, in_item = [], first, False
     for number, line in enumerate([*text.split("\n"), ""], first):
-        if not line.strip() or line.startswith("   "):
-            if lines:
-                yield start, " ".join(lines)
+        item = re.match(r" *(?:-|\d+\.) ", line)
+        in_item = bool(item) or in_item and line.startswith("  ")
+        is_example = line.startswith("  ") and not in_item
+        if (not line.strip() or is_example or item) and lines:
+            yield start, " ".join(lines)
             lines = []
+        if not line.strip() or is_example:
             continue
         if not lines:
             start = number
-        lines.append(line.strip())
+        lines.append(line[item.end():].strip() if item else line.strip())
 
 
 def c_comments(text):
     for match in C_COMMENT.finditer(text):
         if match.group(0).startswith("/*"):
-            head, _, tail = match.group(0)[2:-2].partition("\n")
-            tail = re.sub(r"^[ \t]*\*", "", tail, flags=re.M)
-            body = f"{head.strip()}\n{textwrap.dedent(tail)}"
+            body = re.sub(r"^[ \t]*\* ?", "", match.group(0)[2:-2].strip(), flags=re.M)
             yield from split_comment(text.count("\n", 0, match.start()) + 1, body)
 
 
@@ -144,18 +146,31 @@ def python_comments(text):
         elif token.type == tokenize.STRING and previous in (None, tokenize.NEWLINE,
                                                             tokenize.INDENT, tokenize.DEDENT):
             body = re.sub(r'^[rbu]*("""|"|\'\'\'|\')|("""|"|\'\'\'|\')$', "", token.string)
-            yield from split_comment(token.start[0], textwrap.dedent(body))
+            yield from split_comment(token.start[0], inspect.cleandoc(body))
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             previous = token.type
     if run:
         yield from split_comment(first, "\n".join(run))
 
 
+def hash_comments(text):
+    """Whole lines of comments in shell, make and CMake. Successive lines are joined."""
+    run, first = [], 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.lstrip().startswith("#") and not line.startswith("#!"):
+            first = first if run else number
+            run.append(re.sub(r"^\s*#", "", line))
+        elif run:
+            yield from split_comment(first, textwrap.dedent("\n".join(run)))
+            run = []
+
+
 def drawn_from(root, only, under):
     """(place, sentence) of each sentence that may be drawn. It has at least four words, and is no
     code."""
-    kinds = [("docs", ".md", paragraphs), ("comments", (".c", ".h"), c_comments),
-             ("comments", ".py", python_comments)]
+    kinds = [("docs", ".md", paragraphs), ("comments", (".c", ".h", ".def"), c_comments),
+             ("comments", ".py", python_comments),
+             ("comments", (".sh", ".cmake", "CMakeLists.txt", "Makefile", "run"), hash_comments)]
     for kind, endings, parts in kinds:
         if only not in (None, kind):
             continue

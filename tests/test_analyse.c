@@ -29,8 +29,8 @@ static uint64_t random_below(uint64_t limit)
 }
 
 /* A training loop like a framework's. It has LAYERS layers and permanent weights. Momentum is
- * allocated in iteration 0. Activations are freed in the backward pass. Each layer has a workspace.
- * */
+ * allocated in iteration 0. Activations are freed in the backward pass. Each layer has a
+ * workspace. */
 enum { LAYERS = 12, CLOCKS = 2 * LAYERS * 4 };
 
 struct loop {
@@ -631,8 +631,8 @@ static void test_watch_looks_far_again(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Emits a mark, uses of `uses` older blocks, and `allocs` allocations, all of this `times` times.
- * */
+/* Emits a mark, uses of `uses` older blocks, and `allocs` allocations, all of this `times`
+ * times. */
 static void emit_marked(struct loop *loop, size_t times, uint64_t mark, size_t uses, size_t allocs)
 {
     for (size_t i = 0; i < times; i++) {

@@ -143,8 +143,8 @@ static void never_above_a_checked_plan(void **state)
     assert_true(free_of_stall > 100 && stalled > 100 && tight_peak > 20 && tight_stall > 4);
 }
 
-/* Bounds hold for any choice of instants, even for few of them. More instants give a higher bound.
- * */
+/* Bounds hold for any choice of instants, even for few of them. More instants give a higher
+ * bound. */
 static void any_instants_bound(void **state)
 {
     (void)state;

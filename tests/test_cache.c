@@ -308,8 +308,8 @@ static void folder_holds_what_was_stored(void **state)
     ebb__profile_fini(&profile);
 }
 
-/* Files of garbage, a folder or a link in place of a profile, and the profile of another program.
- * */
+/* Files of garbage, a folder or a link in place of a profile, and the profile of another
+ * program. */
 static void foreign_files(void **state)
 {
     (void)state;

@@ -67,8 +67,8 @@ static bool accepted(const struct subject *subject)
 
 /* ---- damage to an absence -------------------------------------------------------------------- */
 
-/* Each returns false if this absence cannot be damaged in this way, or if the damage has no effect.
- * */
+/* Each returns false if this absence cannot be damaged in this way, or if the damage has no
+ * effect. */
 typedef bool (*damage)(struct subject *subject, struct ebb_absence *absence);
 
 static uint32_t ready_tick(const struct subject *subject, const struct ebb_absence *absence)

@@ -308,8 +308,8 @@ static void test_pathological(void **state)
     }
 }
 
-/* Random words over a small alphabet, with inner repeats. The load is a function of the position.
- * */
+/* Random words over a small alphabet, with inner repeats. The load is a function of the
+ * position. */
 static void test_random_programs(void **state)
 {
     (void)state;

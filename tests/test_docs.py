@@ -3,7 +3,8 @@
 
 - Relative links have a target. Commands, options and files that are named exist. So do documents
   that comments name.
-- Lines end at 100 columns, rows of tables at 140. A sentence has at most 25 words.
+- Lines end at 100 columns, rows of tables at 140. A sentence has at most 25 words. This holds for
+  comments, too, including those of scripts, make and CMake.
 - ARCHITECTURE.md links to a README of every folder. It stays short, and so does README.md.
 
 First, a violation of each rule is planted and must be found.
@@ -197,6 +198,20 @@ def hard_to_read(path, text):
                 yield f"{path}:{number}: {count} words, {WORDS} are allowed: {sentence[:40]}"
 
 
+C_COMMENT_LINE = re.compile(r"^ */?\*[ /*]|\*/$")
+
+
+def hard_comments(root):
+    for path in reader.files(root, (".c", ".h", ".def")):
+        for number, line in enumerate(read(root, path).split("\n"), 1):
+            if len(line) > COLUMNS and C_COMMENT_LINE.search(line):
+                yield f"{path}:{number}: {len(line)} columns, {COLUMNS} are allowed"
+    for place, sentence in reader.drawn_from(root, "comments", ""):
+        count = reader.words(sentence)
+        if count > WORDS:
+            yield f"{place}: {count} words, {WORDS} are allowed: {sentence[:40]}"
+
+
 # --- all checks --------------------------------------------------------------------------------
 
 
@@ -242,6 +257,7 @@ def problems(root):
     if os.path.exists(os.path.join(root, "ARCHITECTURE.md")):
         found += unexplained(root, read(root, "ARCHITECTURE.md"))
     found += missing_documents(root)
+    found += hard_comments(root)
     return list(dict.fromkeys(found))
 
 
@@ -270,9 +286,14 @@ PLANTED = {
     "cli/README.md": "", "cli/main.c": '    {"run", "runs", ebb__cmd_run},\n"--budget B"\n',
     "bench/README.md": "", "bench/b.py": "import c\n", "bench/c.py": '"--pairs"\n',
     "bench/lanes.c": "",
+    "src/old/long.c": "/* Short.\n *\n *     " + LONG.replace("\n", "\n *     ") + "\n * - " +
+                      LONG.replace("\n", "\n *   ") + "*/\n/* " + "c" * COLUMNS + " */\n",
+    "src/old/long.py": 'def f():\n    """' + LONG.replace("\n", "\n    ") + '"""\n',
+    ".ci/run": "#!/bin/sh\n# " + LONG.replace("\n", "\n# ") + "\n",
 }
 
 EXPECTED = [
+    f".ci/run:2: 29 words, 25 are allowed: {LONG[:40]}",
     "ARCHITECTURE.md: does not link to src/old/README.md",
     "ARCHITECTURE.md: link to tests/README.md leads nowhere",
     "ARCHITECTURE.md: src/base/gone.c does not exist",
@@ -292,6 +313,9 @@ EXPECTED = [
     "src/base/README.md: beside.c is not in src/base",
     "src/base/size.c: docs/gone.md does not exist",
     "src/new: has no README.md",
+    f"src/old/long.c:7: 29 words, 25 are allowed: {LONG[:40]}",
+    f"src/old/long.c:11: {COLUMNS + 6} columns, {COLUMNS} are allowed",
+    f"src/old/long.py:2: 29 words, 25 are allowed: {LONG[:40]}",
     "src/plan/README.md: does not name `pool/`",
 ]
 

@@ -10,9 +10,9 @@ from launching import MIB, PYTHON, SOURCE, TIMEOUT, Launch, main
 
 LIFE = os.path.join(SOURCE, "tests", "programs", "torch_life.py")
 
-# For each manner: the budget in MiB; the number of processes with blocks; and whether a plan must
-# come into force, because iterations are long and regular. A budget is about 60 % of the peak. Much
-# less would not hold what one step of the optimizer touches.
+# For each manner: its budget in MiB, the number of processes with blocks, and whether a plan must
+# come into force. It must if iterations are long and regular. A budget is about 60 % of the peak.
+# Much less would not hold what one step of the optimizer touches.
 MANNERS = {
     "epochs": (60, 1, False),
     "accumulation": (60, 1, False),

@@ -126,8 +126,8 @@ static void give(struct stage *stage, struct block *block)
     ebb__space_give(&stage->addresses, block);
 }
 
-/* For any sequence of operations, the ledger counts exactly the existing pages, within the budget.
- * */
+/* For any sequence of operations, the ledger counts exactly the existing pages, within the
+ * budget. */
 static void pages_are_what_the_ledger_counts(void **state)
 {
     (void)state;
@@ -194,8 +194,8 @@ static void force_goes_over_the_budget_and_says_so(void **state)
     stage_close(&stage);
 }
 
-/* The frame of a block that ends in small pages is reused as a whole by the next block of its size.
- * */
+/* The frame of a block that ends in small pages is reused as a whole by the next block of its
+ * size. */
 static void a_tail_goes_to_its_like(void **state)
 {
     (void)state;

@@ -132,8 +132,8 @@ static void parts_by_history(void **state)
     ebb_vec_free(&trace.events);
 }
 
-/* A block that is always touched as a whole stays whole, as if its units had never been observed.
- * */
+/* A block that is always touched as a whole stays whole, as if its units had never been
+ * observed. */
 static void whole_blocks_stay(void **state)
 {
     (void)state;

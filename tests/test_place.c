@@ -170,8 +170,8 @@ static void nothing_absent(void **state)
             if (!is_persistent(&model.blocks[b]) && model.blocks[b].span_ticks > 0 &&
                 model.blocks[b].span_ticks <= model.tick_count)
                 assert_true(places.offsets[b] != EBB_PLACE_NONE);
-        /* Without spare bytes for the empty part of a unit, fewer blocks are placed, and all fit.
-         * */
+        /* Without spare bytes for the empty part of a unit, fewer blocks are placed, and all
+         * fit. */
         for (uint64_t spare = 0; spare <= 4 * EBB_MIB; spare += EBB_MIB) {
             request.budget_bytes = exact + spare;
             struct ebb_places fewer = places_of(&request, &plan);

@@ -166,8 +166,8 @@ static uint64_t no_stall_peak(const struct ebb_plan_request *request)
     return outcome.peak_bytes;
 }
 
-/* No order of the candidates is better than their best subset. Often some order finds that subset.
- * */
+/* No order of the candidates is better than their best subset. Often some order finds that
+ * subset. */
 static void no_stall_against_brute_force(void **state)
 {
     (void)state;
@@ -556,8 +556,8 @@ static void lru_the_naive_way(void **state)
     assert_true(compared > 300 && stalled > 100);
 }
 
-/* On any model, a reactive run becomes steady. It needs no more memory than a plan with all gaps.
- * */
+/* On any model, a reactive run becomes steady. It needs no more memory than a plan with all
+ * gaps. */
 static void reactive_becomes_steady(void **state)
 {
     (void)state;

@@ -169,8 +169,8 @@ static void unknown_allocations_are_let_pass(void **state)
     }
     assert_non_null(rig->runtime->replay.current);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
-    /* Half of an iteration, then the next one. The template is left, or the iteration is given up.
-     * */
+    /* Half of an iteration, then the next one. The template is left, or the iteration is given
+     * up. */
     p.batch = make(rig, 3 * EBB_MIB, p.seeds++);
     for (unsigned i = 0; i < LAYERS; i++)
         step(&p, rig, i);

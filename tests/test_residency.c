@@ -188,8 +188,8 @@ static void pack_under(const struct ebb_plan_request *request, const char *polic
     assert_int_equal(ebb__pool_solve("bestfit", &problem, &solution, &error), EBB_OK);
     if (ebb__check_packing(&problem, &solution, &error))
         fail_msg("%s", error.why);
-    /* If the program waits, events of one time are taken in the order that needs the least memory.
-     * */
+    /* If the program waits, events of one time are taken in the order that needs the least
+     * memory. */
     if (!plan.reactive && blocks.load_bytes > plan.peak_bytes)
         fail_msg("%s: load %llu over the peak %llu", policy, (unsigned long long)blocks.load_bytes,
                  (unsigned long long)plan.peak_bytes);

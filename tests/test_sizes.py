@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Files, functions and structs stay small enough to be read at once.
 
-A file of more than 450 lines, a function of more than 60 or a struct of more than 25 fields has
-parts that should have their own names. Violations are planted first and must be found.
+A file has at most 450 lines, a function 60, a struct 25 fields. Anything larger has parts that
+should have their own names. Violations are planted first and must be found.
 """
 import os
 import re

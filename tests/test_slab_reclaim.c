@@ -83,8 +83,8 @@ static void what_nobody_uses_is_evicted(void **state)
     assert_int_equal(in_use(&stage), SLABS * EBB_SLAB_BYTES);
     press(&stage, 8, 20);
     ebb__runtime_settle(stage.rig->runtime);
-    /* 22 MiB hold 18.1 MiB of blocks and 6 of slabs, so at least 34 slabs must have been evicted.
-     * */
+    /* 22 MiB hold 18.1 MiB of blocks and 6 of slabs, so at least 34 slabs must have been
+     * evicted. */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(in_use(&stage), 0, 16 * EBB_SLAB_BYTES);
     assert_within_budget(stage.rig);

@@ -358,8 +358,8 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
     return count;
 }
 
-/* Copies are kept of unchanged blocks. If a block turns out to change, its copy is no longer kept.
- * */
+/* Copies are kept of unchanged blocks. If a block turns out to change, its copy is no longer
+ * kept. */
 static void stale_copies_are_not_kept(void **state)
 {
     (void)state;

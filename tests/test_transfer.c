@@ -156,8 +156,8 @@ static void a_fetch_that_is_given_up_is_done_again(void **state)
     stop(&lanes);
 }
 
-/* A block is freed during a transfer in either direction. Its pages, space and address become free.
- * */
+/* A block is freed during a transfer in either direction. Its pages, space and address become
+ * free. */
 static void what_is_freed_in_transfer_is_gone(void **state)
 {
     (void)state;

@@ -133,8 +133,8 @@ static void divided_blocks_are_read_again(void **state)
     store.ops->close(store.state);
 }
 
-/* A child reads what its parent wrote before the fork, even if the parent writes elsewhere later.
- * */
+/* A child reads what its parent wrote before the fork, even if the parent writes elsewhere
+ * later. */
 static void a_child_reads_what_was_written(void **state)
 {
     (void)state;

@@ -350,8 +350,8 @@ static void connect_ends(int ends[2])
         _exit(77);
 }
 
-/* Puts the pages of `from` into the queue of a socket. Most of them wait there until they are read.
- * */
+/* Puts the pages of `from` into the queue of a socket. Most of them wait there until they are
+ * read. */
 static void lend_to_socket(int ends[2], void *from, unsigned round)
 {
     connect_ends(ends);

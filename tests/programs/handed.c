@@ -1,7 +1,7 @@
 /* handed: passes buffers in evicted blocks to calls other than read and write. These are requests
  * that libc's own threads execute, calls with many messages, message queues, streams' buffers, and
- * a process's memory. Prints "good" if every call has done all of its work and every byte is right.
- * */
+ * a process's memory. Prints "good" if every call has done all of its work and every byte is
+ * right. */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <errno.h>
