@@ -8,11 +8,11 @@ import sys
 import tempfile
 import unittest
 
+from names import ALLOCATORS, LAB_POLICIES, OWN_POLICIES
+
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR", "build/dev/bin"), "ebb")
 MIB = 1 << 20
-POLICIES = ["ebb", "fifo", "none", "appobmem", "autoswap", "autoswap:vote", "autoswap:doa",
-            "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
-            "lru"]
+POLICIES = OWN_POLICIES + LAB_POLICIES
 BUDGETS = ["40%", "50%", "60%", "70%", "80%", "90%"]
 TEXT_COLUMNS = ("policy           budget           bytes        peak      stall  slowdown       moved   "
                 "planned")
@@ -92,7 +92,7 @@ class Compare(unittest.TestCase):
         load = (3 + sum(4 + layer for layer in range(1, 7))) * MIB
         found = self.json("compare", self.trace, "--machine", "pcie3", "--policies", "none")
         held = {row["allocator"]: row for row in found["footprints"]}
-        self.assertEqual(set(held), {"cnmem", "torch", "bfc", "glibc", "ebb"})
+        self.assertEqual(set(held), {*ALLOCATORS, "ebb"})
         for row in held.values():
             self.assertEqual((row["trace"], row["load_bytes"]), (self.trace, load))
             self.assertGreaterEqual(row["held_bytes"], load)
@@ -120,7 +120,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(rows, [(policy, budget) for budget in BUDGETS for policy in POLICIES])
         self.assertEqual([(table[0], [line.split()[0] for line in table[1:]])
                           for table in tables[6:]],
-                         [(path, ["allocator", "cnmem", "torch", "bfc", "glibc", "ebb"])
+                         [(path, ["allocator", *ALLOCATORS, "ebb"])
                           for path in (trace, self.trace)])
 
     def test_simulate_confirms_plans(self):

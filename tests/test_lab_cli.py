@@ -10,16 +10,15 @@ import sys
 import tempfile
 import unittest
 
+from names import LAB_OPTIONS, LAB_POLICIES, OPTIONS, OWN_POLICIES
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin"),
                    "ebb")
 WITH_LAB = os.environ.get("EBB_LAB") != "OFF"
 MISSING = "this build is without src/lab (cmake -DEBB_LAB=ON adds it)"
-OWN = ["ebb", "fifo", "none"]
-LAB = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
-       "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv", "lru"]
-POLICIES = OWN + (LAB if WITH_LAB else [])
+POLICIES = OWN_POLICIES + (LAB_POLICIES if WITH_LAB else [])
 
 
 def run(*arguments):
@@ -45,7 +44,7 @@ class Lab(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def test_unknown_policy(self):
-        for policy in ("autoswap:none", *([] if WITH_LAB else LAB)):
+        for policy in ("autoswap:none", *([] if WITH_LAB else LAB_POLICIES)):
             said = f"no policy is called '{policy}'" + ("" if WITH_LAB else f": {MISSING}")
             for arguments, code in ((["plan", "gone", "--budget", "1G", "--policy", policy], 2),
                                     (["run", "--policy", policy, "--", "true"], 125)):
@@ -58,7 +57,7 @@ class Lab(unittest.TestCase):
             code, out, err = run(command, "--help")
             self.assertEqual((code, err), (0, ""))
             words = out.replace(",", " ").split()
-            for policy in OWN + LAB:
+            for policy in OWN_POLICIES + LAB_POLICIES:
                 self.assertEqual(policy in words, policy in POLICIES, (command, policy))
             for line in out.splitlines():
                 self.assertLessEqual(len(line), 100, command)
@@ -66,14 +65,7 @@ class Lab(unittest.TestCase):
 
     def test_options_of_each_command(self):
         """One table describes all options. A command accepts exactly the options in its help."""
-        shared = ["--machine", "--store", "--smallest-block"]
-        wanted = {"plan": ["--budget", "--zero-stall", "--policy", *shared, "--time-limit",
-                           "--output", "--tune", "--json"],
-                  "simulate": ["--budget", *shared, "--tune", "--json"]}
-        if WITH_LAB:
-            wanted["compare"] = ["--budgets", "--policies", *shared, "--tune", "--json"]
-            wanted["pack"] = ["--plan", "--capacity", "--pool", "--period", "--time-limit",
-                              "--output", "--tune", "--json"]
+        wanted = {**OPTIONS, **(LAB_OPTIONS if WITH_LAB else {})}
         every = sorted({option for options in wanted.values() for option in options})
         for command, options in wanted.items():
             code, out, err = run(command, "--help")

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from names import OWN_POLICIES
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin"),
@@ -174,7 +176,8 @@ class Plan(Planned):
                              run(*arguments))
         for arguments, said in (
                 (["--zero-stall", "--policy", "autoswap:none"],
-                 "no policy is called 'autoswap:none'\nebb: known: ebb, fifo, none, appobmem, "),
+                 "no policy is called 'autoswap:none'\nebb: known: " +
+                 ", ".join(OWN_POLICIES)),
                 (["--budget", "x"], "x: not a size nor a percentage\n")):
             found, out, err = run(self.trace, *arguments, "--machine", self.fast)
             self.assertEqual((2, ""), (found, out))

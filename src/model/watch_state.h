@@ -63,9 +63,9 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 
 /* ---- phrases, watch_phrases.c ---------------------------------------------------------------- */
 
-/* Is the repetition one of phrases, of which the held iteration makes up half at least? */
+/* True if the held iteration makes up at least half of the repetition's period. */
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
-/* Does the held iteration stay, though something else has repeated for so many events? */
+/* True if the held iteration stays although something else has repeated for `events` events. */
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
 
 #endif
