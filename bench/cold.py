@@ -86,10 +86,10 @@ def look(pid, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--after", type=float, default=20, help="seconds from the start (20)")
-    parser.add_argument("--seconds", type=float, default=8, help="to wait for what is used (8)")
-    parser.add_argument("--child", help="look at the newest process whose command line has this in it")
+    parser.add_argument("--seconds", type=float, default=8, help="length of the observation (8)")
+    parser.add_argument("--child", help="observe the newest process with this in its command line")
     parser.add_argument("--least", type=int, default=12, help="MiB that a mapping must hold (12)")
-    parser.add_argument("--most", type=int, default=512, help="MiB of each that are looked at (512)")
+    parser.add_argument("--most", type=int, default=512, help="MiB examined of each mapping (512)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()

@@ -85,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ebb", default=os.path.join(HERE, "..", "build/release/bin/ebb"))
     parser.add_argument("--data", help="a folder with minimalloc/, dsa/ and singa/")
-    parser.add_argument("--minimalloc", help="its program, to be measured beside ours")
+    parser.add_argument("--minimalloc", help="path of MiniMalloc's program")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="added to those of planted instances")
     parser.add_argument("-o", "--out", help="write the rows as JSON")

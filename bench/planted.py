@@ -35,10 +35,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--buffers", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--width", type=int, default=1000, help="of the rectangle, in time")
+    parser.add_argument("--width", type=int, default=1000, help="width of the rectangle, in time")
     parser.add_argument("--height", type=int, default=1 << 20, help="the optimum, in bytes")
-    parser.add_argument("--even", type=int, default=3, help="how alike the pieces are, from 1")
-    parser.add_argument("--solution", action="store_true", help="with the offsets of the optimum")
+    parser.add_argument("--even", type=int, default=3, help="similarity of the pieces, from 1")
+    parser.add_argument("--solution", action="store_true", help="also write the offsets of the optimum")
     args = parser.parse_args()
     if not 1 <= args.buffers <= args.width * args.height // 4:
         parser.error("so many buffers do not come out of that rectangle")

@@ -327,7 +327,7 @@ def replaced(document, sections):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", metavar="FILE", help="what a benchmark wrote with -o")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="output of a benchmark (-o)")
     parser.add_argument("--write", metavar="DOCUMENT", help="replace the files' sections there")
     arguments = parser.parse_args()
     sections = {}

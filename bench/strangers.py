@@ -396,11 +396,11 @@ def main():
     parser.add_argument("--only", help="suites or groups, separated by commas")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--device", choices=DEVICES, default="uffd-move")
-    parser.add_argument("--share", type=float, default=0.5, help="budget, of what is held")
-    parser.add_argument("--seconds", type=int, default=60, help="of each stressor")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds, of one run")
+    parser.add_argument("--share", type=float, default=0.5, help="budget as a share of the memory held")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds for each stressor")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
     parser.add_argument("--programs", help="a folder with C programs")
-    parser.add_argument("--keep", help="a folder for the output of what differs")
+    parser.add_argument("--keep", help="a folder for the output of suites that differ")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ebb-strangers-", dir="/var/tmp") as folder:
         options.folder = folder

@@ -355,11 +355,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--seeds", type=int, default=3, help="of each field of the table")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds for each field of the table")
     parser.add_argument("--device", choices=DEVICES)
     parser.add_argument("--only", help="names or groups of operations")
     parser.add_argument("--without")
-    parser.add_argument("--timeout", type=int, default=90, help="what takes longer hangs")
+    parser.add_argument("--timeout", type=int, default=90, help="seconds after which a run counts as a hang")
     parser.add_argument("--kernel-everywhere", action="store_true",
                         help="also calls that are documented to give EFAULT on some devices")
     parser.add_argument("--reduce", action="store_true")

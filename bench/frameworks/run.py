@@ -172,7 +172,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--venv", required=True, help="virtual environment; made if it is not there")
+    parser.add_argument("--venv", required=True, help="virtual environment; made if missing")
     parser.add_argument("--ebb", default=os.path.join(SOURCE, "build", "release", "bin", "ebb"))
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--only", nargs="*", choices=sorted(PROGRAMS), default=None)
