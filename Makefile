@@ -1,18 +1,18 @@
-# The short way to everything; what it calls is CMake with the presets of CMakePresets.json.
+# Short commands for everything. They call CMake with the presets of CMakePresets.json.
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
 #   make without-lab  the build that needs zstd, xxhash and jansson alone, and its tests
-#   make build     build/release/bin/ebb and its neighbours
-#   make install   into PREFIX (default /usr/local), DESTDIR honoured
+#   make build     build/release/bin/ebb and the other programs
+#   make install   into PREFIX (default /usr/local); DESTDIR is honoured
 
-# The distribution's Python, which has the distribution's PyTorch; the one on PATH may be another.
+# The distribution's Python, which has its PyTorch. The Python on PATH may be another one.
 PYTHON := /usr/bin/python3
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 
-# What build, tests and demo need, by its Debian 12 names. PyTorch only recommends a fast BLAS, and
-# recommended packages are not installed; on the reference BLAS it multiplies matrices slowly.
+# Debian 12 packages for build, tests and demo. PyTorch only recommends a fast BLAS, and recommended
+# packages are not installed. The reference BLAS multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
 	coinor-libclp-dev \
@@ -26,7 +26,7 @@ TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)
 
 all: build
 
-# Without a network this is quiet as long as nothing is missing.
+# Without a network, this prints nothing if all packages are installed.
 deps:
 	@missing=; for package in $(PACKAGES); do \
 	  dpkg-query -W -f='$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
@@ -54,15 +54,16 @@ test: deps
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
 
-# The build without src/lab, and what is left of the tests but those that start programs.
+# Builds without src/lab, and runs the tests of that build that start no programs under Ebb.
 without-lab: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|docs|layers)'
 
-# The sanitizers cover what thinks and the runtime under its unit tests; the preloaded library itself
-# is never instrumented (it is malloc), so the tests that start programs under it stay out. So do
-# those that limit addresses (doctor), preload a clock (tune), or wait for whole packings (pack).
+# The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
+# library is never instrumented, since it is malloc. So tests that start programs under it are left
+# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), or wait for
+# whole packings (pack).
 asan tsan: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
@@ -74,7 +75,7 @@ format:
 format-check:
 	@clang-format --dry-run -Werror $(SOURCES)
 
-# Needs the package clang-tidy, which nothing else does.
+# Needs the package clang-tidy, which nothing else needs.
 tidy: deps
 	@command -v clang-tidy >/dev/null || { echo "tidy: install clang-tidy"; exit 1; }
 	@cmake --preset dev >/dev/null

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Run ctest on a build folder and count: passed, failed, skipped, and which skips are in order.
+"""Runs ctest on a build folder, counts its results, and fails if a skip is unexpected.
 
-A test skips by exiting 77 and saying why in a line `skipped: needs NAME`, with more behind the name if
-it likes; a program that skips some of its tests (cmocka, unittest) says so in the same way, one line
-each.  The skip is expected only where this machine really lacks NAME, which is looked up here and not
-believed; any other skip fails the run, so that a test cannot fall silent unnoticed.  Two tests run at a
-time, except those that need the machine for themselves (RUN_SERIAL in tests/CMakeLists.txt).  The last
-line printed is 'N passed, N failed, N skipped'.
+A skipped test exits with 77 and prints a line `skipped: needs NAME`, with more text after NAME if
+it likes. A program that skips some of its tests (cmocka, unittest) prints such a line for each of
+them. A skip is expected only if this machine lacks NAME. This script checks that itself. Any other
+skip is a failure, so no test can be lost unnoticed.
+
+Two tests run at a time. Those that need the machine for themselves run alone (RUN_SERIAL in
+tests/CMakeLists.txt). The last line printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes
@@ -19,8 +20,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-# More would not be faster on the two CPUs of the machine that this runs on, and programs that tests start
-# have several threads.
+# More would not be faster on two CPUs, since the programs under test have several threads.
 AT_A_TIME = 2
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -32,7 +32,7 @@ def has_data():
 
 
 def has_userfaultfd():
-    """The system call and UFFDIO_MOVE, as an ordinary user can have it."""
+    """The system call and UFFDIO_MOVE, as far as an ordinary user may use them."""
     number = {"x86_64": 323, "aarch64": 282}.get(os.uname().machine)
     if number is None:
         return False
@@ -56,7 +56,7 @@ def is_instrumented(build, sanitizers):
 
 
 def has_lab(build):
-    """src/lab is in the build."""
+    """True if the build has src/lab."""
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
         return not re.search(r"^EBB_LAB:.*=OFF$", cache.read(), re.M)
 
@@ -66,13 +66,13 @@ def has_gpu():
 
 
 def has_mounts():
-    """A namespace for mounts, in which one may mount."""
+    """A mount namespace in which mounts are allowed."""
     return subprocess.run(["unshare", "-m", "true"], check=False,
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
 def has_sparse_files():
-    """Of 100 GiB."""
+    """Files of 100 GiB without data."""
     try:
         with tempfile.TemporaryFile() as file:
             file.truncate(100 << 30)
@@ -101,20 +101,20 @@ def conditions(build):
             "/dev/userfaultfd": lambda: os.access("/dev/userfaultfd", os.R_OK | os.W_OK),
             "/dev/shm": lambda: os.path.ismount("/dev/shm"),
             "NUMA": lambda: os.path.exists("/sys/devices/system/node/node0"),
-            # A file for each place that a store can have, and what a process has open anyway.
+            # A file for each possible place of a store, and the usual descriptors of a process.
             "descriptors": lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 2048 + 64,
-            # ThreadSanitizer starts no threads in the child of a program that has some.
+            # ThreadSanitizer starts no threads in a forked child of a threaded program.
             "threads after fork": lambda: not is_instrumented(build, "thread"),
-            # The sanitizers that keep a shadow of all of it.
+            # These sanitizers keep a shadow of the whole address space.
             "address space": lambda: not is_instrumented(build, "thread|address")}
 
 
-# A program of which some tests were skipped: cmocka; unittest, at its end.
+# The output of a program that skipped some of its tests: cmocka, or unittest at its end.
 SKIPPED_SOME = r"^\[  SKIPPED \]|^OK \(.*skipped=\d"
 
 
 def unexpected(needs, build):
-    """Why a skip for want of these is not in order; empty where it is."""
+    """The reason why a skip that names these needs is unexpected, or "" if it is expected."""
     if not needs:
         return "it does not say why"
     has = conditions(build)

@@ -1,16 +1,19 @@
 #!/usr/bin/python3
-"""What half and twice of each number in src/base/tuning.def do.
+"""Shows the effect of half and twice of each number in src/base/tuning.def.
 
-    bench/ablate.py --record DIR [--only NAME ...] [--acts plan|run] [--programs NAME ...]
+    bench/ablate.py --record DIR [--only NAME ...] [--acts plan\x01run] [--programs NAME ...]
                     [--repeat N] [--data ../shared/data] -o tuning.json
     bench/report.py tuning.json > docs/tuning.md
 
-Rows that act on plans: `ebb plan` and `ebb pack` on traces that are recorded into --record if they are
-not there yet (and on SINGA's VGG trace and packing instances, if --data has them). Searches count steps, so what is found is
-the same each time: any change is one, and the machine need not be quiet.
-Rows that act on runs: the programs run under `ebb run --budget 60%` without and with the change in
-turns. A change is one if the ratios of all pairs lie on one side of 1, and their median is farther
-from 1 than the pairs of the table with itself (A A) are. That wants a quiet machine: --acts run.
+Rows that act on plans are tested by `ebb plan` and `ebb pack` on traces. Missing traces are
+recorded into --record first. With --data, SINGA's VGG trace and packing instances are used, too. A
+search counts its steps, so its result is always the same. Any difference is an effect, and the
+machine need not be quiet.
+
+Rows that act on runs are tested by programs under `ebb run --budget 60%`, without and with the
+change in turns. There is an effect if the ratios of all pairs are on one side of 1. Their median
+must also be farther from 1 than pairs of the table with itself (A A). This needs a quiet machine:
+--acts run.
 """
 import argparse
 import glob
@@ -31,24 +34,24 @@ PROGRAMS = {
               "16M", "--work", "2"],
     "unordered": ["{unordered}", "--iterations", "60", "--chains", "4", "--layers", "12", "--block",
                   "2M", "--work", "1"],
-    # Allocates once: accesses are its clock.
+    # Allocates once, so accesses are its clock.
     "static": ["{cycle}", "--static", "--iterations", "60", "--layers", "24", "--block", "8M",
                "--persistent", "16M", "--work", "2"],
 }
 DEFAULTS = ["torch", "cycle", "unordered"]
 SHORT = {"40": "6", "60": "12"}  # --iterations of a recording
 BUDGETS = ("60%", "40%")
-# Lanes slow enough for stalls, so that a plan has to choose.
+# Lanes so slow that there are stalls, and a plan has to choose.
 MACHINE = {"schema": "ebb.machine/1", "name": "slow",
            "out": {"ns_per_byte": 1.6, "fixed_ns": 50000},
            "in": {"ns_per_byte": 1.2, "fixed_ns": 50000}, "duplex": False}
 PACKS = ("pack_", "improve_")
 ZERO_STALL = ("zero_stall_", "anneal_", "measure_", "plan_sweeps", "bound_")
-QUICK = ["--tune", "bound_steps=10000"]  # a bound is no part of a plan
+QUICK = ["--tune", "bound_steps=10000"]  # a bound is not part of a plan
 
 
 def rows_of(ebb):
-    """name: (value, least, most, whole, acts), as `--tune help` prints them."""
+    """name: (value, least, most, whole, acts), from the output of `--tune help`."""
     text = subprocess.run([ebb, "run", "--tune", "help"], check=True, capture_output=True,
                           text=True).stdout
     with open(f"{SOURCE}/src/base/tuning.def", encoding="utf-8") as file:
@@ -62,7 +65,7 @@ def rows_of(ebb):
 
 
 def half_and_twice(row):
-    """Both, within the range; what is no change is left out."""
+    """Both values, limited to the range. A value without change is left out."""
     for factor in (0.5, 2):
         value = min(max(row["value"] * factor, row["least"]), row["most"])
         value = round(value) if row["whole"] else value
@@ -112,7 +115,7 @@ def ask(args, *arguments):
 
 
 def cases_of(args, name, traces, machine):
-    """(label, arguments of ebb, key of the figure) of what the row may change."""
+    """(label, arguments of ebb, key of the figure) of everything that the row may affect."""
     if name.startswith(PACKS):
         less = [] if name == "pack_steps" else ["--tune", "pack_steps=10000000"]
         for path in sorted(glob.glob(f"{args.data}/minimalloc/*.csv") +
@@ -156,7 +159,7 @@ def ablate_plan(args, name, row, traces, machine, known):
 
 
 def run_once(args, command, *options):
-    """Seconds of an iteration, in the median, and what was moved."""
+    """The median seconds of an iteration, or the whole time if no iteration is known."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = subprocess.run([args.ebb, "run", "--no-cache", "--budget", "60%", "--summary-json",
                                file.name, *options, "--", *command], check=False,
@@ -164,7 +167,7 @@ def run_once(args, command, *options):
         if done.returncode:
             sys.exit(f"ablate.py: {' '.join(command)}: {done.stderr}")
         summary = json.load(file)
-    # A program whose iterations are not known has its whole time.
+    # Without known iterations, the whole time counts.
     return summary["iteration_ns"]["median"] or summary["elapsed_ns"]
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""How much of what a program holds in memory does it use? And in pieces of which size is that seen?
+"""Measures how much of its memory a program uses, for pieces of different sizes.
 
-Starts a command, waits, sends its anonymous memory to swap (process_madvise), waits again and looks what
-has come back. For each large mapping: what it held, and what came back, counted in pieces of 4 KiB to
-2 MiB of which any page did. Needs root, swap with room for the program, and no readahead there
-(vm.page-cluster = 0)."""
+Starts a command, waits, and sends its anonymous memory to swap (process_madvise). It waits again
+and looks which pages have been read from swap. For each large mapping it prints the bytes held, and
+the bytes used in pieces of 4 KiB to 2 MiB. A piece is used if any of its pages is. Needs root,
+enough swap for the program, and no readahead there (vm.page-cluster = 0).
+"""
 import argparse
 import ctypes
 import json
@@ -28,7 +29,8 @@ class Range(ctypes.Structure):
 
 
 def mappings(pid, least_bytes):
-    """(first, behind, name) of writable ones that hold so much of no file."""
+    """(first, one past the end, name) of writable mappings with at least so much anonymous
+    memory."""
     found, current = [], None
     with open(f"/proc/{pid}/smaps", encoding="utf-8") as lines:
         for line in lines:
@@ -84,10 +86,10 @@ def look(pid, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--after", type=float, default=20, help="seconds from the start (20)")
-    parser.add_argument("--seconds", type=float, default=8, help="to wait for what is used (8)")
-    parser.add_argument("--child", help="look at the newest process whose command line has this in it")
+    parser.add_argument("--seconds", type=float, default=8, help="length of the observation (8)")
+    parser.add_argument("--child", help="observe the newest process with this in its command line")
     parser.add_argument("--least", type=int, default=12, help="MiB that a mapping must hold (12)")
-    parser.add_argument("--most", type=int, default=512, help="MiB of each that are looked at (512)")
+    parser.add_argument("--most", type=int, default=512, help="MiB examined of each mapping (512)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Darknet, which allocates once: a training with and without Ebb, on images made for it.
+"""Trains with Darknet, which allocates once, with and without Ebb, on images made for it.
 
     bench/darknet.py [--budgets 60%,50%] [--pairs 3] [--network tiny] [--batch 8] [-o out.json]
 
-Needs Debian's darknet.  One of its networks is trained for some iterations, twice in each pair: alone
-with jemalloc and huge pages, and under `ebb run`, in turns.  Printed: the median planned iteration over
-the median of the same iterations alone, the time from outside, most resident of the budget, demand
-faults in the median planned iteration, and whether the weights are the same to the last bit.  Exit code
-1 where they are not, or the budget is exceeded or never comes into force (a share of a peak that is not
-known, since no iteration is found).
+Needs Debian's darknet. One of its networks is trained for some iterations, twice in each pair:
+alone with jemalloc and huge pages, and under `ebb run`, in turns. Prints:
+
+- the median planned iteration over the median of the same iterations alone;
+- the wall time of the whole command;
+- the peak of resident bytes as a share of the budget;
+- the demand faults in the median planned iteration;
+- whether the weights are equal bit for bit.
+
+The exit code is 1 if the weights differ, or the budget is exceeded or never in force. A budget of a
+share is never in force if no iteration is found, since the peak is unknown then.
 """
 import argparse
 import hashlib
@@ -31,7 +36,7 @@ CLASSES = ("cat", "dog")
 
 
 def prepare(folder, args):
-    """Images, their list, and the network for them."""
+    """Makes the images, their list, and the network for them."""
     paths = []
     for i in range(8):
         name = CLASSES[i % 2]
@@ -56,7 +61,7 @@ def prepare(folder, args):
 
 
 def train(folder, args, command, env):
-    """Seconds of each iteration, its losses, the hash of the weights, seconds from outside."""
+    """Seconds of each iteration, its losses, the hash of the weights, and the wall time."""
     backup = os.path.join(folder, "backup")
     shutil.rmtree(backup, ignore_errors=True)
     os.mkdir(backup)

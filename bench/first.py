@@ -1,30 +1,30 @@
 #!/usr/bin/python3
-"""The first iterations: training programs with a life, with and without Ebb, step by step.
+"""Measures the first iterations of training programs, with and without Ebb, step by step.
 
     bench/first.py [--only unet,gan] [--pairs 3] [--budget 60%] [--steps 20] [--venv DIR] [-o FILE]
 
-For each program of bench/first/: malloc_log_preload counts its blocks of 128 KiB and more, and
---budget is that share of their peak, in bytes. Each tuned allocator runs once for a few
-steps, the fastest is A. B is `ebb run` with that budget and no plan cache. Pairs run A B A B ...
-A row tells:
+For each program of bench/first/, malloc_log_preload counts its blocks of 128 KiB and more. --budget
+is a share of their peak, passed on in bytes. Each tuned allocator runs once for a few steps. The
+fastest is A. B is `ebb run` with that budget and no plan cache. Pairs run A B A B ... A row tells:
 
-  lost       time of the first 5, 10, 20, 50 steps beyond that of A, in median steps of A
-  planned    the first step that a plan was in force for half of
+  lost       time of the first 5, 10, 20, 50 steps in addition to that of A, in median steps of A
+  planned    the first step in which a plan was in force for half of the time
   10-20      the median of the steps 10 to 20 over that of A
   whole      wall time of the whole command over that of A
   losses     equal bit for bit in every step, or DIFFER
   moved      MiB written and read; faults: demand faults
 
-and a second table what the first 20 steps were lost to: bench/lost.py tells how a cause is found.
-Marks and counters come from bench_watch, which reads them beside Ebb. If it sees nothing, the cause
-of all is unknown. `faults` and `moved` are of Ebb's summary.
+A second table shows the causes of the loss in the first 20 steps. bench/lost.py explains how a
+cause is found. Marks and counters come from bench_watch, which reads them while Ebb runs. If it
+sees nothing, all causes are unknown. `faults` and `moved` are taken from Ebb's summary.
 
-With --second-run B runs once to leave a profile in a temporary folder, then runs with it: `same`;
-or the profile is of a run of another length (`steps`), or with another batch size (`batch`).
+With --second-run, B runs once to leave a profile in a temporary folder, then runs with that
+profile. With `same`, both runs are equal. With `steps`, the first run has another length, with
+`batch` another batch size.
 
-Programs marked `venv` need current packages: --venv DIR is a virtual environment that
-bench/frameworks/run.py --venv makes. What is missing is said and skipped. Times need a quiet
-machine; the load is in the report. Exit code 1 where losses differ or a program fails.
+Programs marked `venv` need current packages. --venv DIR is a virtual environment made by
+bench/frameworks/run.py --venv. Missing programs are named and skipped. Times need a quiet machine.
+The report has its load. The exit code is 1 if losses differ or a program fails.
 """
 import argparse
 import glob
@@ -44,12 +44,13 @@ from paired import DEVICES, allocators, machine, provenance
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAMS_FOLDER = os.path.join(SOURCE, "bench", "first")
 DEBIAN = "/usr/bin/python3"
-MANAGED_BYTES = 128 << 10  # what Ebb manages as a block: --threshold of `ebb run`
-# As Ebb sets them, so that a setting alone earns nothing.
+MANAGED_BYTES = 128 << 10  # size of managed blocks: --threshold of `ebb run`
+# The settings that Ebb makes, so that no gain comes from a setting alone.
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-# name: (modules it needs; of the virtual environment: newer than Debian's, or not packaged by it)
+# name: (its modules; whether it needs the virtual environment, since Debian's packages are missing
+# or too old)
 PROGRAMS = {
     "unet": ("torch", False),
     "mobilenet": ("torch torchvision", False),
@@ -72,7 +73,7 @@ PROGRAMS = {
 
 
 class Failed(Exception):
-    """The program did not end as it should, or cannot run here."""
+    """The program failed, or cannot run here."""
 
 
 def about(name):
@@ -99,7 +100,7 @@ def python_of(name, args):
 
 
 def run(command, env, folder, limit_s):
-    """{"steps", "elapsed_s", "exit_code", "stderr", "load"}; what takes longer is killed."""
+    """{"steps", "elapsed_s", "exit_code", "stderr", "load"}. A run that takes longer is killed."""
     log = os.path.join(folder, "steps.jsonl")
     if os.path.exists(log):
         os.unlink(log)
@@ -130,7 +131,7 @@ def run(command, env, folder, limit_s):
 
 
 class Program:
-    """One program of the suite and the ways to run it."""
+    """One program of the suite, and how to run it."""
 
     def __init__(self, name, args, folder):
         self.name, self.args, self.folder = name, args, folder
@@ -151,7 +152,8 @@ class Program:
         return result
 
     def count(self, known):
-        """The independent count of its blocks. Of several processes the largest counts."""
+        """The independent count of its blocks. If there are several processes, the largest
+        counts."""
         tuned = next(iter(known.values()))
         logger = os.path.join(self.args.build, "bench", "libmalloc_log_preload.so")
         env = {**self.env, **tuned, "EBB_LOG_THRESHOLD": str(MANAGED_BYTES),
@@ -166,7 +168,8 @@ class Program:
         return max(counts, key=lambda count: count["threshold_peak_bytes"])
 
     def choose(self, known):
-        """The allocator with the least median step; median steps of all, if there are several."""
+        """The allocator with the least median step, and the median steps of all if there are
+        several."""
         paces = {}
         if len(known) == 1:
             self.tuned = next(iter(known.values()))
@@ -186,7 +189,7 @@ class Program:
                                 self.limit_s), steps, "the program")
 
     def run_b(self, budget, cache=None, command=None):
-        """Under Ebb; with a folder of plan caches, or without one."""
+        """Runs under Ebb, with a folder of plan caches or without one."""
         args = self.args
         summary = os.path.join(self.folder, "summary.json")
         watched = os.path.join(self.folder, "watched.jsonl")
@@ -209,19 +212,19 @@ class Program:
             with open(summary, encoding="utf-8") as file:
                 result["summary"] = json.load(file)
         except (OSError, ValueError):
-            pass  # it ended before it wrote one, and its exit code tells
+            pass  # it ended before it wrote one; the exit code tells why
         device = result["summary"].get("device")
         if args.device and device not in (args.device, None):
             raise Failed(f"ran on the device {device}, not on {args.device}")
         return result
 
     def batch(self):
-        """The batch that the program has if none is given."""
+        """The program's default batch size."""
         with open(os.path.join(PROGRAMS_FOLDER, self.name + ".py"), encoding="utf-8") as file:
             return int(file.read().split("life.arguments(batch=")[1].split(")")[0].split(",")[0])
 
     def learn(self, budget, cache):
-        """The run that leaves the profile of --second-run."""
+        """The first run of --second-run, which leaves the profile."""
         steps, batch = self.args.steps, None
         if self.args.second_run == "steps":
             steps = steps * 3 // 4

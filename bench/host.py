@@ -1,42 +1,43 @@
 #!/usr/bin/python3
-"""Paired benchmark of the host engine: a real training with and without Ebb.
+"""Paired benchmark of a real training with and without Ebb.
 
     bench/host.py --model resnet50 --budgets 100%,b60%,b50% --pairs 5 -o out.json --plot out.svg
 
-A is the program under the best tuned allocator: each one of --allocators runs once, the fastest
-stays. B is the program behind `ebb run --budget X`, with an empty plan cache. Runs are interleaved
-A B B A B B A ..., so that each B stands beside an A, which is what it is compared with. An independent
-count of the program's allocations (malloc_log_preload) says what its peak is; `b60%` means 60 % of
-that, given to Ebb in bytes, `60%` is passed on as it is, `60%@lru` under a policy. Reported for each
-budget:
+A is the program under the best tuned allocator. Each one of --allocators runs once, and the fastest
+is used. B is the program under `ebb run --budget X`, with an empty plan cache. Runs are interleaved
+A B B A B B A ..., so that each B is next to the A that it is compared with.
+
+malloc_log_preload counts the program's allocations independently and gives their peak. `b60%` means
+60 % of that peak, passed to Ebb in bytes. `60%` is passed on as it is, and `60%@lru` under a
+policy. Reported for each budget:
 
   losses     equal to the last digit in every iteration, or DIFFER
   ratio      median planned iteration of B over the median of A over the same iterations,
              median of the pairs (and the spread)
   managed    Ebb's peak of managed memory against the budget, and as a share of the independent peak
-  heap       the share of the independent peak that Ebb manages: all but the most that the next
-             allocator has held
+  heap       the share of the independent peak that Ebb manages: all but the peak of the next
+             allocator
   rss        peak resident set of each program, by wait4
   plan       the iteration time that Ebb's plan predicted
-  fifo       where the disk sets the pace: the iteration time that first in first out needs on the
-             lanes measured in this run, predicted by `ebb plan --policy fifo`
+  fifo       the iteration time of first in first out on the lanes measured in this run, predicted
+             by `ebb plan --policy fifo`; it matters if the disk sets the pace
   whole      wall time of the whole command of B over that of A, from start to exit, median of the
-             pairs (and the spread): the start of Ebb and the observed iterations are in it
+             pairs (and the spread); it includes Ebb's start and the observed iterations
 
-With --whole 10,20,100, the pairs run once for each of these iteration counts, and a second table has
-`whole` for each count. The first table then is that of the greatest count.
+With --whole 10,20,100, the pairs run once for each of these iteration counts. A second table has
+`whole` for each count. The first table then belongs to the greatest count.
 
-With --cgroup, B also runs inside a memory cgroup limited to budget + (RSS of A - peak of the log)
-+ 64 MiB, without swap: the kernel as a witness that the budget holds. With --swap disk,zram, the
-program without Ebb runs in a cgroup of that limit on the kernel's swap, once for each of
---swap-allocators; the fastest counts, and one that takes more than --swap-patience times as long as A
-is stopped. What zram compresses into is memory beside the limit, and printed.
+With --cgroup, B also runs inside a memory cgroup without swap, so that the kernel confirms the
+budget. Its limit is budget + (RSS of A - peak of the log) + 64 MiB. With --swap disk,zram, the
+program runs without Ebb in a cgroup of that limit, on the kernel's swap. It runs once for each of
+--swap-allocators, and the fastest run counts. A run that takes more than --swap-patience times as
+long as A is stopped. zram's own memory is outside the limit, and is printed.
 
-Debian's PyTorch on the reference BLAS multiplies matrices several times slower than on OpenBLAS, which
-hides what Ebb costs: such a program is refused, unless --allow-reference-blas is given.
+Debian's PyTorch on the reference BLAS multiplies matrices several times slower than on OpenBLAS.
+That hides Ebb's cost, so such a program is refused without --allow-reference-blas.
 
-Ctrl-C ends the pairs; those that are done are reported. What a figure stands on is in the JSON:
-each run, its seconds per iteration, the machine.
+Ctrl-C ends the pairs. Finished pairs are reported. The JSON has the basis of each figure: each run,
+its seconds per iteration, and the machine.
 """
 import argparse
 import json
@@ -51,9 +52,10 @@ from paired import DEVICES, MIB, Cgroup, Swap, allocators, machine, provenance, 
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3"
-MANAGED_BYTES = 512 << 10  # the malloc log's "large": what a budget's share is taken of
-DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages/"  # where Debian's python3-torch lies
-# Run by the Python of the program: where its PyTorch lies, and the BLAS that the loader gave it.
+MANAGED_BYTES = 512 << 10  # threshold of the malloc log; a budget is a share of the peak above it
+DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages/"  # the folder of Debian's python3-torch
+
+# The program's Python runs this to find its PyTorch, and the BLAS that the loader gave it.
 FIND_BLAS = """
 import torch
 print(torch.__file__)
@@ -109,7 +111,7 @@ class Bench:
         return json.loads(result.stdout)
 
     def choose_peer(self):
-        """Each allocator once; the one with the least median iteration is A from here on."""
+        """Runs each allocator once. The one with the least median iteration is A from then on."""
         runs = {}
         for name, env in self.peers.items():
             runs[name] = run(self.program, env)
@@ -150,7 +152,8 @@ class Bench:
             with open(lanes_file, "w", encoding="utf-8") as file:
                 json.dump({"schema": "ebb.machine/1", "name": "lanes",
                            "out": {"bytes_per_second": out}, "in": {"bytes_per_second": into},
-                           # Duplex where each way keeps most of its rate while the other is busy.
+                           # Duplex if each direction keeps most of its rate while the other is
+                           # busy.
                            "duplex": both > 0.75 * min(out, into)}, file)
             recorded = run([self.ebb, "record", "-o", trace, "--", *self.program], self.env)
             if recorded["exit_code"] != 0:
@@ -169,7 +172,7 @@ class Bench:
         return predicted
 
 
-# --- what is run -----------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------
 
 
 def with_iterations(program, count):
@@ -183,8 +186,8 @@ def with_iterations(program, count):
 
 
 def reference_blas(torch, libraries):
-    """The reference BLAS among these libraries of a process, if its PyTorch is Debian's; or None.
-    Debian has each BLAS in a folder of its own: blas/, openblas-pthread/, atlas/."""
+    """The reference BLAS among these libraries of a process, if its PyTorch is Debian's, else None.
+    Debian has each BLAS in its own folder: blas/, openblas-pthread/, atlas/."""
     if not torch.startswith(DEBIAN_PACKAGES):
         return None
     return next((path for path in libraries
@@ -198,7 +201,7 @@ def refuse_reference_blas(program, env):
     found = subprocess.run([program[0], "-c", FIND_BLAS], env=env, check=False,
                            capture_output=True, text=True)
     if found.returncode != 0:
-        return  # no PyTorch there
+        return  # the program has no PyTorch
     torch, *libraries = found.stdout.splitlines()
     slow = reference_blas(torch, libraries)
     if slow:
@@ -210,23 +213,23 @@ def refuse_reference_blas(program, env):
 
 
 def compare(a, b):
-    """One pair: are the losses equal, how do the planned iterations and the whole runs compare."""
+    """Compares one pair: losses, planned iterations, and the whole runs."""
     summary = b["summary"]
     first = summary.get("planned_from_iteration")
     own = (summary.get("iteration_ns") or {}).get("median")
     if first is None and own:
-        first = 3  # under a policy without a script: iterations behind those that were observed
+        first = 3  # a policy without a script: iterations after the observed ones
     count = min(len(a["seconds"]), len(b["seconds"]))
     planned = summary.get("planned_iterations") or 0
     if first is not None and first >= count >= planned > 0:
-        first = count - planned  # loops in front of the training were taken for iterations of it
+        first = count - planned  # loops before the training were counted as iterations
     pair = {"losses_equal": b["exit_code"] == 0 and len(a["losses"]) > 0
             and a["losses"] == b["losses"], "ratio": None, "planned_from_iteration": first,
             "whole_ratio": b["elapsed_s"] / a["elapsed_s"]
             if b["exit_code"] == 0 and a["elapsed_s"] else None}
     if first is not None and 0 <= first < count:
         pair["a_s"] = statistics.median(a["seconds"][first:count])
-        # Ebb's own clock where it gives one: it knows which iterations ran under the plan.
+        # Ebb's own times are used if there are any. It knows which iterations ran under the plan.
         pair["b_printed_s"] = statistics.median(b["seconds"][first:count])
         pair["b_s"] = own / 1e9 if own else pair["b_printed_s"]
         pair["ratio"] = pair["b_s"] / pair["a_s"]
@@ -244,7 +247,7 @@ def spread_of(values):
 
 
 def whole_of(done):
-    """What a row says of whole commands, from its pairs."""
+    """The figures of whole commands for a row, from its pairs."""
     ratios = [pair["whole_ratio"] for _, _, pair in done]
     return {"whole_ratio": median_of(ratios), "whole_spread": spread_of(ratios),
             "a_whole_s": median_of(a["elapsed_s"] for a, _, _ in done),
@@ -366,7 +369,7 @@ def print_whole(rows):
 
 
 def plot(report, path):
-    """Ratio by budget, with the pairs as dots, and the kernel's swap beside it."""
+    """Plots the ratio by budget, with the pairs as dots, and the kernel's swap."""
     try:
         import matplotlib
     except ImportError:
@@ -443,7 +446,7 @@ def parse():
 
 
 def budget_bytes(text, peak):
-    """(what Ebb is given, bytes it means)."""
+    """(the text passed to Ebb, its meaning in bytes)."""
     text, at, policy = text.partition("@")
     match = re.fullmatch(r"(b?)(\d+(?:\.\d+)?)%", text)
     if match:
@@ -457,12 +460,12 @@ def budget_bytes(text, peak):
 
 
 def cgroup_limit(size, log):
-    """Budget + what the program holds beside its blocks + 64 MiB."""
+    """Budget + the program's memory outside its blocks + 64 MiB."""
     return size + max(0, log["peak_rss_bytes"] - log["threshold_peak_bytes"]) + 64 * MIB
 
 
 def on_swap(bench, kind, limit, a_s):
-    """The program without Ebb at that limit, on the kernel's swap: each allocator once."""
+    """Runs the program without Ebb at that limit, on the kernel's swap, once for each allocator."""
     rows, iterations = [], max(bench.args.whole, default=bench.args.iterations)
     for name, env in bench.swap_peers.items():
         row = {"swap": kind, "allocator": name, "s": None}
@@ -508,8 +511,9 @@ def in_cgroup(bench, given, size, log):
 
 
 def run_pairs(bench, budgets, program):
-    """A B B A B B A ...: all the runs of A, and for each budget its pairs of a B and the A in front
-    of it or behind it. After Ctrl-C those that are done; the last result says whether all are."""
+    """Runs A B B A B B A ... Returns all runs of A. For each budget it also returns pairs of a B
+    and the A before or after it. After Ctrl-C these are the finished pairs. The last result tells
+    whether all are finished."""
     runs_a, pairs = [], {text: [] for text, _, _ in budgets}
 
     def run_a():
@@ -537,8 +541,9 @@ def run_pairs(bench, budgets, program):
 
 
 def run_whole(bench, budgets):
-    """Pairs for each count of --whole, or for the program as it is. Rows of the second table, runs and
-    pairs of the greatest count that has any, and the program that was run so often."""
+    """Runs pairs for each count of --whole, or for the given program. Returns the rows of the
+    second table. It also returns the runs and pairs of the greatest count that has any, and the
+    program with that count."""
     rows, last = [], ([], {}, bench.program)
     for count in bench.args.whole or [None]:
         program = with_iterations(bench.program, count) if count else bench.program

@@ -1,30 +1,32 @@
-"""Lost iterations, and what they were lost to: the arithmetic of bench/first.py.
+"""Computes lost iterations and their causes for bench/first.py.
 
-A run is a list of steps as bench/first/life.py writes them, step 0 being the beginning. What a run
-under Ebb takes beyond the run beside it, step by step, divided by that run's median step, are its
-lost iterations. Each step's loss goes to causes by what bench_watch has seen, by the first rule
-that holds:
+A run is a list of steps as bench/first/life.py writes them. Step 0 is the beginning. The time of a
+step under Ebb in addition to the time of the same step without Ebb is its loss. Divided by the
+median step without Ebb, it is a number of lost iterations. bench_watch observes the run. The first
+rule that holds gives the cause of a step's loss:
 
-  fork      a process began in the step: all of it
-  late      no plan has been in force for half of a step yet, and this is the 4th step or later
-  change    a plan has, but was not in force for all of this step: all of it
-  evict     up to the third step: as much as the program waited for transfers and for room
-  wait      under a plan: likewise
-  pages     of what is left, as much as the main thread was longer in the kernel than without
-            Ebb: clearing huge pages, faults, moves of pages
-  observe   of what is left, if accesses were observed in the step: all of it
-  unknown   the rest; before all other rules, a step that was faster than without Ebb
+  fork      a process began in the step: the whole loss
+  late      this is the 4th step or later, and no plan has been in force for half of a step yet
+  change    one has been, but no plan was in force for all of this step: the whole loss
+  evict     up to the third step: as much as the program waited for transfers and for memory
+  wait      the same under a plan
+  pages     of the rest, as much as the main thread was longer in the kernel than without Ebb:
+            clearing huge pages, faults, moves of pages
+  observe   if accesses were observed in the step: the whole rest
+  unknown   the rest. Before all other rules, a step that was faster than without Ebb
 
 The sum of the causes is the sum of the losses. Ebb adds the waits of several threads, so `evict`
-and `wait` are upper bounds, as is `observe`. Where bench_watch has seen nothing, all is unknown.
+and `wait` are upper bounds, as is `observe`. If bench_watch saw nothing, all causes are unknown.
 """
 import bisect
 import json
 import statistics
 
 CAUSES = ("observe", "evict", "late", "change", "fork", "wait", "pages", "unknown")
-LATEST = 3  # the step in which a plan is due: docs/first-iterations.md
-WHOLE = 0.98  # share of a step from which a plan counts as in force for all of it
+LATEST = 3  # a plan is due in this step: docs/first-iterations.md
+
+# A plan that is in force for this share of a step counts as in force for all of it.
+WHOLE = 0.98
 COUNTS = (5, 10, 20, 50)
 NEVER = 1 << 30
 
@@ -38,14 +40,15 @@ def losses(steps):
 
 
 def lost(a, b, count):
-    """Of the first `count` steps, in iterations; a, b: seconds of each without and with Ebb."""
+    """Iterations lost in the first `count` steps. a, b: seconds of each step without and with
+    Ebb."""
     if min(len(a), len(b)) < count or not count:
         return None
     return (sum(b[:count]) - sum(a[:count])) / statistics.median(a)
 
 
 def late_ratio(a, b, first=10, last=20):
-    """Median of the steps `first` to `last` over that without Ebb; None of fewer than five."""
+    """The median of the steps `first` to `last` over that without Ebb; None if fewer than five."""
     a, b = a[first - 1:last], b[first - 1:last]
     if min(len(a), len(b)) < 5:
         return None
@@ -53,7 +56,8 @@ def late_ratio(a, b, first=10, last=20):
 
 
 class Watched:
-    """What bench_watch wrote: of the process whose blocks were largest, and when others began."""
+    """The report of bench_watch: the process with the largest blocks, and the starts of other
+    processes."""
 
     def __init__(self, lines=()):
         lines = list(lines)
@@ -79,7 +83,7 @@ class Watched:
             return cls()
 
     def counter(self, name, at_ns):
-        """Its value at a time: of the line between two samples."""
+        """The value of a counter at a time, interpolated between two samples."""
         i = bisect.bisect_right(self.times, at_ns)
         if i == 0:
             return 0
@@ -91,7 +95,7 @@ class Watched:
         return before[name] + share * (after[name] - before[name])
 
     def time_in(self, name, first_ns, last_ns):
-        """Seconds of [first, last) that lie between NAME_on and NAME_off."""
+        """Seconds of [first, last) that are between the marks NAME_on and NAME_off."""
         total, since = 0, None
         for at, mark in [*self.marks, (last_ns, name + "_off")]:
             if mark == name + "_on" and since is None:
@@ -103,7 +107,7 @@ class Watched:
 
 
 def facts_of(steps, watched):
-    """What is known of each step of a run under Ebb."""
+    """What was observed in each step of a run under Ebb."""
     found = []
     for before, line in zip(steps, steps[1:]):
         first, last = before["t_ns"], line["t_ns"]
@@ -121,13 +125,13 @@ def facts_of(steps, watched):
 
 
 def planned_step(facts):
-    """The first step that a plan was in force for half of; None: there is none."""
+    """The first step in which a plan was in force for half of the time, or None."""
     return next((number for number, step in enumerate(facts, 1)
                  if step["planned_s"] >= step["seconds"] / 2), None)
 
 
 def causes_of(number, planned, lost_s, step, system_s):
-    """{cause: seconds} of one step. planned: planned_step(); system_s: of the step without Ebb."""
+    """{cause: seconds} of one step. planned: planned_step(). system_s: of the step without Ebb."""
     had = planned is not None and number >= planned
     if not step["seen"] or lost_s < 0:
         return {"unknown": lost_s}
@@ -148,7 +152,7 @@ def causes_of(number, planned, lost_s, step, system_s):
 
 
 def attribute(a_steps, facts, count):
-    """{cause: lost iterations} of the first `count` steps; a_steps: the steps without Ebb."""
+    """{cause: lost iterations} of the first `count` steps. a_steps: the steps without Ebb."""
     a = seconds(a_steps)
     planned = planned_step(facts)
     total = dict.fromkeys(CAUSES, 0.0)
@@ -161,7 +165,7 @@ def attribute(a_steps, facts, count):
 
 
 def compare(a_run, b_run):
-    """One pair. A run: {"steps", "elapsed_s", "exit_code"}, with Ebb also "watched"."""
+    """One pair. A run is {"steps", "elapsed_s", "exit_code"}, with Ebb also "watched"."""
     a, b = seconds(a_run["steps"]), seconds(b_run["steps"])
     facts = facts_of(b_run["steps"], b_run["watched"])
     count = min(len(a), len(b))
@@ -179,8 +183,8 @@ def compare(a_run, b_run):
 
 
 def row_of(pairs):
-    """A row of the table: medians of the pairs; the causes are those of the pair in the middle, so
-    that their sum is what that pair has lost in its first 20 steps."""
+    """A row of the table with the medians of the pairs. The causes are those of the pair in the
+    middle. So their sum is the loss of that pair in its first 20 steps."""
     middle = sorted(pairs, key=lambda pair: sum(pair["causes"].values()))[(len(pairs) - 1) // 2]
     counts = [n for n in map(str, COUNTS) if all(n in pair["lost"] for pair in pairs)]
 

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""What a malloc and its free cost, by themselves and under `ebb run`, in turns (bench/malloc_pairs.c).
+"""Measures the cost of a malloc and its free, alone and under `ebb run`, in turns.
 
     bench/malloc_pairs.py [--pairs 3] [--budget 60%] [-o out.json]
 
-Prints for each size the ns of a pair: the median of the runs, the least and the most.
+For each size, prints the median, least and greatest ns of a malloc and its free over all runs. The
+program is bench/malloc_pairs.c.
 """
 import argparse
 import json

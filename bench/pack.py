@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""The table of packings: how low, how fast, beside the load below which nothing is.
+"""The table of packings: height and time of each, and the load, which is a lower bound.
 
     bench/pack.py --data ../shared/data -o pack.json
     bench/pack.py --minimalloc PATH/minimalloc       with MiniMalloc itself, in turns on one core
 
-Instances: MiniMalloc's A-F at their capacity; the larger ones of idealloc; SINGA's traces, by
-SmartPool as published and by the default; and random ones with a planted optimum (planted.py).
-Times are those of the search alone (`solve_ns`), for MiniMalloc the process's own, median of --runs.
+The instances are MiniMalloc's A to F at their capacity, and the larger ones of idealloc. SINGA's
+traces are packed by SmartPool as published and by the default. Random instances have a planted
+optimum (planted.py). Times are those of the search alone (`solve_ns`), and for MiniMalloc those of
+the process. Each is the median of --runs.
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CAPACITY = 1048576  # in the names of the files
+CAPACITY = 1048576  # part of the files' names
 PLANTED = [(buffers, seed, even) for buffers in (120, 200, 300) for seed in (1, 2, 3)
            for even in (1, 3)]
 
@@ -84,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ebb", default=os.path.join(HERE, "..", "build/release/bin/ebb"))
     parser.add_argument("--data", help="a folder with minimalloc/, dsa/ and singa/")
-    parser.add_argument("--minimalloc", help="its program, to be measured beside ours")
+    parser.add_argument("--minimalloc", help="path of MiniMalloc's program")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="added to those of planted instances")
     parser.add_argument("-o", "--out", help="write the rows as JSON")

@@ -1,4 +1,5 @@
-"""What paired benchmarks share: the machine, tuned allocators, memory cgroups, swap, one run."""
+"""The common part of paired benchmarks: machine, tuned allocators, memory cgroups, swap, one
+run."""
 import datetime
 import os
 import platform
@@ -43,7 +44,7 @@ def machine(store):
 
 
 def provenance(store):
-    """What each report begins with, for bench/report.py: command, date, machine."""
+    """The begin of each report, for bench/report.py: command, date, machine."""
     command = [os.path.relpath(sys.argv[0], SOURCE), *sys.argv[1:]]
     return {"command": shlex.join(command),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -62,8 +63,8 @@ def library(name):
 
 
 def allocators():
-    """Environments of the best tuned allocators that this machine has, by name: huge pages, and
-    nothing given back to the system."""
+    """Environments of the tuned allocators that this machine has, by name. They use huge pages and
+    return no memory to the system."""
     found = {}
     jemalloc, mimalloc = library("libjemalloc.so.2"), library("libmimalloc.so.2")
     if not jemalloc:
@@ -73,7 +74,7 @@ def allocators():
     if mimalloc:
         found["mimalloc"] = {"LD_PRELOAD": mimalloc, "MIMALLOC_ALLOW_LARGE_OS_PAGES": "1",
                              "MIMALLOC_RESERVE_OS_MEMORY": "4GiB", "MIMALLOC_PAGE_RESET": "0"}
-    # No mmap for large blocks, which would be mapped and unmapped each time, one heap, no trimming.
+    # One heap, no trimming, and no mmap: large blocks would be mapped and unmapped each time.
     found["glibc"] = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
                       "MALLOC_TOP_PAD_": str(64 * MIB), "MALLOC_ARENA_MAX": "1",
                       "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
@@ -84,7 +85,7 @@ def allocators():
 
 
 class Cgroup:
-    """A memory cgroup (version 1 or 2) with that limit, without swap or with all there is."""
+    """A memory cgroup (version 1 or 2) with that limit, without swap or with unlimited swap."""
 
     def __init__(self, limit_bytes, swap=False):
         self.path = None
@@ -122,7 +123,7 @@ class Cgroup:
             return ""
 
     def enter(self):
-        """In the child, before exec."""
+        """Runs in the child, before exec."""
         with open(os.path.join(self.path, "cgroup.procs"), "w", encoding="utf-8") as file:
             file.write(str(os.getpid()))
 
@@ -153,7 +154,7 @@ def shell(*command):
 
 
 class Swap:
-    """Swap for the time of a `with`: a file in the store's folder, or zram. Needs root."""
+    """Swap during a `with`: a file in the store's folder, or zram. Needs root."""
 
     def __init__(self, kind, folder, size_bytes):
         self.kind, self.folder, self.size_bytes = kind, folder, size_bytes
@@ -181,7 +182,7 @@ class Swap:
         return self
 
     def compressed_bytes(self):
-        """The most that zram has held in memory, beside the cgroup's limit."""
+        """The most memory that zram itself has used, which is outside the cgroup's limit."""
         if self.kind != "zram":
             return 0
         return int(first_line(f"/sys/block/{os.path.basename(self.device)}/mm_stat",
@@ -203,8 +204,8 @@ class Swap:
 
 
 def run(command, env, cgroup=None, limit_s=None):
-    """Run to the end; losses and seconds of each iteration, exit code, peak RSS by wait4. What takes
-    longer than limit_s is killed; what it had printed counts."""
+    """Runs a command to its end. Returns losses and seconds of each iteration, exit code, and peak
+    RSS by wait4. After limit_s it is killed, and its output so far counts."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out,
@@ -212,7 +213,7 @@ def run(command, env, cgroup=None, limit_s=None):
         timed_out = False
         if limit_s:
             try:
-                # Looks without reaping: the usage is taken below.
+                # Looks without reaping, since wait4 takes the usage below.
                 deadline = started + limit_s
                 while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                     if time.monotonic() > deadline:

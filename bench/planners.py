@@ -1,20 +1,21 @@
 #!/usr/bin/python3
-"""The planners on one page: what each needs without a stall, and what each costs at a budget.
+"""Compares all planners: the memory that each needs without a stall, and its time at a budget.
 
     bench/planners.py --data ../shared/data --record DIR -o planners.json
 
-Tables, each beside a bound or a peer:
+Each table has a bound or a peer for comparison:
+
   detection   period found, and the time it took
   zero stall  the smallest budget at which nothing waits, by policy; the bound; ebb's gap to it
   budgets     iteration time by policy at 80 ... 40 % of the peak, and whether ebb is at or below
               every other one; ebb against the bound on the time
-  frontier    AutoSwap's published VGG trace, 260 ... 630 MiB, beside the published overheads
-  footprint   what the allocators of others would have held, and Ebb's packing
+  frontier    AutoSwap's published VGG trace, 260 ... 630 MiB, and the published overheads
+  footprint   the memory that other allocators would have held, and Ebb's packing
   large       a plan for 100,000 events and 20,000 blocks an iteration: seconds and memory
   pack        bench/pack.py's
 
-Traces: those of SINGA in --data, and six of PyTorch that are recorded into --record where they are
-not there yet (minutes each). Machine: autoswap-paper, so that the figures are those of any computer.
+The traces are SINGA's in --data, and six of PyTorch. Missing ones are recorded into --record, which
+takes minutes each. The machine is autoswap-paper, so the figures do not depend on this computer.
 """
 import argparse
 import csv
@@ -39,7 +40,7 @@ PUBLISHED = "vec_block_fresh_vgg.csv"
 # SINGA's traces with accesses, and those with allocations only.
 ACCESSES = (PUBLISHED, "vec_run_5_alex.csv")
 ALLOCATIONS = ("memInfo_alex_20itr_100size.text", "memInfo_vgg_20itr_100size.text")
-# Rounding of times in the simulator's and the planner's arithmetic.
+# A tolerance for rounding of times in the simulator and the planner.
 SAME = 1.0001
 
 
@@ -53,7 +54,7 @@ def ebb(args, *arguments):
 
 def record(args):
     os.makedirs(args.record, exist_ok=True)
-    # Left to itself, PyTorch 1.13's two thread pools get in each other's way.
+    # By default, the two thread pools of PyTorch 1.13 slow each other down.
     env = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), **os.environ}
     for model, (batch, size) in MODELS.items():
         path = os.path.join(args.record, f"{model}.ebbt")
@@ -84,7 +85,7 @@ def zero_stall(args, traces):
             plan = ebb(args, "plan", path, "--zero-stall", "--policy", policy, *on_machine(args))
             policies[policy] = {key: plan[key] for key in ("budget_bytes", "feasible", "peak_bytes",
                                                            "lower_bound_bytes", "plan_ns")}
-            # Some stall at any budget.
+            # Some policies stall at any budget.
             policies[policy]["feasible"] &= plan["stall_ns"] == 0
         best = policies["ebb"]
         others = [p["peak_bytes"] for name, p in policies.items() if name != "ebb" and p["feasible"]]
@@ -115,8 +116,7 @@ def budgets(args, traces):
 
 
 def frontier(args, path):
-    """Stall by budget beside the published overheads (columns of the published file, at the nearest
-    published limit)."""
+    """Stall by budget, and the published overheads at the nearest published limit."""
     with open(os.path.join(args.data, "singa", "autoswap_vgg_expected_overhead_ns.csv"),
               encoding="utf-8") as file:
         published = [{key: float(value) for key, value in row.items()}
@@ -141,7 +141,7 @@ def footprints(args, traces):
 
 
 def large(args, folder):
-    """Layers of a deep network: what one writes, its mirror image reads."""
+    """The layers of a deep network. The output of a layer is read by its mirror image."""
     path = os.path.join(folder, "large.csv")
     with open(path, "w", encoding="ascii") as file:
         now = 0

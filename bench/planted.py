@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Random packing instances whose optimum is known: guillotine cuts of a rectangle, shuffled.
+"""Makes random packing instances with a known optimum: guillotine cuts of a rectangle, shuffled.
 
     bench/planted.py --buffers 200 --seed 7 > planted.csv
 
-A rectangle of time by height is cut in two again and again, along either axis; the pieces are the
-buffers, which fill the rectangle without a hole, so no packing is lower than its height.
+A rectangle of time by height is cut in two again and again, along either axis. The pieces are the
+buffers. They fill the rectangle without a hole, so its height is the optimum.
 """
 import argparse
 import random
@@ -12,7 +12,7 @@ import sys
 
 
 def pieces(rng, buffers, width, height, even):
-    """Of `even` pieces the largest is cut: with 1 they come in all sizes, with many they are alike."""
+    """Cuts the largest of `even` random pieces. With 1, sizes vary. With many, they are similar."""
     parts = [(0, width, 0, height)]
     while len(parts) < buffers:
         sample = [rng.randrange(len(parts)) for _ in range(even)]
@@ -35,10 +35,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--buffers", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--width", type=int, default=1000, help="of the rectangle, in time")
+    parser.add_argument("--width", type=int, default=1000, help="width of the rectangle, in time")
     parser.add_argument("--height", type=int, default=1 << 20, help="the optimum, in bytes")
-    parser.add_argument("--even", type=int, default=3, help="how alike the pieces are, from 1")
-    parser.add_argument("--solution", action="store_true", help="with the offsets of the optimum")
+    parser.add_argument("--even", type=int, default=3, help="similarity of the pieces, from 1")
+    parser.add_argument("--solution", action="store_true", help="also write the offsets of the optimum")
     args = parser.parse_args()
     if not 1 <= args.buffers <= args.width * args.height // 4:
         parser.error("so many buffers do not come out of that rectangle")

@@ -1,21 +1,21 @@
 #!/usr/bin/python3
-"""Tables of Markdown from what the benchmarks wrote, each with its command, date and machine.
+"""Makes Markdown tables from the output of the benchmarks, with command, date and machine.
 
     bench/report.py host.json frameworks.json darknet.json malloc.json
     bench/report.py --write docs/performance.md host.json malloc.json
 
-Reads the files that bench/host.py, bench/first.py, bench/frameworks/run.py, bench/darknet.py,
-bench/malloc_pairs.py and bench/ablate.py write with -o, in the order given, and knows them by their
-key `schema`. Nothing is computed here but medians
-of what a file has, and units. A file without command or date is refused: nobody could repeat it.
+Reads files that these programs write with -o, in the order given: bench/host.py, bench/first.py,
+bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py and bench/ablate.py. The key
+`schema` tells which is which. Only medians and units are computed here. A file without command or
+date is refused, since nobody could repeat it.
 
-With --write the tables replace what the document has between the lines
+With --write, the tables replace the text in the document between the lines
 
     <!-- report: NAME -->
     <!-- end -->
 
-where NAME is that of the file, without folder and `.json`. A document without such a section is refused,
-and is then as it was.
+NAME is the name of the file without folder and `.json`. A document without such a section is
+refused and not changed.
 """
 import argparse
 import json
@@ -30,11 +30,11 @@ from lost import CAUSES, COUNTS
 from malloc_pairs import KINDS as SIZES
 
 MIB = 1 << 20
-LINE = 100  # characters of a line of Markdown; rows of tables are as long as they are
+LINE = 100  # characters in a line of Markdown; rows of tables may be longer
 
 
 class Unusable(Exception):
-    """The file is not what a benchmark writes."""
+    """The file is not the output of a benchmark."""
 
 
 def number(value, form="{:.2f}"):
@@ -46,7 +46,7 @@ def mib(value):
 
 
 def spread(middle, ends):
-    """`1.04 (1.02-1.08)`."""
+    """A ratio with its spread, as `1.04 (1.02-1.08)`."""
     return "-" if middle is None else f"{middle:.2f} ({ends[0]:.2f}-{ends[1]:.2f})"
 
 
@@ -66,14 +66,14 @@ def prose(text):
 
 
 def items(*texts):
-    """A list of Markdown."""
+    """A Markdown list."""
     return "\n".join(textwrap.fill(text, LINE, initial_indent="- ", subsequent_indent="  ",
                                    break_long_words=False, break_on_hyphens=False) for text in texts)
 
 
 def command_lines(command):
-    """As code, in lines that a shell takes for one; no argument is broken. Where the results went to is
-    of no interest: that folder is left out."""
+    """The command as code, in lines that a shell joins. No argument is broken. The folder of the
+    output file is left out."""
     words = shlex.split(command)
     for i, word in enumerate(words[:-1]):
         if word in ("-o", "--output"):
@@ -87,7 +87,7 @@ def command_lines(command):
 
 
 def head(report, title):
-    """The title, the command, when and on what."""
+    """The title, the command, the date and the machine."""
     for key in ("command", "date", "machine"):
         if not report.get(key):
             raise Unusable(f"has no {key}: write it anew with the benchmark")
@@ -140,7 +140,7 @@ def host(report):
 
 
 def whole(rows):
-    """Ratio of whole commands, a row for each budget, a column for each count."""
+    """Ratio of whole commands. Each budget has a row, each count a column."""
     counts = sorted({row["iterations"] for row in rows})
     lines = []
     for budget in dict.fromkeys(row["budget"] for row in rows):
@@ -152,7 +152,7 @@ def whole(rows):
 
 
 def beside(rows):
-    """What the kernel does with that memory, where it was asked."""
+    """The kernel's swap with the same memory, if it was measured."""
     lines = []
     for row in rows:
         if "cgroup" in row:
@@ -254,7 +254,7 @@ def first(report):
 
 
 def worst_case(cases, value):
-    """The largest change of a row at this value, and how many cases change at all."""
+    """The largest change of a row at this value, and the number of cases that change at all."""
     here = [case for case in cases if case["value"] == value]
     changed = [case for case in here if not case["same"]]
     if not changed:
@@ -298,7 +298,7 @@ KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-host/1": host, "ebb.bench-firs
 
 
 def section(text):
-    """Markdown of one file's content."""
+    """The Markdown of one file's content."""
     try:
         report = json.loads(text)
     except ValueError as error:
@@ -316,7 +316,7 @@ MARK = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
 def replaced(document, sections):
-    """The document with `sections`, Markdown by name, each in its place."""
+    """The document with `sections`, Markdown by name, inserted at their places."""
     names = [match.group(2) for match in MARK.finditer(document)]
     for name in sections:
         if names.count(name) != 1:
@@ -327,7 +327,7 @@ def replaced(document, sections):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", metavar="FILE", help="what a benchmark wrote with -o")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="output of a benchmark (-o)")
     parser.add_argument("--write", metavar="DOCUMENT", help="replace the files' sections there")
     arguments = parser.parse_args()
     sections = {}

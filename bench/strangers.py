@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Programs that nobody wrote for Ebb, alone and under `ebb run`: the same results.
+"""Runs programs that nobody wrote for Ebb, alone and under `ebb run`, and compares their results.
 
-Each suite runs by itself, then with a budget that is not short, which says how much it holds, and
-then at half of that. What it reports (the outcome of each test, a digest, an exit code) must be the
-same three times. A suite whose results differ runs once more on both sides; tests that differ between
-two runs without Ebb are `unsteady` and do not count.
+Each suite runs alone, then with an ample budget to find out how much memory it holds, then with
+half of that. Its report (the outcome of each test, a digest, an exit code) must be the same in all
+three runs. If results differ, it runs once more on both sides. Tests that differ between two runs
+without Ebb are `unsteady` and do not count.
 
   bench/strangers.py                        everything that is installed: half an hour and more
   bench/strangers.py --only python,redis    groups or suites; --list shows them
@@ -13,9 +13,9 @@ two runs without Ebb are `unsteady` and do not count.
                                             people's tests of malloc
 
 Debian's packages: libpython3.11-testsuite, python3-numpy, python3-pytest, python3-hypothesis,
-stress-ng, redis-server, redis-tools. What is missing is said and skipped. A line of JSON a suite, a
-table at the end; exit code 1 where one differs. No part of `make test`: whole suites of others take
-long, and some need a quiet machine.
+stress-ng, redis-server, redis-tools. Missing suites are named and skipped. Prints a line of JSON
+for each suite, and a table at the end. The exit code is 1 if one differs. This is no part of `make
+test`: whole suites take long, and some need a quiet machine.
 """
 import argparse
 import hashlib
@@ -36,7 +36,7 @@ from paired import DEVICES
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "release", "bin")
 EBB = os.path.join(BIN, "ebb")
-PYTHON = "/usr/bin/python3"  # the one whose tests Debian packages
+PYTHON = "/usr/bin/python3"  # Debian packages the tests of this Python
 HERE = os.path.abspath(__file__)
 MIB = 1 << 20
 LEAST_BUDGET = MIB
@@ -48,11 +48,11 @@ STRESS = {"vm": "--vm 1 --vm-bytes 128M", "malloc": "--malloc 1 --malloc-bytes 6
           "fork": "--fork 2", "pthread": "--pthread 2", "mmap": "--mmap 1 --mmap-bytes 64M"}
 
 
-# --- what runs in a process of its own, with Ebb or without ------------------------------------
+# --- programs that run in their own process, with Ebb or without ------------------------------
 
 
 class Outcomes(unittest.TestResult):
-    """The outcome of each test by its name."""
+    """Collects the outcome of each test by its name."""
 
     def __init__(self):
         super().__init__()
@@ -86,7 +86,7 @@ def child_unittest(module, out):
     owner = os.getpid()
     unittest.defaultTestLoader.loadTestsFromName(module).run(outcomes)
     if os.getpid() != owner:
-        os._exit(1)  # a child that a test lost
+        os._exit(1)  # a test forked and did not end its child
     for test, text in outcomes.failures + outcomes.errors:
         print(f"{test.id()}:\n{text}", file=sys.stderr)
     with open(out, "w", encoding="utf-8") as file:
@@ -138,18 +138,18 @@ def child_sqlite(out):
 
 
 class Suite:
-    """One program: its command, and what it reports when that has ended."""
+    """One program: its command, and the results that it reports at its end."""
 
     def __init__(self, group, name, command, read=None, needs=None):
         self.group, self.name, self.command = group, name, command
         self.read = read or (lambda out: {})
-        self.needs = needs  # a path without which it is not installed
+        self.needs = needs  # the suite is not installed without this path
 
     def missing(self):
         return self.needs if self.needs and not os.path.exists(self.needs) else None
 
     def drive(self, process, folder):
-        """What there is to do while it runs; returns more results."""
+        """Work to do while the program runs. Returns more results."""
         return {}
 
 
@@ -168,7 +168,8 @@ def read_junit(out):
 
 
 class Redis(Suite):
-    """A server with values of all sizes, saved by a fork, overwritten meanwhile: its digests."""
+    """A server with values of all sizes. They are saved by a fork and overwritten meanwhile. Its
+    digests are the results."""
 
     def __init__(self):
         super().__init__("redis", "redis", lambda out: [
@@ -215,7 +216,7 @@ class Redis(Suite):
 
             def fork_and_wait():
                 began = call("LASTSAVE")
-                time.sleep(1.1)  # whose unit is a second
+                time.sleep(1.1)  # LASTSAVE counts in seconds
                 call("BGSAVE")
                 fill(60)
                 while call("LASTSAVE") == began and time.monotonic() < end + 300:
@@ -228,7 +229,7 @@ class Redis(Suite):
             found["digest"] = call("DEBUG", "DIGEST").decode()
             fork_and_wait()
             found["after"] = call("DEBUG", "DIGEST").decode()
-            call("DEBUG", "RELOAD")  # writes all, empties itself, reads it again
+            call("DEBUG", "RELOAD")  # saves everything, empties the database, and loads it
             found["reloaded"] = call("DEBUG", "DIGEST").decode()
             found["values"] = hashlib.sha256(b"".join(
                 call("GET", f"key {i}") or b"-" for i in range(400))).hexdigest()
@@ -293,7 +294,8 @@ def end_group(process):
 
 
 def run_once(suite, budget, options):
-    """One run: {"code", "results", "seconds", "summary", "text"}; `budget` None: without Ebb."""
+    """One run: {"code", "results", "seconds", "summary", "text"}. If `budget` is None, it is
+    without Ebb."""
     folder = tempfile.mkdtemp(prefix="ebb-strangers-", dir=options.folder)
     out, summary = os.path.join(folder, "out"), os.path.join(folder, "summary.json")
     command = suite.command(out)
@@ -354,7 +356,7 @@ def judge(suite, options):
             if name not in unsteady:
                 different.setdefault(name, []).append(pair[1])
     if "report" in plain["results"]:
-        different["report"] = [run["results"].get("report") for run in runs]  # it proves nothing
+        different["report"] = [run["results"].get("report") for run in runs]  # only reported
     figures = tight["figures"]
     line = {"suite": suite.name, "same": not different, "device": figures.get("device"),
             "results": len(plain["results"]), "held_mib": held >> 20,
@@ -394,11 +396,11 @@ def main():
     parser.add_argument("--only", help="suites or groups, separated by commas")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--device", choices=DEVICES, default="uffd-move")
-    parser.add_argument("--share", type=float, default=0.5, help="budget, of what is held")
-    parser.add_argument("--seconds", type=int, default=60, help="of each stressor")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds, of one run")
+    parser.add_argument("--share", type=float, default=0.5, help="budget as a share of the memory held")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds for each stressor")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
     parser.add_argument("--programs", help="a folder with C programs")
-    parser.add_argument("--keep", help="a folder for the output of what differs")
+    parser.add_argument("--keep", help="a folder for the output of suites that differ")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ebb-strangers-", dir="/var/tmp") as folder:
         options.folder = folder

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""What leaving zeros out is worth: of the tensors that a training saves for its backward pass, the
-share of words that are zero, and how small and how fast zero-value compression (src/store/zvc.h) and,
-where python3-lz4 is there, lz4 make them.
+"""Measures the worth of zero-value compression for the tensors saved for a backward pass.
 
     bench/zeros.py --build build/release --model vgg16 --batch 4 --iterations 2
 
-The tensors are those of the last iteration; each storage counts once.
+Prints the share of words that are zero, and the size and speed of compression (src/store/zvc.h).
+With python3-lz4, lz4 is measured, too. The tensors are those of the last iteration. Each storage
+counts once.
 """
 import argparse
 import ctypes
@@ -19,7 +19,7 @@ import time
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(SOURCE, "examples"))
 
-LEAST_BYTES = 512 << 10  # what is smaller is hardly ever moved
+LEAST_BYTES = 512 << 10  # smaller blocks are hardly ever moved
 
 
 def saved_bytes(args, torch, torch_train):

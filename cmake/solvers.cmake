@@ -1,9 +1,9 @@
-# The solvers: LAPACK and Clp, which bring a dozen shared libraries with them. Loading these costs every
-# `ebb run` 3 ms of processor time before it does anything (`perf stat ebb --version` with and without),
-# so the tool has them inside where the archives are there, as they are with Debian's -dev packages.
-# Tests and benchmarks take the shared ones: they link faster.
+# The solvers LAPACK and Clp. Loading their dozen shared libraries costs every `ebb run` 3 ms of
+# processor time at its start. To measure this, run `perf stat ebb --version` with and without them.
+# So the tool links their archives if they exist, as with Debian's -dev packages. Tests and
+# benchmarks use the shared libraries, since these link faster.
 pkg_check_modules(LAPACKE REQUIRED IMPORTED_TARGET lapacke)
-# Not through pkg-config, whose list names the libraries that Clp itself was linked with.
+# pkg-config is not used here, since its list has the libraries that Clp itself was linked with.
 find_path(CLP_INCLUDE coin/Clp_C_Interface.h REQUIRED)
 find_library(CLP_LIBRARY Clp REQUIRED)
 
@@ -17,7 +17,7 @@ foreach(name lapacke lapack blas tmglib Clp CoinUtils bz2 z)
   endif()
   list(APPEND solver_archives ${EBB_ARCHIVE_${name}})
 endforeach()
-# The compilers' own run-time libraries: only the compiler knows where they are.
+# Only the compiler knows where its own run-time libraries are.
 foreach(name gfortran quadmath stdc++)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=lib${name}.a
     OUTPUT_VARIABLE archive OUTPUT_STRIP_TRAILING_WHITESPACE)

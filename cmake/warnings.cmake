@@ -1,4 +1,4 @@
-# The warnings every target is built with; errors where EBB_WERROR is on (dev preset, CI).
+# The warnings of every target. They are errors if EBB_WERROR is on (dev preset, CI).
 function(ebb_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion
     -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef)

@@ -1,12 +1,12 @@
 #!/bin/bash
-# The demonstration: one training run as it is, one in 60 % of its memory, compared to the last digit.
+# The demonstration: two training runs, compared to the last digit.
 #
 #   examples/demo.sh [path of ebb]
 #
-# Run one: ResNet-50 under the best tuned allocator (jemalloc, huge pages, nothing given back), with
-# an independent count of its allocations. Run two: the same command behind `ebb run`, with 60 % of
-# that peak as its budget in bytes, so that the budget holds from the first allocation. Exit code 0
-# only if every loss is the same, digit by digit. Takes 1 to 4 minutes.
+# Run one is ResNet-50 under the best tuned allocator (jemalloc, huge pages, no memory returned),
+# with an independent count of its allocations. Run two is the same command under `ebb run`. Its
+# budget is 60 % of that peak in bytes, so it is in force from the first allocation. The exit code
+# is 0 only if every loss is the same, digit by digit. Takes 1 to 4 minutes.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 ebb=${1:-$here/../build/release/bin/ebb}
@@ -28,9 +28,9 @@ jemalloc=$(ls /usr/lib/*/libjemalloc.so.2 2>/dev/null | head -n 1)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# measured SECONDS FILES-PREFIX COMMAND...: output shown and kept, peak RSS by wait4 in PREFIX.rss.
-# After SECONDS the command is asked to stop as by Ctrl-C (a slow machine gets fewer iterations), and
-# killed if it does not.
+# measured SECONDS PREFIX COMMAND...: shows and stores the output, and writes the peak RSS by wait4
+# to PREFIX.rss. After SECONDS it sends SIGINT, so that a slow machine does fewer iterations. If the
+# command does not end, it is killed.
 measured() {
     "$python" - "$@" <<'PYTHON'
 import os, signal, subprocess, sys, threading

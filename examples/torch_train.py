@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Train a model on synthetic data and print what a comparison needs.
+"""Trains a model on synthetic data, and prints losses for a comparison.
 
-An ordinary training script: nothing in it knows of Ebb.  It prints, for each iteration,
-the loss with all its digits and the seconds taken, so that two runs can be compared
-to the last bit.
+This is an ordinary training script, without any knowledge of Ebb. For each iteration it prints the
+loss with all its digits, and the seconds. So two runs can be compared to the last bit.
 
     torch_train.py --model resnet50 --batch 16 --size 224 --iterations 8 --seed 1
 
-Models: any of torchvision.models on images of --size squared; `gpt`, a decoder-only transformer,
-and `lstm`, both predicting the next of --classes tokens in sequences of length --size.
+Models are those of torchvision.models on images of --size squared; `gpt`, a decoder-only
+transformer; and `lstm`. The last two predict the next of --classes tokens in sequences of length
+--size.
 """
 import argparse
 import time
@@ -60,8 +60,8 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="images or sequences in a mini-batch")
     parser.add_argument("--size", type=int, default=224, help="height and width of an image, length of a sequence")
     parser.add_argument("--classes", type=int, default=1000, help="number of classes or tokens")
-    parser.add_argument("--width", type=int, default=256, help="of gpt and lstm")
-    parser.add_argument("--layers", type=int, default=6, help="of gpt")
+    parser.add_argument("--width", type=int, default=256, help="width of gpt and lstm")
+    parser.add_argument("--layers", type=int, default=6, help="layers of gpt")
     parser.add_argument("--iterations", type=int, default=8, help="training iterations")
     parser.add_argument("--seed", type=int, default=1, help="seed of weights and data")
     parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")

@@ -1,5 +1,5 @@
-"""The devices of src/device/host.c, by the names that `ebb doctor` gives them."""
+"""The devices of src/device/host.c, by the names that `ebb doctor` prints."""
 
-# device: what EBB_REFUSE takes away so that it is chosen on a system that permits all of them
+# device: the features that EBB_REFUSE must refuse, so that a system with all of them uses it
 DEVICES = {"uffd-move": "", "uffd-move-user": "kernel", "uffd-remap": "move",
            "uffd-remap-user": "kernel,move", "protect": "uffd"}

@@ -1,6 +1,6 @@
-# One executable a harness: tests/fuzz_<format>.c with LLVMFuzzerTestOneInput, and the folder
-# tests/corpus/<format>/, which is replayed in every test run. With EBB_FUZZ (clang) the same
-# executable is the fuzzer: cmake --preset fuzz; .../tests/fuzz_trace NEW_FOLDER tests/corpus/trace
+# One executable for each harness tests/fuzz_<format>.c with LLVMFuzzerTestOneInput. The folder
+# tests/corpus/<format>/ is replayed in every test run. With EBB_FUZZ (clang) the same executable is
+# the fuzzer: cmake --preset fuzz; .../tests/fuzz_trace NEW_FOLDER tests/corpus/trace
 function(ebb_fuzz format)
   set(name fuzz_${format})
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.c)
@@ -22,7 +22,7 @@ function(ebb_fuzz format)
 endfunction()
 
 if(EBB_FUZZ)
-  # Coverage of what is fuzzed steers the fuzzer.
+  # The fuzzer is guided by the coverage of the code under test.
   target_compile_options(ebb_core PRIVATE -fsanitize=fuzzer-no-link)
   target_compile_options(ebb_runtime PRIVATE -fsanitize=fuzzer-no-link)
   if(EBB_LAB)

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Random programs of legal system calls under `ebb run`: a command of its own, not a test.
+"""Random programs of legal system calls under `ebb run`: a separate command, not a test.
 
 tests/programs/legal/ verifies every byte that it owns. Here it runs with random seeds, budgets,
-devices (EBB_REFUSE), limits, and as a program that repeats itself, so that plans come into force.
-Whatever ends otherwise than without Ebb is a failure; so is a hang, whose stacks are kept. Each
-failure is one line of JSON on stdout, with the command that shows it again.
+devices (EBB_REFUSE) and limits, and as a program with iterations, so that plans come into force.
+A result that differs from that without Ebb is a failure. So is a hang, whose stacks are recorded.
+Each failure is one line of JSON on stdout, with the command that repeats it.
 
   tests/fuzz_calls.py --seconds 600 --jobs 2           random cases
-  tests/fuzz_calls.py --matrix                         each operation alone on each device: a table
-  tests/fuzz_calls.py --reduce --only a,b --device D   the least list of operations that fails
+  tests/fuzz_calls.py --matrix                         a table: each operation on each device
+  tests/fuzz_calls.py --reduce --only a,b --device D   the shortest list of operations that fails
 """
 import argparse
 import concurrent.futures
@@ -32,26 +32,26 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 EBB = os.path.join(BIN, "ebb")
 MIB = 1 << 20
-# The kernel cannot wait for an absent page there: what touches blocks by other calls than those
-# that libc's functions make gets EFAULT, which is documented.
+# On these devices the kernel cannot wait for an absent page. Calls other than those of libc's
+# functions get EFAULT for it, as is documented.
 USER_ONLY = ("uffd-move-user", "uffd-remap-user", "protect")
-# Operations that show something only together with others.
+# Operations that have an effect only together with others.
 COMPANIONS = {"dontfork": "fork,dofork", "wipeonfork": "fork,dofork", "dofork": "fork,dontfork",
               "lazy": "cold", "ordinary": "overfile,overshared", "allow": "protect,noaccess",
               "give": "threads,take", "take": "threads,give"}
-# What is said of a budget that no order of the program's operations could keep, and where the system
-# can neither show which pages the kernel holds nor wait for absent ones.
+# The warnings that are allowed. The budget cannot be kept by any order of the operations. Or the
+# system can neither tell which pages the kernel holds nor wait for absent ones.
 EXPECTED = re.compile(r"\Aebb: (one operation needs more than the budget|"
                       r"process \d+: io_uring and aio are refused \(ENOSYS\))")
-# The child of a fork without handlers may find libc's lock over the stacks of threads held by a thread
-# that was just being created or was ending: documented, too.
+# In a forked child without handlers, libc's lock over the stacks of threads may be locked for ever.
+# Another thread was just starting or ending at the fork. This is documented, too.
 DOCUMENTED_HANG = re.compile(r"lll_lock_wait_private.*\n(?:#.*\n)*#.*allocate_stack.*\n"
                              r"(?:#.*\n)*#.*rawfork\.c")
-GRACE_S = 5  # a process that nobody waits for may still be ending
+GRACE_S = 5  # a process without a parent that waits may still be ending
 
 
 def compile_legal(folder):
-    """The program, as $EBB_LEGAL says or compiled into `folder`."""
+    """The program, from $EBB_LEGAL or compiled into `folder`."""
     if os.environ.get("EBB_LEGAL"):
         return os.environ["EBB_LEGAL"]
     programs = os.path.join(SOURCE, "tests", "programs", "legal")
@@ -81,7 +81,8 @@ def marked(mark):
 
 
 def stacks(pids):
-    """What each thread of these processes does, by gdb; where it waits in the kernel without."""
+    """The stack of each thread of these processes by gdb, or without gdb their places in the
+    kernel."""
     texts = []
     for pid in pids:
         try:
@@ -103,7 +104,7 @@ def stacks(pids):
 
 
 class Case:
-    """One run of the program: what it is and how it ends."""
+    """One run of the program: its settings and its result."""
 
     def __init__(self, legal, device, seed, *, run=200, iterations=1, memory=32, share=0.5,
                  only=None, without=None, options=(), limits=(), timeout=90, bin_ebb=EBB):
@@ -138,19 +139,20 @@ class Case:
         return command
 
     def shown(self):
-        """The command for a person to paste."""
+        """The command line that repeats the run."""
         return f"EBB_REFUSE={DEVICES[self.device]} timeout {self.timeout} " + shlex.join(
             self.command())
 
     def settle(self):
-        """Run without Ebb: None, and the budget is a share of what it held; else what went wrong."""
+        """Runs without Ebb. The budget becomes a share of the memory held. Returns None, or the
+        failure."""
         trouble = self.execute(plain=True)
         if trouble is None:
             self.budget = max(1024, int(self.held * self.share) >> 10)
         return trouble
 
     def execute(self, plain=False):
-        """None: as it should be. Else what went wrong, as a dictionary."""
+        """Returns None if the run is right, else the failure as a dictionary."""
         mark = f"EBB_FUZZ={uuid.uuid4().hex}"
         folder = tempfile.mkdtemp(prefix="ebb-fuzz-")
         store, tmp = os.path.join(folder, "store"), os.path.join(folder, "tmp")
@@ -198,7 +200,7 @@ class Case:
         if trouble is None and not plain:
             with open(summary, encoding="utf-8") as file:
                 figures = json.load(file)
-            managed = figures["device"] != "none"  # nothing was large enough where it is
+            managed = figures["device"] != "none"  # all blocks were too small
             if managed and figures["device"] != self.device:
                 trouble = {"kind": "device", "is": figures["device"]}
             elif figures["peak_resident_bytes"] > self.budget << 10 and not figures[
@@ -225,7 +227,7 @@ def random_case(legal, table, generator, options):
     if device in USER_ONLY and not options.kernel_everywhere:
         without.append("kernel")
     if device == "protect" and not options.kernel_everywhere:
-        without.append("bareprotect")  # documented, too: the kernel makes zeros readable
+        without.append("bareprotect")  # documented, too: the kernel reads zeros
     limits = ["--nofile=256"] if generator.random() < 0.08 else []
     return Case(legal, device, generator.randrange(1 << 32),
                 run=generator.randint(20, 60) if repeats else generator.randint(60, 500),
@@ -236,7 +238,7 @@ def random_case(legal, table, generator, options):
 
 
 def fails(case, times):
-    """The first trouble of several runs: some failures depend on time."""
+    """The first failure of several runs, since some depend on time."""
     for _ in range(times):
         trouble = case.execute()
         if trouble:
@@ -279,7 +281,7 @@ def fuzz(legal, table, options):
     def one(case):
         trouble = case.settle()
         if trouble:
-            trouble.update(plain=True,  # a defect of the program itself
+            trouble.update(plain=True,  # the program itself has a defect
                            command=shlex.join(case.program()))
         elif (trouble := case.execute()):
             if options.reduce:
@@ -305,7 +307,8 @@ def fuzz(legal, table, options):
 
 
 def matrix(legal, table, options):
-    """Each operation by itself, a few seeds, on each device: what failed of how many, and how."""
+    """Runs each operation alone with a few seeds on each device. Prints the numbers and kinds of
+    failures."""
     devices = [options.device] if options.device else list(DEVICES)
     wanted = set(options.only.split(",")) if options.only else None
     print("| operation | " + " | ".join(devices) + " |\n|---|" + "---|" * len(devices), flush=True)
@@ -338,7 +341,7 @@ def matrix(legal, table, options):
                         with open(options.details, "a", encoding="utf-8") as file:
                             file.write(json.dumps(trouble) + "\n")
                     if trouble["kind"] == "hang":
-                        break  # each takes the whole timeout
+                        break  # each hang takes the whole timeout
             worst = max(worst, failed)
             cells.append("ok" if not failed else f"{failed}: " + ", ".join(
                 sorted(set(kinds_seen))))
@@ -352,11 +355,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--seeds", type=int, default=3, help="of each field of the table")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds for each field of the table")
     parser.add_argument("--device", choices=DEVICES)
     parser.add_argument("--only", help="names or groups of operations")
     parser.add_argument("--without")
-    parser.add_argument("--timeout", type=int, default=90, help="what takes longer hangs")
+    parser.add_argument("--timeout", type=int, default=90, help="seconds after which a run counts as a hang")
     parser.add_argument("--kernel-everywhere", action="store_true",
                         help="also calls that are documented to give EFAULT on some devices")
     parser.add_argument("--reduce", action="store_true")

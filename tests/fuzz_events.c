@@ -27,13 +27,13 @@ struct program {
     uint64_t of_slot[SLOTS];
 };
 
-/* 0 to 2^64 in a byte, small numbers densely. */
+/* Expands a byte to 0 to 2^64. Small numbers are dense. */
 static uint64_t number(uint8_t code)
 {
     return code < 16 ? code : (uint64_t)(4 + code % 4) << (code / 4 - 2);
 }
 
-/* One step, four bytes: what, which block, how large, when. */
+/* One step of four bytes: what happens, to which block, its size, and when. */
 static void step(struct program *program, const uint8_t *code)
 {
     uint64_t *block = &program->of_slot[code[1] % SLOTS];
@@ -90,17 +90,17 @@ static void use(const struct ebb_model *model, const char *policy)
         struct ebb_plan plan;
         struct ebb_error error = {0};
         const struct ebb_policy *found = policy_named(policy);
-        if (!found) /* of src/lab, which is not in this build */
+        if (!found) /* a policy of src/lab, if that is not in this build */
             found = ebb__plan_policy("fifo");
         enum ebb_status status = ebb__plan_make(found, &request, &plan, &error);
         if (status == EBB_ERR_ARGUMENT && ebb__model_iteration_ns(model) == 0)
-            return; /* nothing to plan in */
+            return; /* there is no iteration to plan */
         FUZZ_REQUIRE(status == EBB_OK);
         struct ebb_check_request check = {model, machine, request.budget_bytes, request.page_bytes};
         status = ebb__check_plan(&check, &plan, &error);
         if (status && plan.feasible)
             fprintf(stderr, "%s: %s\n", policy, error.why);
-        /* One that breaks the budget is the policy's best effort. */
+        /* A plan over the budget is the policy's best effort. */
         FUZZ_REQUIRE(status == EBB_OK || (status == EBB_ERR_FORMAT && !plan.feasible));
         struct ebb_sim_request simulated = {model,
                                             machine,
@@ -146,7 +146,7 @@ static void watch(struct program *program)
 
 static void analyse(struct program *program)
 {
-    /* What a reader of files passes on. */
+    /* Only events that a file's reader accepts. */
     for (size_t i = 0; i < program->count; i++)
         if (!ebb__trace_event_valid(&program->events[i]) ||
             (i && program->events[i].time_ns < program->events[i - 1].time_ns))

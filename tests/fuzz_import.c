@@ -1,5 +1,5 @@
 /* Fuzzes each importer with every input, recognised or not. An accepted input must give a valid
- * trace: times never decrease; a block begins and ends once, keeps its size and is not used after
+ * trace. Times never decrease. A block begins and ends once, keeps its size, and is not used after
  * its end. The analysis and the emulated allocators must accept the trace. A refusal must have a
  * reason and leave the trace empty. */
 #include "base/map.h"

@@ -34,7 +34,7 @@ static void send_any(int socket, const uint8_t *data, size_t size, size_t count)
     FUZZ_REQUIRE(sendmsg(socket, &envelope, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-/* The descriptor that the next open gets: grows where one is left open. */
+/* Returns the descriptor that the next open gets. It grows if a descriptor stays open. */
 static int lowest_free(void)
 {
     int free_one = fcntl(STDERR_FILENO, F_DUPFD, 0);
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static int pair[2];
     if (!pair[0])
         FUZZ_REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
-    if (size < 2) /* of nothing: as if the other side were gone */
+    if (size < 2) /* an empty message means that the other side has ended */
         return 0;
     int before = lowest_free();
     send_any(pair[0], data + 1, size - 1, data[0] % (MOST_SENT + 1));

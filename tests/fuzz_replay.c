@@ -26,7 +26,8 @@ static int replay_file(const char *path)
         return 1;
     }
     fclose(file);
-    /* Exactly as large as the input, so that a sanitizer sees one byte too far. */
+    /* The memory is exactly as large as the input, so that a sanitizer finds an access past its
+     * end. */
     LLVMFuzzerTestOneInput(bytes, size);
     free(bytes);
     replayed_count++;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Position (of a 32-bit word), how, and the operand. */
+/* One change: the position of a 32-bit word, the operation, and the operand. */
 #define CHANGE_BYTES 7u
 
 static struct ebb_script *compile(void)
@@ -41,7 +41,7 @@ static void change(struct ebb_script *script, uint64_t bytes, const uint8_t *cod
     uint32_t at = code[0] | (uint32_t)code[1] << 8;
     uint32_t head = sizeof *script / 4;
     memcpy(&operand, code + 3, sizeof operand);
-    at %= code[2] & 1 ? head : words; /* the header is small, and matters most */
+    at %= code[2] & 1 ? head : words; /* the header is small and matters most, so change it often */
     uint32_t *word = (uint32_t *)(void *)script + at;
     switch (code[2] / 2 % 3) {
     case 0:

@@ -1,6 +1,6 @@
-/* Fuzzes the reader of trace files with each input in three forms: unchanged; with correct
- * checksums, which reaches the parser; and as the columns of one block, which reaches the decoder.
- * An accepted trace must be as trace/file.h says. */
+/* Fuzzes the reader of trace files with each input in three forms. The unchanged input tests the
+ * checksums. Correct checksums let it reach the parser. As the columns of one block it reaches the
+ * decoder. An accepted trace must be as trace/file.h says. */
 #include "fuzz.h"
 #include "trace/codec.h"
 #include "trace/file.h"

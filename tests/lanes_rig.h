@@ -24,7 +24,7 @@ struct lanes {
     unsigned opened;
 };
 
-/* A policy without a script: nothing is planned, nothing is due, nothing can be evicted. */
+/* A policy without a script: nothing is planned or due, and nothing can be evicted. */
 static inline bool lanes_unplanned(const void *context)
 {
     (void)context;
@@ -53,7 +53,7 @@ static inline bool lanes_no_room(void *context, uint64_t bytes, struct asking *a
 static inline enum ebb_status lanes_open_store(void *context, struct ebb_store *store,
                                                struct ebb_error *error)
 {
-    struct lanes *lanes = context; /* its first member is its ground */
+    struct lanes *lanes = context; /* the rig begins with its ground */
     (void)error;
     lanes->opened++;
     if (lanes->store_refuses)

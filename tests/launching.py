@@ -1,8 +1,8 @@
-"""What the launch tests share: a folder of their own, `ebb run` in it, and what may not be left.
+"""The common part of the launch tests: a temporary folder, and `ebb run` with checks afterwards.
 
-Each test_launch*.py runs $EBB_BIN_DIR/ebb; with NAME... as arguments it runs single tests
-(`test_launch_signals.py Signals.test_forwarded`).  Programs that the tests need are compiled into a
-temporary folder by cc.
+Each test_launch*.py runs $EBB_BIN_DIR/ebb. With NAME... as arguments it runs single tests
+(`test_launch_signals.py Signals.test_forwarded`). cc compiles the programs that the tests need into
+a temporary folder.
 """
 import json
 import os
@@ -23,17 +23,17 @@ BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin
 EBB = os.path.join(BIN, "ebb")
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
-TIMEOUT = 60  # seconds: far more than any of these programs takes
+TIMEOUT = 60  # seconds, far more than any of these programs takes
 
-# Small enough to be quick, large enough that every activation is managed.
+# Small enough to be quick, and large enough that every activation is managed.
 CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persistent", "8M"]
 
 work = None  # a temporary folder for all tests of a file
-plain_runs = {}  # what Launch.plain() has run, by command
+plain_runs = {}  # results of Launch.plain(), by command
 
 
 def faulty_disk():
-    """A library to be preloaded under which the disk fails as FAULTY_DISK says."""
+    """A library to preload. With it, the disk fails as FAULTY_DISK says."""
     disk = os.path.join(work, "faulty_disk.so")
     if not os.path.exists(disk):
         os.rename(compile_c("faulty_disk", options=["-shared", "-fPIC"]), disk)
@@ -41,7 +41,7 @@ def faulty_disk():
 
 
 def device_of(name):
-    """The device `name` of a kernel with UFFDIO_MOVE, or what this kernel has instead."""
+    """The device `name` if the kernel has UFFDIO_MOVE, else the device that replaces it."""
     if "move" not in name:
         return name
     done = subprocess.run([EBB, "doctor", "--json", "--store", work or "/var/tmp"], check=False,
@@ -51,7 +51,7 @@ def device_of(name):
 
 
 def compile_c(name, text=None, options=(), of=None):
-    """Compile `text`, or tests/programs/<of or name>.c, once, to work/<name>."""
+    """Compiles `text`, or tests/programs/<of or name>.c, once, to work/<name>."""
     out = os.path.join(work, name)
     if os.path.exists(out):
         return out
@@ -71,7 +71,7 @@ def cycle():
 
 
 def needs_mounts():
-    """Decorates tests that mount: root alone may not be enough, in a container."""
+    """Decorates tests that mount. In a container, being root may not be enough."""
     there = subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL)
     return unittest.skipIf(there.returncode, "skipped: needs mounts")
 
@@ -80,8 +80,8 @@ needs_root = unittest.skipIf(os.geteuid() != 0, "skipped: needs root")
 
 
 class Launch(unittest.TestCase):
-    """A store, a TMPDIR, a cache and a mark in the environment of each test's own; nothing may be
-    left in the folders and no process with the mark may live at the end."""
+    """Each test has its own store, TMPDIR and cache, and a mark in the environment. At its end, no
+    file may be left in these folders, and no process with the mark may live."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=work)
@@ -105,7 +105,7 @@ class Launch(unittest.TestCase):
         for folder in (self.store, self.tmp, self.cache):
             left = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
             self.assertEqual([], left, "files were left")
-        # What Python and PyTorch put there for a while may be of a test beside this one.
+        # Temporary files of Python and PyTorch may belong to a test that runs at the same time.
         left = {name for name in set(os.listdir("/dev/shm")) - self.shm
                 if not name.startswith(("sem.mp-", "torch_"))}
         self.assertEqual(set(), left, "left in /dev/shm")
@@ -133,12 +133,14 @@ class Launch(unittest.TestCase):
         return [EBB, "run", "--no-cache", "--store", self.store, *options]
 
     def run_ebb(self, *args, options=(), **kwargs):
-        """`ebb run options -- args` to its end, output captured as bytes."""
+        """Runs `ebb run options -- args` to its end. The output is captured as bytes."""
         return self.run_command([*self.options(*options), "--", *args], **kwargs)
 
     def plain(self, *program):
-        """`program` without Ebb, run once for all tests of a file: it prints the same each time.  cycle.c
-        is run without --work, which takes time and changes no byte."""
+        """Runs `program` without Ebb, once for all tests of a file, since its output is always the
+        same.
+
+        The program cycle.c is run without --work, which takes time and changes no byte."""
         if os.path.basename(program[0]).startswith("cycle") and "--work" in program:
             at = program.index("--work")
             return self.plain(*program[:at], *program[at + 2:])
@@ -173,7 +175,7 @@ class Launch(unittest.TestCase):
                 pipe.close()
 
     def expect_line(self, process, text):
-        """Wait until the program has printed `text` as a line."""
+        """Waits until the program has printed `text` as a line."""
         seen = b""
         end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
@@ -192,12 +194,12 @@ class Launch(unittest.TestCase):
 
 
 def main():
-    """Run the tests of the script; does not return: a script that forgot the status could not fail."""
+    """Runs the tests of the script, and exits. So no script can forget the exit code."""
     global work
     if not os.access(EBB, os.X_OK):
         print(f"skipped: needs ebb, {EBB} is not built")
         sys.exit(77)
-    # A death by signal is what some tests ask for: no core files of them.
+    # Some tests kill programs by signals. These must not write core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(prefix="ebb-launch-") as work:
         program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2)

@@ -1,17 +1,18 @@
 #!/bin/bash
-# Runs a command on another kernel, by default Debian 12's own (6.1, which has no UFFDIO_MOVE), in QEMU:
-# refused features (EBB_REFUSE) are an emulation, this is the thing itself.
+# Runs a command on another kernel in QEMU, by default Debian 12's own (6.1, without UFFDIO_MOVE).
+# EBB_REFUSE only emulates a system without some features. This is such a system.
 #
-# usage: tests/old_kernel.sh [-m MIB] [-t SECONDS] [-c CPUS] [-k REGEX] [-a "ARGUMENTS"] [-v] -- COMMAND...
+# usage: tests/old_kernel.sh [-m MIB] [-t SECONDS] [-c CPUS] [-k REGEX] [-a ARGUMENTS] [-v] -- COMMAND...
 #   -m  memory of the machine, 4096         -c  its processors, 2
-#   -t  seconds until it is given up, 900   -k  which kernel package: the last one whose name matches
-#   -a  more arguments for the kernel        -v  by /dev/kvm, where that works: nearly as fast as here
+#   -t  time limit in seconds, 900          -k  the kernel package: the last one whose name matches
+#   -a  more arguments for the kernel       -v  use /dev/kvm if it works: nearly as fast as here
 #
-# The command runs as root, in this folder, and sees all files of this machine; what it writes is lost.
-# /tmp, /var/tmp and $HOME are on a disk of its own. Its output comes here, and its exit status is this
-# script's; 124: there was none in time. The processors are emulated, 10 to 30 times slower than these:
-# times mean nothing, results do. Root, Debian, and once the network are needed: what lacks is installed,
-# and the kernel is unpacked to ${EBB_KERNELS:-/var/tmp/ebb-kernels}. Not a part of the test suite.
+# The command runs as root in this folder, and sees all files of this machine. What it writes is
+# lost, but /tmp, /var/tmp and $HOME are on a separate disk. Its output and its exit status are
+# those of this script. 124 means that it did not end in time. The processors are emulated, and 10
+# to 30 times slower than these, so times mean nothing. Needs root, Debian, and the network once.
+# Missing packages are installed. The kernel is unpacked to ${EBB_KERNELS:-/var/tmp/ebb-kernels}. It
+# is no part of the tests.
 set -eu
 usage() { sed -n '5,8p' "$0" >&2; exit 2; }
 memory=4096 limit=900 cpus=2 arguments='' acceleration="tcg,thread=multi" pattern='^linux-image-6\.1\.0-[0-9]+-amd64-unsigned$'
@@ -35,7 +36,7 @@ if [ -n "$need" ]; then
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $need >/dev/null
 fi
 
-# The kernel, and a first root that mounts this machine's files under a layer in memory.
+# Makes the kernel's first root, which mounts this machine's files under a layer in memory.
 package=$(apt-cache search --names-only "$pattern" | cut -d' ' -f1 | sort -V | tail -1)
 [ -n "$package" ] || { echo "old_kernel: no package matches $pattern" >&2; exit 2; }
 kernel=${EBB_KERNELS:-/var/tmp/ebb-kernels}/$package

@@ -1,4 +1,4 @@
-"""A tree with planted violations: how tests of rules show that they can fail."""
+"""Makes a tree with planted violations, to show that the tests of rules can fail."""
 import contextlib
 import os
 import tempfile
@@ -6,7 +6,7 @@ import tempfile
 
 @contextlib.contextmanager
 def planted(files):
-    """A temporary folder with these files, path: text."""
+    """A temporary folder with these files. `files` maps paths to texts."""
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             full = os.path.join(root, path)
@@ -17,7 +17,7 @@ def planted(files):
 
 
 def is_same(found, wanted):
-    """Is exactly what is wanted found? If not, what differs is printed."""
+    """True if exactly the wanted lines were found. Else it prints the difference."""
     for line in sorted(set(wanted) - set(found)):
         print(f"self-test: not found: {line}")
     for line in sorted(set(found) - set(wanted)):

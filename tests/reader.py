@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The reader's test: sentences drawn by chance from comments and documents, each with its place.
+"""The reader's test: draws random sentences from comments and documents, each with its place.
 
     tests/reader.py --seed 7 --count 40 [--only docs|comments] [--under FOLDER]
 
@@ -7,6 +7,7 @@ Read each sentence once, alone. Reword what is not understood at the first readi
 draws the same sentences from the same tree. tests/test_docs.py uses the functions of this file.
 """
 import argparse
+import inspect
 import io
 import os
 import random
@@ -20,13 +21,13 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 
 FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.M | re.S)
 HTML_COMMENT = re.compile(r"<!--.*?-->", re.S)
-# An end of a sentence. "e.g." and "no. 5" are not written here.
+# The end of a sentence. Abbreviations like "e.g." and "no. 5" are not used here.
 END = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=\*\*|[\"(*_`\[]*[A-Z0-9`(\[])")
 SKIPPED = ("build", ".git", "shared")
 
 
 def files(root, endings):
-    """Paths from `root`, in order."""
+    """Sorted paths of the files below `root`."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith(SKIPPED))
         for name in sorted(names):
@@ -44,17 +45,18 @@ def read(root, path):
 
 
 def blank(match):
-    """Nothing but the ends of its lines: what follows keeps its line number."""
+    """Only the line ends of the match, so that line numbers after it stay right."""
     return "\n" * match.group(0).count("\n")
 
 
 def is_row(line):
-    """Of a table."""
+    """True if the line is a row of a table."""
     return line.lstrip().startswith("|")
 
 
 def paragraphs(markdown):
-    """Paragraphs and list items of a document: (line number, text). No headings, tables or code."""
+    """The paragraphs and list items of a document, without headings, tables and code, as (line
+    number, text)."""
     text = HTML_COMMENT.sub(blank, FENCE.sub(blank, markdown))
     first, words, after_blank, in_list = 0, [], True, False
     for number, line in enumerate([*text.split("\n"), ""], 1):
@@ -81,7 +83,7 @@ def without_links(text):
 
 
 def sentences(text):
-    """The sentences of one paragraph. Its spans of code stay whole."""
+    """The sentences of one paragraph. Spans of code stay whole."""
     spans = []
 
     def keep(match):
@@ -95,7 +97,7 @@ def sentences(text):
 
 
 def words(sentence):
-    """How many it has: what has a letter or a digit. A span of code is one."""
+    """The number of words with a letter or digit. A span of code is one word."""
     return sum(bool(re.search(r"\w", word)) for word in re.sub(r"`[^`]+`", "x", sentence).split())
 
 
@@ -105,30 +107,32 @@ C_COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", 
 
 
 def split_comment(first, text):
-    """Paragraphs of a comment whose marks are gone. Indented lines are examples."""
-    lines, start = [], first
+    """The paragraphs and list items of a comment without its marks. Indented lines that are no part
+    of an item are examples or tables, and are left out."""
+    lines, start, in_item = [], first, False
     for number, line in enumerate([*text.split("\n"), ""], first):
-        if not line.strip() or line.startswith("   "):
-            if lines:
-                yield start, " ".join(lines)
+        item = re.match(r" *(?:-|\d+\.) ", line)
+        in_item = bool(item) or in_item and line.startswith("  ")
+        is_example = line.startswith("  ") and not in_item
+        if (not line.strip() or is_example or item) and lines:
+            yield start, " ".join(lines)
             lines = []
+        if not line.strip() or is_example:
             continue
         if not lines:
             start = number
-        lines.append(line.strip())
+        lines.append(line[item.end():].strip() if item else line.strip())
 
 
 def c_comments(text):
     for match in C_COMMENT.finditer(text):
         if match.group(0).startswith("/*"):
-            head, _, tail = match.group(0)[2:-2].partition("\n")
-            tail = re.sub(r"^[ \t]*\*", "", tail, flags=re.M)
-            body = f"{head.strip()}\n{textwrap.dedent(tail)}"
+            body = re.sub(r"^[ \t]*\* ?", "", match.group(0)[2:-2].strip(), flags=re.M)
             yield from split_comment(text.count("\n", 0, match.start()) + 1, body)
 
 
 def python_comments(text):
-    """Comments and docstrings; neighbouring lines of comments are one."""
+    """Comments and docstrings. Comments on successive lines are joined."""
     run, first, before = [], 0, 0
     previous = None
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -142,17 +146,31 @@ def python_comments(text):
         elif token.type == tokenize.STRING and previous in (None, tokenize.NEWLINE,
                                                             tokenize.INDENT, tokenize.DEDENT):
             body = re.sub(r'^[rbu]*("""|"|\'\'\'|\')|("""|"|\'\'\'|\')$', "", token.string)
-            yield from split_comment(token.start[0], textwrap.dedent(body))
+            yield from split_comment(token.start[0], inspect.cleandoc(body))
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             previous = token.type
     if run:
         yield from split_comment(first, "\n".join(run))
 
 
+def hash_comments(text):
+    """Whole lines of comments in shell, make and CMake. Successive lines are joined."""
+    run, first = [], 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.lstrip().startswith("#") and not line.startswith("#!"):
+            first = first if run else number
+            run.append(re.sub(r"^\s*#", "", line))
+        elif run:
+            yield from split_comment(first, textwrap.dedent("\n".join(run)))
+            run = []
+
+
 def drawn_from(root, only, under):
-    """(place, sentence) of everything that may be drawn: at least four words, no code."""
-    kinds = [("docs", ".md", paragraphs), ("comments", (".c", ".h"), c_comments),
-             ("comments", ".py", python_comments)]
+    """(place, sentence) of each sentence that may be drawn. It has at least four words, and is no
+    code."""
+    kinds = [("docs", ".md", paragraphs), ("comments", (".c", ".h", ".def"), c_comments),
+             ("comments", ".py", python_comments),
+             ("comments", (".sh", ".cmake", "CMakeLists.txt", "Makefile", "run"), hash_comments)]
     for kind, endings, parts in kinds:
         if only not in (None, kind):
             continue

@@ -234,7 +234,8 @@ static inline struct ebb_model make_random(uint64_t seed, uint32_t steps, uint64
                        chance(&state) % 3 ? EBB_ACCESS_READ : EBB_ACCESS_WRITE);
         }
     }
-    /* Close the cycle: free the blocks made here, make those that were freed or lived at first. */
+    /* Close the cycle. Free the blocks made here, and make those that were freed or lived at the
+     * start. */
     for (size_t i = persistent_count; i < live.count; i++) {
         bool wraps = false;
         for (size_t w = 0; w < wrapping.count; w++)

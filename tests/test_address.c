@@ -43,8 +43,8 @@ static bool overlap(const struct block *left, const struct block *right)
            right->address < left->address + left->page_bytes;
 }
 
-/* No two blocks share a unit, each is found by all of its addresses, and what is given is given
- * again. */
+/* No two blocks share a unit. Each block is found by all of its addresses. Released addresses are
+ * given out again. */
 static void blocks_have_addresses_of_their_own(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void blocks_have_addresses_of_their_own(void **state)
     stage_close(&stage);
 }
 
-/* A place is taken by one block at a time, page by page. */
+/* A place is taken by one block at a time, counted in pages. */
 static void places_are_taken_once(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void places_are_taken_once(void **state)
     stage_close(&stage);
 }
 
-/* Slabs lie in a range of their own, one behind the other, until there are no more. */
+/* Slabs lie in their own range, one after the other, until the range is full. */
 static void slabs_lie_in_their_range(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void slabs_lie_in_their_range(void **state)
     stage_close(&stage);
 }
 
-/* A page where no block is: the block that comes to be there begins without it. */
+/* A block does not get a stray page that was mapped at its address before it was allocated. */
 static void pages_of_nobody_make_way(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void pages_of_nobody_make_way(void **state)
     assert_false(ebb__fake_present(&stage.ground.device, base + EBB_PAGE_BYTES));
     block->page_bytes = EBB_PAGE_BYTES;
     ebb__block_become(block, BLOCK_BARE);
-    ebb__space_fill(addresses, block, base + 2 * EBB_PAGE_BYTES); /* behind its end */
+    ebb__space_fill(addresses, block, base + 2 * EBB_PAGE_BYTES); /* past its end */
     ebb__space_give(addresses, block);
     assert_ptr_equal(ebb__space_take(addresses, EBB_HUGE_BYTES), block);
     assert_false(ebb__fake_present(&stage.ground.device, base + 2 * EBB_PAGE_BYTES));

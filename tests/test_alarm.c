@@ -51,7 +51,7 @@ static void parent_close(struct parent *parent)
     free(parent);
 }
 
-/* Looks as often as the parent does, for so long. */
+/* Looks at the waits as often as the parent does, for `seconds`. */
 static void look_for(struct parent *parent, double seconds)
 {
     for (uint64_t end = parent->now_ns + (uint64_t)(seconds * 1e9); parent->now_ns < end;
@@ -76,7 +76,7 @@ static void a_fault_is_told_once(void **state)
     struct ebb_wait *other =
         ebb__wait_begin(parent->waits->blocks, EBB_WAIT_BLOCKS, EBB_WAIT_NEW, 8, 42, 1 << 20);
     look_for(parent, 100);
-    assert_int_equal(parent->told, 1); /* it is the same hang */
+    assert_int_equal(parent->told, 1); /* it is part of the same hang */
     ebb__wait_end(wait);
     ebb__wait_end(other);
     look_for(parent, 2);
@@ -115,7 +115,8 @@ static void a_transfer_is_told_once(void **state)
     parent_close(parent);
 }
 
-/* This process was stopped: nobody knows what the other one did meanwhile. */
+/* If the parent was stopped, it starts counting again: it does not know what the process did
+ * meanwhile. */
 static void a_parent_that_was_away_counts_anew(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static unsigned waits_in(const struct ebb_wait *waits, size_t count)
     return waiting;
 }
 
-/* The thread that has written it still has it. */
+/* Copies a wait that a thread has begun and not ended. */
 static void copy_wait(struct ebb_wait *to, const struct ebb_wait *from)
 {
     atomic_store(&to->subject, atomic_load(&from->subject));
@@ -216,7 +217,7 @@ static void *use(void *argument)
     return NULL;
 }
 
-/* A block that is waited for, and its transfer; nothing is left behind. */
+/* A slow read shows the wait for the block and its transfer. Afterwards no entry remains. */
 static void a_read_that_takes_long(void **state)
 {
     (void)state;

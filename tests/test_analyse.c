@@ -28,17 +28,18 @@ static uint64_t random_below(uint64_t limit)
     return random_state % limit;
 }
 
-/* A training loop as a framework would do it: LAYERS layers, weights that live for ever, momentum
- * that is allocated in iteration 0, activations freed in the backward pass, a workspace each. */
+/* A training loop like a framework's. It has LAYERS layers and permanent weights. Momentum is
+ * allocated in iteration 0. Activations are freed in the backward pass. Each layer has a
+ * workspace. */
 enum { LAYERS = 12, CLOCKS = 2 * LAYERS * 4 };
 
 struct loop {
     events_vec events;
     uint64_t now, serial, weights[LAYERS], momentum[LAYERS], carried;
-    bool traced, jitter, queue; /* queue: a block each iteration that is not freed */
+    bool traced, jitter, queue; /* queue: each iteration makes a block that is never freed */
     uint64_t slow;              /* ns that each clock event takes */
-    size_t temporaries;         /* equal ones, one after the other, at the end of the iteration */
-    size_t trace_on_layer;      /* where tracing begins, once; 0: nowhere */
+    size_t temporaries;         /* equal blocks, one after the other, at the end of the iteration */
+    size_t trace_on_layer;      /* the layer at which tracing begins, once; 0: nowhere */
     size_t starts[64];
 };
 
@@ -85,7 +86,8 @@ static void begin_loop(struct loop *loop)
         loop->weights[i] = make(loop, layer_bytes(i) / 2);
 }
 
-/* `starts` notes where the load is least: the first ALLOC of the iteration, the input. */
+/* Records in `starts` the event with the least load before it: the iteration's first ALLOC, its
+ * input. */
 static void iterate(struct loop *loop, size_t number)
 {
     uint64_t kept[LAYERS], gradient = 0;
@@ -139,7 +141,7 @@ static struct ebb_event_span span_of(const struct loop *loop)
 }
 
 enum {
-    CLOCK_EVENTS = 2 + LAYERS * 3 + LAYERS * 3, /* of an iteration */
+    CLOCK_EVENTS = 2 + LAYERS * 3 + LAYERS * 3, /* of one iteration */
     ACCESSES = LAYERS * 7,
 };
 
@@ -182,7 +184,7 @@ static void test_training_loop(void **state)
     }
 }
 
-/* What a program frees on its way out is no part of its last iteration. */
+/* Frees at the end of the program are not part of its last iteration. */
 static void test_end_of_program(void **state)
 {
     (void)state;
@@ -206,7 +208,7 @@ static void test_end_of_program(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Serials need not be small, and may change from one kind to the other. */
+/* Serials may be large, and may switch between small and large ones. */
 static void test_large_serials(void **state)
 {
     (void)state;
@@ -226,7 +228,7 @@ static void test_large_serials(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Accesses are traced in two iterations only; the others give the times. */
+/* Accesses are traced in two iterations only. The other iterations give the times. */
 static void test_times_of_untraced(void **state)
 {
     (void)state;
@@ -246,9 +248,9 @@ static void test_times_of_untraced(void **state)
     assert_int_equal(analysis.iterations, 8);
     assert_int_equal(analysis.period_events, CLOCK_EVENTS + ACCESSES);
     assert_true(analysis.has_accesses);
-    /* The mark that ends tracing stands before iteration 6 begins: 5 is traced whole. */
+    /* Tracing ends just before iteration 6 begins, so iteration 5 is traced as a whole. */
     assert_int_equal(analysis.model_first, loop.starts[5]);
-    /* Iterations 1, 2, 3, 6, 7 are known to their ends: the median takes 103 ns an event. */
+    /* Iterations 1, 2, 3, 6 and 7 are known to their ends. The median is 103 ns an event. */
     assert_int_equal(ebb__model_iteration_ns(&analysis.model), CLOCK_EVENTS * 103);
     uint64_t clock = 0;
     for (uint32_t tick = 0; tick < analysis.model.tick_count; tick++)
@@ -260,7 +262,7 @@ static void test_times_of_untraced(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* What the program says wins; here it says that two rounds make one iteration. */
+/* Marks of the program override detection. Here two rounds make one iteration. */
 static void test_marks_win(void **state)
 {
     (void)state;
@@ -286,7 +288,7 @@ static void test_marks_win(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* A program that allocates once: accesses are the clock. */
+/* If a program allocates only once, accesses are the clock. */
 static void test_allocate_once(void **state)
 {
     (void)state;
@@ -327,7 +329,7 @@ static void test_nothing_repeats(void **state)
     assert_int_equal(ebb__analyse(empty, &analysis, NULL), EBB_OK);
     assert_int_equal(analysis.iterations, 0);
     ebb__analysis_fini(&analysis);
-    /* Found, but contradictory. */
+    /* The iteration is found, but its events are contradictory. */
     for (size_t i = 0; i < 5; i++)
         iterate(&loop, i);
     emit(&loop, EBB_EVENT_FREE, loop.carried, 9 << 20);
@@ -370,10 +372,11 @@ static void test_watch(void **state)
         iterate(&loop, i);
         pushed = push_new(watch, &loop, pushed);
     }
-    assert_true(ebb__watch_found(watch)); /* two whole ones behind iteration 0 */
+    assert_true(ebb__watch_found(watch)); /* two whole iterations after iteration 0 */
     assert_true(ebb__watch_in_period(watch));
     assert_int_equal(ebb__watch_model(watch, &model, &first, &error), EBB_INFEASIBLE);
-    /* Tracing begins in the middle of an iteration, and goes on for one and a bit. */
+    /* Tracing begins in the middle of an iteration, and goes on for a little more than one
+     * iteration. */
     loop.trace_on_layer = 5;
     iterate(&loop, 3);
     size_t cut = loop.starts[3];
@@ -396,7 +399,7 @@ static void test_watch(void **state)
     emit_mark(&loop, EBB_MARK_TRACE_OFF);
     emit_mark(&loop, EBB_MARK_PLAN_ON);
     for (size_t i = 5; i < 9; i++) {
-        loop.slow = i < 8 ? 50 : 100; /* with a plan: not the time to take */
+        loop.slow = i < 8 ? 50 : 100; /* planned iterations must not give the times */
         iterate(&loop, i);
         if (i == 6) {
             emit(&loop, EBB_EVENT_ACCESS, loop.weights[3], 0);
@@ -425,11 +428,11 @@ static void test_watch(void **state)
     assert_int_equal(ebb__watch_model(watch, &model, &first, &error), EBB_OK);
     assert_int_equal(first, loop.starts[4]);
     check_loop_model(&model);
-    /* 1 and 2 are untraced, unplanned and known to their ends. */
+    /* Iterations 1 and 2 are neither traced nor planned, and are known to their ends. */
     assert_int_equal(ebb__model_iteration_ns(&model), CLOCK_EVENTS * 100);
     ebb__model_fini(&model);
 
-    /* Evaluation between, then training again: all of it is counted. */
+    /* Evaluation interrupts the training. The iterations of both are counted. */
     for (size_t i = 0; i < 80; i++)
         for (size_t k = 0; k < 5; k++) {
             uint64_t block = make(&loop, (11 + k) << 20);
@@ -452,8 +455,8 @@ static void test_watch(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* A queue that fills: found as early as without it, and the model holds the ALLOC that each
- * iteration does, with as many instances live as there were. */
+/* A queue that fills does not delay the detection. The model has the ALLOC of each iteration, and
+ * as many live instances as there were. */
 static void test_watch_queue(void **state)
 {
     (void)state;
@@ -490,7 +493,8 @@ static void test_watch_queue(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* What repeats within an iteration does not become the iteration, also when that was left. */
+/* A repetition within an iteration does not become the iteration, not even after a departure from
+ * the iteration. */
 static void test_watch_inner(void **state)
 {
     (void)state;
@@ -505,13 +509,13 @@ static void test_watch_inner(void **state)
             emit(&loop, EBB_EVENT_FREE, make(&loop, (100 + i) << 20), (100 + i) << 20);
     }
     push_new(watch, &loop, 0);
-    /* First the temporaries of iteration 0, then the iteration: nothing else, to the end. */
+    /* The patterns are the temporaries of iteration 0, then the iteration, and no others. */
     assert_int_equal(ebb__watch_patterns(watch), 2);
     assert_int_equal(ebb__watch_period_clock_events(watch), CLOCK_EVENTS + 40);
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_kept(watch, &iterations);
     assert_true(count >= 6 && count <= 9); /* nine, less those around the odd one */
-    for (size_t i = 0; i < count; i++)     /* the temporaries of iteration 0 are none after all */
+    for (size_t i = 0; i < count; i++)     /* those of the temporaries are dropped */
         assert_int_equal(iterations[i].pattern, 1);
     assert_true(iterations[count - 1].last_event >= loop.starts[9]);
     ebb__watch_destroy(watch);
@@ -524,7 +528,8 @@ static size_t held_bytes(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* More events than are kept: iterations are counted on, models still know the weights. */
+/* There are more events than are kept. Iterations are still counted, and models still have the
+ * weights. */
 static void test_watch_forgets(void **state)
 {
     (void)state;
@@ -542,11 +547,11 @@ static void test_watch_forgets(void **state)
         total += push_new(watch, &loop, 0);
         loop.events.count = 0;
     }
-    /* What is kept does not grow with what has been. */
+    /* The memory held does not grow with the number of past events. */
     assert_true(held_bytes() - held < (size_t)24 << 20);
     const struct ebb_watch_iteration *iterations;
     size_t count = ebb__watch_kept(watch, &iterations);
-    assert_int_equal(ebb__watch_iterations(watch), rounds - 2); /* neither the first nor the last */
+    assert_int_equal(ebb__watch_iterations(watch), rounds - 2); /* all but the first and the last */
     for (size_t i = 0; i + 1 < count; i++)
         assert_int_equal(iterations[i].last_event, iterations[i + 1].first_event);
     assert_int_equal(ebb__watch_patterns(watch), 1);
@@ -560,7 +565,7 @@ static void test_watch_forgets(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Of a program that goes on for very long the oldest iterations are only counted. */
+/* In a very long run, the oldest iterations are only counted, not kept. */
 static void test_watch_counts_on(void **state)
 {
     (void)state;
@@ -594,7 +599,8 @@ static void test_watch_counts_on(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* A short loop goes on until little of it is kept; then the program does something far longer. */
+/* A short loop runs until few of its events are kept. Then the program repeats something far
+ * longer. */
 static void test_watch_looks_far_again(void **state)
 {
     (void)state;
@@ -625,7 +631,8 @@ static void test_watch_looks_far_again(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* So many times: a mark, uses of as many blocks that were there before, and a few allocations. */
+/* Emits a mark, uses of `uses` older blocks, and `allocs` allocations, all of this `times`
+ * times. */
 static void emit_marked(struct loop *loop, size_t times, uint64_t mark, size_t uses, size_t allocs)
 {
     for (size_t i = 0; i < times; i++) {
@@ -638,8 +645,9 @@ static void emit_marked(struct loop *loop, size_t times, uint64_t mark, size_t u
     }
 }
 
-/* Iterations told by accesses yield to those of a program that allocates often, whichever comes
- * first; where it allocates rarely, and where the program itself said so, they stay. */
+/* Iterations found by accesses give way to iterations found by allocations, whichever are found
+ * first. They stay if the program allocates rarely. Iterations that the program itself marks stay,
+ * too. */
 static void test_watch_marked(void **state)
 {
     (void)state;
@@ -671,7 +679,7 @@ static void test_watch_marked(void **state)
         assert_int_equal(ebb__watch_create(&watch), EBB_OK);
         emit_marked(&loop, 40, said ? 0 : EBB_ITERATION_BY_ACCESSES, said ? 10 : 100, 12);
         push_new(watch, &loop, 0);
-        /* What is said counts from the third mark on. */
+        /* Marks of the program count from the third one on. */
         assert_int_equal(ebb__watch_patterns(watch), 1 + said);
         assert_int_equal(ebb__watch_pattern(watch), 1 + said);
         assert_int_equal(ebb__watch_iterations(watch), 39);
@@ -680,9 +688,9 @@ static void test_watch_marked(void **state)
     }
 }
 
-/* An operation's loop over a batch looks like iterations by accesses; so do the iterations
- * themselves, which allocate often enough to be known by that, exactly, though ten accesses lie
- * between. */
+/* A loop over a batch within an operation looks like iterations by accesses, and so do the
+ * iterations themselves. Since they allocate often, they are found exactly, although many accesses
+ * lie between. */
 static void test_watch_marked_within(void **state)
 {
     (void)state;
@@ -732,14 +740,14 @@ static void test_watch_random(void **state)
     }
 }
 
-/* What is used without having been allocated is older than the trace: its bytes count from the
- * start, so that the first iteration, which frees it, has the load of the others. */
+/* A block that is used but was not allocated is older than the trace. Its bytes count from the
+ * start. So the first iteration, which frees it, has the same load as the others. */
 static void test_existing(void **state)
 {
     (void)state;
     struct loop loop = {0};
     enum { BLOCKS = 12, ITERATIONS = 3 };
-    uint64_t older = 1000; /* never allocated; each iteration frees what the one before made */
+    uint64_t older = 1000; /* never allocated; each iteration frees a block of the previous one */
     for (size_t i = 0; i < ITERATIONS; i++) {
         uint64_t made[BLOCKS];
         for (size_t k = 0; k < BLOCKS; k++) {
@@ -765,7 +773,7 @@ static void test_existing(void **state)
     assert_int_equal(analysis.model.peak_bytes, analysis.peak_bytes);
     ebb__analysis_fini(&analysis);
 
-    /* Where events were lost nobody knows what is older. */
+    /* If events were lost, it is unknown which blocks are older. */
     emit_mark(&loop, EBB_MARK_LOST);
     assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
     assert_int_equal(analysis.existing_blocks, 0);
@@ -793,7 +801,8 @@ static void test_empty_iteration(void **state)
     assert_int_equal(analysis.period_events, 2);
     ebb__analysis_fini(&analysis);
 
-    /* Nor do iterations of which a model holds nothing: what each leaves behind is not repeated. */
+    /* An iteration whose blocks all outlive it without repeating has an empty model, and is none
+     * either. */
     loop.events.count = 0;
     for (size_t i = 0; i < 4; i++) {
         emit_mark(&loop, EBB_MARK_ITERATION);
@@ -809,7 +818,7 @@ static void test_empty_iteration(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Numbers that a file or a ring may hold, but no program has. */
+/* Numbers that a file or ring may hold, but that no program produces. */
 static void what_no_program_has_is_refused(void **state)
 {
     (void)state;

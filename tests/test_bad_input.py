@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""Bad input from outside: each importer and `ebb pack` answer each kind of nonsense with one error that
-says where it stands, an exit code of 1 (3 where it is the capacity), and nothing on stdout."""
+"""Bad input: each importer and `ebb pack` refuse each kind of damage.
+
+The command prints one error with the place, and nothing on stdout. The exit code is 1, or 3 if the
+capacity is exceeded.
+"""
 import os
 import pickle
 import subprocess
@@ -30,7 +33,7 @@ def pools(*rows):
     return "id,lower,upper,size\n" + "".join(row + "\n" for row in rows)
 
 
-# By kind of input: what is wrong -> the file, and what `why` is to say.
+# By kind of input: the defect -> the file, and the expected `why`.
 BAD = {
     "singa": {
         "overlap": ("Malloc 0x1 8 1\nMalloc 0x2 8 1\nMalloc 0x1 8 2\n",
@@ -103,7 +106,8 @@ class BadInput(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def expect(self, content, code, why, *command):
-        """`command` with IN for the file; at the end of it `why`, and one line of remedy."""
+        """Runs `command` with IN replaced by the file. stderr must end in `why` and one line of
+        remedy."""
         path = os.path.join(self.folder.name, "in")
         with open(path, "wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
@@ -114,7 +118,7 @@ class BadInput(unittest.TestCase):
         lines = done.stderr.splitlines()
         self.assertEqual(lines[0], f"ebb: {command[0]}: {path}: {why}")
         self.assertLessEqual(len(lines), 2)
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["in"])  # no file is left
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["in"])  # no other file is left
 
     def test_importers(self):
         for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):

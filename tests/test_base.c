@@ -145,7 +145,7 @@ static void figures_out(void **state)
     assert_true(strlen(ebb_duration_format(UINT64_MAX, out, sizeof out)) < 31);
     char tiny[4];
     assert_int_equal(strlen(ebb_size_format(UINT64_MAX, tiny, sizeof tiny)), 3);
-    /* What is written can be read, blank apart. */
+    /* A formatted size can be parsed if its blank is removed. */
     uint64_t bytes;
     assert_true(ebb_size_parse("1.50KiB", &bytes) && bytes == 1536);
 }

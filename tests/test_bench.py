@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""The arithmetic of the benchmarks, bench/host.py, bench/lost.py and bench/report.py, on runs that
-are made up."""
+"""Tests the arithmetic of bench/host.py, bench/lost.py and bench/report.py on artificial runs."""
 import contextlib
 import io
 import json
@@ -62,7 +61,7 @@ class Compare(unittest.TestCase):
         self.assertEqual((3, 3), (pair["planned_from_iteration"], pair["a_s"]))
 
     def test_loops_before_the_training_are_no_iterations_of_it(self):
-        """Planned from the 40th, and only three: these are the last ones of five."""
+        """Three iterations, from the 40th on, are planned. They are the last three of five."""
         pair = host.compare(run_a(), run_b(planned_from_iteration=40))
         self.assertEqual(2, pair["planned_from_iteration"])
 
@@ -137,7 +136,7 @@ class Programs(unittest.TestCase):
         self.assertIsNone(host.reference_blas("/venv/lib/torch/__init__.py", [slow]))
 
     def test_refusal(self):
-        """By what the program's Python says of itself."""
+        """The BLAS that the program's Python reports."""
         with tempfile.TemporaryDirectory() as folder:
             python = os.path.join(folder, "python3")
             for blas, refused in (("blas", True), ("openblas-pthread", False)):
@@ -162,7 +161,7 @@ S = 10**9
 
 
 def steps_of(seconds, system=(), loss="00"):
-    """A log of bench/first/life.py whose steps take so long, from the time 100 s on."""
+    """A log of bench/first/life.py with steps of these durations, from the time 100 s on."""
     at, kernel = 100.0, 0.0
     steps = [{"step": 0, "t_ns": int(at * S), "loss": [], "cpu_s": 0, "system_s": kernel}]
     for i, much in enumerate(seconds):
@@ -243,7 +242,7 @@ class Causes(unittest.TestCase):
                 "seen": True, "stall_ns": 0, **changes}
 
     def test_each_rule(self):
-        """A step of 3 s that has lost 2; without Ebb it is in the kernel for 0.1 s."""
+        """A step of 3 s has lost 2 s. Without Ebb it spends 0.1 s in the kernel."""
         planned = {"planned_s": 3.0}
         for number, first, changes, expected in (
                 (1, None, {}, {"unknown": 2}),
@@ -272,8 +271,8 @@ class Causes(unittest.TestCase):
             self.assertEqual({"unknown": -0.5}, found, (number, planned, changes))
 
     def test_a_run(self):
-        """Observed in the first two steps, planned for a moment of the second and from the fourth
-        on, a fork in the sixth; step 5 waits."""
+        """The first two steps are observed. A plan is in force for a moment of the second step, and
+        from the fourth on. Step 5 waits, and step 6 has a fork."""
         a_run = {"steps": steps_of([2] * 7, [0.1] * 7), "elapsed_s": 20, "exit_code": 0}
         b = [6, 4, 2, 4, 3, 8, 1]  # they end at 106 110 112 116 119 127 128
         b_run = {"steps": steps_of(b, [0.1, 0.3, *[0.1] * 5]), "elapsed_s": 40, "exit_code": 0,
@@ -377,8 +376,8 @@ ABLATE = {"schema": "ebb.bench-ablate/1", **BEGINNING, "rows": [
 
 class Report(unittest.TestCase):
     def report(self, *samples, code=0, document=None):
-        """What bench/report.py says of these; each a dictionary, or text. With a document: what becomes
-        of it."""
+        """The output of bench/report.py for these reports, each a dictionary or text. With a
+        document, returns its new text."""
         with tempfile.TemporaryDirectory() as folder:
             paths, options = [], []
             if document is not None:

@@ -39,26 +39,26 @@ static void stage_close(struct stage *stage)
     ground_close(&stage->ground);
 }
 
-/* The transitions that there are, as what they are for. */
+/* The legal transitions, each with its purpose. */
 static void states_follow_as_listed(void **state)
 {
     (void)state;
     static const struct {
         enum block_state from, to;
     } pairs[] = {
-        {BLOCK_ASLEEP, BLOCK_ASLEEP},         /* an entry of a block that ends */
+        {BLOCK_ASLEEP, BLOCK_ASLEEP},         /* an unused entry stays unused when its block ends */
         {BLOCK_ASLEEP, BLOCK_EMPTY},          /* it gets an address */
-        {BLOCK_ASLEEP, BLOCK_BARE},           /* a slab's, likewise */
-        {BLOCK_EMPTY, BLOCK_EMPTY},           /* given back unused */
+        {BLOCK_ASLEEP, BLOCK_BARE},           /* a slab's entry gets an address */
+        {BLOCK_EMPTY, BLOCK_EMPTY},           /* its address is released unused */
         {BLOCK_EMPTY, BLOCK_BARE},            /* allocated */
         {BLOCK_EMPTY, BLOCK_ASLEEP},          /* its block has ended */
-        {BLOCK_CACHED, BLOCK_RESIDENT},       /* allocated with its pages */
-        {BLOCK_CACHED, BLOCK_EMPTY},          /* its pages are wanted elsewhere */
+        {BLOCK_CACHED, BLOCK_RESIDENT},       /* allocated together with its cached pages */
+        {BLOCK_CACHED, BLOCK_EMPTY},          /* its pages are needed elsewhere */
         {BLOCK_BARE, BLOCK_RESIDENT},         /* it gets pages */
         {BLOCK_BARE, BLOCK_EMPTY},            /* freed */
         {BLOCK_BARE, BLOCK_ASLEEP},           /* joined */
         {BLOCK_RESIDENT, BLOCK_PARKED},       /* observed, or about to be evicted */
-        {BLOCK_RESIDENT, BLOCK_CACHED},       /* freed, with its pages */
+        {BLOCK_RESIDENT, BLOCK_CACHED},       /* freed; its pages are cached */
         {BLOCK_RESIDENT, BLOCK_EMPTY},        /* freed */
         {BLOCK_RESIDENT, BLOCK_ASLEEP},       /* joined */
         {BLOCK_PARKED, BLOCK_RESIDENT},       /* used */
@@ -68,11 +68,11 @@ static void states_follow_as_listed(void **state)
         {BLOCK_WRITING_BACK, BLOCK_RESIDENT}, /* used meanwhile */
         {BLOCK_WRITING_BACK, BLOCK_EVICTED},  /* written */
         {BLOCK_WRITING_BACK, BLOCK_DYING},    /* freed meanwhile */
-        {BLOCK_EVICTED, BLOCK_FETCHING},      /* wanted */
+        {BLOCK_EVICTED, BLOCK_FETCHING},      /* needed */
         {BLOCK_EVICTED, BLOCK_EMPTY},         /* freed */
         {BLOCK_FETCHING, BLOCK_RESIDENT},     /* read */
-        {BLOCK_FETCHING, BLOCK_PARKED},       /* likewise, its use is to be seen */
-        {BLOCK_FETCHING, BLOCK_EVICTED},      /* given up */
+        {BLOCK_FETCHING, BLOCK_PARKED},       /* fetched, and its use is to be observed */
+        {BLOCK_FETCHING, BLOCK_EVICTED},      /* the fetch is given up */
         {BLOCK_FETCHING, BLOCK_DYING},        /* freed meanwhile */
         {BLOCK_DYING, BLOCK_EMPTY},           /* the transfer is over */
     };
@@ -86,7 +86,7 @@ static void states_follow_as_listed(void **state)
         }
 }
 
-/* Against an array that says the same. */
+/* Compares the list with an array. */
 static void lists_keep_their_order(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static struct block *large_block(struct stage *stage)
     return head;
 }
 
-/* The parts of a block are all of it, one behind the other, and each unit knows its part. */
+/* The parts cover the whole block in order, and each unit knows its part. */
 static void check_parts(const struct table *table, const struct block *head)
 {
     uint32_t index = ebb__block_index(table, head), parts = 0, units = 0;
@@ -195,7 +195,7 @@ static void parts_are_all_of_their_block(void **state)
     stage_close(&stage);
 }
 
-/* What is pinned, kept, waited for or under way is neither split nor joined. */
+/* A block that is pinned, kept, waited for or being transferred is neither split nor joined. */
 static void parts_at_work_stay_as_they_are(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void the_last_part_buries_the_block(void **state)
     stage_close(&stage);
 }
 
-/* The space of a copy is free as soon as it is given up, and parts share what their block had. */
+/* A dropped copy frees its space at once. The parts of a block divide its copy among them. */
 static void copies_give_their_space_back(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void copies_give_their_space_back(void **state)
     stage_close(&stage);
 }
 
-/* A fault holds the program until it is over, once. */
+/* A fault holds the program's clock until it is served, and is counted once. */
 static void a_fault_is_waited_for_once(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void a_fault_is_waited_for_once(void **state)
     stage_close(&stage);
 }
 
-/* The child of a fork: what was in memory came along, nothing is under way, the store is empty. */
+/* After a fork, the child has what was in memory. It has no transfers, and its store is empty. */
 static void a_child_has_what_was_in_memory(void **state)
 {
     (void)state;

@@ -36,8 +36,8 @@ static enum ebb_status stall_bound(const struct ebb_plan_request *request, uint6
     return ebb__bound_stall(request, STEPS, stall_ns, NULL);
 }
 
-/* One block of 1,000 KB is used, then another of the same size while the first has nothing to do
- * for `idle_ns`. */
+/* One block of 1,000 KB is used. Another of the same size is used while the first is idle for
+ * `idle_ns`. */
 static struct ebb_model make_pair(uint64_t idle_ns)
 {
     struct maker maker = {0};
@@ -62,7 +62,7 @@ static void worked_by_hand(void **state)
     struct ebb_machine machine = machine_of(1, 1, 0, true); /* 1 ms each way */
     uint64_t stall_ns;
     for (int i = 0; i < 3; i++) {
-        /* Half of the idle time is there for each copy. */
+        /* Each copy has half of the idle time. */
         uint64_t idle_ns = i == 0 ? 2000000 : i == 1 ? 1999990 : 1000000;
         struct ebb_model model = make_pair(idle_ns);
         struct ebb_plan_request request = {&model, &machine, 1000001, 1, 0, 0, false, 0};
@@ -75,7 +75,7 @@ static void worked_by_hand(void **state)
             assert_in_range(bytes, 1000000, 1000001);
             assert_int_equal(stall_ns, 0);
         } else {
-            /* A whole block is not absent at any time in between. */
+            /* The block can never be absent as a whole. */
             assert_in_range(bytes, 1999999, 2000000);
             assert_in_range(stall_ns, 2000000 - idle_ns - 10, 2000000 - idle_ns);
         }
@@ -139,11 +139,12 @@ static void never_above_a_checked_plan(void **state)
     print_message("%u plans without a stall, %u within 5 %% of the bound; %u with one, %u within a "
                   "factor of two\n",
                   free_of_stall, tight_peak, stalled, tight_stall);
-    /* A bound of 0 would be none. */
+    /* A bound of 0 would be useless. */
     assert_true(free_of_stall > 100 && stalled > 100 && tight_peak > 20 && tight_stall > 4);
 }
 
-/* Wherever the program looks, however rarely, it bounds what was planned; and it pays to look. */
+/* Bounds hold for any choice of instants, even for few of them. More instants give a higher
+ * bound. */
 static void any_instants_bound(void **state)
 {
     (void)state;
@@ -198,7 +199,7 @@ static void any_instants_bound(void **state)
     assert_true(bounded > 100 && some_sum < all_sum * 0.99);
 }
 
-/* A training iteration is large enough that the search for instants takes several rounds. */
+/* A training iteration is so large that the search for instants takes several rounds. */
 static void training_is_bounded(void **state)
 {
     (void)state;

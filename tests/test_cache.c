@@ -125,7 +125,7 @@ static void newest_iterations_stay(void **state)
     assert_int_equal(profile.iteration_count, EBB_PROFILE_ITERATIONS);
     for (uint32_t i = 0; i < EBB_PROFILE_ITERATIONS; i++)
         assert_int_equal(profile.iterations[i].first_serial, i + 3);
-    /* The same iteration again takes the place of what it was. */
+    /* The same iteration, added again, replaces the old one. */
     struct ebb_model model = make_training(5, 1 << 20, 2000000, 9);
     ebb__profile_add(&profile, &model, 4);
     assert_int_equal(profile.iteration_count, EBB_PROFILE_ITERATIONS);
@@ -135,7 +135,7 @@ static void newest_iterations_stay(void **state)
     ebb__profile_fini(&profile);
 }
 
-/* Cut anywhere, changed anywhere, of another key: refused, and nothing is left behind. */
+/* A profile that is truncated, changed anywhere, or of another key is refused. No memory leaks. */
 static void damage_is_seen(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void damage_is_seen(void **state)
     ebb__profile_fini(&profile);
 }
 
-/* Sound, but for its version: refused by that, the version before as well as the next. */
+/* A profile of an older or newer version is refused because of its version alone. */
 static void other_versions_are_refused(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void other_versions_are_refused(void **state)
     ebb__profile_fini(&profile);
 }
 
-/* A body that lies about its model: each rule of a sound one broken once, and seen. */
+/* A body whose model breaks one rule is refused. Each rule is broken once. */
 static void lies_are_seen(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void folder_holds_what_was_stored(void **state)
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_OK);
     assert_int_equal(read.iteration_count, 2);
     ebb__profile_fini(&read);
-    /* Again, over it. */
+    /* Writes the profile again, over the first one. */
     profile.unmanaged_peak_bytes = 77;
     assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
                      EBB_OK);
@@ -308,7 +308,8 @@ static void folder_holds_what_was_stored(void **state)
     ebb__profile_fini(&profile);
 }
 
-/* Rubbish, a folder, a link in the place of a profile, one copied from another program's. */
+/* Files of garbage, a folder or a link in place of a profile, and the profile of another
+ * program. */
 static void foreign_files(void **state)
 {
     (void)state;
@@ -329,7 +330,7 @@ static void foreign_files(void **state)
     assert_int_not_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
     assert_int_not_equal(
         ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
-    assert_int_equal(files_in(folder), 1); /* nothing unfinished */
+    assert_int_equal(files_in(folder), 1); /* no temporary file is left */
     rmdir(path);
     assert_int_equal(
         ebb__cache_store(folder, other, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
@@ -388,7 +389,7 @@ static void oldest_go_first(void **state)
     size_t size;
     assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
     free(bytes);
-    uint64_t cap = size * 4 + size / 2; /* sizes differ by the key's bytes only */
+    uint64_t cap = size * 4 + size / 2; /* sizes differ only by the key's bytes */
     write_file("neighbour.txt", "not ours", 8);
     write_file(".ebb-fresh", "being written", 13);
     write_file(".ebb-stale", "of a dead writer", 16);
@@ -410,13 +411,13 @@ static void oldest_go_first(void **state)
         ebb__profile_fini(&read);
         assert_int_equal(there, i == 1 || i > 3);
     }
-    assert_int_equal(files_in(folder), 4 + 2); /* with the neighbour and what is being written */
+    assert_int_equal(files_in(folder), 4 + 2); /* plus the neighbour and the temporary file */
     key.words[0] = 99;
     assert_int_equal(ebb__cache_store(folder, key, &profile, size / 2, NULL), EBB_ERR_LIMIT);
     ebb__profile_fini(&profile);
 }
 
-/* Writers and readers at once: whoever reads gets nothing or a whole profile. */
+/* Writers and readers run at once. A reader gets either a whole profile or nothing. */
 static void many_at_once(void **state)
 {
     (void)state;

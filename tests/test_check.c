@@ -12,8 +12,8 @@
 
 static const struct ebb_machine machine = {"one", {1, 0}, {1, 0}, true};
 
-/* Made by hand, no planner involved: a (100 bytes) is absent from 120 to 500, b (60) is written
- * back and never fetched, and the weight (40) is absent across the iteration's end. */
+/* A plan made by hand, without a planner. Block a (100 bytes) is absent from 120 to 500. Block b
+ * (60) is written back and never fetched. The weight (40) is absent across the iteration's end. */
 struct fixture {
     struct ebb_model model;
     struct ebb_absence absences[3];
@@ -88,7 +88,7 @@ static void good_plan_passes(void **state)
     ebb__model_fini(&fixture.model);
 }
 
-/* Damage one thing; the checker must say `words`. */
+/* Each function damages one thing. The checker's message must contain `words`. */
 static void damage_block(struct fixture *f)
 {
     f->absences[A].block = 99;
@@ -159,7 +159,7 @@ static void damage_in_lane(struct fixture *f)
 }
 static void damage_room_out(struct fixture *f)
 {
-    /* The weight is evicted late, while b and big are there. */
+    /* The weight is evicted late, while b and big are allocated. */
     f->absences[WEIGHT].out_start_ns = 370, f->absences[WEIGHT].out_end_ns = 410;
 }
 static void damage_room_in(struct fixture *f)

@@ -18,12 +18,12 @@ struct subject {
     struct ebb_machine machine;
     struct ebb_check_request request;
     struct ebb_plan plan;
-    struct ebb_absence *good; /* the plan's absences, untouched; room for one more in the plan's */
+    struct ebb_absence *good; /* a copy of the plan's absences; the plan has space for one more */
     uint32_t good_count;
     uint64_t lap_ns;
 };
 
-/* What one kind of damage did. */
+/* The outcome of one kind of damage. */
 struct tally {
     uint32_t tried, rejected;
 };
@@ -67,7 +67,8 @@ static bool accepted(const struct subject *subject)
 
 /* ---- damage to an absence -------------------------------------------------------------------- */
 
-/* Each returns false where this absence cannot be damaged so, or not to any effect. */
+/* Each returns false if this absence cannot be damaged in this way, or if the damage has no
+ * effect. */
 typedef bool (*damage)(struct subject *subject, struct ebb_absence *absence);
 
 static uint32_t ready_tick(const struct subject *subject, const struct ebb_absence *absence)
@@ -77,7 +78,7 @@ static uint32_t ready_tick(const struct subject *subject, const struct ebb_absen
                                   (absence->from_tick + absence->margin_ticks) % ticks);
 }
 
-/* From the absence's ready instant to `ns`, cyclic. */
+/* The time from the absence's ready instant to `ns`, cyclic. */
 static uint64_t since_ready(const struct subject *subject, const struct ebb_absence *absence,
                             uint64_t ns)
 {
@@ -149,7 +150,7 @@ static bool to_unknown(struct subject *subject, struct ebb_absence *absence)
     return true;
 }
 
-/* The other gap between the two uses; a block with two uses an iteration has it. */
+/* The other gap between the two uses. It exists if a block has two uses in an iteration. */
 static bool ticks_swapped(struct subject *subject, struct ebb_absence *absence)
 {
     (void)subject;
@@ -168,7 +169,7 @@ static bool drops_flipped(struct subject *subject, struct ebb_absence *absence)
 
 static bool margin_raised(struct subject *subject, struct ebb_absence *absence)
 {
-    /* Until the first event after the copy out began. */
+    /* Raises the margin until the first event after the copy out began. */
     uint32_t ticks = subject->model.tick_count;
     uint64_t out_ns = since_ready(subject, absence, absence->out_start_ns);
     for (uint32_t margin = absence->margin_ticks + 1; margin < ticks; margin++) {
@@ -276,7 +277,7 @@ static bool in_end_outside(struct subject *subject, struct ebb_absence *absence)
     return true;
 }
 
-/* Its own copy, moved to where another one runs. */
+/* Moves the copy to the time of another absence's copy. */
 static bool lane_taken_out(struct subject *subject, struct ebb_absence *absence)
 {
     if (subject->good_count < 2 || subject->plan.stall_ns > 0)
@@ -299,7 +300,7 @@ static bool lane_taken_in(struct subject *subject, struct ebb_absence *absence)
     return !absence->drops && !other->drops;
 }
 
-/* Left out, and the sums as before. */
+/* The absence is missing, but the sums still include it. */
 static bool left_out(struct subject *subject, struct ebb_absence *absence)
 {
     *absence = subject->plan.absences[--subject->plan.absence_count];
@@ -312,7 +313,7 @@ static bool twice(struct subject *subject, struct ebb_absence *absence)
     return true;
 }
 
-/* In place of the one behind it, whose bytes its sums then lack or not. */
+/* The absence replaces the next one. The sums may be wrong then. */
 static bool in_place_of_another(struct subject *subject, struct ebb_absence *absence)
 {
     size_t index = (size_t)(absence - subject->plan.absences);
@@ -445,7 +446,7 @@ static void figures_are_checked(void **state)
             plan->feasible = !plan->feasible;
             assert_false(accepted(&subject));
             subject.plan = good;
-            /* A peak that is not reached by the checker's count either, or over the budget. */
+            /* The peak is lower than the checker's own, or over the budget. */
             plan->peak_bytes = good.peak_bytes / 2;
             assert_false(accepted(&subject));
             plan->peak_bytes = good.peak_bytes - 1;
@@ -454,7 +455,8 @@ static void figures_are_checked(void **state)
             assert_false(accepted(&subject));
             subject.plan = good;
             plans++;
-            /* The plan as it is, for lanes half as fast, larger pages, another budget. */
+            /* The plan is unchanged, but lanes are half as fast, pages are larger, or the budget
+             * differs. */
             if (good.absence_count && good.stall_ns == 0) {
                 subject.machine.out.ns_per_byte *= 2;
                 assert_false(accepted(&subject));
@@ -468,13 +470,13 @@ static void figures_are_checked(void **state)
             subject_fini(&subject);
         }
     }
-    /* The claimed peak is the true one, byte for byte, but where events coincide. */
+    /* The claimed peak is exact to the byte, unless events coincide. */
     print_message("%u figures, the peak is exact in %u of %u plans\n", tried, peaks, plans);
     assert_true(tried > 500 && peaks * 10 >= plans * 9);
 }
 
-/* A plan without one of its absences, sums put right: rejected wherever the claimed peak needed
- * it. */
+/* One absence is missing, and the sums are corrected. The plan is rejected if the claimed peak
+ * needed that absence. */
 static void peaks_are_counted(void **state)
 {
     (void)state;
@@ -496,11 +498,12 @@ static void peaks_are_counted(void **state)
         }
         subject_fini(&subject);
     }
-    /* What fifo takes it takes because the load was over the budget. */
+    /* fifo evicts only if the load is over the budget, so most absences are needed. */
     assert_true(tried > 60 && needed * 2 > tried);
 }
 
-/* Times and ticks out of nowhere: any verdict, no crash, and the good plan is good afterwards. */
+/* Random times and ticks may get any verdict, but must not crash the checker. The good plan is
+ * accepted afterwards. */
 static void anything_is_survived(void **state)
 {
     (void)state;

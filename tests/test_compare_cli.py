@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""`ebb compare` and `ebb simulate`: keys and figures that agree with `ebb plan`, exit codes, errors."""
+"""`ebb compare` and `ebb simulate`: keys, figures that agree with `ebb plan`, exit codes,
+errors."""
 import json
 import os
 import subprocess
@@ -7,11 +8,11 @@ import sys
 import tempfile
 import unittest
 
+from names import ALLOCATORS, LAB_POLICIES, OWN_POLICIES
+
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR", "build/dev/bin"), "ebb")
 MIB = 1 << 20
-POLICIES = ["ebb", "fifo", "none", "appobmem", "autoswap", "autoswap:vote", "autoswap:doa",
-            "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
-            "lru"]
+POLICIES = OWN_POLICIES + LAB_POLICIES
 BUDGETS = ["40%", "50%", "60%", "70%", "80%", "90%"]
 TEXT_COLUMNS = ("policy           budget           bytes        peak      stall  slowdown       moved   "
                 "planned")
@@ -25,7 +26,7 @@ def run(*arguments):
 
 
 def program(layers=6, iterations=4, with_accesses=True):
-    """A network: activations that forward writes and backward reads, beside a weight."""
+    """A network with a weight. Forward writes the activations, backward reads them."""
     lines, now = [], 0
 
     def emit(op, block, mib, step=200_000):
@@ -77,7 +78,7 @@ class Compare(unittest.TestCase):
                       else ["--budget", row["budget"]])
             plan = self.json("plan", self.trace, "--machine", "pcie3", "--policy", row["policy"],
                              *wanted, code=0 if row["feasible"] else 3)
-            if row["policy"] == "ebb" and row["stall_ns"] > 0:  # its time box is real time
+            if row["policy"] == "ebb" and row["stall_ns"] > 0:  # its time limit is real time
                 self.assertAlmostEqual(row["iteration_ns"], plan["iteration_ns"],
                                        delta=plan["iteration_ns"] / 50)
                 continue
@@ -91,7 +92,7 @@ class Compare(unittest.TestCase):
         load = (3 + sum(4 + layer for layer in range(1, 7))) * MIB
         found = self.json("compare", self.trace, "--machine", "pcie3", "--policies", "none")
         held = {row["allocator"]: row for row in found["footprints"]}
-        self.assertEqual(set(held), {"cnmem", "torch", "bfc", "glibc", "ebb"})
+        self.assertEqual(set(held), {*ALLOCATORS, "ebb"})
         for row in held.values():
             self.assertEqual((row["trace"], row["load_bytes"]), (self.trace, load))
             self.assertGreaterEqual(row["held_bytes"], load)
@@ -99,7 +100,7 @@ class Compare(unittest.TestCase):
         self.assertEqual({name for name in held if held[name]["scope"] == "iteration"}, {"ebb"})
         self.assertEqual(held["ebb"]["held_bytes"], load)
         self.assertEqual(held["cnmem"]["held_bytes"], 256 * MIB)
-        # Three segments of 20 MiB: 3 + 5 + 6, 7 + 8, 9 + 10, whose last MiB is not split off.
+        # Three segments of 20 MiB hold 3 + 5 + 6, 7 + 8, and 9 + 10. The last MiB is not split off.
         self.assertEqual(held["torch"]["held_bytes"], 3 * 20 * MIB)
 
     def test_without_accesses(self):
@@ -110,8 +111,8 @@ class Compare(unittest.TestCase):
         self.assertEqual({row["trace"] for row in found["footprints"]}, {trace, self.trace})
         code, out, err = run("compare", trace, self.trace, "--machine", "pcie3")
         self.assertEqual((code, err), (0, ""))
-        # The text: a table of plans of the trace that has accesses, each budget by each policy, and
-        # one of allocators for each trace.
+        # The text has a table of plans for each budget, with a row for each policy, if the trace
+        # has accesses. It has a table of allocators for each trace.
         tables = [table.split("\n") for table in out.strip("\n").split("\n\n")]
         self.assertEqual(tables[0][:2], [self.trace, TEXT_COLUMNS])
         rows = [tuple(line.split()[:2]) for table in [tables[0][2:], *tables[1:6]]
@@ -119,7 +120,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(rows, [(policy, budget) for budget in BUDGETS for policy in POLICIES])
         self.assertEqual([(table[0], [line.split()[0] for line in table[1:]])
                           for table in tables[6:]],
-                         [(path, ["allocator", "cnmem", "torch", "bfc", "glibc", "ebb"])
+                         [(path, ["allocator", *ALLOCATORS, "ebb"])
                           for path in (trace, self.trace)])
 
     def test_simulate_confirms_plans(self):
@@ -139,7 +140,7 @@ class Compare(unittest.TestCase):
         self.assertLess(fast["stall_ns"], slow["stall_ns"])
         tight = self.json("simulate", self.trace, plan, "--budget", "1M", code=3)
         self.assertFalse(tight["feasible"])
-        # A percentage is of what the program takes without a plan, as for `ebb plan`.
+        # As in `ebb plan`, a percentage refers to the peak without a plan.
         half = self.json("simulate", self.trace, plan, "--budget", "50%", code=3)
         whole = self.json("plan", self.trace, "--machine", "pcie5", "--budget", "100%")
         self.assertEqual(half["budget_bytes"], whole["budget_bytes"] // 2)

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* How many clock events lie at ticks before `tick`. */
+/* The number of clock events at ticks before `tick`. */
 static uint32_t clocks_before(const struct ebb_model *model, uint32_t tick)
 {
     uint32_t count = 0;
@@ -41,7 +41,7 @@ static bool is_persistent(const struct ebb_model_block *block)
     return block->alloc_tick == EBB_TICK_NONE;
 }
 
-/* The script's block for a model's: by serial, or by what its ALLOC says. */
+/* The script's index of a model's block, found by serial or by its ALLOC. */
 static uint32_t place_of(const struct ebb_model *model, const struct ebb_script *script,
                          uint32_t index)
 {
@@ -104,7 +104,7 @@ static void check_blocks(const struct ebb_model *model, const struct ebb_script 
         assert_false(taken[place]);
         taken[place] = true;
         assert_int_equal(blocks[place].size_bytes, model->blocks[i].size_bytes);
-        /* The same positions, whatever their order. */
+        /* The positions must be the same, in any order. */
         memset(used, 0, model->clock_count);
         uint32_t wanted = 0;
         for (uint32_t t = 0; t < model->tick_count; t++)
@@ -124,7 +124,8 @@ static void check_blocks(const struct ebb_model *model, const struct ebb_script 
                                 uses[u].within_us <= uses[u - 1].within_us));
         }
         assert_int_equal(wanted, 0);
-        /* In the order of time since its allocation, so ascending but for the iteration's end. */
+        /* Uses are sorted by the time since the allocation. They ascend, except at the iteration's
+         * end. */
         assert_true(falls <= 1 + model->blocks[i].span_ticks / model->tick_count);
         free(seen);
     }
@@ -153,7 +154,7 @@ static void check_absences(const struct ebb_model *model, const struct ebb_plan 
         uint32_t in = absences[i].in_clock, out = absences[i].out_clock;
         assert_int_equal(absences[i].due_clock, last_clock(model, planned->to_tick));
         assert_true(in < clocks);
-        /* Eviction, prefetch, due: in this order on the circle. */
+        /* Eviction, prefetch and due position follow each other in this order, cyclic. */
         assert_true((in + clocks - out) % clocks <=
                     (absences[i].due_clock + clocks - out) % clocks);
         uint64_t starts =
@@ -177,7 +178,7 @@ static void compile_and_check(const struct ebb_model *model, const struct ebb_pl
     free(script);
 }
 
-/* What its sender still can write is not what the runtime looks at. */
+/* The runtime reads its own copy of a script, which the sender cannot change. */
 static void copies(void **state)
 {
     (void)state;
@@ -201,7 +202,7 @@ static void copies(void **state)
     assert_non_null(copy);
     assert_int_equal(ftruncate(fileno(file), 0), 0);
     assert_memory_equal(copy, script, script->bytes);
-    assert_null(ebb__script_copy(fileno(file), script->bytes)); /* it has less */
+    assert_null(ebb__script_copy(fileno(file), script->bytes)); /* the file is shorter than that */
     assert_null(ebb__script_copy(fileno(file), sizeof *script - 1));
     assert_int_equal(ftruncate(fileno(file), (off_t)EBB_SCRIPT_MOST_BYTES + 1), 0);
     assert_null(ebb__script_copy(fileno(file), EBB_SCRIPT_MOST_BYTES + 1));
@@ -221,7 +222,7 @@ static bool has_alloc(const struct ebb_model *model)
     return false;
 }
 
-/* Every gap that holds a clock event is taken. */
+/* Every gap that is longer than 0 becomes an absence. */
 static void all_gaps(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void real_plans(void **state)
     assert_true(absences > 20);
 }
 
-/* Persistent blocks out of the order of their serials, and allocations of one size. */
+/* Persistent blocks are not sorted by serial, and allocations have the same size. */
 static void orders(void **state)
 {
     (void)state;

@@ -44,7 +44,7 @@ static void what_is_left_open_is_as_usual(void **state)
     ground_close(&ground);
 }
 
-/* The clock stands while somebody waits, however many do. */
+/* The clock stops while at least one thread waits. */
 static void progress_stands_while_the_program_waits(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void a_wait_ends_in_time(void **state)
     ground_close(&ground);
 }
 
-/* In the child nobody holds the lock, nobody waits, and its counters are its own. */
+/* In the child nobody holds the lock, nobody waits, and the counters are its own. */
 static void a_child_begins_anew(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The rule that no test falls silent, .ci/ctest.py, on tests that break it."""
+""".ci/ctest.py must fail if a test is skipped without need. Here tests break that rule."""
 import os
 import subprocess
 import sys
@@ -13,7 +13,7 @@ SKIP = "echo 'skipped: needs EBB_DATA'"
 
 class Rule(unittest.TestCase):
     def run_tests(self, *scripts, has_data=False):
-        """Exit code and output of .ci/ctest.py over shell scripts, as ctest would find them."""
+        """Exit code and output of .ci/ctest.py on shell scripts that stand for tests."""
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
                 for i, script in enumerate(scripts):

@@ -36,7 +36,8 @@ static bool push(struct ebb_detector *detector, uint64_t symbol, uint64_t live)
     return ebb__detector_current(detector).found;
 }
 
-/* Random words of every small length, behind a random head: found at the first possible symbol. */
+/* Random words of every small length follow a random prefix. Each is found at the first possible
+ * symbol. */
 static void test_found_at_once(void **state)
 {
     (void)state;
@@ -45,7 +46,7 @@ static void test_found_at_once(void **state)
         size_t head = random_next() % 50, n = 0;
         uint64_t word[200], live[200];
         for (size_t i = 0; i < period; i++) {
-            word[i] = 1000 + i * 7 + random_next() % 7; /* no letter twice: primitive */
+            word[i] = 1000 + i * 7 + random_next() % 7; /* no symbol twice: primitive */
             live[i] = (1 + random_next() % 1000) << 20;
         }
         for (; n < head; n++)
@@ -67,7 +68,7 @@ static void test_found_at_once(void **state)
     }
 }
 
-/* A deep network: the same block of layers `depth` times, memory growing, then freed. */
+/* A deep network: the same layer block `depth` times. Memory grows, then is freed. */
 static size_t push_deep_iteration(struct ebb_detector *detector, size_t depth, bool *found_inside)
 {
     uint64_t weights = UINT64_C(400) << 20, live = weights;
@@ -109,8 +110,8 @@ static void test_inner_repetition_is_not_announced(void **state)
     }
 }
 
-/* A queue that fills in the first iterations is no reason to wait; a leak of that size in a period
- * that allocates little more is. */
+/* A queue that fills in the first iterations does not delay detection. A leak of the same size
+ * does, if the period allocates little more. */
 static void test_queue_that_fills(void **state)
 {
     (void)state;
@@ -133,8 +134,8 @@ static void test_queue_that_fills(void **state)
     }
 }
 
-/* What repeats in force enters no table: the period around it is found all the same, with its true
- * length, however often the inner one has repeated. */
+/* The current repetition is not entered into a table. A longer period around it is still found,
+ * with its true length, however often the inner one has repeated. */
 static void test_period_around_long_stretches(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void test_period_around_long_stretches(void **state)
     }
 }
 
-/* Micro-batches that leave nothing behind are iterations for a while; then the whole step is. */
+/* Micro-batches that keep no memory are taken for iterations at first. Later the whole step is. */
 static void test_longer_repetition_takes_over(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void test_equal_symbols(void **state)
     assert_int_equal(ebb__detector_current(detector).period_symbols, 1);
     ebb__detector_destroy(detector);
 
-    /* Where all sizes are equal the load tells the iteration. */
+    /* If all sizes are equal, the load determines the iteration. */
     detector = made();
     for (size_t i = 0; i < 400; i++) {
         bool found = push(detector, 7, (1 + i % 20) << 22);
@@ -202,7 +203,7 @@ static void test_equal_symbols(void **state)
     assert_int_equal(ebb__detector_current(detector).period_symbols, 20);
     ebb__detector_destroy(detector);
 
-    /* Up, a plateau, and down again within an iteration. */
+    /* Within an iteration, the load rises, stays level, and falls. */
     detector = made();
     for (size_t i = 0; i < 600; i++) {
         size_t at = i % 60;
@@ -243,7 +244,7 @@ static void test_break_and_return(void **state)
     for (size_t i = 0; i < 400; i++)
         push(detector, i % 100, (i % 100) << 20);
     assert_int_equal(ebb__detector_current(detector).period_symbols, 100);
-    assert_false(push(detector, 12345, 0)); /* something else between */
+    assert_false(push(detector, 12345, 0)); /* one different symbol in between */
     assert_int_equal(ebb__detector_run(detector), 0);
     size_t again = 0;
     for (size_t i = 0; i < 400; i++)
@@ -260,7 +261,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Whatever comes, time and memory stay linear; the bound is loose, for busy machines and
+/* For any input, time and memory stay linear. The bound is loose because of busy machines and
  * sanitizers. */
 static void test_pathological(void **state)
 {
@@ -284,10 +285,10 @@ static void test_pathological(void **state)
                 break;
             case 3:
                 symbol = (uint64_t)__builtin_popcountll(i) & 1;
-                break; /* Thue-Morse */
+                break; /* the Thue-Morse sequence */
             case 4:
                 symbol = (uint64_t)__builtin_ctzll(i + 1);
-                break; /* the ruler */
+                break; /* the ruler sequence */
             default:
                 symbol = i % 865;
                 live = i % 865;
@@ -307,7 +308,8 @@ static void test_pathological(void **state)
     }
 }
 
-/* Random words over a small alphabet with inner repeats, the load a function of the position. */
+/* Random words over a small alphabet, with inner repeats. The load is a function of the
+ * position. */
 static void test_random_programs(void **state)
 {
     (void)state;

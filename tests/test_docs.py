@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""What the documents promise exists, and they are easy to read. Checked in every Markdown file:
+"""Checks that all names in the documents exist, and that the documents are easy to read:
 
-- relative links lead somewhere, and commands, options and files that are named exist, documents that
-  comments name, too;
-- lines end at 100 columns, rows of tables at 140; a sentence has 25 words at most;
-- ARCHITECTURE.md leads to a README of every folder, and stays short, as does README.md.
+- Relative links have a target. Commands, options and files that are named exist. So do documents
+  that comments name.
+- Lines end at 100 columns, rows of tables at 140. A sentence has at most 25 words. This holds for
+  comments, too, including those of scripts, make and CMake.
+- ARCHITECTURE.md links to a README of every folder. It stays short, and so does README.md.
 
-A violation of each is planted first, and must be found.
+First, a violation of each rule is planted and must be found.
 """
 import glob
 import os
@@ -24,29 +25,29 @@ from reader import documents, read  # noqa: E402  pylint: disable=wrong-import-p
 SOURCE = reader.SOURCE
 LINES = {"README.md": 150, "ARCHITECTURE.md": 200}
 COLUMNS = 100
-ROW_COLUMNS = 140  # a table that is wider is a list
+ROW_COLUMNS = 140  # a wider table should be a list
 WORDS = 25
 
-# Folders that need a README of their own, or to be named in that of a folder above.
+# Folders that need their own README, or must be named in the README of a folder above.
 TOPS = ("src", "include", "shim", "cli", "train", "tests", "bench")
-# Documents and commands that may be missing, and documents that need not read well.
+# Documents and commands that may be missing, and documents whose style is not checked.
 PENDING = ()
 UNREAD = ("docs/tuning.md",)
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 FENCE = reader.FENCE
 CODE = re.compile(r"`([^`]+)`")
-# A name in backquotes that is meant as a file of the tree: it has a folder or a known ending.
+# A name in backquotes with a folder or a known ending must be a file of the tree.
 TREE = re.compile(r"^(?:\./)?(?:src|include|shim|cli|tests|bench|examples|docs|cmake|train|debian|"
                   r"\.ci)(?:/[\w.*{},-]*)*$|^[\w.-]+\.md$")
-# A file beside the README that names it.
+# A file in the same folder as the README that names it.
 BESIDE = re.compile(r"^[\w/.{},*-]+\.(?:c|h|py|map|cmake)$")
 # In `test_MODULE.c` the capitals stand for any name.
 ANY_NAME = re.compile(r"(?:^|[_/])[A-Z]{3,}\.(?!md)")
 
 
 def exists(root, name):
-    """`a/{b,c}.h` and `a/*.c` stand for each of their files."""
+    """True if the file exists. `a/{b,c}.h` and `a/*.c` stand for each of their files."""
     match = re.search(r"\{([^{}]*)\}", name)
     if match:
         return all(exists(root, name[:match.start()] + part + name[match.end():])
@@ -55,12 +56,12 @@ def exists(root, name):
 
 
 def anchors(text):
-    """The anchors that the headings of a document give, as the usual renderers make them."""
+    """The anchors of a document's headings, as the usual renderers make them."""
     for heading in re.findall(r"^#+\s+(.*?)\s*$", FENCE.sub("", text), re.M):
         yield re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
 
 
-# --- what is named ---------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------
 
 
 def broken_links(root, path, text):
@@ -77,7 +78,7 @@ def broken_links(root, path, text):
 
 
 def missing_files(root, path, text):
-    """Names of files: from the root, or from the folder of a README."""
+    """Names of missing files. They may be relative to the root or to the README's folder."""
     folder = os.path.dirname(path)
     for name in CODE.findall(FENCE.sub("", text)):
         if ANY_NAME.search(name):
@@ -92,7 +93,7 @@ def missing_files(root, path, text):
 
 
 def commands(text):
-    """Command lines: those in code, a trailing backslash joins two."""
+    """The command lines in code. A trailing backslash joins two lines."""
     for block in FENCE.findall(text):
         yield from block.replace("\\\n", " ").split("\n")[1:-1]
     rest = FENCE.sub("", text)
@@ -104,7 +105,7 @@ def commands(text):
 
 
 class Tools:
-    """What can be called in the tree at `root`, and with which options."""
+    """The commands of the tree at `root`, and their options."""
 
     def __init__(self, root):
         self.root = root
@@ -121,7 +122,7 @@ class Tools:
         self.targets = {name for names in self.targets for name in names.split()}
 
     def script_options(self, path):
-        """Those of a script, and of what it shares with its neighbours."""
+        """The options of a script, and of the modules beside it that it imports."""
         text = read(self.root, path)
         for module in re.findall(r"^(?:import|from) (\w+)", text, re.M):
             for beside in (f"{os.path.dirname(path)}/{module}.py", f"bench/{module}.py"):
@@ -130,9 +131,9 @@ class Tools:
         return set(re.findall(r"--([a-z][\w-]*)", text))
 
     def unknown(self, command):
-        """What of one command line does not exist."""
+        """The unknown parts of one command line."""
         words = re.split(r"[\s;|&()]+", command)
-        options = None  # of the program that is being read
+        options = None  # of the program whose words are being read
         who = ""
         for i, word in enumerate(words):
             if ANY_NAME.search(word):
@@ -173,16 +174,16 @@ NAMED_DOCUMENT = re.compile(r"\bdocs/[\w./-]*\w\.md\b")
 
 
 def missing_documents(root):
-    """Documents that a comment or a message names."""
+    """Documents that a comment or message names, but that do not exist."""
     for path in reader.files(root, (".c", ".h", ".def", ".py", ".cmake", ".sh")):
         if path in ("tests/test_docs.py", "tests/test_bench.py"):
-            continue  # they make some up
+            continue  # they contain invented names
         for name in sorted(set(NAMED_DOCUMENT.findall(read(root, path)))):
             if not exists(root, name) and name not in PENDING:
                 yield f"{path}: {name} does not exist"
 
 
-# --- how it reads ----------------------------------------------------------------------------
+# --- style -------------------------------------------------------------------------------------
 
 
 def hard_to_read(path, text):
@@ -197,7 +198,21 @@ def hard_to_read(path, text):
                 yield f"{path}:{number}: {count} words, {WORDS} are allowed: {sentence[:40]}"
 
 
-# --- the whole -------------------------------------------------------------------------------
+C_COMMENT_LINE = re.compile(r"^ */?\*[ /*]|\*/$")
+
+
+def hard_comments(root):
+    for path in reader.files(root, (".c", ".h", ".def")):
+        for number, line in enumerate(read(root, path).split("\n"), 1):
+            if len(line) > COLUMNS and C_COMMENT_LINE.search(line):
+                yield f"{path}:{number}: {len(line)} columns, {COLUMNS} are allowed"
+    for place, sentence in reader.drawn_from(root, "comments", ""):
+        count = reader.words(sentence)
+        if count > WORDS:
+            yield f"{place}: {count} words, {WORDS} are allowed: {sentence[:40]}"
+
+
+# --- all checks --------------------------------------------------------------------------------
 
 
 def folders_with_sources(root):
@@ -206,8 +221,8 @@ def folders_with_sources(root):
 
 
 def unexplained(root, architecture):
-    """Each folder of sources has a README or is named in the one above it. ARCHITECTURE.md links to
-    that."""
+    """Folders of sources without a README, or without a name in the README above. ARCHITECTURE.md
+    must link to that README."""
     for folder in folders_with_sources(root):
         above, name = folder, ""
         while above and not os.path.exists(os.path.join(root, above, "README.md")):
@@ -242,6 +257,7 @@ def problems(root):
     if os.path.exists(os.path.join(root, "ARCHITECTURE.md")):
         found += unexplained(root, read(root, "ARCHITECTURE.md"))
     found += missing_documents(root)
+    found += hard_comments(root)
     return list(dict.fromkeys(found))
 
 
@@ -270,9 +286,14 @@ PLANTED = {
     "cli/README.md": "", "cli/main.c": '    {"run", "runs", ebb__cmd_run},\n"--budget B"\n',
     "bench/README.md": "", "bench/b.py": "import c\n", "bench/c.py": '"--pairs"\n',
     "bench/lanes.c": "",
+    "src/old/long.c": "/* Short.\n *\n *     " + LONG.replace("\n", "\n *     ") + "\n * - " +
+                      LONG.replace("\n", "\n *   ") + "*/\n/* " + "c" * COLUMNS + " */\n",
+    "src/old/long.py": 'def f():\n    """' + LONG.replace("\n", "\n    ") + '"""\n',
+    ".ci/run": "#!/bin/sh\n# " + LONG.replace("\n", "\n# ") + "\n",
 }
 
 EXPECTED = [
+    f".ci/run:2: 29 words, 25 are allowed: {LONG[:40]}",
     "ARCHITECTURE.md: does not link to src/old/README.md",
     "ARCHITECTURE.md: link to tests/README.md leads nowhere",
     "ARCHITECTURE.md: src/base/gone.c does not exist",
@@ -292,6 +313,9 @@ EXPECTED = [
     "src/base/README.md: beside.c is not in src/base",
     "src/base/size.c: docs/gone.md does not exist",
     "src/new: has no README.md",
+    f"src/old/long.c:7: 29 words, 25 are allowed: {LONG[:40]}",
+    f"src/old/long.c:11: {COLUMNS + 6} columns, {COLUMNS} are allowed",
+    f"src/old/long.py:2: 29 words, 25 are allowed: {LONG[:40]}",
     "src/plan/README.md: does not name `pool/`",
 ]
 
@@ -302,7 +326,7 @@ def self_test():
 
 
 def scripts_parse():
-    """Shell scripts at least parse; Python ones compile."""
+    """Shell scripts must parse, and Python scripts must compile."""
     found = []
     for path in [".ci/run", *glob.glob("examples/*.sh", root_dir=SOURCE)]:
         if subprocess.run(["bash", "-n", os.path.join(SOURCE, path)], check=False).returncode:

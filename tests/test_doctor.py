@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""`ebb doctor`: what it says of this machine, and of one that has less (features are refused, folders
-are missing)."""
+"""`ebb doctor`: its report on this machine, and on a machine with less.
+
+There, features are refused or folders are missing.
+"""
 import json
 import os
 import re
@@ -72,7 +74,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(warned, sum(" -> " in line for line in lines))
 
     def test_run_gets_the_same_device(self):
-        """What it says is what a program gets."""
+        """A program gets the device that the report names."""
         for refuse in ("", "move", "kernel", "uffd"):
             report, checks = self.look(code=0, EBB_REFUSE=refuse)
             path = os.path.join(self.folder.name, "summary.json")
@@ -93,7 +95,8 @@ class Doctor(unittest.TestCase):
         self.assertEqual("fail", checks["device"]["verdict"])
 
     def test_doors(self):
-        """Through which it came: the file, the system call, the system call for users."""
+        """The report names the source of userfaultfd: the file, the system call, or the call for
+        users."""
         for refuse, door, words in (("node", "call", "by the system call: "),
                                     ("node,kernel", "user-call", "for users"),
                                     ("node,call", "none", "none: ")):
@@ -109,7 +112,7 @@ class Doctor(unittest.TestCase):
         self.assertIn("by /dev/userfaultfd", checks["userfaultfd"]["detail"])
 
     def test_container(self):
-        """The line for whoever starts it there."""
+        """In a container, the remedy is for whoever starts the container."""
         _, checks = self.look(code=0, EBB_REFUSE="uffd", KUBERNETES_SERVICE_HOST="10.0.0.1")
         self.assertEqual("Kubernetes", checks["container"]["detail"])
         self.assertIn("seccompProfile", checks["userfaultfd"]["remedy"])

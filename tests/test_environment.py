@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""What `ebb run` sets in a program's environment for its framework: only what the user has not set,
-told in the summary, and nothing with --no-env."""
+"""`ebb run` sets variables of the program's environment for its framework.
+
+It sets only those that the user has not set, and lists them in the summary. With --no-env it sets
+none.
+"""
 import json
 import os
 import subprocess
@@ -13,14 +16,14 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 EBB = os.path.join(BIN, "ebb")
 SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"}
-# A block large enough to be managed, so that the summary has something to say.
+# The block is large enough to be managed, so that there is a summary.
 PRINTS = ("import json, os, sys; b = bytearray(1 << 20); "
           "json.dump(dict(os.environ), sys.stdout)")
 
 
 class Environment(unittest.TestCase):
     def run_ebb(self, *options, **variables):
-        """The program's environment, the summary, its text."""
+        """The program's environment, the summary, and its text."""
         env = {name: value for name, value in os.environ.items() if name not in SETTINGS}
         env.update(variables)
         with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ static bool is_fragmented(const struct rig *rig, uint64_t unit)
     return rig->runtime->memory.frames.fragmented[unit];
 }
 
-/* Runs are what the list says is cached, each of one kind and as long as it can be. */
+/* The runs cover exactly the cached frames. Each is of one kind, and as long as possible. */
 static void assert_runs(const struct rig *rig, const uint8_t *units)
 {
     const struct frames *frames = &rig->runtime->memory.frames;
@@ -143,7 +143,7 @@ static void frames_are_found_and_lost(void **state)
         assert_runs(rig, units);
     }
     assert_true(claims > 100 && full > 0);
-    ebb__frames_reset(&runtime->memory.frames); /* the pages were none */
+    ebb__frames_reset(&runtime->memory.frames); /* the pages do not exist */
     rig_close(rig);
 }
 
@@ -181,7 +181,7 @@ static enum ebb_device_result count_move(void *device, uintptr_t target, uintptr
     return counted_ops->move(device, target, source, bytes, moved);
 }
 
-/* Nothing is on its way any more. */
+/* Waits until no transfer is under way. */
 static void wait_for_quiet(struct rig *rig)
 {
     struct ebb_runtime *runtime = rig->runtime;
@@ -192,8 +192,8 @@ static void wait_for_quiet(struct rig *rig)
     }
 }
 
-/* Blocks of one size are evicted and fetched: each page that is written or read moves once,
- * whatever the blocks end in. */
+/* Blocks of one size are evicted and fetched. Each page that is written or read moves once,
+ * whatever the size of a block's tail. */
 static void an_absence_is_two_moves(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Phrases between repetitions of a held iteration: they are found, told apart, and modelled together
- * with the iteration behind them, whose accesses are those of another repetition. */
+/* Phrases between repetitions of a held iteration are found and told apart. Each is modelled with
+ * the iteration behind it, which has the accesses of another repetition. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -225,7 +225,8 @@ static void a_phrase_and_a_step_become_one_cycle(void **state)
         assert_true(model.time_ns[tick] <= model.time_ns[tick + 1]);
     /* 35 allocations and frees, the uses in the phrase, and its mark of observing: the uses in the
      * step took time. */
-    assert_in_range(ebb__model_iteration_ns(&model), 2 * 35 * STEP_NS, (2 * 35 + 22 + 24) * STEP_NS);
+    assert_in_range(ebb__model_iteration_ns(&model), 2 * 35 * STEP_NS,
+                    (2 * 35 + 22 + 24) * STEP_NS);
     ebb__model_fini(&model);
     ebb__watch_destroy(stage.watch);
 }

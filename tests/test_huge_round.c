@@ -26,7 +26,8 @@ static struct ebb_plan plan_of(const struct ebb_plan_request *request)
     return plan;
 }
 
-/* What is evicted, ends in half a unit at least, and wastes a quarter at most; of any training. */
+/* Only evicted blocks are rounded. The tail of such a block is half a unit or more, and it wastes a
+ * quarter at most. */
 static void only_what_is_evicted_and_wastes_little(void **state)
 {
     (void)state;
@@ -77,7 +78,7 @@ static void none_evicted_none_huge_rounded(void **state)
     ebb__model_fini(&model);
 }
 
-/* The runtime gives them whole units, within the budget, and every byte is right. */
+/* The runtime gives rounded blocks whole units, keeps the budget, and preserves every byte. */
 static void the_runtime_gives_whole_units(void **state)
 {
     (void)state;

@@ -69,11 +69,11 @@ static void test_singa_blocks(void **state)
     static const struct ebb_event expected[] = {
         {0, 1, 256, EBB_EVENT_ALLOC, 0, 0, 0, 0},
         {10, 1, 256, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0},
-        {20, 2, 64, EBB_EVENT_ACCESS, EBB_ACCESS_READ, 0, 0, 0}, /* existed before */
+        {20, 2, 64, EBB_EVENT_ACCESS, EBB_ACCESS_READ, 0, 0, 0}, /* allocated before the trace */
         {30, 1, 256, EBB_EVENT_ACCESS, EBB_ACCESS_UNKNOWN, 0, 0, 0},
         {40, 1, 256, EBB_EVENT_FREE, 0, 0, 0, 0},
-        {40, 3, 512, EBB_EVENT_ALLOC, 0, 0, 0, 0}, /* its time fell: raised; the address again */
-        {50, 4, 8, EBB_EVENT_FREE, 0, 0, 0, 0},    /* existed before, never used */
+        {40, 3, 512, EBB_EVENT_ALLOC, 0, 0, 0, 0}, /* time fell: raised; reused address */
+        {50, 4, 8, EBB_EVENT_FREE, 0, 0, 0, 0},    /* allocated before the trace, never used */
     };
     expect_events("singa",
                   "Malloc 0x10 256 1000\nMutable 0x10 256 1010\r\n\nRead 0x20 64 1020\n"
@@ -138,9 +138,9 @@ static void test_rmm(void **state)
     static const struct ebb_event expected[] = {
         {0, 1, 1024, EBB_EVENT_ALLOC, 0, 0, 0, 7},
         {1000, 2, 64, EBB_EVENT_ALLOC, 0, 0, 0, 8},
-        {2000001000, 1, 1024, EBB_EVENT_FREE, 0, 0, 0, 7}, /* midnight has passed */
+        {2000001000, 1, 1024, EBB_EVENT_FREE, 0, 0, 0, 7}, /* after midnight */
         {86400000000999, 2, 64, EBB_EVENT_FREE, 0, 0, 0, 8},
-        {86400000001000, 3, 32, EBB_EVENT_FREE, 0, 0, 0, 8}, /* existed before */
+        {86400000001000, 3, 32, EBB_EVENT_FREE, 0, 0, 0, 8}, /* allocated before the trace */
     };
     expect_events("rmm",
                   RMM "7,23:59:59.999999,allocate,0x7f00,1024,0x0\n"
@@ -211,7 +211,7 @@ static void test_stalloc(void **state)
     expect_refused("stalloc", "1 0x1 NaN 0\n", "line 1: size 'NaN' is not a whole number");
 }
 
-/* Pickles by hand; whole snapshots are made by Python in test_import_cli.py. */
+/* Pickles made by hand. test_import_cli.py has Python make whole snapshots. */
 #define ENTRY(action, addr, size)                                                                  \
     "}(\x8c\x06"                                                                                   \
     "action" action "\x8c\x04"                                                                     \
@@ -230,7 +230,7 @@ static void test_torch_snapshot(void **state)
     static const struct ebb_event expected[] = {
         {0, 1, 5, EBB_EVENT_ALLOC, 0, 0, 0, 0},
         {1000, 1, 5, EBB_EVENT_FREE, 0, 0, 0, 0},
-        {2000, 2, 65536, EBB_EVENT_FREE, 0, 0, 0, 0}, /* existed before */
+        {2000, 2, 65536, EBB_EVENT_FREE, 0, 0, 0, 0}, /* allocated before the trace */
     };
     static const char good[] =
         "\x80\x04}X\x0d\x00\x00\x00"
@@ -316,7 +316,7 @@ static bool open_public(const char *name, struct ebb_trace *trace)
     return true;
 }
 
-/* found_at_event: the allocation that completes the second period in which all sizes repeat. */
+/* found_at_event is the allocation that completes the second period in which all sizes repeat. */
 static void check_public(const char *name, size_t period, size_t iterations, uint64_t peak_bytes,
                          size_t found_at_event, size_t existing, uint64_t existing_bytes)
 {

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""`ebb import` and every command that reads a trace, on files of other tools: what comes out, exit
-codes, and that a hostile pickle runs nothing."""
+"""`ebb import` and each command that reads a trace, on files of other tools.
+
+Checks the output and the exit codes, and that a hostile pickle executes nothing.
+"""
 import json
 import os
 import pickle
@@ -24,7 +26,8 @@ def entry(action, addr, size, time_us):
 
 
 def snapshot():
-    """Four iterations of three blocks each, beside a weight that is older than the history."""
+    """Four iterations of three blocks each, and a weight that is older than the recorded
+    history."""
     base, time_us, trace = 0x7F0000000000, 1_700_000_000_000_000, []
     for _ in range(4):
         for i, mib in enumerate((4, 8, 2)):

@@ -33,7 +33,7 @@ static const struct {
     {"6.16.0", "#1 SMP", "", 6, 16, 0, ALWAYS},
     {"6.18.44-fc-v669", "#1 SMP PREEMPT_DYNAMIC @0", "", 6, 18, 44, ALWAYS},
     {"7.0.0-rc1", "#1 SMP", "", 7, 0, 0, ALWAYS},
-    /* Debian: of old the number was in the build only, Ubuntu: in the signature only */
+    /* Debian once had the number in the build only. Ubuntu has it in the signature only. */
     {"6.12.43+deb13-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.43-1 (2025-08-27)", "", 6, 12, 43,
      ALWAYS},
     {"6.12.9-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.9-1 (2025-01-10)", "", 6, 12, 9,
@@ -46,7 +46,7 @@ static const struct {
      8, 12, WITHOUT_SWAP},
     {"6.8.0-60-generic", "#63-Ubuntu SMP PREEMPT_DYNAMIC", "", 6, 8, 0, NEVER},
     {"6.8.12-9-pve", "#1 SMP PREEMPT_DYNAMIC PMX 6.8.12-9", "", 6, 8, 12, WITHOUT_SWAP},
-    /* their third number says nothing of what was mended */
+    /* Their third number does not tell which bugs are fixed. */
     {"6.12.0-55.9.1.el10_0.x86_64", "#1 SMP PREEMPT_DYNAMIC", "", 6, 12, 0, WITHOUT_SWAP},
     {"5.14.0-570.12.1.el9_6.x86_64", "#1 SMP PREEMPT_DYNAMIC", "", 5, 14, 0, WITHOUT_SWAP},
     {"6.6.87.2-microsoft-standard-WSL2", "#1 SMP PREEMPT_DYNAMIC", "", 6, 6, 87, WITHOUT_SWAP},

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""What `ebb` says of policies, pools and commands that src/lab brings, in a build with it and in one
-without (EBB_LAB=OFF): each command works or names what is missing, in one line."""
+"""What `ebb` says about the policies, pools and commands of src/lab, with and without src/lab.
+
+In a build without it (EBB_LAB=OFF), a command works or names what is missing, in one line.
+"""
 import json
 import os
 import subprocess
@@ -8,16 +10,15 @@ import sys
 import tempfile
 import unittest
 
+from names import LAB_OPTIONS, LAB_POLICIES, OPTIONS, OWN_POLICIES
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin"),
                    "ebb")
 WITH_LAB = os.environ.get("EBB_LAB") != "OFF"
 MISSING = "this build is without src/lab (cmake -DEBB_LAB=ON adds it)"
-OWN = ["ebb", "fifo", "none"]
-LAB = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
-       "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv", "lru"]
-POLICIES = OWN + (LAB if WITH_LAB else [])
+POLICIES = OWN_POLICIES + (LAB_POLICIES if WITH_LAB else [])
 
 
 def run(*arguments):
@@ -27,7 +28,7 @@ def run(*arguments):
 
 
 def own_options(text):
-    """The options that a help describes, in its order."""
+    """The options in a help text, in its order."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -43,7 +44,7 @@ class Lab(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def test_unknown_policy(self):
-        for policy in ("autoswap:none", *([] if WITH_LAB else LAB)):
+        for policy in ("autoswap:none", *([] if WITH_LAB else LAB_POLICIES)):
             said = f"no policy is called '{policy}'" + ("" if WITH_LAB else f": {MISSING}")
             for arguments, code in ((["plan", "gone", "--budget", "1G", "--policy", policy], 2),
                                     (["run", "--policy", policy, "--", "true"], 125)):
@@ -56,29 +57,22 @@ class Lab(unittest.TestCase):
             code, out, err = run(command, "--help")
             self.assertEqual((code, err), (0, ""))
             words = out.replace(",", " ").split()
-            for policy in OWN + LAB:
+            for policy in OWN_POLICIES + LAB_POLICIES:
                 self.assertEqual(policy in words, policy in POLICIES, (command, policy))
             for line in out.splitlines():
                 self.assertLessEqual(len(line), 100, command)
                 self.assertEqual(line, line.rstrip(), command)
 
     def test_options_of_each_command(self):
-        """One table describes them all: a command knows what its help names, and nothing else."""
-        shared = ["--machine", "--store", "--smallest-block"]
-        wanted = {"plan": ["--budget", "--zero-stall", "--policy", *shared, "--time-limit",
-                           "--output", "--tune", "--json"],
-                  "simulate": ["--budget", *shared, "--tune", "--json"]}
-        if WITH_LAB:
-            wanted["compare"] = ["--budgets", "--policies", *shared, "--tune", "--json"]
-            wanted["pack"] = ["--plan", "--capacity", "--pool", "--period", "--time-limit",
-                              "--output", "--tune", "--json"]
+        """One table describes all options. A command accepts exactly the options in its help."""
+        wanted = {**OPTIONS, **(LAB_OPTIONS if WITH_LAB else {})}
         every = sorted({option for options in wanted.values() for option in options})
         for command, options in wanted.items():
             code, out, err = run(command, "--help")
             self.assertEqual((code, err, own_options(out)), (0, "", options))
             for option in every:
                 if any(known != option and known.startswith(option) for known in options):
-                    continue  # short for that one
+                    continue  # a short form of that option
                 value = "help" if option == "--tune" else "1"
                 code, _, said = run(command, option, value, "--help")
                 self.assertEqual((code, said.splitlines()[:1]),
@@ -127,7 +121,8 @@ class Lab(unittest.TestCase):
                                                 f"ebb: no trace of another tool is read: {MISSING}\n"))
 
     def test_own_trace(self):
-        """A recorded program is planned, simulated and written in both builds; bounds are src/lab's."""
+        """A recorded program is planned, simulated and written in both builds. Only src/lab has
+        bounds."""
         program, trace, plan = (os.path.join(self.folder.name, name)
                                 for name in ("cycle", "run.ebbt", "plan.json"))
         subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", program,

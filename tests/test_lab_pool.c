@@ -27,7 +27,7 @@ static const struct ebb_pool *ebbs(void)
     return ebb__pools(&count);
 }
 
-/* Random problems on lines and circles: the checker accepts what it packs. */
+/* Random linear and cyclic problems. The checker accepts the packing. */
 static void smartpool_packs(void **state)
 {
     (void)state;
@@ -60,8 +60,8 @@ static void smartpool_doubles_what_crosses(void **state)
     ebb__pool_solution_fini(&solution);
 }
 
-/* A block that is allocated before its predecessor of the last iteration is freed: two at once for
- * a moment. Two iterations on the circle, and the pool still needs the load only. */
+/* A block is allocated before its predecessor of the previous iteration is freed, so two live for a
+ * moment. The circle then holds two iterations, and the pool still needs no more than the load. */
 static void instances_take_turns(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void instances_take_turns(void **state)
     uint32_t weight = make_persistent(&maker, 100);
     uint32_t gradient = make_block(&maker, 10), work = make_block(&maker, 10);
     make_event(&maker, 0, EBB_EVENT_ALLOC, gradient, 0);
-    make_event(&maker, 1, EBB_EVENT_FREE, gradient, 0); /* of the iteration before */
+    make_event(&maker, 1, EBB_EVENT_FREE, gradient, 0); /* the block of the previous iteration */
     make_event(&maker, 2, EBB_EVENT_ACCESS, weight, EBB_ACCESS_READ);
     make_event(&maker, 3, EBB_EVENT_ALLOC, work, 0);
     make_event(&maker, 4, EBB_EVENT_FREE, work, 0);

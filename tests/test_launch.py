@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`ebb run` is invisible: exit codes, streams and the environment are the program's own."""
+"""`ebb run` does not change exit codes, streams or the environment of the program."""
 import json
 import os
 import re
@@ -50,7 +50,7 @@ class ExitCodes(Launch):
         os.unlink(path)
 
     def test_script_without_interpreter_line(self):
-        """It is run by sh, as by a shell."""
+        """A script without `#!` is run by sh, like in a shell."""
         path = os.path.join(self.folder, "bare")
         with open(path, "w", encoding="utf-8") as file:
             file.write("exit 42\n")
@@ -95,7 +95,7 @@ class ExitCodes(Launch):
 
     def test_store_read_only_for_a_user(self):
         as_user = []
-        if os.geteuid() == 0:  # who writes everywhere
+        if os.geteuid() == 0:  # root may write everywhere
             as_user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
             for folder in (launching.work, self.folder):
                 os.chmod(folder, 0o755)
@@ -112,7 +112,7 @@ class ExitCodes(Launch):
         self.assert_quiet(result)
 
     def test_options_end(self):
-        """At `--`, or at the first word that is no option."""
+        """Options end at `--`, or at the first word that is no option."""
         for head in (["--"], []):
             result = self.run_command([*self.options(), *head, "echo", "--budget", "--", "x"])
             self.assertEqual((0, b"--budget -- x\n"), (result.returncode, result.stdout))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What takes so long that something must be wrong is told, once, and changes nothing else."""
+"""A wait that takes suspiciously long is reported once. The report changes nothing else."""
 import os
 import re
 import signal
@@ -40,7 +40,8 @@ class Alarm(Launch):
         self.expect("hang_write=3,hang_ms=3500", rf"({WAITS})?{WRITES}")
 
     def test_fault_that_nobody_knows_of(self):
-        """A thread sleeps, and the runtime takes nothing for unanswered: the kernel says so."""
+        """A thread waits for the kernel, but the runtime knows of no open fault. The alarm says
+        so."""
         program = compile_c("unanswered", """
             #include <fcntl.h>
             #include <linux/userfaultfd.h>
@@ -82,7 +83,7 @@ class Alarm(Launch):
                                         rb"fault that its runtime does not know of: [^\n]*\n\Z")
 
     def test_stopped_program_is_none(self):
-        """Nor is one whose parent was stopped: nobody could go on."""
+        """A wait does not count while the parent was stopped, since nothing could proceed."""
         self.env["FAULTY_DISK"] = "hang_read=2,hang_ms=4000"
         self.env["FAULTY_DISK_HANGS"] = sign = os.path.join(self.folder, "hangs")
         parent = self.start(cycle(), *CYCLE_ARGS, options=["--budget", "26M", *LIMITS])

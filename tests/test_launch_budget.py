@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a budget means, and what the summary says of it."""
+"""The meaning of a budget, and the summary's figures about it."""
 import json
 import os
 import pty
@@ -19,7 +19,7 @@ SUMMARY_KEYS = """schema exit_status elapsed_ns budget_bytes peak_resident_bytes
     processes""".split()
 
 
-# In each layer something repeats a few times, as in a DenseNet: that is not the iteration.
+# Each layer has a repetition, like a DenseNet. It must not be taken for the iteration.
 LAYERS = """
 for iteration in range(90):
     kept = []
@@ -36,7 +36,7 @@ for iteration in range(90):
 """
 
 
-WITH_LAB = os.environ.get("EBB_LAB") != "OFF"  # the policies of src/lab are in the build
+WITH_LAB = os.environ.get("EBB_LAB") != "OFF"  # the build has the policies of src/lab
 
 
 class Summary(Launch):
@@ -95,14 +95,15 @@ class Summary(Launch):
         return summary
 
     def documented_keys(self):
-        """By key its unit, of docs/formats/summary.md without the table of versions."""
+        """The unit of each key in docs/formats/summary.md, without the table of versions."""
         with open(os.path.join(SOURCE, "docs", "formats", "summary.md"), encoding="utf-8") as file:
             text = file.read().split("## Versions")[0]
         rows = re.findall(r"^\| (`.*?) \| (.*?) \|", text, re.M)
         return {key: unit for keys, unit in rows for key in re.findall(r"`(\w+)`", keys)}
 
     def check_documented(self, summary):
-        """The document names every key that is written, no other, and its unit is that of its name."""
+        """The document names exactly the keys that are written. Each unit is that of the key's
+        name."""
         units = self.documented_keys()
         self.assertEqual(sorted(units), sorted(summary))
         ends = {"_bytes": "B", "_ns": "ns", "_bps": "B/s"}
@@ -154,7 +155,7 @@ class Summary(Launch):
 
 
 class Budgets(Launch):
-    """What a budget means; each run also prints the right checksum."""
+    """Tests of budgets. Each run must also print the right checksum."""
 
     def run_cycle(self, *options, code=0, args=()):
         program = [cycle(), *CYCLE_ARGS, *args]
@@ -187,7 +188,8 @@ class Budgets(Launch):
                                     args=["--iterations", "40", "--work", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
-        # Of the peak of the first iterations: blocks that outlive several may raise it later.
+        # The share is of the peak of the first iterations. Blocks that outlive several may raise it
+        # later.
         self.assertGreaterEqual(summary["learning_peak_bytes"], 0.9 * summary["budget_bytes"] / 0.6)
         self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
                                delta=0.1 * summary["unmanaged_peak_bytes"])
@@ -227,7 +229,7 @@ class Budgets(Launch):
         self.assertGreater(figures["planned_iterations"], 0)
 
     def test_impossible(self):
-        """One operation needs more: it runs on, and says so."""
+        """One operation needs more than the budget. The program continues, and this is reported."""
         summary, _ = self.run_cycle("--budget", "2M")
         self.assertTrue(summary["budget_exceeded"])
         _, errors = self.run_cycle("--budget", "2M", "--strict", code=125)
@@ -245,7 +247,7 @@ class Budgets(Launch):
         self.run_cycle("--budget", "26M", "--no-env")
 
     def test_policies(self):
-        """Every policy runs, within the budget and with the right bytes."""
+        """With every policy, the budget holds and the bytes are right."""
         published = ("appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa",
                      "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
                      "lru")
@@ -265,7 +267,7 @@ class Budgets(Launch):
             self.assertGreater(summary["iteration_ns"]["median"], 24000000, policy)
 
     def test_lru_sends_no_script(self):
-        """It only predicts: nothing is planned, and what an iteration takes is known all the same."""
+        """LRU only predicts. No plan is made, but the duration of an iteration is known."""
         if not WITH_LAB:
             self.skipTest("skipped: needs lab")
         for budget in ("26M", "60%"):
@@ -307,7 +309,8 @@ for _ in range(10):
 
 class Record(Launch):
     def test_accesses_of_the_iteration(self):
-        """Not of what repeated before it, which is found first."""
+        """The trace has the accesses of the iteration, not of an earlier repetition that is found
+        first."""
         path = os.path.join(self.folder, "run.ebbt")
         result = self.run_command([EBB, "record", "-o", path, "--", PYTHON, "-c", REPEATS_BEFORE])
         self.assertEqual(0, result.returncode, result.stderr)

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""The plan cache: the second run of a program begins with what the first has learnt; whatever else
-lies in the cache changes nothing but the time."""
+"""The plan cache: the second run of a program begins with the results of the first.
+
+Other files in the cache have no effect, except on time.
+"""
 import json
 import os
 import shutil
@@ -10,10 +12,10 @@ import time
 import launching
 from launching import EBB, MIB, SOURCE, compile_c
 
-# 4 MiB in 6 ms are 0.7 GB/s: a disk that has so much brings each block back in time, as a plan should.
+# 4 MiB in 6 ms is 0.7 GB/s. A disk of that speed fetches each block in time.
 ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--work", "6"]
-# Where it only matters whether a profile is written and used: the pace says nothing there, and an iteration of
-# 72 ms leaves the parent as many iterations to plan in.
+# For tests of whether a profile is written and used. The pace does not matter, and iterations of 72
+# ms leave the parent enough iterations for planning.
 QUICK = [*ARGS[:-1], "3"]
 
 DIVERGES = """
@@ -36,7 +38,7 @@ print("ok")
 
 
 def program(name, block):
-    """tests/programs/cycle.c, with blocks of `block` unless it is told otherwise."""
+    """tests/programs/cycle.c, with blocks of `block` unless the arguments give another size."""
     with open(os.path.join(SOURCE, "tests", "programs", "cycle.c"), encoding="utf-8") as file:
         text = file.read()
     changed = text.replace(".block_bytes = (size_t)8 << 20", f".block_bytes = {block}")
@@ -53,7 +55,7 @@ class PlanCache(launching.Launch):
         self.become(4 << 20)
 
     def tearDown(self):
-        # Profiles may stay, nothing else.
+        # Only profiles may be left.
         for folder, _, names in os.walk(self.cache):
             for name in names:
                 if name.endswith(".profile"):
@@ -61,7 +63,7 @@ class PlanCache(launching.Launch):
         super().tearDown()
 
     def become(self, block):
-        """From now on the program is one with blocks of this size."""
+        """From this call on, the program has blocks of this size."""
         if os.path.exists(self.program):
             os.unlink(self.program)
         original = program("cycle", block)
@@ -114,7 +116,7 @@ class PlanCache(launching.Launch):
         self.assertRegex(done.stderr, rb"planned from [0-2] \(from the plan cache\)")
 
     def test_changed_program(self):
-        """It runs under the same name: the live stream says that it is another one."""
+        """Another program runs under the same name. Its events show that the profile is wrong."""
         self.arguments = ARGS
         for before, after in ((4 << 20, 6 << 20), (6 << 20, 3 << 20)):
             self.become(before)
@@ -131,7 +133,7 @@ class PlanCache(launching.Launch):
             self.assertEqual("used", again["plan_cache"])
 
     def test_divergence(self):
-        """Most of it is as it was: the replay begins in each iteration, and ends in each."""
+        """Most of an iteration is unchanged. Replay begins and ends in each iteration."""
         program = [launching.PYTHON, "-c", DIVERGES]
         command = self.command("--budget", "60%")
         command[command.index("--") + 1:] = program
@@ -197,7 +199,7 @@ class PlanCache(launching.Launch):
         self.assertEqual(before, [(path, os.stat(path).st_mtime_ns) for path in self.profiles()])
 
     def test_nowhere_to_write(self):
-        """No cache then, and no complaint."""
+        """Without a usable folder there is no cache, and no message."""
         blocked = os.path.join(self.folder, "blocked")
         with open(blocked, "w", encoding="utf-8"):
             pass
@@ -208,7 +210,7 @@ class PlanCache(launching.Launch):
         os.unlink(blocked)
 
     def test_home(self):
-        """Without XDG_CACHE_HOME it is ~/.cache."""
+        """Without XDG_CACHE_HOME, the cache is in ~/.cache."""
         del self.env["XDG_CACHE_HOME"]
         self.env["HOME"] = self.cache
         self.run_once()
@@ -217,7 +219,7 @@ class PlanCache(launching.Launch):
         self.assertEqual("used", self.run_once()["plan_cache"])
 
     def test_killed(self):
-        """What is killed leaves the profile as it was."""
+        """A killed run does not change the profile."""
         self.run_once()
         (path,) = self.profiles()
         with open(path, "rb") as file:
@@ -232,7 +234,7 @@ class PlanCache(launching.Launch):
             self.assertEqual(before, file.read())
 
     def test_fork_and_threads(self):
-        """Children of a fork are no runs of the program."""
+        """A forked child does not count as a run of the program."""
         for args in (["--fork"], ["--realloc", "--io"]):
             command = [*self.command("--budget", "30M"), *args]
             plain = self.plain(program("cycle", 4 << 20), *self.arguments, *args).stdout

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Every entry of the preloaded library does what the C library's own does: with any size, in threads that
-are cancelled or interrupted, around forks, at the end of a program, and with few descriptors.
+"""Each function of the preloaded library does what the C library's function does.
 
-Each program runs without Ebb first; under Ebb it must do the same, on every device.
+It does so for any size, in threads that are cancelled or interrupted, around forks, at the end of a
+program, and with few descriptors. Each program runs without Ebb first. Under Ebb it must do the
+same on every device.
 """
 import os
 import subprocess
@@ -10,9 +11,9 @@ import unittest
 
 from launching import MIB, Launch, compile_c, main
 
-# What EBB_REFUSE takes away, and so which device is left; see test_launch_fallbacks.py.
+# Features that EBB_REFUSE refuses, to select each device. See test_launch_fallbacks.py.
 REFUSED = ("", "kernel", "move", "kernel,move", "uffd")
-HANG = 50  # seconds: none of these programs takes one, on a machine that is not loaded
+HANG = 50  # seconds; on an idle machine none of these programs takes one
 
 
 class Entries(Launch):
@@ -75,7 +76,7 @@ class Entries(Launch):
         self.entries("alternate")
 
     def test_stacks_that_nobody_is_told_of(self):
-        # Without userfaultfd the fault itself needs room on the stack.
+        # Without userfaultfd, the fault itself needs space on the stack.
         self.entries("raw-stacks", refused=[name for name in REFUSED if name != "uffd"])
 
     def test_exit_while_others_allocate(self):
@@ -91,12 +92,12 @@ class Entries(Launch):
                   before=["bash", "-c", f'{limits}; exec "$@"', "bash"])
 
     def test_few_descriptors(self):
-        """Where the limit cannot be raised Ebb's are the last ones."""
+        """If the limit cannot be raised, Ebb's descriptors have the highest numbers."""
         self.limited("ulimit -n 512", "descriptors", "500")
         self.limited("ulimit -n 20", "descriptors", "10", refused=["", "uffd"])
 
     def test_descriptors_as_without(self):
-        """Where it can be, the program has as many as without."""
+        """If it can be raised, the program has as many descriptors as without Ebb."""
         self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
         self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
 

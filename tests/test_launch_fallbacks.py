@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Where userfaultfd is old, restricted or absent: the same results within the same budget, by another
-device, which the summary names; where nothing will do, unmanaged, and said so.
+"""If userfaultfd is old, restricted or absent, another device gives the same results.
 
-Older systems are this one with features refused (EBB_REFUSE); the ordinary user is a real one.
+The same budget holds, and the summary names the device. If no device works, the program runs
+unmanaged, and this is reported. Older systems are emulated: features of this one are refused
+(EBB_REFUSE). The ordinary user is a real one.
 """
 import json
 import os
@@ -24,7 +25,7 @@ NOBODY = 65534
 class Fallbacks(Launch):
     def expect(self, refused, *program, budget_mib, device=None, code=0, same=True, before=(),
                options=(), fits=True):
-        """The program's result within the budget, by the device that is left."""
+        """The program has the right result within the budget, on the remaining device."""
         plain = self.plain(*program)
         summary = os.path.join(self.folder, "summary.json")
         env = {**self.env, "EBB_REFUSE": refused}
@@ -44,14 +45,15 @@ class Fallbacks(Launch):
         if code == 0 and figures["device"] != "none" and fits:
             exceeded = figures["peak_resident_bytes"] > budget_mib * MIB
             self.assertEqual(exceeded, figures["budget_exceeded"])
-            # What a parent or a child writes after a fork exists twice: that is counted and said.
+            # Pages that parent or child write after a fork exist twice. This is counted and
+            # reported.
             self.assertTrue(not exceeded or "--fork" in program)
         return figures, result.stderr
 
     def test_cycle(self):
         for refused in DEVICES:
             if refused == "":
-                continue  # what all other tests use
+                continue  # all other tests use it
             with self.subTest(refused):
                 figures, _ = self.expect(refused, cycle(), *CYCLE_ARGS, "--io", "--iterations",
                                          "16", budget_mib=30)
@@ -62,7 +64,7 @@ class Fallbacks(Launch):
             with self.subTest(refused):
                 self.expect(refused, cycle(), *CYCLE_ARGS, "--iterations", "4", "--threads", "2",
                             "--fork", "--realloc", "--io", "--foreign", "--odd", "4",
-                            options=["-q"],  # two threads may do together what no plan fits
+                            options=["-q"],  # two threads may need more than a plan allows
                             budget_mib=64)
 
     def test_remapping_device_forks(self):
@@ -88,7 +90,7 @@ class Fallbacks(Launch):
                 self.expect(refused, named, budget_mib=8, fits=False, same=False)
 
     def test_python_reads_into_blocks(self):
-        """By way of the interpreter's own calls."""
+        """Python's own calls read files into blocks."""
         script = ("import os, sys\n"
                   "M = 1 << 20\n"
                   "kept = [bytearray(os.urandom(1) * (2 * M)) for _ in range(12)]\n"
@@ -110,13 +112,13 @@ class Fallbacks(Launch):
                            ("die", -signal.SIGSEGV), ("sent", -signal.SIGSEGV)):
             with self.subTest(what):
                 self.expect("uffd", program, what, budget_mib=12, code=code, same=False,
-                            fits=what != "events")  # two threads walk over all at once
+                            fits=what != "events")  # two threads use all blocks at once
 
     def test_the_stack_pointer_points_elsewhere(self):
         program = compile_c("pointed")
         for refused in DEVICES:
             with self.subTest(refused):
-                self.expect(refused, program, budget_mib=8, fits=False)  # one operation walks on
+                self.expect(refused, program, budget_mib=8, fits=False)  # one operation uses all
 
     def test_ordinary_user(self):
         os.chmod(launching.work, 0o755)

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""What fails beneath a program: the disk, its space, its speed, other processes, the clock. The
-program ends with the results that it has without Ebb or, where its only bytes are lost, by SIGBUS
-with a word of what was lost; never with a wrong byte."""
+"""Failures below a program: of the disk, its space or speed, of other processes, or of the clock.
+
+The program has the same results as without Ebb. If the only copy of its bytes is lost, it ends by
+SIGBUS, and the loss is reported. It never sees a wrong byte.
+"""
 import json
 import os
 import signal
@@ -51,7 +53,8 @@ class Faults(Launch):
         self.assertEqual(0, self.expect_within("")["store_error"])
 
     def test_pages_that_migrate(self):
-        """The system moves pages in memory (compaction) while they are moved in address space."""
+        """The system migrates pages in memory (compaction) while Ebb moves them in the address
+        space."""
         compact = "/proc/sys/vm/compact_memory"
         if not os.access(compact, os.W_OK):
             self.skipTest("skipped: needs memory compaction")
@@ -72,7 +75,7 @@ class Faults(Launch):
             mover.join()
 
     def test_writes_that_fail(self):
-        """Evicted blocks are fetched, resident ones stay; said once."""
+        """Evicted blocks can be fetched, resident ones stay. The failure is reported once."""
         for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
             result, figures = self.expect_same(f"write_error={error},good_writes=6")
             self.assertRegex(result.stderr, rb"\Aebb: [^\n]*" + word + rb"[^\n]*\n\Z")
@@ -80,7 +83,7 @@ class Faults(Launch):
             self.assertTrue(figures["budget_exceeded"])
 
     def test_writes_that_fail_for_a_while(self):
-        """The store is tried again, and used; both are said."""
+        """The store is tried again and used. Failure and recovery are reported."""
         program = [cycle(), *CYCLE_ARGS, "--work", "10"]
         for error, word in ((EIO, b"cannot be written"), (ENOSPC, b"full")):
             result, figures = self.expect_same(
@@ -108,7 +111,7 @@ class Faults(Launch):
         self.assertEqual(EIO, figures["store_error"])
 
     def test_wrong_bytes_are_seen(self):
-        """By the program alone, or before it with --verify."""
+        """The program detects wrong bytes by itself. With --verify, Ebb detects them before."""
         result, _ = self.run_cycle("flip=5", code=1)
         self.assertIn(b"wrong", result.stderr)
         result, _ = self.run_cycle("flip=5", "--verify", code=-signal.SIGBUS)
@@ -131,7 +134,7 @@ class Faults(Launch):
             self.assertEqual(probe, int(figures["compressed_saved_bytes"] > 0))
 
     def test_no_files_without_a_name(self):
-        """Names that can be neither guessed nor taken, and are gone at once."""
+        """Files get names that cannot be guessed or taken, and are unlinked at once."""
         names = os.path.join(self.folder, "names")
         self.env["FAULTY_DISK_NAMES"] = names
         self.expect_same("no_tmpfile=1")
@@ -146,7 +149,7 @@ class Faults(Launch):
                 self.assertTrue(int(flags) & flag)
 
     def test_lost_bytes_end_any_program(self):
-        """Also one that blocks the signal, handles it, or nobody reads of."""
+        """It ends a program that blocks or ignores the signal, even if nobody reads the message."""
         program = compile_c("stubborn", """
             #include <signal.h>
             #include <stdio.h>
@@ -184,13 +187,13 @@ class Faults(Launch):
         self.assertLess(figures["iteration_ns"]["max"], launching.TIMEOUT * 10**9)
 
     def test_fork_while_moving(self):
-        """The disk is slow: at each fork something is on its way."""
+        """The disk is slow, so transfers are under way at each fork."""
         arguments = [*CYCLE_ARGS, "--threads", "2", "--fork", "--iterations", "6"]
         self.expected = self.plain(cycle(), *arguments).stdout
         self.expect_same("delay_us=2000", "--budget", "64M", program=[cycle(), *arguments])
 
     def test_killed_child(self):
-        """What it held is free for the others at once."""
+        """The memory of a killed child is free for the others at once."""
         big = " ".join([cycle(), *CYCLE_ARGS, "--work", "1000"])
         small = " ".join([cycle(), *CYCLE_ARGS])
         result, figures = self.expect_same("", program=[
@@ -200,7 +203,7 @@ class Faults(Launch):
         self.assertGreaterEqual(figures["processes"], 3)  # the shell and both
 
     def test_killed_parent_costs_nothing(self):
-        """Nobody looks for messages of a parent that is gone."""
+        """After the parent's end, nobody polls for its messages."""
         script = ("import time\n"
                   "kept = bytearray(8 << 20)\n"
                   "print('ready', flush=True)\n"
@@ -219,7 +222,7 @@ class Faults(Launch):
         os.unlink(path)
 
     def test_killed_parent(self):
-        """The program goes on within its budget, on a slow disk too."""
+        """The program continues within its budget, on a slow disk, too."""
         self.env["FAULTY_DISK"] = "delay_us=1000"
         path = os.path.join(self.folder, "out")
         with open(path, "wb") as out:

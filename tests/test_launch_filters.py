@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""Under seccomp filters that refuse or kill, whoever puts them there: the program lives, its result is
-the same, and it gets the best device that is left; where none is, it is told so in one line."""
+"""Under seccomp filters that refuse calls or kill, whoever installs them, the result is the same.
+
+The program lives and gets the best remaining device. If there is none, one line tells so.
+"""
 import json
 import os
 
 from launching import CYCLE_ARGS, MIB, Launch, compile_c, cycle, device_of, main
 
-# The device with /dev/userfaultfd, and without; what stands behind depends on this kernel.
+# The devices with and without /dev/userfaultfd. The rest of their names depends on this kernel.
 NODE = os.access("/dev/userfaultfd", os.R_OK | os.W_OK)
 
 

@@ -1,13 +1,16 @@
 #!/usr/bin/python3
-"""Programs that fork while blocks are absent: store space that relatives share, side by side and within one
-another, on every device."""
+"""Programs that fork while blocks are absent, on every device.
+
+Relatives share space of the store. They run side by side, or are nested.
+"""
 import json
 import os
 import signal
 
 from launching import Launch, compile_c, main
 
-FORKS = 300  # if a twentieth of the space did not return, 4.5 MB after ten forks would be 16 MB at the end
+# If a twentieth of the space were lost, 4.5 MB after ten forks would be 16 MB at the end.
+FORKS = 300
 DEVICES = ["", "kernel", "move", "move,kernel", "uffd"]
 
 
@@ -23,20 +26,20 @@ class Forks(Launch):
         return words
 
     def test_store_space_is_free_again(self):
-        """As much after FORKS as after ten, but for two of 16 blocks that may be evicted at once by chance:
-        each fork keeps several where space does not return."""
+        """The store takes as much after FORKS forks as after ten. Two of 16 blocks may differ by
+        chance. Without reuse of space, each fork would add several."""
         early, late = map(int, self.forks("sequence", str(FORKS)))
         self.assertGreater(early, 0)
         self.assertLessEqual(late, early * 1.05 + (2 << 18))
 
     def test_store_space_is_free_again_without_parent(self):
-        """Generations end although `ebb` has died."""
+        """Generations of processes end after the death of `ebb`."""
         early, late = map(int, self.forks("orphan", "60", status=-signal.SIGKILL))
         self.assertGreater(early, 0)
-        self.assertLessEqual(late, early + (4 << 18))  # blocks; each fork would keep several
+        self.assertLessEqual(late, early + (4 << 18))  # blocks; each fork would add several
 
     def test_an_unheard_child_leaves_nothing_in_the_ledger(self):
-        """`ebb` is stopped for as long as the child waits for it; nothing has to leave afterwards."""
+        """`ebb` is stopped while a child waits for it. Afterwards nothing must be evicted."""
         summary = os.path.join(self.folder, "summary.json")
         self.forks("unheard", options=("--budget", "4M", "--quiet", "--summary-json", summary))
         with open(summary, encoding="utf-8") as file:
@@ -56,13 +59,14 @@ class Forks(Launch):
                 self.forks("nested", "30" if device == "" else "10", refuse=device)
 
     def test_while_others_allocate(self):
-        """_Fork() and the bare system call leave libc's locks as they are: nobody may need one."""
+        """_Fork() and the bare system call leave libc's locks as they are, so Ebb must need none of
+        them."""
         for device in DEVICES:
             with self.subTest(refuse=device):
                 self.forks("churned", refuse=device)
 
     def test_on_stacks_in_blocks(self):
-        """The thread that forks stands on a block, of which most was never touched."""
+        """The stack of the forking thread is a block. Most of its pages were never touched."""
         for device in DEVICES:
             with self.subTest(refuse=device):
                 self.forks("on-block", "12", refuse=device)

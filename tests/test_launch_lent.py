@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""What goes around the handlers of fork, pages that the kernel keeps for longer than a call, on every device;
-and pages that it copies after a fork."""
+"""Forks that call no handlers, pages that the kernel keeps after a call, and pages copied by forks.
+
+All on every device.
+"""
 import json
 import os
 
@@ -32,7 +34,7 @@ class Lent(Launch):
         return figures["budget_exceeded"], figures["peak_resident_bytes"]
 
     def test_what_children_copy_is_counted(self):
-        """The parent's 3 MiB, and as much for each of three children."""
+        """The parent has 3 MiB, and each of three children has as much."""
         exceeded, peak = self.copies("copies", "3")
         self.assertTrue(exceeded)
         self.assertGreater(peak, 12 * MIB * 0.95)
@@ -45,7 +47,7 @@ class Lent(Launch):
         self.assertLess(peak, 6 * MIB * 1.05)
 
     def test_what_children_read_is_shared(self):
-        """Where the parent can watch its blocks without copying what it shares."""
+        """This holds if the parent can observe its blocks without copying shared pages."""
         exceeded, peak = self.copies("readers", "3", refuse="move")
         self.assertFalse(exceeded)
         self.assertLess(peak, 4 * MIB)
@@ -62,7 +64,7 @@ class Lent(Launch):
                 self.forks("lent", refuse=device)
 
     def test_pages_lent_to_a_socket(self):
-        """What MSG_ZEROCOPY has queued is sent when the receiver reads, by way of 127.0.0.1."""
+        """Pages queued by MSG_ZEROCOPY are sent over 127.0.0.1 when the receiver reads."""
         if self.run_command([compile_c("forks"), "sent"]).returncode == 77:
             self.skipTest("skipped: needs MSG_ZEROCOPY")
         for device in DEVICES:
@@ -70,7 +72,8 @@ class Lent(Launch):
                 self.forks("sent", refuse=device)
 
     def test_what_writes_between_calls_is_refused(self):
-        """io_uring and aio, where a device cannot see what they use; one line says so."""
+        """io_uring and aio are refused if a device cannot see the pages that they use. One line
+        says so."""
         plain = self.run_command([compile_c("forks"), "asynchronous"]).stdout.decode().split()
         self.assertEqual(plain[:-1], self.forks("asynchronous"))
         for device in DEVICES[1:]:

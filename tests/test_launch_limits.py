@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""Little room: limits of address space, no mappings left, no /proc, another root, rights given away. The
-program's result is the same; what cannot be done is said in one line."""
+"""Scarce resources: limits of address space, no mappings left, no /proc, another root, lost rights.
+
+The program's result is the same. One line says what cannot be done.
+"""
 import os
 import subprocess
 
@@ -21,7 +23,7 @@ class Limits(Launch):
         return result.stderr
 
     def test_limit_of_address_space(self):
-        """Where it leaves the program less than this machine's memory, Ebb takes none of it."""
+        """If the limit is below this machine's memory, Ebb uses no address space."""
         for limit in ("-v 8000000", "-d 8000000"):
             errors = self.expect(said=SAID, before=["bash", "-c", f'ulimit {limit}; exec "$@"', "-"])
             self.assertIn(f"ulimit {limit[:2]}".encode(), errors)
@@ -44,7 +46,7 @@ class Limits(Launch):
 
     @launching.needs_root
     def test_another_root(self):
-        """Neither store nor /proc nor /dev is to be had any more."""
+        """The store, /proc and /dev are not available any more."""
         empty = os.path.join(self.folder, "empty")
         os.mkdir(empty)
         for refused in ("", "call", "move", "uffd"):
@@ -64,8 +66,8 @@ class Limits(Launch):
 
     @launching.needs_mounts()
     def test_strict_overcommit(self):
-        """Of vm.overcommit_memory=2 nothing is reserved. The setting is the whole machine's: here only the
-        file that tells it says so, in a mount namespace."""
+        """With vm.overcommit_memory=2 nothing is reserved. The setting concerns the whole machine,
+        so the test only replaces the file that shows it, in a mount namespace."""
         setting = os.path.join(self.folder, "overcommit_memory")
         for mode, said in (("2", SAID), ("0", None)):
             with open(setting, "w", encoding="ascii") as file:

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""Libraries that are loaded while blocks are absent: what waits for a block may hold the loader's
-lock, and what the loader keeps is not managed."""
+"""Libraries that are loaded while blocks are absent.
+
+A thread that waits for a block may hold the loader's lock. The loader's own memory is not managed.
+"""
 import json
 import os
 
 from launching import MIB, Launch, compile_c, main
 
-BLOCKS = 48 * MIB  # of tests/programs/opened.c
+BLOCKS = 48 * MIB  # as in tests/programs/opened.c
 BUDGET = 26 * MIB
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A run of many iterations: neither the program nor its parent grows with their number."""
+"""A run of many iterations: the memory of program and parent does not grow with their number."""
 import json
 import os
 import subprocess
@@ -8,12 +8,12 @@ import time
 import launching
 from launching import EBB, cycle
 
-ITERATIONS = 6000  # of the parent's memory what is kept of them stops growing after 2,048
-LEAK_KIB = 1024  # half a KiB an iteration
+ITERATIONS = 6000  # the parent keeps at most 2,048 of them in memory
+LEAK_KIB = 1024  # half a KiB for each iteration
 
 
 def anonymous_kib(pid):
-    """Memory of its own, 0 where the process has ended."""
+    """Anonymous memory of the process, or 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:
             for line in file:
@@ -53,8 +53,7 @@ class Long(launching.Launch):
         self.assertGreater(len(samples), 30)
         third = len(samples) // 3
         for which, name in enumerate(("parent", "program")):
-            # The least of each: the parent drops events by the thousand, and has them twice while
-            # it does.
+            # Uses minima: the parent drops events by the thousand, and holds them twice meanwhile.
             middle = min(pair[which] for pair in samples[third:2 * third])
             end = min(pair[which] for pair in samples[2 * third:])
             self.assertLess(end - middle, LEAK_KIB,

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""What a program does to the mappings of its own blocks means under Ebb what it means without, on every
-device: tests/programs/mappings.c."""
+"""A program changes the mappings of its own blocks, on every device.
+
+The effect must be the same as without Ebb. The program is tests/programs/mappings.c.
+"""
 from launching import PYTHON, Launch, compile_c, main
 
 DEVICES = ("", "kernel", "move", "move,kernel", "uffd")
@@ -25,14 +27,15 @@ class Mappings(Launch):
                 self.assertEqual(plain.stdout, result.stdout)
 
     def test_calls_that_no_library_sees(self):
-        """Not where mprotect() makes blocks inaccessible: there they make zeros readable."""
+        """Not on the device that uses mprotect() itself: there the kernel would make zeros
+        readable."""
         program = compile_c("mappings")
         for refused in DEVICES[:-1]:
             with self.subTest(refused):
                 self.expect(refused, program, "inline-protect", budget="8M")
 
     def test_nothing_comes_to_lie_in_a_hole_of_a_block(self):
-        """What others map would be taken for a block; without Ebb the system may put it there."""
+        """If the system placed another mapping in the hole, it would be taken for a block."""
         program = compile_c("mappings")
         for refused in DEVICES:
             with self.subTest(refused):
@@ -45,7 +48,8 @@ class Mappings(Launch):
                 self.expect(refused, program, "repeated", budget="28M")
 
     def test_threads_sleep_on_locks_in_blocks(self):
-        """Sleeping is the kernel's work, which on some devices cannot wait for the page of a lock."""
+        """The kernel reads a lock's page when a thread sleeps on it. On some devices it cannot wait
+        for pages."""
         program = compile_c("locks")
         for refused in DEVICES:
             with self.subTest(refused):
@@ -66,7 +70,7 @@ class Mappings(Launch):
                 self.expect(refused, PYTHON, "-c", script, budget="40M")
 
     def test_core_dump_leaves_the_arena_out(self):
-        """By the flag of each mapping in it: to dump 1 TiB of address space takes many seconds."""
+        """Checks the flag of each mapping in the arena. A dump of 1 TiB would take many seconds."""
         program = compile_c("dumped", """
             #include <stdio.h>
             #include <stdlib.h>

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""`ebb run` as the parent of its processes: it is slow, stopped, killed at any time, has nobody who
-reads what it says, or thousands of children; and strangers try to take its place, or theirs."""
+"""`ebb run` as the parent of its processes, under difficult conditions.
+
+It is slow, is stopped or killed at any time, has thousands of children, or nobody reads its
+messages. Strangers try to replace it, or its processes.
+"""
 import array
 import fcntl
 import json
@@ -14,13 +17,13 @@ import time
 import launching
 from launching import CYCLE_ARGS, EBB, MIB, PYTHON, TIMEOUT, Launch, compile_c, cycle, main
 
-STOPPED_SECONDS = 6  # longer than a process once waited
+STOPPED_SECONDS = 6  # longer than a child of a fork waits for an answer
 MESSAGE = struct.Struct("=IIQQII2Q400s")
 HELLO, WELCOME = 1, 2
 RING_MAGIC, RING_BYTES = 0x31474e5242424535, 16 << 20
 F_ADD_SEALS, SEALS = 1033, 1 | 2 | 4
 
-# Waits for its first argument, a file; then becomes the command behind it.
+# Waits for its first argument, a file, then executes the rest as a command.
 LATER = ("import os, sys, time\n"
          "print('ready', flush=True)\n"
          "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
@@ -63,7 +66,7 @@ class Parent(Launch):
         self.assertLessEqual(figures["peak_resident_bytes"], 26 * MIB)
 
     def test_killed_at_a_hello(self):
-        """The process goes on without it."""
+        """The process continues without Ebb."""
         plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         path = os.path.join(self.folder, "out")
         with open(path, "wb") as out:
@@ -84,13 +87,13 @@ class Parent(Launch):
             return file.read()
 
     def test_stopped_at_the_hello_of_a_fork(self):
-        """Signals that come meanwhile change nothing."""
+        """Signals during the wait have no effect."""
         script = ("import os, signal, sys, time\n"
                   "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
                   "kept = bytearray(8 << 20)\n"
                   "print('ready', flush=True)\n"
                   "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
-                  "child = os.fork()\n"  # where it waits in fork() itself
+                  "child = os.fork()\n"  # it waits inside fork()
                   "if child == 0: os._exit(sum(bytearray(40 << 20)))\n"
                   "for _ in range(20): time.sleep(0.05); os.kill(child, signal.SIGUSR1)\n"
                   "status = os.waitpid(child, 0)[1]\n"
@@ -106,11 +109,11 @@ class Parent(Launch):
         self.assertEqual((0, b"0 0\n", b""), (parent.returncode, out, err))
         figures = self.figures()
         self.assertEqual(2, figures["processes"])
-        # What the child held is given back: one of both at a time.
+        # The child's memory is released, so both never hold memory at once.
         self.assertLess(figures["peak_resident_bytes"], 64 * MIB)
 
     def test_killed_while_it_learns(self):
-        """Accesses are not observed any more: what is touched again and again costs no faults."""
+        """Observation ends. Further accesses to the same pages cause no faults."""
         script = ("import resource, time\n"
                   "kept = [bytearray(1 << 20) for _ in range(8)]\n"
                   "print('ready', flush=True)\n"
@@ -132,7 +135,7 @@ class Parent(Launch):
         self.assertEqual([], self.wait_for_none(TIMEOUT))
         faults, good = self.read(os.path.join(self.folder, "seen")).split()
         self.assertEqual(b"True", good)
-        self.assertLess(int(faults), 200)  # while observed: 800 and more
+        self.assertLess(int(faults), 200)  # at least 800 if it were still observed
 
     def test_killed_at_any_time(self):
         arguments = [*CYCLE_ARGS, "--work", "2"]
@@ -145,10 +148,10 @@ class Parent(Launch):
                 process.kill()
                 process.wait()
             self.assertEqual([], self.wait_for_none(TIMEOUT))
-            self.assertIn(self.read(path), (plain, b""))  # b"": killed before it had started it
+            self.assertIn(self.read(path), (plain, b""))  # b"": killed before the start
 
     def test_nobody_reads_stderr(self):
-        """What Ebb says is lost, the program's exit code is not."""
+        """Ebb's messages are lost, but not the program's exit code."""
         for code in (0, 7):
             read, write = os.pipe()
             os.close(read)
@@ -172,11 +175,11 @@ class Parent(Launch):
                          self.run_ebb(PYTHON, "-c", script).stdout)
 
     def test_no_stderr(self):
-        """No file of Ebb's takes its number, and the program lacks it as before."""
+        """No file of Ebb gets the number of a closed descriptor, so the program sees it closed."""
         program = compile_c("closed", """
             #include <fcntl.h>
             int main(void) { return fcntl(2, F_GETFD) < 0 ? 3 : 4; }
-            """, options=["-static"])  # of which Ebb says something before it ends
+            """, options=["-static"])  # Ebb prints a message about it
         command = " ".join([*self.options(*self.budget(26 * MIB)), "--", program])
         result = self.run_command(["sh", "-c", f"exec {command} 2>&-"])
         self.assertEqual((3, b""), (result.returncode, result.stdout))
@@ -196,7 +199,7 @@ class Parent(Launch):
                 len(os.listdir(f"/proc/{pid}/fd")))
 
     def test_many_short_children(self):
-        """The parent does not grow by them, and counts them all."""
+        """The parent counts all children, and does not grow with their number."""
         program = compile_c("children", """
             #include <stdio.h>
             #include <stdlib.h>
@@ -244,7 +247,7 @@ class Parent(Launch):
         out, err = process.communicate(timeout=TIMEOUT)
         self.assertEqual((0, b""), (process.returncode, err), out)
         few, many = seen
-        self.assertLess(many[0] - few[0], 100 << 10)  # 400 rings: 800 MiB
+        self.assertLess(many[0] - few[0], 100 << 10)  # 400 rings would be 800 MiB
         self.assertLess(many[1] - few[1], 20 << 10)
         self.assertLess(many[2] - few[2], 10)
         self.assertEqual(1 + sum(rounds), self.figures()["processes"])
@@ -261,7 +264,7 @@ class Parent(Launch):
             return int(file.read().split()[0])
 
     def test_impostor(self):
-        """Once the parent has gone its name can be taken: by one who gets nothing to see."""
+        """After the parent's end, its socket name can be taken. The new owner gets no data."""
         plain = self.plain(cycle(), *CYCLE_ARGS).stdout
         path = os.path.join(self.folder, "out")
         closing = "import os; os.closerange(3, 1024)\n" + LATER
@@ -295,7 +298,7 @@ class Parent(Launch):
         return ring
 
     def say_hello(self, where, secret, sealed=True):
-        """The parent's answer: its kind, or None."""
+        """The kind of the parent's answer, or None."""
         channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ring = self.make_ring(sealed)
         words = [int(secret[:16], 16), int(secret[16:], 16)]
@@ -313,7 +316,7 @@ class Parent(Launch):
             return MESSAGE.unpack(answer)[1] if answer else None
 
     def test_strangers_are_not_heard(self):
-        """Who does not know the secret of the run gets no answer; nor does a ring that may shrink."""
+        """A stranger without the run's secret gets no answer, nor does a ring that may shrink."""
         parent = self.start("sh", "-c", "echo ready; sleep 3")
         self.expect_line(parent, b"ready")
         where = self.environment_of(self.program_of(parent))
@@ -326,7 +329,7 @@ class Parent(Launch):
         parent.communicate(timeout=TIMEOUT)
 
     def test_scripts_are_copied(self):
-        """No memory that the parent still can write is taken for a plan."""
+        """A plan is copied. No memory that the parent can still change stays mapped."""
         program = compile_c("maps", """
             #include <stdio.h>
             #include <stdlib.h>

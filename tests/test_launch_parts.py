@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A program that keeps all its tensors in one block: the same bytes, within the budget, by a plan."""
+"""A program that keeps all its tensors in one block has the same bytes, within the budget, by a
+plan."""
 import json
 import os
 
@@ -25,11 +26,11 @@ class OneBlock(Launch):
             self.assertGreater(summary["moved_in_bytes"], 0)
             self.assertEqual(0, summary["mismatches"])
             self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
-            # Without a plan each of some thirty units that are missing would be one.
+            # Without a plan, each of about thirty absent units would be a fault.
             self.assertLess(summary["demand_faults_planned_median"], 15)
 
     def test_allocated_once(self):
-        """Accesses are the clock: no call of malloc tells where the program is."""
+        """Accesses are the clock, since the program calls malloc only at the start."""
         for budget in ("60%", "80M"):
             summary = self.run_arena(budget, "--ranges", "16", "--iterations", "12", "--work", "5",
                                      "--once")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Programs that are several processes, one after another or at once."""
+"""Programs with several processes, one after another or at once."""
 import json
 import os
 import signal
@@ -39,7 +39,7 @@ class Processes(Launch):
         self.expect_peak_of_56_mib()
 
     def test_a_busy_parent(self):
-        """A process waits for pages of another one's until the parent has time to pass that on."""
+        """A process waits for another's pages until the parent has time to pass the request on."""
         child = ("import os, sys, time\n"
                  "print('waiting', flush=True)\n"
                  "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
@@ -70,7 +70,7 @@ class Processes(Launch):
         os.unlink(self.summary)
 
     def test_environment_wiped_on_the_way(self):
-        """No budget there, but the right result."""
+        """There is no budget, but the result is right."""
         arguments = CYCLE_ARGS
         plain = self.plain(cycle(), *arguments).stdout
         result = self.run_ebb("env", "-i", cycle(), *arguments)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A program that overwrites what it shares with its parent: the parent says so, and both go on."""
+"""A program overwrites the ring to its parent. The parent reports this, and both continue."""
 import os
 
 from launching import SOURCE, Launch, compile_c, main

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Signals reach the program once and as they were meant."""
+"""Signals reach the program exactly once."""
 import os
 import pty
 import signal
@@ -40,12 +40,12 @@ class Signals(Launch):
             self.check(name, lambda process, number: process.send_signal(number))
 
     def test_interrupt_of_ebb_alone(self):
-        """As a supervisor does it."""
+        """A supervisor sends the signal to Ebb only."""
         for name in ("INT", "QUIT"):
             self.check(name, lambda process, number: process.send_signal(number))
 
     def test_keyboard_reaches_the_group_once(self):
-        """The terminal sends to the whole group: Ebb must not send it again."""
+        """The terminal sends a signal to the whole group, so Ebb must not send it again."""
         for name, key in (("INT", b"\x03"), ("QUIT", b"\x1c")):
             command = [*self.options(), "--", PYTHON, "-c", COUNT_SIGNALS, name]
             pid, terminal = pty.fork()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Small objects: what a program keeps and does not use makes way, and is right whenever it is used."""
+"""Unused small objects are evicted, and are right when they are used again."""
 import json
 import os
 
@@ -27,7 +27,7 @@ class Small(Launch):
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
     def test_what_is_not_used_makes_way(self):
-        """All the blocks fit once the objects have gone: nothing else moves then."""
+        """All blocks fit after the objects are evicted, so nothing else is evicted."""
         summary = self.run_cycle("78M")
         self.assert_kept(summary)
         self.assertLess(summary["slab_used_bytes"], 8 * MIB)
@@ -41,7 +41,7 @@ class Small(Launch):
         self.assertLess(summary["slab_used_bytes"], 8 * MIB)
 
     def test_children_have_all_of_them(self):
-        """Each takes what it looks at on top of what its parent has."""
+        """Each child holds the objects that it reads, in addition to the parent's."""
         summary = self.run_cycle("90M", more=["--fork"])
         self.assertGreater(summary["moved_in_bytes"], 60 * MIB)
 

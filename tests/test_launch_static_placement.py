@@ -1,18 +1,20 @@
 #!/usr/bin/python3
-"""Planned addresses in a living run: served, tight, within the budget, and given up where a program
-does something else."""
+"""Planned addresses in a real run: they are used, the placement is dense, and the budget holds.
+
+They are given up if the program departs from the plan.
+"""
 import json
 import os
 import shutil
 
 from launching import EBB, MIB, Launch, compile_c, cycle, main
 
-# Where nothing moves an iteration takes a few ms: so many of them leave the parent time to plan.
+# If nothing moves, an iteration takes a few ms. So many iterations give the parent time to plan.
 LONG = ["--iterations", "150"]
 ARGS = ["--iterations", "30", "--layers", "12", "--block", "4M", "--persistent", "8M"]
 
 
-# From its 150th iteration on this program holds 8 MiB more in small blocks.
+# From its 150th iteration on, this program holds 8 MiB more in small blocks.
 GROWING = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +52,8 @@ class StaticPlacement(Launch):
         return self.within_budget(path, "--fork" in extra)
 
     def within_budget(self, path, forks=False):
-        """What a parent or a child writes after a fork exists twice: that is counted and said."""
+        """Pages that parent or child write after a fork exist twice. This is counted and
+        reported."""
         with open(path, encoding="utf-8") as file:
             figures = json.load(file)
         os.unlink(path)
@@ -60,7 +63,7 @@ class StaticPlacement(Launch):
         return figures
 
     def check_placement(self, figures):
-        """Whole units: in a program as small as this one the last of them counts."""
+        """Units are counted as a whole. In a small program, the last one matters."""
         self.assertGreater(figures["planned_iterations"], 5)
         self.assertGreater(figures["placement_blocks"], 12 * figures["planned_iterations"])
         self.assertGreaterEqual(figures["placement_peak_bytes"], figures["placement_load_bytes"])
@@ -70,7 +73,7 @@ class StaticPlacement(Launch):
     def test_addresses_alone(self):
         figures = self.figures(*LONG, options=["--policy", "none", "--budget", "60M"])
         self.check_placement(figures)
-        # Where a plan takes over from another one some blocks stand in the way of its addresses.
+        # When a new plan takes over, some blocks occupy its addresses.
         self.assertLessEqual(20 * figures["placement_misses"], figures["placement_blocks"], figures)
         self.assertEqual(0, figures["moved_out_bytes"])
         self.assertEqual(0, figures["demand_faults"])
@@ -85,7 +88,7 @@ class StaticPlacement(Launch):
         self.assertGreater(figures["moved_out_bytes"], 0)
 
     def test_with_what_was_not_planned(self):
-        """Every fifth iteration is another one, forks happen, blocks grow."""
+        """Every fifth iteration differs, the program forks, and blocks grow."""
         figures = self.figures("--odd", "7", "--fork", "--realloc", options=["--budget", "40M"])
         self.assertGreater(figures["placement_blocks"], 0)
         self.assertGreater(figures["mismatches"], 0)
@@ -102,7 +105,7 @@ class StaticPlacement(Launch):
             if run == 0:
                 self.assertGreater(figures["replans"], 0)
                 self.assertLess(figures["placement_misses"], figures["placement_blocks"])
-            else:  # it knows from the beginning how much small blocks will take
+            else:  # the size of small blocks is known from the start
                 self.assertEqual("used", figures["plan_cache"])
         shutil.rmtree(os.path.join(self.cache, "ebb"))
 

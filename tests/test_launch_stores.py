@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Where absent bytes can be: several directories at once, memory; each with the right bytes."""
+"""Several directories or memory as store. The bytes must be right."""
 import json
 import os
 import unittest
@@ -55,7 +55,7 @@ class Stores(Launch):
             self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
 
     def test_zeros_are_left_out(self):
-        """In blocks, in the parts of large ones, on several disks, and before a child reads them."""
+        """In blocks, in parts of large ones, on several disks, and in blocks that a child reads."""
         for options, args in (([], ["--realloc"]), (["--verify"], ["--io"]),
                               (["--store", "memory", "--store", self.store], []),
                               (["--budget", "400M"], ["--layers", "6", "--block", "90M", "--iterations", "4"])):
@@ -69,7 +69,7 @@ class Stores(Launch):
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
 
     def test_nothing_is_left_out(self):
-        """Where that was not wanted, or there are no zeros."""
+        """If compression is off, or if there are no zeros."""
         off = self.run_cycle("--compress", "off", args=["--zeros"])
         dense = self.run_cycle("--compress", "on")
         self.assertEqual([0, 0], [f["compressed_saved_bytes"] for f in (off, dense)])
@@ -88,7 +88,7 @@ class Stores(Launch):
             self.assertFalse(os.path.exists(started))
 
     def test_a_folder_named_memory(self):
-        """Is meant by a path that says so."""
+        """A path with a slash means the folder."""
         folder = os.path.join(self.store, "memory")
         os.mkdir(folder)
         result = self.run_command([EBB, "run", "--store", "./memory", "--", "true"],

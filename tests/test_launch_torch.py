@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""What trainings do beside repeating one iteration, each within a budget that it does not fit into,
-each with the results that it has without Ebb, to the last digit."""
+"""Trainings that do more than repeat one iteration, each in less memory than it needs.
+
+Each must have the same results as without Ebb, to the last digit.
+"""
 import json
 import os
 
@@ -8,9 +10,9 @@ from launching import MIB, PYTHON, SOURCE, TIMEOUT, Launch, main
 
 LIFE = os.path.join(SOURCE, "tests", "programs", "torch_life.py")
 
-# Of each manner: the budget in MiB, about 60 % of what the manner's blocks take at their peak (what one step
-# of the optimizer touches together would not fit into much less); how many processes have blocks; and is
-# an iteration long and regular enough that a plan must come into force.
+# For each manner: its budget in MiB, the number of processes with blocks, and whether a plan must
+# come into force. It must if iterations are long and regular. A budget is about 60 % of the peak.
+# Much less would not hold what one step of the optimizer touches.
 MANNERS = {
     "epochs": (60, 1, False),
     "accumulation": (60, 1, False),
@@ -26,7 +28,7 @@ MANNERS = {
 
 
 class Torch(Launch):
-    lines = None  # of each manner, without Ebb
+    lines = None  # results without Ebb, by manner
 
     def setUp(self):
         super().setUp()
@@ -45,19 +47,19 @@ class Torch(Launch):
             "-q", "--budget", f"{budget_mib}M", "--summary-json", summary])
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertEqual([self.lines[manner]], result.stdout.splitlines())
-        self.assert_quiet(result)  # -q: where no plan fits and it goes on without, that is in order
+        self.assert_quiet(result)  # -q allows that no plan fits
         with open(summary, encoding="utf-8") as file:
             figures = json.load(file)
         os.unlink(summary)
         self.assertGreater(figures["moved_out_bytes"], 0)
         self.assertGreater(figures["moved_in_bytes"], 0)
         self.assertEqual(processes, figures["processes"])
-        if manner != "processes":  # where the peak is that of one of them
+        if manner != "processes":  # its peak is that of one process
             self.assertGreater(figures["unmanaged_peak_bytes"], 1.2 * budget_bytes)
         if planned:
             self.assertGreater(figures["planned_iterations"], 0)
         peak = figures["peak_resident_bytes"]
-        if manner == "workers":  # what a forked worker copies exists twice, which is counted and said
+        if manner == "workers":  # pages copied by a worker exist twice, which is reported
             self.assertEqual(peak > budget_bytes, figures["budget_exceeded"])
             self.assertLessEqual(peak, 2 * budget_bytes)
         else:

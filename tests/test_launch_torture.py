@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""cycle.c verifies each byte; here it is run in half its memory, in every manner it has."""
+"""Runs tests/programs/cycle.c, which verifies each byte, in half its memory and with all
+options."""
 
 from launching import CYCLE_ARGS, MIB, Launch, cycle, main
 
 
 class Torture(Launch):
-    """cycle.c verifies each byte; here it is run in half its memory, in every manner it has."""
+    """Runs cycle.c with half its memory and all options."""
     MANNERS = {
         "plain": [],
         "realloc": ["--realloc"],
@@ -28,11 +29,11 @@ class Torture(Launch):
         self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
         if threads == 1 or share > 0.6:
             self.assert_quiet(result)
-        else:  # by chance the operations of all threads fall together, and need more
+        else:  # the operations of all threads may coincide and need more
             self.assertRegex(result.stderr, rb"\A(ebb: one operation needs more than the budget: .*\n)?\Z")
 
     def test_a_wrong_byte_shows(self):
-        """The program that all of the above relies on is not blind."""
+        """cycle.c itself detects a wrong byte."""
         arguments = [*CYCLE_ARGS, "--corrupt", "5"]
         for command in ([cycle(), *arguments], [*self.options("--budget", "26M"), "--", cycle(),
                                                 *arguments]):

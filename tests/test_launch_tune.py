@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""`ebb run --tune`: the number reaches the runtime in the program, in what the program starts and in its
-forks, and the summary says so."""
+"""`ebb run --tune`: the number reaches the program, programs that it starts, and its forks.
+
+The summary lists it.
+"""
 import json
 import os
 import re
@@ -8,7 +10,7 @@ import re
 import launching
 from launching import MIB, cycle
 
-# Large enough for parts, if these begin at 4 MiB; blocks are touched as a whole.
+# Large enough for parts if these begin at 4 MiB. Each block is touched as a whole.
 ARGS = ["--iterations", "8", "--layers", "6", "--persistent", "4M", "--block", "8M"]
 PARTS = ("--tune", "part_from_bytes=4M")
 
@@ -28,7 +30,7 @@ class Tune(launching.Launch):
             return json.load(file)
 
     def test_reaches_the_runtime(self):
-        """A block that has parts has an event for each part that is touched."""
+        """A block with parts has an event for each part that is touched."""
         plain, parts = self.summary(), self.summary(*PARTS)
         self.assertEqual({}, plain["tuning"]["changed"])
         self.assertEqual({"part_from_bytes": 4 * MIB}, parts["tuning"]["changed"])
@@ -37,7 +39,7 @@ class Tune(launching.Launch):
         self.assertGreater(parts["events"], plain["events"] * 5 // 4)
 
     def test_reaches_what_is_started(self):
-        """A shell that forks and executes it, with the environment that it has."""
+        """A shell forks and executes the program with its own environment."""
         def program(*options):
             return self.summary(*options, program=("sh", "-c", f"{cycle()} {' '.join(ARGS)} >/dev/null; :"))
         self.assertGreater(program(*PARTS)["events"], program()["events"] * 5 // 4)
@@ -63,7 +65,7 @@ class Tune(launching.Launch):
         self.assertEqual({}, self.summary()["tuning"]["changed"])
 
     def test_profile_of_another_tuning(self):
-        """It is not found: a plan is made of these numbers."""
+        """The profile is not found, since its plan depends on the numbers."""
         slow = ("--tune", "evident_work_ns=0")
         args = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--block", "4M",
                 "--work", "3"]

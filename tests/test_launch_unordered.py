@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A program whose threads interleave: the same bytes, within the budget, by a plan."""
+"""A program whose threads interleave has the same bytes, within the budget, by a plan."""
 import json
 import os
 
@@ -27,7 +27,7 @@ class Unordered(Launch):
         self.assertLessEqual(summary["planned_from_iteration"], 10)
         self.assertGreaterEqual(summary["planned_iterations"], 12)
         self.assertEqual(0, summary["mismatches"])
-        # Of a hundred blocks an iteration; without a plan each second one.
+        # An iteration has a hundred blocks. Without a plan, half of them cause a fault.
         self.assertLess(summary["demand_faults_planned_median"], 20)
 
     def test_in_bytes_with_allocations_of_no_iteration(self):
@@ -36,7 +36,7 @@ class Unordered(Launch):
 
     def test_training_and_evaluation(self):
         summary = self.run_unordered("70%", "--iterations", "64", "--evaluate", "8", "8")
-        # More than the first phase of each: what was learnt is taken up again.
+        # More than the first phase of each has: what was learnt is used again.
         self.assertGreaterEqual(summary["planned_iterations"], 20)
 
     def test_the_program_sees_a_wrong_byte(self):

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""A folder may use only what stands above it: checks every #include of ours.
+"""A folder may use only the folders above it. The test checks every #include of our files.
 
-The table below is the dependency rule of ARCHITECTURE.md, written once. The test first plants
-violations in a copy of the rule's world and expects to find each: a check that cannot fail is none.
+The table below is the dependency rule of ARCHITECTURE.md, written once. First, violations are
+planted in a small tree, and each must be found: a check that cannot fail is useless.
 """
 import os
 import re
@@ -13,33 +13,34 @@ from planting import is_same, planted
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 
-# What thinks, in order; each may use itself and all that stand before it.
+# Folders of planning code, in order. Each may use itself and all before it.
 THINKS = ["base", "trace", "model", "machine", "plan", "check", "sim", "report"]
 
-# folder -> what it may include besides itself: a folder ("base/") or one header.
+# folder -> its allowed includes besides itself: a folder ("base/") or one header.
 ALLOWED = {f"src/{name}": [f"{above}/" for above in THINKS[:i]] for i, name in enumerate(THINKS)}
 ALLOWED.update({
-    # The checker shares no code with the planners: of plan it knows the plan, and the packing.
+    # The checker shares no code with the planners. Of plan/ it knows only the plan and the packing.
     "src/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/pool/pool.h"],
-    # What is there for comparison uses all that thinks, and only the tool uses it. Its own checker
-    # shares no code with what it checks either.
+    # Code for comparison. It uses all planning code, and only the tool uses it. Its own checker
+    # shares no code with the code that it checks, either.
     "src/lab": [f"{name}/" for name in THINKS],
     "src/lab/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/pool/pool.h",
                       "lab/pool/model.h"],
-    # The machine model knows lanes, not models of programs.
+    # The machine model knows lanes, but no models of programs.
     "src/machine": ["base/"],
     "src/device": ["base/"],
     "src/store": ["base/"],
-    # Planners let the simulator judge their choices; the simulator in turn knows of plan/ only what
-    # a plan is, so that neither depends on how the other works.
+    # Planners use the simulator to judge their choices. The simulator knows only the definition of
+    # a plan. So neither depends on how the other works.
     "src/plan": ["base/", "trace/", "model/", "machine/", "sim/simulate.h"],
-    # The request for a plan: all that thinks, and the script that the runtime reads.
+    # The request for a plan uses all planning code, and the script that the runtime reads.
     "src/plan/request": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                          "runtime/script.h"],
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
-    # Devices and stores through their tables; extents.h is bookkeeping without a store behind it.
+    # Devices and stores are used through their tables. extents.h is bookkeeping without a store.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
-    # The parent of a running program: all that thinks, and the words it shares with the process.
+    # The parent of a running program uses all planning code, and the protocol shared with the
+    # process.
     "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                    "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
     "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
@@ -47,12 +48,12 @@ ALLOWED.update({
            + ["ebb/"],
     "include/ebb": [],
     "train": ["ebb/"],
-    "tests": None,  # anything
+    "tests": None,  # any folder
     "bench": None,
 })
 
-# What runs inside the program links libc and pthread only. xxhash is allowed as a header that brings
-# its code along (XXH_INLINE_ALL): nothing is linked.
+# Code inside the program links libc and pthread only. xxhash is a header with inline code
+# (XXH_INLINE_ALL), so nothing is linked.
 INSIDE = ("src/device", "src/store", "src/runtime", "shim")
 INLINED = {"xxhash.h": re.compile(r"^\s*#\s*define\s+XXH_INLINE_ALL", re.M)}
 FOREIGN = re.compile(r"^(zstd|zdict|xxhash|jansson|coin/|lapacke|cblas|dnnl|oneapi/)")
@@ -61,7 +62,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
 def folder_of(path):
-    """The row of the table that a source file belongs to, or None."""
+    """The row of the table for a source file, or None."""
     parts = path.split("/")
     for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
@@ -79,7 +80,7 @@ def sources(root):
 
 
 def resolve(root, path, name):
-    """Where an include in quotes leads: beside the file, under src/, or under include/."""
+    """The file of a quoted include: in the same folder, under src/, or under include/."""
     beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
     for candidate in (beside, f"src/{name}", f"include/{name}"):
         if os.path.exists(os.path.join(root, candidate)):
@@ -116,10 +117,10 @@ def violations(root):
     return found
 
 
-# The parts of the runtime, from the lowest to the highest: a part calls those before it only, and its
-# header includes theirs only. What lies in src/runtime itself is `runtime`, but for the words: what a
-# runtime is created with, and what it shares with the parent. Upwards there is one way: the questions of
-# core/core.h. So no part knows the runtime as a whole.
+# The parts of the runtime, from the lowest to the highest. A part calls and includes only parts
+# before it. `runtime` is src/runtime itself, except for `words`: the configuration of a runtime,
+# and what it shares with the parent. Upwards, a part can only ask the questions of core/core.h. So
+# no part knows the runtime as a whole.
 PARTS = ["words", "core", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
 WORDS = ("config", "ledger", "script")
 WHOLE = re.compile(r"\bstruct ebb_runtime\b|\"runtime/(internal|runtime)\.h\"")
@@ -129,7 +130,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 def part_of(path):
-    """The place in PARTS of a file of the runtime."""
+    """The position in PARTS of a file of the runtime."""
     inside = path.removeprefix("src/runtime/")
     if "/" in inside:
         return PARTS.index(inside.split("/")[0])
@@ -137,7 +138,8 @@ def part_of(path):
 
 
 def calls_upwards(root):
-    """Calls and header includes of the runtime that lead to a higher part, or to the whole."""
+    """Calls and includes in the runtime that lead to a higher part, or to the runtime as a
+    whole."""
     texts, homes, found = {}, {}, []
     for path in sources(root):
         if path.startswith("src/runtime/"):
@@ -158,10 +160,10 @@ def calls_upwards(root):
     return found
 
 
-# The files of other folders, from the lowest to the highest line: a file calls functions, and names
-# data, of files on the lines above its own only. So no two files call each other in a circle, and what
-# a file needs can be read, and tested, before it. What libc and the program call (malloc, read, fork)
-# is no call of ours: the shim's own functions of such names may be reached from anywhere.
+# The files of other folders, from the lowest to the highest line. A file uses functions and data of
+# files on lines above its own only. So no two files call each other in a circle, and a file can be
+# read and tested after those it needs. Calls that libc and the program make (malloc, read, fork) do
+# not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
         "access_clock derive detect instances recurrence units",
@@ -230,7 +232,7 @@ ORDER = {
     ],
 }
 
-# In the place of other files in some builds: what it defines is looked for in those.
+# They replace other files in some builds. Their functions are looked for in those files.
 STAND_INS = ("cli/no_lab.c",)
 DEFINED = re.compile(r"^(?!static |extern )[a-z_][\w *]*?[ *](ebb_\w+)"
                      r"(?:\([^;{}]*\)\n\{|(?:\[\w*\])? = )", re.M)
@@ -238,7 +240,7 @@ NAME = re.compile(r"\bebb_\w+\b")
 
 
 def calls_out_of_order(root, order):
-    """Calls in the folders of `order` that do not lead down, and files that have no place there."""
+    """Calls in the folders of `order` that do not lead down, and files without a place in it."""
     found = []
     for folder, lines in order.items():
         place = {f"{folder}/{name}.c": i for i, line in enumerate(lines) for name in line.split()}
@@ -263,7 +265,7 @@ def calls_out_of_order(root, order):
 
 PLANTED_ORDER = {"src/parent": ["tell", "budget plans", "learn gone"]}
 
-PLANTED = {  # file: (text, is it a violation)
+PLANTED = {  # file: (text, whether it is a violation)
     "src/base/size.h": ("#include <stdint.h>\n", False),
     "src/base/bad.c": ('#include "trace/event.h"\n', True),
     "src/trace/event.h": ('#include "base/size.h"\n', False),
@@ -350,8 +352,8 @@ def self_test():
         accused = {line.split(":")[0] for line in violations(root) + calls_upwards(root)
                    + calls_out_of_order(root, PLANTED_ORDER)}
     guilty = {path for path, (_, bad) in PLANTED.items() if bad}
-    guilty |= {"src/parent/gone.c",  # listed, and not there
-               "src/parent/good.c", "src/parent/bad.c", "src/parent/lab.c"}  # there, and not listed
+    guilty |= {"src/parent/gone.c",  # listed, missing
+               "src/parent/good.c", "src/parent/bad.c", "src/parent/lab.c"}  # present, not listed
     return is_same(accused, guilty)
 
 

@@ -53,7 +53,7 @@ static uint64_t held(void)
     return atomic_load(&ledger->held_bytes);
 }
 
-/* A process of its own that does `what` and then dies; it has died when this returns. */
+/* Runs `what` in a process of its own, then kills it. The process has ended when this returns. */
 static void in_a_process(void (*what)(struct ebb_ledger_slot *slot))
 {
     pid_t child = fork();
@@ -118,14 +118,15 @@ static void what_the_dead_held_is_taken_out(void **state)
         assert_int_equal(held(), 700);
         assert_int_equal(ebb__ledger_reap(ledger, file), 0);
     }
-    assert_int_equal(atomic_load(&ledger->slots_used), 3); /* one slot served them all */
+    assert_int_equal(atomic_load(&ledger->slots_used), 3); /* all used the same slot in turn */
     ebb__ledger_release(ledger, ours, 700);
     close(line);
     assert_int_equal(ebb__ledger_reap(ledger, file), 1);
     assert_int_equal(held(), 0);
 }
 
-/* One that is stopped in the midst of a change does not make what others have left a lie. */
+/* If a process is stopped while it changes the total, other processes' bytes are still subtracted
+ * later. */
 static void the_living_are_waited_for(void **state)
 {
     (void)state;
@@ -144,7 +145,7 @@ static void the_living_are_waited_for(void **state)
     assert_int_equal(held(), 0);
 }
 
-/* A child's life line is its own: it outlives its parent, and its parent it. */
+/* A child has its own life line, so parent and child may end in any order. */
 static void children_have_lines_of_their_own(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void children_have_lines_of_their_own(void **state)
     }
 }
 
-/* Killed anywhere, while others go on. */
+/* Processes are killed at any instant, while others go on. */
 static void any_instant_will_do(void **state)
 {
     (void)state;

@@ -26,7 +26,7 @@ static bool is_planned(const void *context)
     return context && *(const bool *)context;
 }
 
-/* The larger a size, and the higher a unit, the later it is wanted. */
+/* Larger sizes and higher units are needed later. */
 static uint32_t next_alloc(const void *context, uint64_t size_bytes)
 {
     (void)context;
@@ -70,7 +70,7 @@ static bool is_there(const struct stage *stage, uintptr_t address, uint64_t byte
     return true;
 }
 
-/* Pages without a block, wherever they wait. */
+/* Pages without a block, in any of the caches. */
 static uint64_t idle_bytes(const struct stage *stage)
 {
     const struct memory *memory = &stage->memory;
@@ -95,7 +95,7 @@ static struct block *with_address(struct stage *stage, uint64_t bytes)
 {
     struct block *block = ebb__space_take(&stage->addresses, bytes);
     while (!block &&
-           ebb__pages_strip_cached(&stage->memory)) /* cached blocks have addresses, too */
+           ebb__pages_strip_cached(&stage->memory)) /* cached blocks occupy addresses, too */
         block = ebb__space_take(&stage->addresses, bytes);
     assert_non_null(block);
     block->page_bytes = block->size_bytes = bytes;
@@ -103,7 +103,7 @@ static struct block *with_address(struct stage *stage, uint64_t bytes)
     return block;
 }
 
-/* A block with pages; NULL: there are none within the budget. */
+/* Returns a block with pages, or NULL if the budget has none left. */
 static struct block *take(struct stage *stage, uint64_t bytes)
 {
     struct block *block = ebb__pages_take_cached(&stage->memory, bytes);
@@ -126,7 +126,8 @@ static void give(struct stage *stage, struct block *block)
     ebb__space_give(&stage->addresses, block);
 }
 
-/* Whatever is taken and given, the ledger counts the pages that there are, within the budget. */
+/* For any sequence of operations, the ledger counts exactly the existing pages, within the
+ * budget. */
 static void pages_are_what_the_ledger_counts(void **state)
 {
     (void)state;
@@ -193,7 +194,8 @@ static void force_goes_over_the_budget_and_says_so(void **state)
     stage_close(&stage);
 }
 
-/* A block that ends in small pages leaves its frame as it is to the next of its size. */
+/* The frame of a block that ends in small pages is reused as a whole by the next block of its
+ * size. */
 static void a_tail_goes_to_its_like(void **state)
 {
     (void)state;
@@ -210,7 +212,7 @@ static void a_tail_goes_to_its_like(void **state)
     assert_int_equal(atomic_load(&stage.ground.core.counters->page_moves), moves);
     assert_int_equal(memory->frames.tail_cache_bytes, 0);
     ebb__pages_give_frame(memory, frame, bytes);
-    /* What is wanted otherwise is taken apart. */
+    /* For any other size, the cached frame is split. */
     atomic_store(&stage.ground.ledger.budget_bytes, ground_held(&stage.ground));
     uintptr_t whole = ebb__pages_take_frame(memory, EBB_HUGE_BYTES);
     assert_true(whole && is_there(&stage, whole, EBB_HUGE_BYTES));
@@ -219,7 +221,7 @@ static void a_tail_goes_to_its_like(void **state)
     stage_close(&stage);
 }
 
-/* A lower budget, or another process that starves, takes what is without a block. */
+/* Pages without a block are released if the budget falls, or if another process lacks memory. */
 static void idle_pages_are_given_back(void **state)
 {
     (void)state;
@@ -246,7 +248,8 @@ static void idle_pages_are_given_back(void **state)
     stage_close(&stage);
 }
 
-/* A unit of the placement keeps its page while a block covers it, and then until it is wanted. */
+/* A unit of the static placement keeps its page while a block covers it. Later it is cached until
+ * the page is needed. */
 static void units_of_the_placement_are_shared(void **state)
 {
     (void)state;
@@ -267,7 +270,7 @@ static void units_of_the_placement_are_shared(void **state)
     ebb__block_become(second, BLOCK_BARE);
     ebb__space_give(addresses, second);
     assert_int_equal(placement->cached_bytes, EBB_HUGE_BYTES);
-    /* More than there is without the cached unit. */
+    /* This needs more than there is without the cached unit. */
     struct block *other = take(&stage, 2 * EBB_HUGE_BYTES);
     assert_non_null(other);
     assert_int_equal(placement->held_bytes, EBB_HUGE_BYTES);
@@ -277,7 +280,7 @@ static void units_of_the_placement_are_shared(void **state)
     stage_close(&stage);
 }
 
-/* In the child of a fork nothing is held: what is resident came along, the rest is the parent's. */
+/* In the child of a fork, only resident blocks hold pages. All other pages belong to the parent. */
 static void a_child_holds_nothing(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ static uint64_t random_below(uint64_t limit)
 
 enum { MAX_BLOCKS = 24, MAX_ACCESSES = 6, MAX_TICKS = 256, ITERATIONS = 7 };
 
-/* A block of the program; places count ticks from its ALLOC (persistent: from tick 0). */
+/* A block of the program. Places count ticks from its ALLOC, or from tick 0 if it is persistent. */
 struct block {
     uint64_t size;
     bool persistent;
@@ -37,7 +37,7 @@ struct block {
 
 struct program {
     size_t ticks;
-    uint64_t time[MAX_TICKS + 1]; /* in the iteration; [ticks] is its duration */
+    uint64_t time[MAX_TICKS + 1]; /* within the iteration; [ticks] is its duration */
     struct block blocks[MAX_BLOCKS];
     size_t count;
 };
@@ -108,7 +108,8 @@ static void make_program(struct program *p)
                 (rank[raw[i].ticks[k]] + p->ticks - block->alloc) % p->ticks +
                 raw[i].turns[k] * p->ticks;
         qsort(block->places, block->access_count, sizeof *block->places, by_size);
-        /* The model's ticks cannot tell gaps of more than a turn between accesses: make none. */
+        /* The model's ticks cannot express more than one iteration between accesses, so none are
+         * generated. */
         size_t before = 0;
         for (size_t k = 0; k < block->access_count; k++) {
             while (block->places[k] - before >= p->ticks)
@@ -127,7 +128,7 @@ static void make_program(struct program *p)
     p->time[p->ticks] += 1;
 }
 
-/* Run the program; starts[i]: event index of tick `rotation` of iteration i. */
+/* Runs the program. starts[i] is the event index of tick `rotation` of iteration i. */
 static events_vec run_program(const struct program *p, size_t rotation, size_t *starts)
 {
     events_vec events = {0};
@@ -186,7 +187,7 @@ static bool tick_is_clock(const struct program *p, size_t tick)
     return false;
 }
 
-/* Time of a place on the unrolled timeline. */
+/* The time of a place on the unrolled timeline. */
 static uint64_t time_at(const struct program *p, size_t at)
 {
     return at / p->ticks * p->time[p->ticks] + p->time[at % p->ticks];
@@ -219,7 +220,7 @@ static void check_against(const struct program *p, const struct ebb_model *model
         assert_int_equal(model->time_ns[tick], time_at(p, tick + rotation) - p->time[rotation]);
         assert_int_equal(model->events[tick].clock, tick_is_clock(p, own));
         clocks += tick_is_clock(p, own);
-        uint64_t load = 0; /* many iterations later, every instance looked at */
+        uint64_t load = 0; /* many iterations later, summed over all instances */
         size_t now = 100 * ticks + own;
         for (size_t b = 0; b < p->count; b++)
             for (size_t i = 80; i < 120; i++) {
@@ -240,7 +241,7 @@ static void check_against(const struct program *p, const struct ebb_model *model
         const struct ebb_model_block *out = &model->blocks[i];
         const struct block *block = NULL;
         bool persistent = out->alloc_tick == EBB_TICK_NONE;
-        size_t rank = 0; /* persistent blocks come in the order of their allocation */
+        size_t rank = 0; /* persistent blocks are in the order of their allocation */
         for (size_t b = 0; b < p->count; b++)
             if (!persistent ? !p->blocks[b].persistent &&
                                   (p->blocks[b].alloc + ticks - rotation) % ticks == out->alloc_tick
@@ -258,7 +259,7 @@ static void check_against(const struct program *p, const struct ebb_model *model
             assert_int_equal(model->events[out->free_tick].block, i);
         }
         assert_int_equal(out->access_count, block->access_count);
-        /* Persistent: the accesses in the order of the rotated iteration. */
+        /* The accesses of a persistent block are in the order of the rotated iteration. */
         size_t shift = 0;
         while (persistent && shift < block->access_count && block->places[shift] < rotation)
             shift++;
@@ -303,7 +304,7 @@ static void check_against(const struct program *p, const struct ebb_model *model
     }
 }
 
-/* Each block that is allocated in the iteration is freed in it, once. */
+/* Each block that is allocated in the iteration is freed once in it. */
 static void check_well_formed(const struct ebb_model *model)
 {
     for (uint32_t i = 0; i < model->block_count; i++) {
@@ -342,7 +343,7 @@ static void test_random_programs(void **state)
             ebb__model_fini(&model);
             if (i < 3)
                 continue;
-            /* The same where the trace ends with the iteration, and so does what is known. */
+            /* The result is the same if the trace ends with the iteration. */
             struct ebb_event_span cut = {events.items, starts[i + 1]};
             assert_int_equal(
                 ebb__model_build(cut, starts[i], starts[i + 1] - starts[i], &model, &error),
@@ -383,7 +384,7 @@ static void test_contradictions(void **state)
     assert_int_equal(ebb__model_build(trace, SIZE_MAX, 2, &model, &error), EBB_ERR_ARGUMENT);
 }
 
-/* Frees that jitter across the iteration's end: no FREE of the block in the window, or two. */
+/* Frees jitter across the iteration's end, so a window has no FREE of the block, or two. */
 static void test_free_at_the_border(void **state)
 {
     (void)state;
@@ -392,7 +393,7 @@ static void test_free_at_the_border(void **state)
         size_t starts[6], last = 0;
         for (size_t i = 0; i < 6; i++) {
             bool before_end = (i % 2 == 0) == (early == 0);
-            if (i && !before_end) /* the last one's FREE, late */
+            if (i && !before_end) /* the late FREE of the previous iteration's block */
                 assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, i * 100 - 1, last, 64)));
             last = 2 * i + 1;
             starts[i] = events.count;
@@ -424,21 +425,21 @@ static void test_free_at_the_border(void **state)
     }
 }
 
-/* Weights of the sizes that an iteration allocates, just before the first one: they stay weights,
- * in every iteration. */
+/* Just before the first iteration, weights are allocated with the sizes that iterations use. They
+ * are still weights in every iteration. */
 static void test_weights_of_like_sizes(void **state)
 {
     (void)state;
     events_vec events = {0};
     size_t starts[8], serial = 0, time = 0;
-    for (size_t i = 0; i < 6; i++) /* three iterations' worth */
+    for (size_t i = 0; i < 6; i++) /* as many as three iterations allocate */
         assert_true(
             ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, i % 2 ? 32 : 64)));
     for (size_t i = 0; i < 8; i++) {
         starts[i] = events.count;
         size_t kept = ++serial;
         assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, kept, 64)));
-        if (i) /* of the last iteration */
+        if (i) /* the previous iteration's block */
             assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_FREE, time++, kept - 2, 64)));
         assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, time++, ++serial, 32)));
         for (size_t weight = 1; weight <= 6; weight++)
@@ -458,7 +459,8 @@ static void test_weights_of_like_sizes(void **state)
     ebb_vec_free(&events);
 }
 
-/* Marks of the runtime and demand accesses are left out; blocks from before the trace are there. */
+/* Marks of the runtime and demand accesses are ignored. Blocks that are older than the trace are
+ * counted. */
 static void test_what_counts(void **state)
 {
     (void)state;
@@ -485,23 +487,23 @@ static void test_what_counts(void **state)
     assert_int_equal(model.events[2].block, EBB_TICK_NONE);
     assert_int_equal(ebb__model_iteration_ns(&model), 10);
 
-    /* Half as fast, with the free earlier. */
+    /* Half the speed, with an earlier free. */
     uint64_t clock_ns[] = {0, 8, 20};
     ebb__model_retime(&model, clock_ns);
     uint64_t expected[] = {0, 2, 5, 6, 8, 20};
     for (size_t i = 0; i < 6; i++)
         assert_true(model.time_ns[i] + 1 >= expected[i] && model.time_ns[i] <= expected[i]);
     for (uint32_t i = 0; i < model.gap_count; i++) {
-        assert_int_equal(model.gaps[i].from_ns, 8); /* persistent, both: from the FREE */
+        assert_int_equal(model.gaps[i].from_ns, 8); /* persistent, both: since the FREE */
         assert_int_equal(model.gaps[i].length_ns, 12 + model.time_ns[model.gaps[i].to_tick]);
     }
-    uint64_t crossing[] = {0, 30, 20}; /* medians may: time never falls all the same */
+    uint64_t crossing[] = {0, 30, 20}; /* medians may; times never fall */
     ebb__model_retime(&model, crossing);
     check_well_formed(&model);
     ebb__model_fini(&model);
 }
 
-/* Where a model is made by hand, derive() looks at it first. */
+/* derive() checks a model that is made by hand. */
 static void test_derive_checks(void **state)
 {
     (void)state;

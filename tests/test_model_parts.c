@@ -63,7 +63,8 @@ static void check_planned(const struct ebb_model *model, uint64_t percent)
     ebb__plan_fini(&plan);
 }
 
-/* Units 0-2 hold one tensor, 3 and 4 another, 5 nothing, 6 a third; the block ends in unit 7. */
+/* Units 0 to 2 hold one tensor, units 3 and 4 another, unit 5 none, and unit 6 a third. The block
+ * ends in unit 7. */
 static void parts_by_history(void **state)
 {
     (void)state;
@@ -79,7 +80,7 @@ static void parts_by_history(void **state)
         for (size_t i = 0; i < 5; i++) {
             uint64_t small = begin(&trace, scratch + i);
             push(&trace, EBB_EVENT_ACCESS, small, scratch + i, 0);
-            /* In any order, some twice. */
+            /* The order does not matter, and some units are used twice. */
             for (uint32_t unit = steps[i].to; unit-- > steps[i].from;)
                 use(&trace, block, unit, size);
             use(&trace, block, steps[i].from, size);
@@ -117,20 +118,22 @@ static void parts_by_history(void **state)
         assert_int_equal(end->block, i);
         assert_int_equal(end->kind, EBB_EVENT_FREE);
         assert_int_equal(end->clock, i == 0);
-        /* Pages are taken with the first use. */
+        /* A part's pages are allocated at its first use. */
         uint32_t first_use = model.accesses[part->first_access].tick;
         assert_true(part->alloc_tick < first_use);
         for (uint32_t tick = part->alloc_tick + 1; i > 0 && tick < first_use; tick++)
             assert_false(model.events[tick].clock);
     }
-    /* All three live at the last use of unit 6, and nothing else but that step's scratch. */
+    /* All three parts live at the last use of unit 6. Apart from them, only that step's scratch
+     * lives. */
     assert_int_equal(model.peak_bytes, 6 * UNIT + scratch + 4);
     check_planned(&model, 70);
     ebb__model_fini(&model);
     ebb_vec_free(&trace.events);
 }
 
-/* What is touched as a whole stays whole, as if its units had never been seen. */
+/* A block that is always touched as a whole stays whole, as if its units had never been
+ * observed. */
 static void whole_blocks_stay(void **state)
 {
     (void)state;
@@ -162,9 +165,9 @@ static void whole_blocks_stay(void **state)
     ebb_vec_free(&trace.events);
 }
 
-/* Random programs with large blocks, persistent ones, ones that live across the iteration's end,
- * some for several turns: each use is one of the part that holds its unit, and every plan
- * passes. */
+/* Random programs have large blocks. Some are persistent, some live across the iteration's end,
+ * some for several iterations. Each use belongs to the part that holds its unit, and every plan
+ * passes the checker. */
 static void random_programs(void **state)
 {
     (void)state;

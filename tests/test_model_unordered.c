@@ -17,17 +17,17 @@
 #define BLOCKS 40u
 #define BATCH_BYTES (9 * EBB_MIB)
 
-/* A made-up program: each iteration a batch, then blocks of which each is allocated, written, read
- * and freed; how far each has come depends on chance. */
+/* An artificial program. Each iteration makes a batch, then allocates, writes, reads and frees
+ * blocks. The progress of each block is random. */
 struct program {
     struct ebb_watch *watch;
     struct ebb_stream stream; /* the same events */
     uint64_t state, now_ns, serials, weights[WEIGHTS];
     uint64_t batch;
     uint64_t blocks[BLOCKS];
-    unsigned skew;    /* steps that one block's work may be early */
-    bool shares_size; /* two blocks of each size */
-    bool untraced;    /* accesses are not seen, and it is ten times as fast */
+    unsigned skew;    /* a block's work may be so many steps early */
+    bool shares_size; /* each size belongs to two blocks */
+    bool untraced;    /* accesses are not observed, and it is ten times as fast */
 };
 
 static void push(struct program *p, const struct ebb_event *made)
@@ -53,7 +53,7 @@ static uint64_t block_bytes(const struct program *p, size_t i)
     return EBB_MIB + (p->shares_size ? i / 2 : i) * 4096;
 }
 
-/* Step `step` of block i: its life, and one of its uses of the weights. */
+/* Step `step` of the life of block i, with one use of the weights. */
 static void do_step(struct program *p, size_t i, size_t step)
 {
     uint64_t bytes = block_bytes(p, i);
@@ -71,7 +71,7 @@ static void do_step(struct program *p, size_t i, size_t step)
     }
 }
 
-/* What is to be done stands in a fixed order, forward then backward; each thing may come early. */
+/* The steps have a fixed order, forward then backward, but each may come early. */
 static void iterate(struct program *p)
 {
     bool done[2 * BLOCKS] = {0};
@@ -138,8 +138,8 @@ static void test_found_and_modelled(void **state)
     }
 }
 
-/* While a block of `outer_bytes` lives `count` others come and go, their sizes, from `bytes` on, in
- * an order of chance. */
+/* While a block of `outer_bytes` lives, `count` others are made and freed. Their sizes begin at
+ * `bytes` and come in random order. */
 static void around(struct program *p, uint64_t outer_bytes, uint64_t bytes, size_t count)
 {
     uint64_t sizes[BLOCKS], outer = ++p->serials;
@@ -158,7 +158,7 @@ static void around(struct program *p, uint64_t outer_bytes, uint64_t bytes, size
     event(p, EBB_EVENT_FREE, outer, outer_bytes);
 }
 
-/* Are there so many iterations, of which the newest so many allocate `allocs` blocks each? */
+/* True if the newest `newest` iterations allocate `allocs` blocks each. */
 static bool newest_have(const struct program *p, uint32_t allocs, size_t newest)
 {
     const struct ebb_watch_iteration *iterations;
@@ -169,8 +169,8 @@ static bool newest_have(const struct program *p, uint32_t allocs, size_t newest)
     return all;
 }
 
-/* Four layers that are alike, in a row, in each iteration: once that is known they are not taken
- * for it, at whichever moment it is looked for. */
+/* Each iteration has four equal layers in a row. Once the iteration is known, the layers are never
+ * taken for it, whenever detection looks. */
 static void test_layers_are_no_iterations(void **state)
 {
     (void)state;
@@ -197,8 +197,8 @@ static void test_layers_are_no_iterations(void **state)
     end(&p);
 }
 
-/* The layers lie further apart on the way back than on the way there: no iteration begins where
- * they are as far apart as before. */
+/* Layers are further apart in the backward pass than in the forward pass. No iteration begins where
+ * the distance is as in the forward pass. */
 static void test_forward_and_backward(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void mark(struct program *p, enum ebb_mark mark)
     push(p, &made);
 }
 
-/* How long an iteration takes is known from those that were not traced, whatever their order. */
+/* The duration of an iteration is taken from untraced iterations, even if their order varies. */
 static void test_times_of_untraced_iterations(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void test_times_of_untraced_iterations(void **state)
         assert_true(model.time_ns[tick] <= model.time_ns[tick + 1]);
         if (!model.events[tick].clock)
             continue;
-        /* An event may come by so many earlier or later. */
+        /* An event may occur up to ten events earlier or later. */
         uint64_t about = clock++ * 100;
         assert_in_range(model.time_ns[tick] + 1000, about, about + 2000);
     }
@@ -261,7 +261,7 @@ static void test_times_of_untraced_iterations(void **state)
     end(&p);
 }
 
-/* A program in which nothing varies is left to the exact detection, wherever it stands. */
+/* If the order never varies, only exact detection is used, even after an interruption. */
 static void test_fixed_order_has_no_landmark(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void test_fixed_order_has_no_landmark(void **state)
     assert_false(model.unordered);
     assert_int_equal(ebb__watch_patterns(p.watch), 1);
     ebb__model_fini(&model);
-    /* Something else once: it is the same program still. */
+    /* Something else happens once. Then the same program continues. */
     for (size_t i = 0; i < 30; i++) {
         uint64_t serial = ++p.serials;
         event(&p, EBB_EVENT_ALLOC, serial, (200 + chance(&p.state) % 100) * 4096);
@@ -307,8 +307,8 @@ static void test_nothing_in_noise(void **state)
     end(&p);
 }
 
-/* Where the event of window w stands that has the name of `knot` in the pattern (sizes are all
- * different here, so a name is a size and a kind). */
+/* The event of window w that corresponds to `knot` of the pattern. All sizes are different here, so
+ * size and kind identify an event. */
 static size_t counterpart(const struct ebb_stream *stream, const struct ebb_window *window,
                           const struct ebb_event *knot)
 {
@@ -320,8 +320,8 @@ static size_t counterpart(const struct ebb_stream *stream, const struct ebb_wind
     return SIZE_MAX;
 }
 
-/* The point of it all: between the first event behind an access of the pattern and the last one
- * before the block's next, no observed iteration has accessed the block. */
+/* A gap of the pattern lies between the first event after an access of a block and the last event
+ * before its next access. In no observed iteration is the block accessed in that gap. */
 static void test_gaps_held_in_all(void **state)
 {
     (void)state;
@@ -374,7 +374,7 @@ static void test_gaps_held_in_all(void **state)
     end(&p);
 }
 
-/* Iterations may lack an allocation or have one too many. */
+/* An iteration may lack an allocation, or have an additional one. */
 static void test_some_differ(void **state)
 {
     (void)state;
@@ -386,7 +386,7 @@ static void test_some_differ(void **state)
             uint64_t serial = ++p.serials;
             event(&p, EBB_EVENT_ALLOC, serial, EBB_MIB + 99 + i * 1000);
             event(&p, EBB_EVENT_ACCESS, serial, 0);
-            if (i == 3) /* the others stay for good */
+            if (i == 3) /* the others are never freed */
                 event(&p, EBB_EVENT_FREE, serial, 0);
         }
     }

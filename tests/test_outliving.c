@@ -22,7 +22,7 @@ enum { LAPS = 6, TICKS = 8 };
 #define SCRATCH_BYTES EBB_MIB
 #define PEAK_BYTES (11 * EBB_MIB)
 
-/* A step makes a block, uses it at 1, reads the one of the step before at 4 and ends that at 7. */
+/* A step makes a block, uses it at 1, reads the previous step's block at 4, and frees that at 7. */
 static struct ebb_model build(void)
 {
     EBB_VEC(struct ebb_event) events = {0};
@@ -83,8 +83,8 @@ static void is_built_with_all_its_life(void **state)
     ebb__model_fini(&model);
 }
 
-/* Gaps never claim more than there is: each ends at the next event that touches any instance, or is
- * as long as an iteration, which nobody plans for. */
+/* Gaps are never too long. Each ends at the next event that uses any instance, or is at least an
+ * iteration long and so never planned. */
 static void gaps_claim_no_more_than_there_is(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void gaps_claim_no_more_than_there_is(void **state)
     ebb__model_fini(&model);
 }
 
-/* When an instance that was allocated at 0 is really used. */
+/* The real uses of an instance that was allocated at 0. */
 static const uint64_t true_uses_ns[] = {STEP_NS, TURN_NS + 4 * STEP_NS};
 
 static void absence_fits(const struct ebb_model *model, const struct ebb_absence *absence)
@@ -161,7 +161,8 @@ static void plans_fit_every_instance(void **state)
     ebb__model_fini(&model);
 }
 
-/* What is dropped while its younger instance is used is refused, whoever claims it. */
+/* A plan that drops the block while its younger instance is used is refused, even if its gap is
+ * valid. */
 static void checker_knows_that_it_is_used_again(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static void checker_knows_that_it_is_used_again(void **state)
     plan.absence_count = 1;
     plan.moved_out_bytes = KEPT_BYTES;
     assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_ERR_FORMAT);
-    dropped.from_tick = (alloc + 4) % TICKS; /* a turn too early by the model's own account */
+    dropped.from_tick = (alloc + 4) % TICKS; /* one iteration too early by the model's own ticks */
     dropped.out_start_ns = dropped.out_end_ns = model.time_ns[(alloc + 5) % TICKS];
     assert_int_equal(ebb__check_plan(&check, &plan, &error), EBB_ERR_FORMAT);
     ebb__model_fini(&model);

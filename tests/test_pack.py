@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`ebb pack` from outside: exit codes, JSON, the CSV that it writes, its errors word for word."""
+"""`ebb pack`: exit codes, JSON, the CSV that it writes, and its exact errors."""
 import csv
 import io
 import json
@@ -22,7 +22,7 @@ ARCS = HEADER + "a,0,5,4\nb,4,9,4\nc,8,13,4\n"  # on a circle of 12: load 8, hei
 
 
 def pack(text, *arguments):
-    """Exit code, stdout, stderr; the file is called x.csv there."""
+    """Exit code, stdout, stderr, and the files written. The problem is in x.csv."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "x.csv"), "w", encoding="utf-8") as file:
             file.write(text)
@@ -52,10 +52,10 @@ class Answers(unittest.TestCase):
         code, out, _, _ = pack(STAIRS, "--capacity", "9", "--json")
         self.assertEqual(code, 3)
         self.assertTrue(json.loads(out)["infeasible"])
-        # More than the load is needed, and that is proved, too.
+        # The problem needs more than the load, and this is proved.
         code, out, _, _ = pack(ARCS, "--period", "12", "--capacity", "11", "--json")
         self.assertEqual((code, json.loads(out)["load_bytes"]), (3, 8))
-        # A pool that proves nothing ran out of means.
+        # With a pool that proves nothing, the answer is that the effort was not enough.
         code, out, _, _ = pack(ARCS, "--period", "12", "--capacity", "11", "--pool", "bestfit",
                                "--json")
         found = json.loads(out)
@@ -71,7 +71,7 @@ class Answers(unittest.TestCase):
             for other in spans:
                 if other != [lower, upper, size, offset] and other[0] < upper and lower < other[1]:
                     self.assertTrue(offset + size <= other[3] or other[3] + other[2] <= offset)
-        # What was written can be packed again.
+        # The written file can be packed again.
         self.assertEqual(pack(written["out.csv"])[0], 0)
 
     def test_text(self):
@@ -83,13 +83,13 @@ class Answers(unittest.TestCase):
             code, out, _, _ = pack(STAIRS, "--pool", pool, "--json")
             found = json.loads(out)
             self.assertEqual((code, found["pool"], found["load_bytes"]), (0, pool, 10))
-            # By size d is placed first, at the bottom, which is where a should be.
+            # Sorted by size, d is placed first, at the bottom. The optimum has a there.
             height = 12 if pool in ("smartpool", "bestfit", "firstfit") else 10
             self.assertEqual(found["height_bytes"], height, pool)
 
 
 class Planted(unittest.TestCase):
-    """Cut rectangles, in which no room may be wasted: search in the order of offsets alone fails."""
+    """Rectangles that are cut without waste. A search in the order of offsets alone fails."""
 
     def test_optimum_is_near(self):
         for buffers, seed in ((250, 13), (300, 12), (300, 14)):
@@ -102,7 +102,7 @@ class Planted(unittest.TestCase):
 
 
 def program(mib=8, step_ns=1_000_000):
-    """A trace in SINGA's form: an output is kept over another's life, then read."""
+    """A trace in SINGA's form. An output is kept during another's life, then read."""
     lines, now = [], 1_000_000_000
     for _ in range(3):
         for kind, block, size in (
@@ -116,7 +116,7 @@ def program(mib=8, step_ns=1_000_000):
 
 
 class Planned(unittest.TestCase):
-    """Under a plan a block is as many buffers as it has residencies."""
+    """With a plan, a block is one buffer for each of its residencies."""
 
     @classmethod
     def setUpClass(cls):
@@ -143,7 +143,8 @@ class Planned(unittest.TestCase):
         found = json.loads(out)
         with open(os.path.join(self.folder.name, "plan.json"), encoding="utf-8") as file:
             plan = json.load(file)
-        # The output is absent while the second and the third block live; 9 MiB during its fetch.
+        # The output is absent while the second and third block live. The load is 9 MiB during its
+        # fetch.
         self.assertEqual(len(plan["absences"]), 1)
         self.assertEqual(found["plan_peak_bytes"], plan["peak_bytes"])
         self.assertEqual(found["load_bytes"], plan["peak_bytes"])
@@ -157,11 +158,11 @@ class Planned(unittest.TestCase):
         first, second = rows[ids.index(away)], rows[ids.index(away + ".1")]
         self.assertLess(int(first["upper"]), int(second["lower"]))
         self.assertLess(int(second["upper"]), 15)  # 12 events and 2 copies on the circle
-        # What was written is a packing problem like any other, and needs as much.
+        # The written file is a normal packing problem with the same height.
         with open(os.path.join(self.folder.name, "out.csv"), encoding="utf-8") as file:
             again = json.loads(pack(file.read(), "--period", "14", "--json")[1])
         self.assertEqual(again["height_bytes"], found["height_bytes"])
-        # People read of the plan, too; and without it the whole load is there.
+        # The text mentions the plan. Without the plan, the whole load counts.
         self.assertIn("bytes at its peak: the height is 1.000000 times",
                       self.run_ebb("pack", "trace", "--plan", "plan.json")[1])
         self.assertEqual(json.loads(self.run_ebb("pack", "trace", "--json")[1])["load_bytes"],
@@ -196,7 +197,7 @@ class Errors(unittest.TestCase):
     def expect(self, text, code, message, *arguments):
         found, out, err, _ = pack(text, *arguments)
         self.assertEqual((found, out, err.splitlines()[0]), (code, "", message))
-        self.assertEqual(len(err.splitlines()), 2)  # and a remedy
+        self.assertEqual(len(err.splitlines()), 2)  # the error and a remedy
 
     def test_input(self):
         self.expect("", 1, "ebb: pack: x.csv: is empty, no packing problem")
@@ -222,7 +223,7 @@ class Errors(unittest.TestCase):
                 (["--time-limit", "nan"], "--time-limit: 'nan' is no number of seconds"),
                 (["--period", "0"], "--period: '0' is not a whole number above 0"),
                 (["--what"], "unknown option '--what'"),
-                (["--zero-stall"], "unknown option '--zero-stall'"),  # of `ebb plan` alone
+                (["--zero-stall"], "unknown option '--zero-stall'"),  # an option of `ebb plan` only
                 (["-o"], "-o needs a value"),
                 (["y.csv"], "one FILE at a time")):
             code, out, err, _ = pack(STAIRS, *arguments)
@@ -237,7 +238,7 @@ class Errors(unittest.TestCase):
 
 @unittest.skipUnless(os.path.isdir(DATA), "skipped: needs EBB_DATA")
 class Data(unittest.TestCase):
-    """What was published, and the public instances that take a moment only."""
+    """Published results, and only those public instances that take a moment."""
 
     def ratio(self, name, pool):
         done = subprocess.run([EBB, "pack", os.path.join(DATA, name), "--pool", pool, "--json"],

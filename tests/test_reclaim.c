@@ -17,7 +17,7 @@ struct stage {
     struct lanes lanes;
     struct reclaim reclaim;
     struct block *blocks[BLOCKS];
-    uint64_t next_use[64]; /* by serial; 0: now */
+    uint64_t next_use[64]; /* by serial; 0: it is in use */
     bool knows;
     unsigned evicting;
 };
@@ -89,7 +89,7 @@ static const struct policy policy = {
     .slab_back = slab_back,
 };
 
-/* BLOCKS blocks fill the budget; the lanes run if `run`, and the lock is held. */
+/* BLOCKS blocks fill the budget. If `run`, the lanes run. The lock is held. */
 static void start(struct stage *stage, bool run)
 {
     memset(stage, 0, sizeof *stage);
@@ -125,7 +125,8 @@ static struct block *slab(struct stage *stage)
     return block;
 }
 
-/* What is used latest, the larger of two alike; not what is used now, or cannot leave. */
+/* The victim is the block that is used latest, or the larger of two equal ones. A block that is in
+ * use or cannot be evicted is no victim. */
 static void the_one_used_latest_is_chosen(void **state)
 {
     (void)state;
@@ -143,8 +144,8 @@ static void the_one_used_latest_is_chosen(void **state)
     stop(&stage);
 }
 
-/* Where all are in use: the earliest touched, but none of the last that the tuning takes to be in
- * use, and none that was needed again at once. */
+/* If all blocks are in use, the victim is the one touched earliest. The last touched ones that
+ * tuning takes to be in use are exempt. So is a block that was needed again at once. */
 static void of_what_is_in_use_the_earliest_touched_goes(void **state)
 {
     (void)state;
@@ -157,11 +158,11 @@ static void of_what_is_in_use_the_earliest_touched_goes(void **state)
     assert_int_equal(stage.blocks[0]->use.needed_at, stage.lanes.table.uses.event_number + 1);
     assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
     stage.blocks[1]->kept = stage.blocks[2]->kept = true;
-    assert_null(ebb__victim_choose(&stage.reclaim)); /* the others are the last touched */
+    assert_null(ebb__victim_choose(&stage.reclaim)); /* the others were touched last */
     stop(&stage);
 }
 
-/* What no plan moves as a whole leaves by the part. */
+/* A large block is evicted part by part, unless a plan moves it as a whole. */
 static void large_blocks_leave_by_the_part(void **state)
 {
     (void)state;
@@ -180,7 +181,8 @@ static void large_blocks_leave_by_the_part(void **state)
     stop(&stage);
 }
 
-/* As many leave as are lacking, what is on its way counts, and what is there need not. */
+/* Blocks are evicted until enough bytes are free. Evictions under way count, and free memory
+ * counts. */
 static void as_much_leaves_as_is_lacking(void **state)
 {
     (void)state;
@@ -197,7 +199,7 @@ static void as_much_leaves_as_is_lacking(void **state)
     assert_int_equal(stage.evicting, 3);
     for (unsigned i = 3; i < BLOCKS; i++)
         assert_int_equal(stage.blocks[i]->transfer.queue, QUEUE_OUT);
-    /* While the store fails nothing more is sent away. */
+    /* While the store fails, nothing more is evicted. */
     transfer->store.state = STORE_REFUSED;
     assert_true(ebb__room_make(&stage.reclaim, 6 * BLOCK_BYTES));
     ebb__room_evict_until(&stage.reclaim, 6 * BLOCK_BYTES);
@@ -205,7 +207,7 @@ static void as_much_leaves_as_is_lacking(void **state)
     stop(&stage);
 }
 
-/* Then what comes back ahead of its use gives its room up. */
+/* If no block can be evicted, an early prefetch is given up. */
 static void early_fetches_make_way(void **state)
 {
     (void)state;
@@ -227,7 +229,7 @@ static void early_fetches_make_way(void **state)
     stop(&stage);
 }
 
-/* A budget that is lowered is reached, step by step, and is in force from then on. */
+/* A lowered budget is approached step by step, and is in force once it is reached. */
 static void a_budget_is_approached(void **state)
 {
     (void)state;
@@ -249,7 +251,8 @@ static void a_budget_is_approached(void **state)
     stop(&stage);
 }
 
-/* Others are asked only where they hold something and the parent lives, and not for ever. */
+/* Other processes are asked only if they hold memory and the parent lives, and only for a limited
+ * time. */
 static void others_are_asked_for_what_they_hold(void **state)
 {
     (void)state;
@@ -258,7 +261,7 @@ static void others_are_asked_for_what_they_hold(void **state)
     struct core *core = &stage.lanes.ground.core;
     struct asking asking = {0};
     assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
-    atomic_fetch_add(&core->ledger->held_bytes, BLOCK_BYTES); /* another process's */
+    atomic_fetch_add(&core->ledger->held_bytes, BLOCK_BYTES); /* held by another process */
     assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
     atomic_store(&core->ring->parent_gone, 0);
     core->config.process_id = 77;
@@ -266,15 +269,15 @@ static void others_are_asked_for_what_they_hold(void **state)
     assert_int_equal(atomic_load(&core->ledger->starving_process), 77);
     assert_int_equal(atomic_load(&core->ledger->starving_bytes), BLOCK_BYTES);
     asking.is_heard = true;
-    asking.since_ns = ebb__now_ns() - 1000000000; /* and nothing has come of it */
+    asking.since_ns = ebb__now_ns() - 1000000000; /* without an answer */
     assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &asking));
     struct asking again = {0};
     assert_false(ebb__room_ask_others(&stage.reclaim, BLOCK_BYTES, &again));
     stop(&stage);
 }
 
-/* Slabs that nobody has used for a lap are parked, and leave before any block; a use brings them
- * back. */
+/* Slabs that are unused for an iteration are parked, and evicted before any block. A use fetches
+ * them. */
 static void idle_slabs_leave_first(void **state)
 {
     (void)state;
@@ -302,14 +305,14 @@ static void idle_slabs_leave_first(void **state)
     stop(&stage);
 }
 
-/* Around a fork all slabs are there, and none is parked until it is over. */
+/* All slabs are resident during a fork, and none is parked until it is over. */
 static void around_a_fork_all_slabs_are_there(void **state)
 {
     (void)state;
     struct stage stage;
     start(&stage, true);
     struct block *block = slab(&stage);
-    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX); /* room for it to return */
+    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX); /* memory for the slab */
     lanes_evict(&stage.lanes, block);
     ebb__reclaim_before_fork(&stage.reclaim);
     assert_int_equal(block->state, BLOCK_RESIDENT);

@@ -31,9 +31,9 @@ static void push_alloc(struct ebb_recurrence *recurrence)
 
 enum { UNITS = 120 };
 
-/* Forward, back, forward once more: three sweeps over the same units, two of them alike. Some uses
- * change places with a neighbour, some are seen twice. Returns the place of an iteration's begin,
- * -1: none. */
+/* Sweeps over the same units: forward, backward, forward again. Two of the sweeps are alike. Some
+ * uses are swapped with a neighbour, some are seen twice. Returns the position of an iteration's
+ * begin, or -1 if there is none. */
 static int sweep_thrice(struct ebb_recurrence *recurrence, uint64_t *random, unsigned noise)
 {
     int begun = -1, place = 0;
@@ -41,11 +41,11 @@ static int sweep_thrice(struct ebb_recurrence *recurrence, uint64_t *random, uns
         for (unsigned i = 0; i < UNITS; i += 2) {
             unsigned at = sweep == 1 ? UNITS - 2 - i : i;
             bool swap = chance(random) % 100 < noise, twice = chance(random) % 100 < noise;
-            /* What is used in the first sweep only. */
+            /* Some units are used in the first sweep only. */
             unsigned extra = sweep == 0 && i % 10 == 0, uses = extra + (twice ? 3 : 2);
             for (unsigned k = 0; k < uses; k++, place++)
                 if (use(recurrence, k < extra ? UNITS + i : at + ((k - extra + swap) & 1))) {
-                    assert_int_equal(begun, -1); /* one an iteration */
+                    assert_int_equal(begun, -1); /* one in each iteration */
                     begun = place;
                 }
         }
@@ -109,8 +109,8 @@ static bool push_block(struct ebb_recurrence *recurrence, enum ebb_event_kind ki
     return begins;
 }
 
-/* Each iteration begins with a batch of blocks of its own, more than may pass for allocating once
- * at first. */
+/* Each iteration begins with a batch of its own blocks. At first they are too many for a program
+ * that allocates once. */
 static void batches_come_and_go(void **state)
 {
     (void)state;

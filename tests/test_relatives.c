@@ -17,8 +17,8 @@ enum { ITEMS = 4, ITEM_BYTES = 1 << 20 };
 struct stage {
     struct rig *rig;
     struct item items[ITEMS];
-    int go[2]; /* a byte lets a child go on */
-    int at[2]; /* a byte says that it has come so far */
+    int go[2]; /* a byte lets a child continue */
+    int at[2]; /* a byte tells that the child has come so far */
 };
 
 static struct stage stage_open(void)
@@ -64,7 +64,7 @@ static void end_well(pid_t child)
     assert_int_equal(status, 0);
 }
 
-/* As the shim does it. A child that does not get its runtime ends. */
+/* Forks like the shim. A child that gets no runtime ends. */
 static pid_t fork_runtime(struct rig *rig)
 {
     ebb__runtime_before_fork(rig->runtime);
@@ -73,16 +73,16 @@ static pid_t fork_runtime(struct rig *rig)
         ebb__runtime_after_fork_parent(rig->runtime);
         return child;
     }
-    alarm(60); /* it does not outlive a test that fails */
+    alarm(60); /* it ends even if the test fails */
     if (ebb__runtime_after_fork_child(rig->runtime, &rig->ledger, rig->ring) != EBB_OK)
         _exit(8);
     return 0;
 }
 
-/* Fetch all, write them and evict them again; returns what the store takes then. */
+/* Fetches all items, writes them and evicts them again. Returns the bytes used in the store. */
 static uint64_t turn_over(struct stage *stage, uint64_t seed)
 {
-    nap_us(3000); /* locks are not looked at more often */
+    nap_us(3000); /* locks are looked at only so often */
     for (unsigned i = 0; i < ITEMS; i++) {
         put(stage->rig, &stage->items[i], seed + i);
         evict_now(stage->rig, &stage->items[i]);
@@ -90,7 +90,7 @@ static uint64_t turn_over(struct stage *stage, uint64_t seed)
     return stage->rig->runtime->table.copies.extents.used_bytes;
 }
 
-/* As if more room were wanted than there is; returns what the store takes then. */
+/* Frees shared space as if the store were full. Returns the bytes used in the store. */
 static uint64_t look(struct stage *stage)
 {
     nap_us(3000);
@@ -133,7 +133,7 @@ static void a_killed_child_gives_its_share_back(void **state)
     stage_close(&stage);
 }
 
-/* A child that lives on, but has brought all of it back. */
+/* A child that lives on but has fetched all of its blocks. */
 static void a_child_that_has_all_gives_its_share_back(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void a_child_that_has_all_gives_its_share_back(void **state)
     stage_close(&stage);
 }
 
-/* The child ends at once; its own child reads what the first process had written. */
+/* The child ends at once. Its own child reads what the first process has written. */
 static void a_grandchild_keeps_it(void **state)
 {
     (void)state;
@@ -189,8 +189,8 @@ static void a_grandchild_keeps_it(void **state)
     stage_close(&stage);
 }
 
-/* What is in memory at a fork has no copy worth keeping, so a child without absent blocks holds
- * nothing. */
+/* Resident blocks have no copy that is worth keeping at a fork. So a child without absent blocks
+ * shares no space. */
 static void nothing_is_shared_without_absent_blocks(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void nothing_is_shared_without_absent_blocks(void **state)
     stage_close(&stage);
 }
 
-/* Deeper than there are places: it is said, and every byte is there. */
+/* Forks nest deeper than there are slots for stores. This is reported, and every byte is right. */
 static void nests_until_it_says_so(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void nests_until_it_says_so(void **state)
     if (child == 0) {
         struct ebb_runtime *runtime = stage.rig->runtime;
         pthread_mutex_lock(&runtime->core.lock);
-        for (unsigned i = 0; i < MAX_STORES; i++) /* as if each were an ancestor's */
+        for (unsigned i = 0; i < MAX_STORES; i++) /* as if each belonged to an ancestor */
             if (runtime->table.copies.copies[i] == 0) {
                 runtime->table.copies.stores[i] = runtime->table.copies.stores[0];
                 runtime->table.copies.copies[i] = 1;

@@ -49,7 +49,7 @@ static uint64_t bytes_of(unsigned i)
     return (1 + i % 5) * MIB + i * 4096;
 }
 
-/* One iteration: forward, backward; as long as `stretch` says. */
+/* One iteration, forward and backward. `stretch` scales its time. */
 static void lap(struct stage *stage, bool traced, double stretch)
 {
     uint64_t first = stage->serial + 1, step_ns = (uint64_t)((double)STEP_NS * stretch);
@@ -71,7 +71,7 @@ static void lap(struct stage *stage, bool traced, double stretch)
     }
 }
 
-/* So many bytes each way, at so many ns a byte. */
+/* Transfers `bytes` in each direction, with the given ns per byte. */
 static void move(struct stage *stage, uint64_t bytes, double out_ns, double in_ns)
 {
     struct ebb_counters *counters = &stage->process.stream.ring->counters;
@@ -110,7 +110,7 @@ static uint64_t peak_bytes(void)
     return peak;
 }
 
-/* Learnt, planned for 60 %, and the plan is replayed. */
+/* The iteration is learnt, planned for 60 %, and replayed. */
 static struct stage *open_stage(void)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));
@@ -176,21 +176,21 @@ static void slower_lanes_are_planned_for(void **state)
     struct stage *stage = open_stage();
     uint64_t predicted = stage->parent.figures.plan.iteration_ns;
     laps(stage, 3, 1.5, 1);
-    assert_int_equal(stage->scripts, 1); /* not upon the first impression */
+    assert_int_equal(stage->scripts, 1); /* not at the first sign */
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
     assert_int_equal(stage->parent.figures.plan.replans, 1);
     assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
     assert_true(fabs(stage->parent.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
     assert_int_equal(stage->parent.lanes.machine.out.fixed_ns, 20000);
-    /* The iteration is shorter than while it was observed, and so it is planned now. */
+    /* The iteration is shorter than when it was observed, and is planned as short. */
     const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
     assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
     assert_true(stage->parent.figures.plan.iteration_ns > untraced_ns - STEP_NS);
     assert_true(predicted > untraced_ns);
     assert_true(stage->process.learnt_anew);
-    /* Once is enough. */
+    /* One new plan is enough. */
     laps(stage, 100, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
     close_stage(stage);
@@ -223,7 +223,7 @@ static void a_plan_that_is_slower_gives_way(void **state)
     assert_int_equal(stage->scripts, 3);
     assert_int_equal(stage->script_bytes, first_bytes);
     assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
-    /* For good, whatever comes. */
+    /* No other plan follows, whatever happens. */
     laps(stage, 200, 9, 1.3);
     assert_int_equal(stage->scripts, 3);
     close_stage(stage);
@@ -233,7 +233,7 @@ static void it_settles(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    for (unsigned i = 0; i < 300; i++) /* never the same for long */
+    for (unsigned i = 0; i < 300; i++) /* the times never stay the same for long */
         laps(stage, 3, i / 7 % 2 ? 0.4 : 3, 1);
     assert_true(stage->scripts > 2);
     assert_true(stage->scripts <= 1 + 4 + 1);
@@ -248,7 +248,7 @@ static void waiting_lowers_the_bar(void **state)
         struct stage *stage = open_stage();
         for (unsigned i = 0; i < 12; i++) {
             lap(stage, false, 1);
-            move(stage, 40 * MIB, 0.55, 0.55); /* a tenth slower than assumed */
+            move(stage, 40 * MIB, 0.55, 0.55); /* 10 % slower than assumed */
             atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
                              waits * (stage->parent.figures.plan.stall_ns * 2 + 20 * STEP_NS));
             step(stage);
@@ -258,14 +258,14 @@ static void waiting_lowers_the_bar(void **state)
     }
 }
 
-/* Lanes are as assumed, but there is less time between uses than while they were observed. */
+/* Lanes are as assumed, but uses are closer together than when they were observed. */
 static void a_faster_pace_is_planned_for(void **state)
 {
     (void)state;
     for (unsigned waits = 0; waits < 2; waits++) {
         struct stage *stage = open_stage();
         uint64_t predicted = stage->parent.figures.plan.iteration_ns;
-        for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* it shows soon */
+        for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* a few iterations are enough */
             lap(stage, false, 0.5);
             move(stage, 40 * MIB, 0.5, 0.5);
             atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
@@ -278,8 +278,7 @@ static void a_faster_pace_is_planned_for(void **state)
     }
 }
 
-/* Small blocks hold more than when it was planned: there is less to plan with, until it is
- * enough. */
+/* Small blocks hold more than at planning. The next plan gets less memory, and is made once. */
 static void room_that_is_gone_is_planned_for(void **state)
 {
     (void)state;
@@ -290,14 +289,14 @@ static void room_that_is_gone_is_planned_for(void **state)
     uint64_t small = budget - process->sent.script->peak_bytes + MIB;
     atomic_store(&process->stream.ring->counters.small_bytes, small);
     laps(stage, 1, 0.5, 1);
-    assert_int_equal(stage->scripts, 1); /* it may pass */
+    assert_int_equal(stage->scripts, 1); /* it may be temporary */
     laps(stage, 2, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
     assert_true(process->sent.script->peak_bytes <= budget - small - MIB);
     assert_int_equal(process->sent.small_bytes, small);
     laps(stage, 20, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
-    /* What goes on growing is not planned for each time. */
+    /* Steady growth does not cause a plan for each step. */
     for (unsigned i = 0; i < 60; i++) {
         atomic_fetch_add(&process->stream.ring->counters.small_bytes, MIB / 8);
         laps(stage, 1, 0.5, 1);
@@ -306,7 +305,7 @@ static void room_that_is_gone_is_planned_for(void **state)
     close_stage(stage);
 }
 
-/* What small blocks held when it was planned turned out not to be used. */
+/* Part of what small blocks held at planning becomes free. */
 static void room_that_comes_is_planned_for(void **state)
 {
     (void)state;
@@ -319,7 +318,7 @@ static void room_that_comes_is_planned_for(void **state)
     assert_int_equal(stage->scripts, 2);
     atomic_store(&process->stream.ring->counters.small_bytes, small - budget / 30);
     laps(stage, 20, 0.5, 1);
-    assert_int_equal(stage->scripts, 2); /* a little is not worth it */
+    assert_int_equal(stage->scripts, 2); /* a small gain is not worth a plan */
     atomic_store(&process->stream.ring->counters.small_bytes, small - budget / 15);
     laps(stage, 1, 0.5, 1);
     assert_int_equal(stage->scripts, 2);
@@ -355,7 +354,7 @@ static void lanes_from_counts(void **state)
     assert_true(fabs(measured.out.ns_per_byte - 0.5) < 1e-9);
     assert_true(fabs(measured.in.ns_per_byte - 1.5) < 1e-9);
     assert_int_equal(measured.out.fixed_ns, 7);
-    /* Shared bandwidth: in 20 of its 50 it had half of it. */
+    /* With shared bandwidth, the lane had half of it in 20 of its 50. */
     assumed.duplex = false;
     ebb__measured_lanes(&assumed, &from, &to, &measured);
     assert_true(fabs(measured.out.ns_per_byte - 0.4) < 1e-9);
@@ -372,7 +371,7 @@ static void intervals_are_the_shorter_ones(void **state)
     struct ebb_model other = make_training(5, 8 * MIB, 50000000, 3);
     struct ebb_model longer = make_training(6, 8 * MIB, 50000000, 3);
     uint64_t whole = ebb__model_iteration_ns(&model);
-    /* Where one is late by 5 ms, and where the other is by 7. */
+    /* One model is late by 5 ms from one event on, the other by 7 ms from another. */
     uint32_t third = model.tick_count / 3, half = model.tick_count / 2;
     while (!model.events[third].clock)
         third++;
@@ -385,7 +384,7 @@ static void intervals_are_the_shorter_ones(void **state)
     assert_true(ebb__measured_shorten(&model, &other));
     assert_int_equal(ebb__model_iteration_ns(&model), whole);
     assert_false(ebb__measured_shorten(&model, &longer));
-    /* An access that was seen in one and not in the other changes nothing. */
+    /* An access that occurs in one model only changes nothing. */
     uint32_t unseen = 0;
     while (model.events[unseen].clock)
         unseen++;

@@ -16,7 +16,7 @@
 #define KIB ((uint64_t)1024)
 #define WEIGHT_BYTES EBB_HUGE_BYTES
 
-/* A script as one piece of memory. */
+/* A script in one piece of memory. */
 struct written {
     struct ebb_script head;
     struct ebb_script_event events[MOST];
@@ -140,8 +140,8 @@ static void finish(struct written *written)
 enum { WEIGHT, FIRST, SECOND, THIRD }; /* blocks of the iteration */
 static const uint64_t bytes_of[] = {WEIGHT_BYTES, 16 * KIB, 32 * KIB, 64 * KIB};
 
-/* alloc 1, alloc 2, free 1, alloc 3, free 3, free 2. The weight is used at 3; it leaves behind 0,
- * returns from 2 on, and is due at 3. */
+/* alloc 1, alloc 2, free 1, alloc 3, free 3, free 2. The weight is used at position 3. It is
+ * evicted after 0, fetched from 2 on, and due at 3. */
 static struct written iteration(uint32_t flags)
 {
     struct written written = {.head = {.flags = flags}};
@@ -219,9 +219,9 @@ static void drop(struct stage *stage, struct block *block)
     ebb__clock_end_step(&stage->replay, EBB_EVENT_FREE, due);
 }
 
-/* One lap in the script's order, or with the middle ones swapped. Where a script is in force, the
- * weight leaves behind the first event, and is there when it is used. How long it is away depends
- * on how late it was before. */
+/* Runs one iteration in the script's order, or with the middle events swapped. If a script is in
+ * force, the weight is evicted after the first event and is resident at its use. The duration of
+ * its absence depends on earlier delays. */
 static void lap(struct stage *stage, const struct block *weight, bool swapped)
 {
     struct block *blocks[4];
@@ -281,9 +281,9 @@ static void what_hangs_on_a_position_is_done_there(void **state)
     lanes_wait(&stage.lanes, weight, BLOCK_EVICTED);
     struct block *second = alloc(&stage, bytes_of[SECOND]);
     assert_int_equal(weight->state, BLOCK_EVICTED);
-    drop(&stage, first); /* it is sent for */
+    drop(&stage, first); /* its fetch begins */
     assert_int_not_equal(weight->state, BLOCK_PARKED);
-    struct block *third = alloc(&stage, bytes_of[THIRD]); /* and due */
+    struct block *third = alloc(&stage, bytes_of[THIRD]); /* it is due */
     assert_int_equal(weight->state, BLOCK_RESIDENT);
     assert_true(lanes_is_right(&stage.lanes, weight));
     drop(&stage, third);
@@ -317,7 +317,7 @@ static void another_allocation_ends_the_match_for_a_while(void **state)
     stop(&stage);
 }
 
-/* A free that comes late, or never, is no mismatch. */
+/* A free that comes late or never is no mismatch. */
 static void frees_are_hints(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void frees_are_hints(void **state)
     stop(&stage);
 }
 
-/* Events in another order are followed where the script says that it varies, and only there. */
+/* Events in another order are followed only if the script says that the order varies. */
 static void an_order_that_varies_is_followed(void **state)
 {
     (void)state;
@@ -355,14 +355,14 @@ static void an_order_that_varies_is_followed(void **state)
             lap(&stage, weight, i % 2);
         assert_int_equal(count(&counters->mismatches) == 0, unordered);
         assert_true(!unordered || stage.replay.laps >= 3);
-        /* The landmark of the last lap has sent it away. */
+        /* The landmark of the last iteration has evicted it. */
         assert_true(!unordered || weight->use.planned_evict_at == 5 * 6 + 2);
         stop(&stage);
     }
 }
 
-/* Accesses as the clock: the next three are watched, each that comes is passed, and one that is
- * overtaken with it. What the clock stands on must not go. */
+/* Accesses are the clock. The next three are observed. An access that comes advances the position,
+ * also past accesses before it. Freeing a block of the clock ends the replay. */
 static void accesses_are_a_clock(void **state)
 {
     (void)state;
@@ -375,7 +375,7 @@ static void accesses_are_a_clock(void **state)
     for (unsigned i = 0; i < WEIGHTS; i++)
         weights[i] = lanes_block(lanes, WEIGHT_BYTES);
     struct written written = accesses(WEIGHTS);
-    written.head.iteration_ns = 8; /* no lap is too short */
+    written.head.iteration_ns = 8; /* no iteration is too short */
     set_script(&stage, &written);
     assert_non_null(replay->current);
     assert_int_equal(replay->position, 0);
@@ -387,7 +387,7 @@ static void accesses_are_a_clock(void **state)
     ebb__replay_touched(replay, weights[0], false);
     assert_int_equal(replay->position, 1);
     assert_int_equal(weights[3]->state, BLOCK_PARKED);
-    ebb__move_unpark(&lanes->transfer, weights[2]); /* the second did not come */
+    ebb__move_unpark(&lanes->transfer, weights[2]); /* weight 1 was skipped */
     ebb__replay_touched(replay, weights[2], false);
     assert_int_equal(replay->position, 3);
     assert_int_equal(ebb__clock_foresee(replay, WEIGHT_BYTES), EBB_SCRIPT_NONE);
@@ -403,7 +403,7 @@ static void accesses_are_a_clock(void **state)
     stop(&stage);
 }
 
-/* A lap that is far too short is no iteration: the script is not followed any more. */
+/* An iteration that is far too short is a mismatch, and replay ends. */
 static void laps_of_accesses_take_their_time(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ static void laps_of_accesses_take_their_time(void **state)
     stop(&stage);
 }
 
-/* What hangs on a time after a position waits for it, and for a program that is held to go on. */
+/* A timed action waits for its time after a position, and for a program that is waiting. */
 static void timers_wait_for_their_time(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void timers_wait_for_their_time(void **state)
     struct lanes *lanes = &stage.lanes;
     struct block *weight = lanes_block(lanes, WEIGHT_BYTES);
     struct written written = iteration(0);
-    written.absences[0].out_delay_ns = 3000000 * (uint64_t)STEP_NS; /* however fast it goes */
+    written.absences[0].out_delay_ns = 3000000 * (uint64_t)STEP_NS; /* on any machine */
     set_script(&stage, &written);
     lap(&stage, weight, false);
     struct block *first = alloc(&stage, bytes_of[FIRST]);
@@ -445,7 +445,7 @@ static void timers_wait_for_their_time(void **state)
     assert_int_equal(weight->state, BLOCK_RESIDENT);
     assert_true(stage.replay.current->timers[0].at_ns > ebb__progress_ns(&lanes->ground.core));
     ebb__progress_hold(&lanes->ground.core,
-                       true); /* who waits for something is not left without more */
+                       true); /* while the program waits, nothing more is evicted */
     stage.replay.current->timers[0].at_ns = ebb__progress_ns(&lanes->ground.core) - 1;
     pthread_cond_broadcast(&lanes->transfer.out.work);
     lanes_unlock(lanes);
@@ -460,7 +460,8 @@ static void timers_wait_for_their_time(void **state)
     stop(&stage);
 }
 
-/* What was late starts earlier, not before it leaves; what was in time goes back to the script. */
+/* A late prefetch starts earlier, but never before the eviction. If it is in time again, it returns
+ * to the script. */
 static void a_late_return_starts_earlier(void **state)
 {
     (void)state;
@@ -487,7 +488,7 @@ static void a_late_return_starts_earlier(void **state)
     stop(&stage);
 }
 
-/* How far away a size, and a use, is. */
+/* Distances to the next allocation of a size, and to the next use. */
 static void the_script_tells_what_is_next(void **state)
 {
     (void)state;
@@ -512,7 +513,7 @@ static void the_script_tells_what_is_next(void **state)
     stop(&stage);
 }
 
-/* An allocation gets the address that the script has for it, once. */
+/* An allocation gets the script's address for it, once. */
 static void planned_addresses_are_given_once(void **state)
 {
     (void)state;
@@ -646,7 +647,7 @@ static void scripts_come_and_go(void **state)
         others[i].events[1].size_bytes = others[i].blocks[SECOND].size_bytes;
         set_script(&stage, &others[i]);
     }
-    assert_int_equal(replay->script_count, MAX_SCRIPTS); /* the oldest is gone */
+    assert_int_equal(replay->script_count, MAX_SCRIPTS); /* the oldest was removed */
     assert_null(replay->current);
     lap(&stage, weight, false);
     assert_null(replay->current);

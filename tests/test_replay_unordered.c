@@ -23,7 +23,7 @@ static size_t layer_bytes(unsigned layer)
     return (size_t)EBB_MIB + layer / 2 * 8192; /* two of each size */
 }
 
-/* The iteration in its plain order: forward over the layers, backward in reverse. */
+/* The iteration in its basic order: forward over the layers, backward in reverse. */
 static struct ebb_model make_unordered(void)
 {
     struct maker maker = {0};
@@ -66,7 +66,7 @@ static void step(struct program *p, struct rig *rig, unsigned i)
     }
 }
 
-/* One iteration; each step may come up to `skew` early. */
+/* One iteration. Each step may come up to `skew` steps early. */
 static void lap(struct program *p, struct rig *rig, unsigned skew)
 {
     bool done[2 * LAYERS] = {0};
@@ -84,7 +84,7 @@ static void lap(struct program *p, struct rig *rig, unsigned skew)
     drop(rig, &p->batch);
 }
 
-/* Something else that allocates, and allocates other sizes as well. */
+/* Another loop, with allocations of other sizes. */
 static void other_lap(struct program *p, struct rig *rig)
 {
     struct item items[LAYERS];
@@ -116,7 +116,7 @@ static void replays_in_any_order(void **state)
         p.weights = make(rig, 2 * EBB_MIB, p.seeds++);
         assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
         lap(&p, rig, skew);
-        assert_null(rig->runtime->replay.current); /* one whole lap is to be seen first */
+        assert_null(rig->runtime->replay.current); /* replay begins after one whole iteration */
         lap(&p, rig, skew);
         assert_non_null(rig->runtime->replay.current);
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
@@ -130,7 +130,7 @@ static void replays_in_any_order(void **state)
         assert_true(atomic_load(&rig->counters->moved_in_bytes) > 4 * EBB_MIB);
         assert_within_budget(rig);
 
-        /* It leaves, and joins again at the first landmark. */
+        /* Replay ends, and begins again at the first landmark. */
         for (unsigned i = 0; i < 3; i++)
             other_lap(&p, rig);
         assert_null(rig->runtime->replay.current);
@@ -148,7 +148,7 @@ static void replays_in_any_order(void **state)
     }
 }
 
-/* A few allocations that it does not know, and some that do not come. */
+/* Some allocations are not in the template, and some of the template are missing. */
 static void unknown_allocations_are_let_pass(void **state)
 {
     (void)state;
@@ -162,14 +162,15 @@ static void unknown_allocations_are_let_pass(void **state)
         lap(&p, rig, 2);
         struct item unknown = make(rig, 12345, p.seeds++);
         struct item known =
-            make(rig, layer_bytes(0), p.seeds++); /* once more than in the template */
+            make(rig, layer_bytes(0), p.seeds++); /* one more of this size than in the template */
         check(rig, &known);
         drop(rig, &unknown);
         drop(rig, &known);
     }
     assert_non_null(rig->runtime->replay.current);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 0);
-    /* Only half of the work, then the next iteration: the template is left, or the lap given up. */
+    /* Half of an iteration, then the next one. The template is left, or the iteration is given
+     * up. */
     p.batch = make(rig, 3 * EBB_MIB, p.seeds++);
     for (unsigned i = 0; i < LAYERS; i++)
         step(&p, rig, i);

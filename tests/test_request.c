@@ -54,7 +54,7 @@ static void push_free(events *made, uint64_t serial, uint64_t bytes)
     push(made, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = serial, .size_bytes = bytes});
 }
 
-/* Some are just worth a move, some end in most of a huge page. */
+/* Some sizes are barely worth moving, some end in most of a huge page. */
 static uint64_t output_bytes(unsigned layer)
 {
     static const uint64_t kib[] = {320, 3584, 1024, 448, 5632};
@@ -130,7 +130,7 @@ static void stage_close(struct stage *stage)
     free(stage);
 }
 
-/* What the process is sent; free() it. */
+/* The script that is sent to the process. Release it with free(). */
 static struct ebb_script *stage_plan(struct stage *stage, const struct ebb_model *model)
 {
     struct ebb_message message;
@@ -164,10 +164,10 @@ static void run_command(const char *trace, const char *machine, const char *poli
              bin ? bin : "build/dev/bin", trace, machine, policy, (unsigned long long)budget_bytes,
              plan, folder);
     int status = system(command);
-    assert_true(status == 0 || status == 3 << 8); /* it fits, or it does not */
+    assert_true(status == 0 || status == 3 << 8); /* the plan fits, or not */
 }
 
-/* The plan that the command wrote, and its script. */
+/* Reads the plan that the command wrote, and compiles its script. */
 static void offline_read(const char *path, const struct ebb_plan_terms *terms,
                          struct offline *offline)
 {
@@ -244,8 +244,8 @@ struct seen_cases {
     unsigned huge_rounded, stalling, infeasible, small;
 };
 
-/* One plan both ways; `small_bytes`: so much is held by small blocks in the run, and so much less
- * is the budget of the command. */
+/* Makes one plan in both ways. In the run, small blocks hold `small_bytes`. The command gets a
+ * budget that is lower by as much. */
 static void compare(const struct recorded *recorded, const char *policy, bool fast,
                     unsigned percent, uint64_t small_bytes, struct seen_cases *seen)
 {
@@ -286,7 +286,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
 static void a_run_plans_as_the_command_does(void **state)
 {
     (void)state;
-    /* The default's search has a time box; with fast lanes it is over long before. */
+    /* The default's search has a time limit, but with fast lanes it ends long before. */
     static const char *const policies[] = {"fifo", "appobmem", "autoswap:vote", "vdnn:all"};
     struct recorded recorded = {0};
     struct seen_cases seen = {0};
@@ -295,7 +295,7 @@ static void a_run_plans_as_the_command_does(void **state)
         compare(&recorded, "ebb", true, percent, 0, &seen);
         for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
             if (!policy_named(policies[i]))
-                continue; /* of src/lab, which is not in this build */
+                continue; /* a policy of src/lab, which is not in this build */
             compare(&recorded, policies[i], true, percent, 0, &seen);
             compare(&recorded, policies[i], false, percent, 0, &seen);
         }
@@ -303,7 +303,7 @@ static void a_run_plans_as_the_command_does(void **state)
     compare(&recorded, "ebb", true, 60, 3 * EBB_MIB, &seen);
     compare(&recorded, "fifo", false, 70, 5 * EBB_MIB, &seen);
     compare(&recorded, "fifo", false, 10, 0, &seen);
-    /* Every kind of plan was among them. */
+    /* Every kind of plan occurred. */
     assert_true(seen.huge_rounded > 0);
     assert_true(seen.stalling > 0);
     assert_true(seen.infeasible > 0);
@@ -311,7 +311,7 @@ static void a_run_plans_as_the_command_does(void **state)
     recorded_fini(&recorded);
 }
 
-/* What a run asks differs from what the command asks in what only a run knows. */
+/* The terms of a run differ from those of the command only by what only a run knows. */
 static void terms_of_a_run(void **state)
 {
     (void)state;
@@ -319,7 +319,7 @@ static void terms_of_a_run(void **state)
     struct ebb_model model = make_training(6, 40 * EBB_MIB, 80000000, 3);
     struct stage *stage = stage_open("ebb", &machine, 30 * EBB_MIB);
     struct ebb_counters *counters = &stage->process.stream.ring->counters;
-    atomic_store(&stage->ledger.held_bytes, 9 * EBB_MIB); /* 2 MiB are another process's */
+    atomic_store(&stage->ledger.held_bytes, 9 * EBB_MIB); /* 2 MiB belong to another process */
     atomic_store(&counters->held_bytes, 7 * EBB_MIB);
     atomic_store(&counters->small_bytes, EBB_MIB);
     stage->process.sent.margin_bytes = 4096;
@@ -337,10 +337,10 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.margin_bytes, 4096);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);
     assert_true(ebb__plan_request(&found).newest_only && ebb__plan_request(&plain).newest_only);
-    /* A trace of another tool knows nothing of the runtime. */
+    /* A trace of another tool has no information about the runtime. */
     plain.page_bytes = 1;
     assert_false(ebb__plan_request(&plain).newest_only);
-    /* What is left free is not to be the plan's ruin; and without a budget nothing is left free. */
+    /* The margin may not ruin the plan. Without a budget there is no margin. */
     assert_int_equal(ebb__plan_slack(&found), 4096);
     found.margin_bytes = 20 * EBB_MIB;
     assert_int_equal(ebb__plan_slack(&found), 27 * EBB_MIB / 6);
@@ -354,7 +354,7 @@ static void terms_of_a_run(void **state)
     ebb__model_fini(&model);
 }
 
-/* Plan files say which blocks are huge-rounded, and readers believe only what can be. */
+/* Plan files list the huge-rounded blocks. Readers refuse impossible ones. */
 static void huge_rounded_blocks_in_plan_files(void **state)
 {
     (void)state;

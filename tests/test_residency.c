@@ -11,15 +11,15 @@
 #include "plan_rig.h"
 #include "synthetic.h"
 
-/* What is worked out by hand; names are those of the comments. */
+/* A case worked by hand. The comments use its names. */
 struct worked {
     struct ebb_model model;
     struct ebb_absence absences[2];
     struct ebb_pool_source source;
 };
 
-/* A weight is used once an iteration and absent from before its end until after its beginning; an
- * output is absent between its two uses, while a block of scratch lives. */
+/* A weight is used once an iteration. It is absent from before the iteration's end until after its
+ * beginning. An output is absent between its two uses, while a scratch block lives. */
 static void work_out(struct worked *worked)
 {
     struct maker maker = {0};
@@ -47,7 +47,7 @@ static void work_out(struct worked *worked)
                       .to_tick = 4,
                       .out_start_ns = 60,
                       .out_end_ns = 65,
-                      .in_start_ns = 30, /* at the time of tick 3, which goes first */
+                      .in_start_ns = 30, /* at the time of tick 3, which comes first */
                       .in_end_ns = 45}}};
     worked->source = (struct ebb_pool_source){&worked->model, worked->absences, 2, 1, true};
 }
@@ -81,9 +81,9 @@ static void worked_out_by_hand(void **state)
     assert_memory_equal(blocks.buffers, buffers, sizeof buffers);
     assert_memory_equal(blocks.names, names, sizeof names);
     assert_int_equal(blocks.period, 12);
-    assert_int_equal(blocks.load_bytes, 16); /* output and scratch, until the former has left */
+    assert_int_equal(blocks.load_bytes, 16); /* output and scratch, until the output is evicted */
     ebb__pool_blocks_fini(&blocks);
-    /* Without the plan the weight is always there, and the output until its end. */
+    /* Without the plan, the weight is always resident, and the output until its end. */
     worked.source.absence_count = 0;
     blocks = blocks_of(&worked.source);
     assert_int_equal(blocks.count, 3);
@@ -93,7 +93,7 @@ static void worked_out_by_hand(void **state)
     ebb__model_fini(&worked.model);
 }
 
-/* The output drops: it is never fetched, and its end is that of the copy out. */
+/* The output is dropped. It is never fetched, and its residency ends with the copy out. */
 static void dropped_blocks_end_early(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void mutations_are_rejected(void **state)
     REJECTS(blocks.count, blocks.count - 1); /* a residency without a buffer */
     REJECTS(blocks.load_bytes, blocks.load_bytes - 1);
     REJECTS(blocks.iterations, 2);
-    /* The packing of another plan: the copy out ends behind tick 3, or before the output was
+    /* The packing belongs to another plan: its copy out ends after tick 3, or before the output is
      * used. */
     REJECTS(worked.absences[0].out_end_ns, 31);
     REJECTS(worked.absences[0].out_end_ns, 5);
@@ -155,8 +155,7 @@ static void mutations_are_rejected(void **state)
     ebb__model_fini(&worked.model);
 }
 
-/* Some blocks are freed an iteration or several later, with other instances of them born
- * meanwhile. */
+/* Some blocks are freed one or more iterations later. Other instances are allocated in between. */
 static void outlive(struct ebb_model *model, uint64_t seed)
 {
     uint64_t state = seed;
@@ -189,7 +188,8 @@ static void pack_under(const struct ebb_plan_request *request, const char *polic
     assert_int_equal(ebb__pool_solve("bestfit", &problem, &solution, &error), EBB_OK);
     if (ebb__check_packing(&problem, &solution, &error))
         fail_msg("%s", error.why);
-    /* What stands at one time while the program waits is taken in the order that needs least. */
+    /* If the program waits, events of one time are taken in the order that needs the least
+     * memory. */
     if (!plan.reactive && blocks.load_bytes > plan.peak_bytes)
         fail_msg("%s: load %llu over the peak %llu", policy, (unsigned long long)blocks.load_bytes,
                  (unsigned long long)plan.peak_bytes);

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Shared with forked children. */
+/* A ring that is shared with forked children. */
 static struct ebb_ring *ring_open(void)
 {
     struct ebb_ring *ring = mmap(NULL, ebb__ring_bytes(EBB_RING_EVENTS), PROT_READ | PROT_WRITE,
@@ -31,7 +31,7 @@ static void ring_close(struct ebb_ring *ring)
     munmap(ring, ebb__ring_bytes(EBB_RING_EVENTS));
 }
 
-/* Every field follows from the number, so that a torn event is seen. */
+/* Every field is computed from the number, so that a torn event is detected. */
 static struct ebb_event event_of(uint64_t number)
 {
     return (struct ebb_event){.time_ns = number,
@@ -105,7 +105,7 @@ static void full_without_a_reader(void **state)
     assert_int_equal(ebb__ring_read(ring, events, EBB_RING_EVENTS), EBB_RING_EVENTS);
     for (uint64_t i = 0; i < EBB_RING_EVENTS; i++)
         assert_true(is_event(&events[i], i)); /* the oldest are kept */
-    write_one(ring, 7);                       /* there is room again */
+    write_one(ring, 7);                       /* the ring has space again */
     assert_int_equal(ebb__ring_read(ring, events, 10), 2);
     assert_true(is_loss(&events[0], 100));
     assert_true(is_event(&events[1], 7));
@@ -138,8 +138,8 @@ static void write_mark(struct ebb_ring *ring, enum ebb_mark mark)
     ebb__ring_write(ring, &(struct ebb_event){.kind = EBB_EVENT_MARK, .mark = (uint8_t)mark});
 }
 
-/* A parent that was stopped takes events again: it is told how many it lacks, and what is so
- * now. */
+/* A parent that was stopped reads events again. It gets the number of lost events, and the current
+ * state. */
 static void reader_that_comes_back(void **state)
 {
     (void)state;
@@ -222,12 +222,13 @@ static void producer_killed(void **state)
         for (size_t count; (count = ebb__ring_read(ring, events, 5000)) > 0;)
             for (size_t i = 0; i < count; i++)
                 assert_true(is_event(&events[i], read++));
-        assert_int_equal(read, written); /* all that was complete, nothing else */
+        assert_int_equal(read, written); /* all complete events, and nothing else */
         ring_close(ring);
     }
 }
 
-/* The counters are another process's memory: nonsense there must not lead outside the ring. */
+/* The counters are in another process's memory. Invalid values must not cause access outside the
+ * ring. */
 static void hostile_counters(void **state)
 {
     (void)state;

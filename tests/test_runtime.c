@@ -94,8 +94,8 @@ static void foreign_pointers(void **state)
 
 /* --- the budget --- */
 
-/* A random program over one rig: two accesses at most between events, so that what one operation
- * needs fits and the budget has to hold. */
+/* Runs a random program on one rig. There are at most two accesses between events, so each
+ * operation fits in the budget, which must hold. */
 static void random_program(uint64_t seed, uint64_t budget, size_t block_bytes, unsigned steps)
 {
     struct rig *rig = rig_open(budget, false);
@@ -214,20 +214,20 @@ static void out_and_in(void **state)
     rig_close(rig);
 }
 
-/* A fault that was reported before its block was freed is looked at afterwards. The page put there
- * must not be found by the next block of this address: it would take what is written to it, without
- * a fault, and be replaced when that block's own pages come. */
+/* A fault was reported before its block was freed, but is served afterwards. A page that is mapped
+ * then must be gone when the next block gets this address. Otherwise that block would write to it
+ * without a fault, and lose the bytes when its own pages are mapped. */
 static void late_faults_leave_no_page(void **state)
 {
     (void)state;
     struct rig *rig = rig_open(NO_BUDGET, true);
     struct item item = make(rig, ((size_t)1 << 20), 1);
     uintptr_t address = (uintptr_t)item.bytes;
-    uintptr_t behind = address + ((size_t)1 << 20); /* in the block's unit, not in the block */
+    uintptr_t behind = address + ((size_t)1 << 20); /* in the block's unit, but not in the block */
     ebb__runtime_fault(rig->runtime, behind, false);
     assert_true(ebb__fake_present(&rig->device, behind));
     struct item other =
-        make(rig, ((size_t)1 << 20), 2); /* ends the operation: the first block is watched */
+        make(rig, ((size_t)1 << 20), 2); /* ends the operation, so the first block is observed */
     drop(rig, &item);
     ebb__runtime_fault(rig->runtime, address + EBB_PAGE_BYTES, true);
     item.bytes = ebb__runtime_alloc(rig->runtime, (size_t)2 << 20, 64, false);
@@ -238,7 +238,7 @@ static void late_faults_leave_no_page(void **state)
     put(rig, &item, 3);
     check(rig, &item);
     check(rig, &other);
-    /* The same where there has been no block yet. */
+    /* The same at an address that never had a block. */
     uintptr_t beyond = rig->device.layout.arena.base + 8 * EBB_HUGE_BYTES;
     ebb__runtime_fault(rig->runtime, beyond, false);
     struct item large = {ebb__runtime_alloc(rig->runtime, 8 * EBB_HUGE_BYTES, 64, false),
@@ -255,8 +255,8 @@ static void *allocate(void *argument)
     return NULL;
 }
 
-/* The same, but the fault is looked at while the next block of that address waits for its pages: only
- * its allocation gives it some. */
+/* The same, but the fault is served while the next block of that address has no pages yet. Only its
+ * allocation maps pages. */
 static void late_faults_give_no_pages(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static void access_cancels_a_write_back(void **state)
     rig_close(rig);
 }
 
-/* The pages of `item` cannot be moved, until unpin(). */
+/* Prevents the pages of `item` from being moved, until unpin(). */
 static void pin(struct rig *rig, const struct item *item)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
@@ -361,7 +361,7 @@ static void unpin(struct rig *rig)
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* As call_in(), unless it is there or on its way. */
+/* Like call_in(), unless the block is resident or being fetched. */
 static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
 {
     pthread_mutex_lock(&rig->runtime->core.lock);
@@ -375,7 +375,7 @@ static void call_back(struct rig *rig, const struct item *item, bool keep_copy)
     pthread_mutex_unlock(&rig->runtime->core.lock);
 }
 
-/* A prefetch has taken the memory that the program needs first. */
+/* A prefetch has taken memory that the program needs first. */
 static void early_prefetches_give_way(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void early_prefetches_give_way(void **state)
             check(rig, &needed);
             rig->faulty.delay_us = 0;
             drop(rig, &needed);
-            call_back(rig, &evicted, kept); /* it may have been resident, and evicted */
+            call_back(rig, &evicted, kept); /* it may have become resident, then been evicted */
             wait_for_state(rig, &evicted, BLOCK_RESIDENT);
             check(rig, &evicted);
             evict_now(rig, &evicted);
@@ -410,7 +410,7 @@ static void early_prefetches_give_way(void **state)
     }
 }
 
-/* It is freed while it turns back, and used while it does. */
+/* A prefetch is given up. Meanwhile its block is used, or freed. */
 static void early_prefetches_are_used_or_freed(void **state)
 {
     (void)state;
@@ -420,7 +420,7 @@ static void early_prefetches_are_used_or_freed(void **state)
     for (uint64_t round = 0; round < 6; round++) {
         struct item evicted = make(rig, 8 << 20, round);
         evict_now(rig, &evicted);
-        send_out(rig, &pinned); /* it is known then that it cannot be evicted */
+        send_out(rig, &pinned); /* marks it as not evictable */
         ebb__runtime_settle(rig->runtime);
         rig->faulty.delay_us = 30000;
         call_in(rig, &evicted, false, false);
@@ -486,7 +486,7 @@ static void unchanged_copies_are_evicted_free(void **state)
     }
     call_in(rig, &item, true, true);
     wait_for_state(rig, &item, BLOCK_RESIDENT);
-    put(rig, &item, 2); /* modified: it has to be written again */
+    put(rig, &item, 2); /* modified, so it must be written again */
     evict_now(rig, &item);
     assert_int_equal(atomic_load(&rig->counters->evicted_clean_bytes), 3 * (5 << 20));
     assert_int_equal(atomic_load(&rig->counters->moved_out_bytes), 2 * written);
@@ -533,8 +533,8 @@ static void writes_that_fail(void **state)
     }
 }
 
-/* Every failure says how long to wait for the next try; space that is free again is used, and the
- * budget is kept again. Each is said once. */
+/* Each failure sets the time until the next try. Free space is used again, and the budget holds
+ * again. Each change is reported once. */
 static void store_that_recovers(void **state)
 {
     (void)state;
@@ -550,7 +550,7 @@ static void store_that_recovers(void **state)
     assert_true(pause_ns > 1 && pause_ns <= ebb__tuning()->store_most_pauses);
     assert_true(held(rig) > budget);
     assert_int_equal(atomic_load(&rig->warned), 1);
-    rig->faulty.write_errno = 0; /* somebody has tidied up */
+    rig->faulty.write_errno = 0; /* space was freed */
     for (unsigned lap = 0; lap < 3; lap++) {
         for (size_t i = 0; i < 16; i++)
             check(rig, &items[i]);
@@ -622,14 +622,14 @@ static void reads_that_fail(void **state)
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
     assert_true(held(rig) <= held_before + (7 << 20));
     check(rig, &fine);
-    rig->faulty.read_errno = 0; /* it was the cable */
+    rig->faulty.read_errno = 0; /* the device works again */
     check(rig, &lost);
     drop(rig, &lost);
     drop(rig, &fine);
     rig_close(rig);
 }
 
-/* A return by plan that fails is no loss as long as nobody asks for the block. */
+/* If a prefetch fails, nothing is lost as long as nobody uses the block. */
 static void early_reads_that_fail(void **state)
 {
     (void)state;
@@ -652,7 +652,7 @@ static void early_reads_that_fail(void **state)
     rig_close(rig);
 }
 
-/* What a system call uses is not evicted; afterwards it may be. */
+/* A block that a system call uses is not evicted. Afterwards it may be. */
 static void pinned_for_a_call(void **state)
 {
     (void)state;
@@ -742,7 +742,7 @@ static void trace_sees_each_use_once(void **state)
     struct rig *rig = rig_open(NO_BUDGET, true);
     enum ebb_access_kind kind = EBB_ACCESS_UNKNOWN;
     struct item item = make(rig, 300000, 1), other = {0};
-    assert_int_equal(accesses_seen(rig, &kind), 1); /* its first touch, a write */
+    assert_int_equal(accesses_seen(rig, &kind), 1); /* its first access, a write */
     assert_int_equal(kind, EBB_ACCESS_WRITE);
     for (unsigned round = 0; round < 20; round++) {
         if (other.bytes)
@@ -814,10 +814,10 @@ static void script_is_replayed(void **state)
     program_init(&program, rig, model);
     struct ebb_script *script = script_for(&program.model, peak * 6 / 10);
     assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
-    program_lap(&program, rig, true, UINT32_MAX); /* it finds its place */
+    program_lap(&program, rig, true, UINT32_MAX); /* replay begins */
     assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
     atomic_store(&rig->ledger.budget_bytes, peak * 8 / 10);
-    program_lap(&program, rig, true, UINT32_MAX); /* and within the budget */
+    program_lap(&program, rig, true, UINT32_MAX); /* and the budget is reached */
     program_lap(&program, rig, true, UINT32_MAX);
     uint64_t moved = atomic_load(&rig->counters->moved_in_bytes);
     program_settles(&program, rig, 5);
@@ -834,7 +834,8 @@ static void script_is_replayed(void **state)
     program_settles(&program, rig, 3);
     assert_int_equal(atomic_load(&rig->counters->mismatches), 1);
 
-    /* A disk that is slow for a while: prefetches that are early then are not early for good. */
+    /* The disk is slow for a while. Prefetches that start earlier because of it return to their
+     * times. */
     ebb__runtime_settle(rig->runtime);
     rig->faulty.delay_us = 20000;
     program_lap(&program, rig, true, UINT32_MAX);
@@ -848,7 +849,8 @@ static void script_is_replayed(void **state)
     free(script);
 }
 
-/* Accesses are observed where the program is in none of its scripts, or for as long as is wanted. */
+/* Accesses are observed where the program is in none of its scripts, or for as long as is
+ * wanted. */
 static void departures_are_observed(void **state)
 {
     (void)state;
@@ -885,8 +887,8 @@ static void departures_are_observed(void **state)
     free(script);
 }
 
-/* In an operation the program uses, again and again, what the template knows to be used in another
- * one only. That does not make it the first to be evicted. */
+/* In one operation, the program repeatedly uses blocks that the template has in another one only.
+ * They must not be evicted first because of that. */
 static void uses_beside_the_script(void **state)
 {
     (void)state;
@@ -933,8 +935,8 @@ static void uses_beside_the_script(void **state)
     free(script);
 }
 
-/* True where no absence of the script in force starts to return more than `most_ns` before the script
- * says. */
+/* True if no absence of the current script starts its fetch more than `most_ns` before the script's
+ * time. */
 static bool returns_as_planned(const struct rig *rig, uint64_t most_ns)
 {
     const struct prepared_script *current = rig->runtime->replay.current;
@@ -949,10 +951,9 @@ static bool returns_as_planned(const struct rig *rig, uint64_t most_ns)
     return true;
 }
 
-/* There is room for the weights only once a block is freed, and they are used at once: the plan expects
- * that wait. It takes no room from others, neither then, since what is freed is free before, nor later,
- * since to return earlier does not help: on a disk so slow that they are tried earlier, they are in the way
- * and give way, and are late for that. */
+/* The weights get memory only when a block is freed, and are used at once. The plan expects that
+ * wait. So their fetch must not evict other blocks, and must not start earlier in later iterations.
+ * On a slow disk, earlier starts are tried, but fail for lack of memory. */
 static void waits_that_are_planned(void **state)
 {
     (void)state;
@@ -1002,8 +1003,8 @@ static void waits_that_are_planned(void **state)
     }
 }
 
-/* A script of an earlier run, put in force before the program's iterations begin. The initialisation
- * allocates exactly what an iteration does: only serials tell them apart. */
+/* A script of an earlier run is in force before the first iteration. The initialisation allocates
+ * exactly like an iteration. Only serials tell them apart. */
 static void script_from_before(void **state)
 {
     (void)state;
@@ -1026,7 +1027,7 @@ static void script_from_before(void **state)
         assert_int_equal(atomic_load(&rig->counters->resyncs), 1);
         assert_true(atomic_load(&rig->counters->moved_out_bytes) > 0);
 
-        /* None is in force after they were forgotten. */
+        /* No script is in force after all were forgotten. */
         ebb__runtime_forget_scripts(rig->runtime);
         ebb__runtime_settle(rig->runtime);
         uint64_t moved = atomic_load(&rig->counters->moved_out_bytes);
@@ -1040,7 +1041,7 @@ static void script_from_before(void **state)
     }
 }
 
-/* Persistent blocks whose serials belong to blocks of another size now are left alone. */
+/* A persistent block is left alone if its serial belongs to a block of another size. */
 static void script_of_other_blocks(void **state)
 {
     (void)state;
@@ -1081,14 +1082,14 @@ static void malformed_scripts(void **state)
     struct ebb_script *script = script_for(&program.model, budget);
     bytes = script->bytes;
     assert_true(ebb__script_valid(script, bytes));
-    /* Cut short anywhere, in memory of exactly that size. */
+    /* The script is truncated anywhere. Its memory is exactly that long. */
     for (uint64_t cut = 0; cut < bytes; cut++) {
         struct ebb_script *copy = must(malloc(cut ? cut : 1));
         memcpy(copy, script, cut);
         assert_int_equal(ebb__runtime_set_script(rig->runtime, copy, cut), EBB_ERR_FORMAT);
         free(copy);
     }
-    /* Each byte changed; where it is still a script, the program is run on some of them. */
+    /* Each byte is changed. If the result is a valid script, the program runs on some of them. */
     uint64_t chances = 11;
     EBB_VEC(void *) copies = {0};
     atomic_store(&rig->ledger.budget_bytes, model.peak_bytes);
@@ -1210,8 +1211,8 @@ static enum ebb_device_result count_fresh(void *device, uintptr_t target, uint64
     return counted_ops->fresh(device, target, bytes);
 }
 
-/* Many small blocks, a few large ones, and again. *made: bytes of pages made in laps 0 and 1;
- * fragmented: units of the arena in each lap. */
+/* Many small blocks and a few large ones in turn. *made: the bytes of pages made in iterations 0
+ * and 1. `fragmented`: the units of the arena in each iteration. */
 static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
 {
     struct ebb_device_ops ops = *rig->runtime->core.device.ops;
@@ -1242,14 +1243,14 @@ static void alternate(struct rig *rig, uint64_t *made, uint64_t fragmented[8])
     rig->runtime->core.device.ops = counted_ops;
 }
 
-/* Units are split and assembled, but once the budget is full no page is made any more; fragmented
- * units are split first. */
+/* Units are split and assembled. Once the budget is full, no more pages are made. Fragmented units
+ * are split first. */
 static void pages_are_not_exchanged(void **state)
 {
     (void)state;
     struct rig *rig = rig_open((uint64_t)16 << 20, false);
     uint64_t made = 0, fragmented[8] = {0};
-    rig->runtime->core.config.exchange_share = UINT32_MAX; /* there is no time for that */
+    rig->runtime->core.config.exchange_share = UINT32_MAX; /* no time is spent on exchanges */
     alternate(rig, &made, fragmented);
     assert_int_equal(fresh_bytes, made);
     assert_true(fragmented[7] > 0);
@@ -1257,8 +1258,7 @@ static void pages_are_not_exchanged(void **state)
     rig_close(rig);
 }
 
-/* Where there is time for it no unit stays in pieces: neither what would be assembled, nor what was
- * while there was none. */
+/* If there is time for exchanges, no unit stays fragmented: no new ones, and none from before. */
 static void pages_are_exchanged_in_time(void **state)
 {
     (void)state;
@@ -1267,7 +1267,7 @@ static void pages_are_exchanged_in_time(void **state)
     rig->runtime->core.config.exchange_share = UINT32_MAX;
     alternate(rig, &made, fragmented);
     assert_true(fragmented[7] > 0);
-    rig->runtime->core.config.exchange_share = 1; /* all of it */
+    rig->runtime->core.config.exchange_share = 1; /* all of the time */
     memset(fragmented, 0, sizeof fragmented);
     alternate(rig, &made, fragmented);
     for (uint64_t lap = 0; lap < 8; lap++)

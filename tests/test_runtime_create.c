@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* libc keeps stacks of threads that have ended, 40 MiB of them at most. */
+/* libc caches the stacks of ended threads, up to 40 MiB. */
 #define STACKS_BYTES ((uint64_t)6 << 20)
-#define SLACK_BYTES ((uint64_t)1 << 20) /* its heap; less than any of the runtime's larger tables */
+#define SLACK_BYTES ((uint64_t)1 << 20) /* libc's heap; less than the runtime's larger tables */
 
 static uint64_t address_space(void)
 {
@@ -63,7 +63,7 @@ static void limit(int resource, uint64_t most)
     assert_int_equal(setrlimit((__rlimit_resource_t)resource, &now), 0);
 }
 
-/* With ever more of it, until it is enough. */
+/* Tries ever more address space, until it is enough. */
 static void address_space_is_lacking(void **state)
 {
     (void)state;

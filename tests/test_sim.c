@@ -13,7 +13,8 @@
 
 static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true};
 
-/* A: 100 bytes, written at 10, over at 20, read again at `back`; B: 50 bytes, 20 to 500. */
+/* A has 100 bytes. It is written at 10, in use until 20, and read at 600. B lives from `b_alloc_ns`
+ * to `b_free_ns`. */
 struct small {
     struct ebb_model model;
     struct ebb_absence absence;
@@ -26,7 +27,7 @@ static struct small small_make(uint64_t b_bytes, uint64_t b_alloc_ns, uint64_t b
     uint32_t tiny = make_block(&maker, 1);
     make_event(&maker, 0, EBB_EVENT_ALLOC, a, 0);                  /* 0 */
     make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE); /* 1 */
-    make_event(&maker, 20, EBB_EVENT_ALLOC, tiny, 0);              /* 2: the use of a is over */
+    make_event(&maker, 20, EBB_EVENT_ALLOC, tiny, 0);              /* the use of a is over */
     make_event(&maker, b_alloc_ns, EBB_EVENT_ALLOC, b, 0);         /* 3 */
     make_event(&maker, b_free_ns, EBB_EVENT_FREE, b, 0);           /* 4 */
     make_event(&maker, 600, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* 5 */
@@ -56,7 +57,7 @@ static void nothing_in_the_way(void **state)
     struct ebb_sim_result result = run(&small, &one, 151, &times, NULL);
     assert_int_equal(result.stall_ns, 0);
     assert_int_equal(result.iteration_ns, 1000);
-    assert_int_equal(result.peak_bytes, 101); /* a and tiny: b comes after a has left */
+    assert_int_equal(result.peak_bytes, 101); /* a and tiny; b is allocated after a is evicted */
     assert_true(result.feasible);
     assert_int_equal(times.out_start_ns, 20);
     assert_int_equal(times.out_end_ns, 120);
@@ -73,13 +74,14 @@ static void allocation_waits_for_room(void **state)
     struct small small = small_make(50, 50, 500);
     uint64_t stalls[8];
     struct ebb_sim_times times;
-    /* a is written back from 20 to 120; b wants 50 bytes at 50 and gets them at 120: 70 ns. */
+    /* a is written back from 20 to 120. b needs 50 bytes at 50 and gets them at 120, which is 70 ns
+     * late. */
     struct ebb_sim_result result = run(&small, &one, 110, &times, stalls);
     assert_int_equal(result.stall_ns, 70);
     assert_int_equal(result.room_stall_ns, 70);
     assert_int_equal(stalls[3], 70);
     assert_int_equal(stalls[5], 0);
-    assert_int_equal(times.out_end_ns, 50); /* the model clock stands */
+    assert_int_equal(times.out_end_ns, 50); /* the model's clock stands still */
     assert_int_equal(result.peak_bytes, 101);
     assert_true(result.feasible);
     ebb__model_fini(&small.model);
@@ -104,7 +106,7 @@ static void copy_in_waits_for_room(void **state)
     (void)state;
     struct small small = small_make(50, 150, 550);
     struct ebb_sim_times times;
-    /* No room beside b before 550: the copy ends at 650, 50 too late. */
+    /* Beside b there is no memory before 550, so the copy ends at 650, which is 50 too late. */
     struct ebb_sim_result result = run(&small, &one, 120, &times, NULL);
     assert_int_equal(times.in_start_ns, 550);
     assert_int_equal(result.stall_ns, 50);
@@ -134,7 +136,7 @@ static void standstill_breaks_the_budget(void **state)
     uint32_t a = make_persistent(&maker, 100), b = make_block(&maker, 50);
     make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
     make_event(&maker, 150, EBB_EVENT_ALLOC, b, 0);
-    make_event(&maker, 600, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* b is there too */
+    make_event(&maker, 600, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* b is still allocated */
     make_event(&maker, 650, EBB_EVENT_FREE, b, 0);
     struct small small = {make_model(&maker, 1000),
                           {.block = a, .from_tick = 0, .to_tick = 2, .in_start_ns = 500}};
@@ -153,7 +155,7 @@ static void a_drop_is_never_fetched(void **state)
     uint32_t a = make_block(&maker, 100), b = make_block(&maker, 100);
     make_event(&maker, 0, EBB_EVENT_ALLOC, a, 0);
     make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
-    make_event(&maker, 150, EBB_EVENT_ALLOC, b, 0); /* a may be evicted from here: b waits 100 */
+    make_event(&maker, 150, EBB_EVENT_ALLOC, b, 0); /* from here a may be evicted: b waits 100 */
     make_event(&maker, 200, EBB_EVENT_FREE, b, 0);
     make_event(&maker, 300, EBB_EVENT_FREE, a, 0);
     struct small small = {make_model(&maker, 400),
@@ -167,7 +169,7 @@ static void a_drop_is_never_fetched(void **state)
     ebb__model_fini(&small.model);
 }
 
-/* A persistent block that is absent across the iteration's end. */
+/* A persistent block is absent across the iteration's end. */
 static void wraps_around(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static void wraps_around(void **state)
     ebb__model_fini(&small.model);
 }
 
-/* A block freed by the first event of the next iteration counts across the end. */
+/* A block that is freed by the first event of the next iteration counts across the end. */
 static void freed_at_tick_0(void **state)
 {
     (void)state;
@@ -213,7 +215,7 @@ static void freed_at_tick_0(void **state)
     ebb__model_fini(&small.model);
 }
 
-/* Two copies out queue up; without duplex a copy in slows both down. */
+/* Two copies out queue up. Without duplex, a copy in slows down both lanes. */
 static void lanes_are_serial_and_share(void **state)
 {
     (void)state;
@@ -250,7 +252,8 @@ static void lanes_are_serial_and_share(void **state)
 
     machine.duplex = false;
     assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
-    /* b has 150 left at 250, at half rate until 550; c has done 150 then and goes on alone. */
+    /* At 250, b has 150 bytes left, at half rate until 550. Then c has copied 150 and continues
+     * alone. */
     assert_int_equal(times[1].out_end_ns, 550);
     assert_int_equal(times[2].in_end_ns, 700);
     assert_int_equal(result.stall_ns, 0);

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""What is read at a time stays small: a file, a function, a struct.
+"""Files, functions and structs stay small enough to be read at once.
 
-A file of more than 450 lines, a function of more than 60 and a struct of more than 25 fields
-consist of parts that have no names of their own. Violations are planted first and must be found.
+A file has at most 450 lines, a function 60, a struct 25 fields. Anything larger has parts that
+should have their own names. Violations are planted first and must be found.
 """
 import os
 import re
@@ -15,14 +15,13 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 
 MOST_LINES, MOST_FUNCTION_LINES, MOST_FIELDS = 450, 60, 25
 
-# (file, name): why it may be larger. A file is named by "".
+# (file, name): the reason for the exception. The name "" means the file.
 EXCEPTIONS = {
     ("src/trace/ring.h", "ebb_counters"):
         "in memory that processes and the parent share: each field is one counter of a run",
 }
 
-# What of src/runtime is still to be divided; a row that is not needed any more is no violation
-# here.
+# Parts of src/runtime that are still to be divided. An obsolete row is no violation here.
 UNDIVIDED = {
     ("src/runtime/runtime.c", ""),
     ("src/runtime/memory/pages.c", ""),
@@ -44,12 +43,12 @@ def sources(root):
 
 
 def blank(text):
-    """The text without comments and strings, line by line as before."""
+    """The text without comments and strings. Line numbers do not change."""
     return COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
 
 
 def functions(text):
-    """(name, lines) of each function: its head begins at the margin, and so does its last brace."""
+    """(name, lines) of each function. Its head and its last brace begin in the first column."""
     lines = text.split("\n")
     head = begin = None
     for number, line in enumerate(lines):
@@ -64,7 +63,8 @@ def functions(text):
 
 
 def fields(body):
-    """The number of names that a struct's body declares; what a nested struct has counts once."""
+    """The number of names that a struct's body declares. The fields of a nested struct count
+    once."""
     depth, flat = 0, []
     for letter in body:
         depth += (letter == "{") - (letter == "}")
@@ -89,7 +89,7 @@ def structs(text):
 
 
 def large(root):
-    """(file, name, size, what) of all that is too large."""
+    """(file, name, size, kind) of everything that is too large."""
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
@@ -121,7 +121,7 @@ def members(count):
     return "".join(f"    int field_{i}, *other_{i}; /* a, b; c */\n" for i in range(count // 2))
 
 
-PLANTED = {  # file: (text, what is said of it)
+PLANTED = {  # file: (text, the expected message)
     "src/base/long.c": ("int a;\n" * (MOST_LINES + 1), "the file has 451 lines"),
     "src/base/good.c": ("int a;\n" * MOST_LINES, None),
     "cli/function.c": ("int a;\n\nstatic int\nlong_one(int a)\n{\n" + "    a++;\n" * 57 + "}\n",

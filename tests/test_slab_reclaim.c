@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define SLABS 96u /* 6 MiB; each takes a frame while it is parked, the rig has 112 */
+#define SLABS 96u /* 6 MiB; a parked slab takes a frame, and the rig has 112 */
 #define LAP_NS ((uint64_t)20000000)
 
 struct stage {
@@ -57,8 +57,8 @@ static uint32_t count(struct stage *stage, enum block_state state)
     return found;
 }
 
-/* Allocate and free more than there is room for, so that room is wanted all the time, using the
- * first `hot` slabs meanwhile. */
+/* Allocates and frees more than the budget, so that reclaim always has to work. Meanwhile the first
+ * `hot` slabs are used. */
 static void press(struct stage *stage, uint32_t hot, unsigned rounds)
 {
     for (unsigned round = 0; round < rounds; round++) {
@@ -83,7 +83,8 @@ static void what_nobody_uses_is_evicted(void **state)
     assert_int_equal(in_use(&stage), SLABS * EBB_SLAB_BYTES);
     press(&stage, 8, 20);
     ebb__runtime_settle(stage.rig->runtime);
-    /* 18.1 MiB of blocks and 6 of slabs in 22: at least 34 slabs must have gone. */
+    /* 22 MiB hold 18.1 MiB of blocks and 6 of slabs, so at least 34 slabs must have been
+     * evicted. */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(in_use(&stage), 0, 16 * EBB_SLAB_BYTES);
     assert_within_budget(stage.rig);
@@ -94,7 +95,7 @@ static void what_nobody_uses_is_evicted(void **state)
     stage_close(&stage);
 }
 
-/* What is used between two looks is parked ever less often, and never written. */
+/* A slab that is used between two looks is parked less and less often, and never written. */
 static void what_is_used_stays(void **state)
 {
     (void)state;
@@ -111,14 +112,14 @@ static void what_is_used_stays(void **state)
                 .doublings,
             1, 8);
     }
-    /* Blocks of press() itself may have been evicted, but no slab had to be fetched. */
+    /* press() may have caused evictions of its own blocks, but no slab had to be fetched. */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS - 8);
     assert_in_range(atomic_load(&stage.rig->counters->demand_faults) - faults, 0, 20u * 9u * 2u);
     stage_close(&stage);
 }
 
-/* While accesses are observed slabs are looked at, too, so that the first plan knows which are in
- * use; it is no event, and nothing is evicted while there is memory. */
+/* While accesses are observed, slabs are looked at, too, so that the first plan knows which are in
+ * use. This causes no events, and no evictions while there is memory. */
 static void observing_tells_what_is_used(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void observing_tells_what_is_used(void **state)
     stage_close(&stage);
 }
 
-/* A child of fork() can have nothing back before it has an runtime, and may use some before. */
+/* A forked child cannot fetch a slab before it has a runtime, and may use slabs before. */
 static void all_are_there_at_a_fork(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void all_are_there_at_a_fork(void **state)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    press(&stage, 0, 20); /* and then they may be evicted again */
+    press(&stage, 0, 20); /* they may be evicted again */
     assert_in_range(count(&stage, BLOCK_EVICTED), 30, SLABS);
     assert_within_budget(stage.rig);
     for (uint32_t i = 0; i < SLABS; i++)
@@ -190,7 +191,7 @@ static void nothing_is_evicted_to_a_store_that_fails(void **state)
     stage_close(&stage);
 }
 
-/* A garbage collector looks at everything, though it does not fit beside what cannot be evicted. */
+/* A garbage collector reads everything, although not all of it fits beside the pinned memory. */
 static void a_walk_over_all(void **state)
 {
     (void)state;
@@ -208,8 +209,7 @@ static void a_walk_over_all(void **state)
     stage_close(&stage);
 }
 
-/* An instruction may need two slabs: where only what is in use is left, the last ones that came
- * stay. */
+/* An instruction may need two slabs. If all slabs are in use, the last ones fetched stay. */
 static void what_has_just_arrived_stays(void **state)
 {
     (void)state;
@@ -219,8 +219,7 @@ static void what_has_just_arrived_stays(void **state)
     uint32_t left = 0;
     pthread_mutex_lock(&runtime->core.lock);
     while ((block = ebb__slab_oldest(&runtime->reclaim))) {
-        assert_ptr_equal(block,
-                         block_of(stage.rig, &stage.slabs[left])); /* in the order they came */
+        assert_ptr_equal(block, block_of(stage.rig, &stage.slabs[left])); /* oldest first */
         ebb__move_queue_out(&runtime->transfer, block, false);
         left++;
     }
@@ -230,7 +229,7 @@ static void what_has_just_arrived_stays(void **state)
     stage_close(&stage);
 }
 
-/* Given back in whatever state; what is taken next is another's. */
+/* Slabs are released in any state. A slab that is taken next is a new one. */
 static void given_back_in_any_state(void **state)
 {
     (void)state;

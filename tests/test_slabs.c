@@ -73,7 +73,7 @@ static void alignments(void **state)
                 assert_non_null(object);
                 assert_int_equal((uintptr_t)object % alignment, 0);
             }
-    /* Nothing in a slab is aligned to more than the largest class. */
+    /* No object in a slab is aligned to more than the largest class. */
     assert_null(ebb__slabs_alloc(slabs, 300, 2 * EBB_SMALL_MOST_BYTES));
     close_both(rig, slabs);
 }
@@ -92,14 +92,14 @@ static void wrong_pointers(void **state)
     assert_false(ebb__slabs_free(slabs, object + (1 << 20)));
     assert_int_equal(ebb__slabs_usable_bytes(slabs, object + 1), 0);
     assert_true(ebb__slabs_free(slabs, object));
-    assert_false(ebb__slabs_free(slabs, object)); /* twice */
+    assert_false(ebb__slabs_free(slabs, object)); /* freed twice */
     assert_int_equal(live(rig), 0);
     close_both(rig, slabs);
 }
 
 #define OBJECTS 3000u
 
-/* A random program; every object keeps the bytes written to it. */
+/* A random program. Every object keeps the bytes written to it. */
 static void objects_do_not_overlap(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void objects_do_not_overlap(void **state)
         assert_non_null(item->bytes);
         fill(item);
     }
-    /* What is held for slabs is what is used, with little beside it. */
+    /* The memory held for slabs is little more than the memory used. */
     assert_true(live(rig) > 4 * MIB);
     assert_in_range(small(rig), live(rig), live(rig) * 5 / 4 + 4 * MIB);
     assert_in_range(small(rig), 0, held(rig));
@@ -134,7 +134,7 @@ static void objects_do_not_overlap(void **state)
             assert_true(ebb__slabs_free(slabs, items[i].bytes));
         }
     assert_int_equal(live(rig), 0);
-    assert_in_range(small(rig), 0, MIB); /* some are kept */
+    assert_in_range(small(rig), 0, MIB); /* some empty slabs are kept */
     close_both(rig, slabs);
 }
 
@@ -177,7 +177,7 @@ static void *work(void *argument)
             return "no memory";
         *item = (struct item){(unsigned char *)(item + 1), bytes - sizeof *item, i};
         fill(item);
-        /* Freed by whichever thread finds it. */
+        /* A block is freed by the thread that finds it. */
         struct item *other = atomic_exchange(&worker->box[i % 64], item);
         if (other && (!is_right(other) || !ebb__slabs_free(worker->slabs, other)))
             return "an object was overwritten";
@@ -210,7 +210,7 @@ static void threads_pass_objects_on(void **state)
     close_both(rig, slabs);
 }
 
-/* The child counts what it takes itself; freeing what it inherited changes nobody's ledger. */
+/* The child counts its own slabs. Freeing inherited ones changes no ledger. */
 static void a_child_counts_its_own(void **state)
 {
     (void)state;

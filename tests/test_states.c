@@ -35,20 +35,20 @@ static void phases(void **state)
 {
     (void)state;
     static const struct pair pairs[] = {
-        {PHASE_OBSERVING, PHASE_RECALLED},    /* a profile is found when it says hello */
+        {PHASE_OBSERVING, PHASE_RECALLED},    /* a profile is found at its first message */
         {PHASE_OBSERVING, PHASE_PLANNED},     /* its iteration is known */
-        {PHASE_OBSERVING, PHASE_FOLLOWED},    /* likewise, and nothing is to be planned */
-        {PHASE_OBSERVING, PHASE_RELEARNING},  /* it takes much more than was taken for its peak */
-        {PHASE_RECALLED, PHASE_PLANNED},      /* it did what the profile says */
-        {PHASE_RECALLED, PHASE_RELEARNING},   /* it did not */
+        {PHASE_OBSERVING, PHASE_FOLLOWED},    /* its iteration is known, and nothing needs a plan */
+        {PHASE_OBSERVING, PHASE_RELEARNING},  /* it holds much more than its supposed peak */
+        {PHASE_RECALLED, PHASE_PLANNED},      /* it behaves as the profile says */
+        {PHASE_RECALLED, PHASE_RELEARNING},   /* it does not */
         {PHASE_PLANNED, PHASE_RELEARNING},    /* it does something else */
-        {PHASE_FOLLOWED, PHASE_RELEARNING},   /* its iteration is a longer one */
+        {PHASE_FOLLOWED, PHASE_RELEARNING},   /* its iteration is longer than assumed */
         {PHASE_RELEARNING, PHASE_PLANNED},    /* as from OBSERVING */
         {PHASE_RELEARNING, PHASE_FOLLOWED},   /* as from OBSERVING */
         {PHASE_RELEARNING, PHASE_RELEARNING}, /* as from OBSERVING */
     };
     ASSERT_ONLY(PHASE_COUNT, enum phase, ebb__phase_may, pairs);
-    /* Nothing is ever off for good. */
+    /* No phase is final. */
     for (unsigned phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(ebb__phase_may((enum phase)phase, PHASE_RELEARNING));
 }
@@ -58,10 +58,10 @@ static void trials(void **state)
     (void)state;
     static const struct pair pairs[] = {
         {TRIAL_NONE, TRIAL_BEGUN},      /* the first plan is sent */
-        {TRIAL_BEGUN, TRIAL_BEGUN},     /* another one, or its iterations were none */
+        {TRIAL_BEGUN, TRIAL_BEGUN},     /* another plan is sent, or its iterations were wrong */
         {TRIAL_BEGUN, TRIAL_RUNNING},   /* the first whole iteration is over */
         {TRIAL_RUNNING, TRIAL_BEGUN},   /* judged, or another plan is sent */
-        {TRIAL_RUNNING, TRIAL_SETTLED}, /* there is a last time */
+        {TRIAL_RUNNING, TRIAL_SETTLED}, /* the last time is known */
     };
     ASSERT_ONLY(TRIAL_COUNT, enum trial_state, ebb__trial_may, pairs);
 }
@@ -70,7 +70,7 @@ static void lanes(void **state)
 {
     (void)state;
     static const struct pair pairs[] = {
-        {LANES_UNKNOWN, LANES_PROBING}, /* there is enough to move */
+        {LANES_UNKNOWN, LANES_PROBING}, /* there is enough to transfer */
         {LANES_UNKNOWN, LANES_KNOWN},   /* from a profile, or measured while a plan waits */
         {LANES_PROBING, LANES_KNOWN},   /* measured */
     };
@@ -81,11 +81,11 @@ static void budgets(void **state)
 {
     (void)state;
     static const struct pair pairs[] = {
-        {BUDGET_OPEN, BUDGET_PRESUMED},  /* a profile tells the peak */
-        {BUDGET_OPEN, BUDGET_SHARED},    /* iterations tell it */
+        {BUDGET_OPEN, BUDGET_PRESUMED},  /* a profile gives the peak */
+        {BUDGET_OPEN, BUDGET_SHARED},    /* iterations give it */
         {BUDGET_PRESUMED, BUDGET_FIXED}, /* the profile was right, or its process has ended */
-        {BUDGET_PRESUMED, BUDGET_OPEN},  /* it was not */
-        {BUDGET_SHARED, BUDGET_OPEN},    /* what was taken for iterations was not them */
+        {BUDGET_PRESUMED, BUDGET_OPEN},  /* the profile was wrong */
+        {BUDGET_SHARED, BUDGET_OPEN},    /* the supposed iterations were wrong */
         {BUDGET_SHARED, BUDGET_FIXED},   /* its process has ended */
     };
     ASSERT_ONLY(BUDGET_COUNT, enum budget_state, ebb__budget_may, pairs);

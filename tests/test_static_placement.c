@@ -21,7 +21,7 @@ struct stage {
     struct ebb_script *script;
 };
 
-/* A training whose script, for `percent` of its peak, is replayed already. */
+/* A training. Its script, made for `percent` of its peak, is already replayed. */
 static struct stage stage_open(unsigned percent)
 {
     struct stage stage = {.rig = rig_open(NO_BUDGET, false)};
@@ -44,7 +44,7 @@ static void stage_close(struct stage *stage)
     free(stage->script);
 }
 
-/* Where the plan has the block that is allocated at `tick`; 0: nowhere. */
+/* The plan's address for the block that is allocated at `tick`, or 0. */
 static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
 {
     const struct ebb_model *model = &stage->program.model;
@@ -56,8 +56,8 @@ static uintptr_t planned_address(const struct stage *stage, uint32_t tick)
     return place == EBB_SCRIPT_NO_PLACE ? 0 : stage->rig->runtime->addresses.placement.base + place;
 }
 
-/* An iteration in which every block at a planned address is asked to be zeroed; returns how many
- * are where they should be. */
+/* One iteration. Every block with a planned address is allocated zeroed. Returns how many have
+ * their planned address. */
 static unsigned lap_of_zeroes(struct stage *stage)
 {
     const struct ebb_model *model = &stage->program.model;
@@ -103,7 +103,7 @@ static void addresses_are_the_planned_ones(void **state)
     stage_close(&stage);
 }
 
-/* With everything in its place nothing moves, and no page is made. */
+/* If every block is at its address, nothing moves, and no page is made. */
 static void steady_laps_move_nothing(void **state)
 {
     (void)state;
@@ -126,7 +126,8 @@ static uint32_t first_placed_tick(const struct stage *stage)
     return tick;
 }
 
-/* A block is kept for another iteration: its successor goes elsewhere, and nothing is mixed up. */
+/* A block lives for one more iteration. Its successor gets another address, and all contents are
+ * right. */
 static void late_free_takes_no_address(void **state)
 {
     (void)state;
@@ -185,9 +186,9 @@ static void alignments_are_kept(void **state)
     stage_close(&stage);
 }
 
-/* The program departs from the plan in the middle: what lies in the static placement stays where it
- * is, everything else makes way, the budget holds; the static placement's cached pages go where
- * they are needed. */
+/* In the middle of an iteration, the program departs from the plan. Blocks in the static placement
+ * stay, all others can be evicted, and the budget holds. Cached pages of the static placement are
+ * used elsewhere. */
 static void divergence_keeps_the_budget(void **state)
 {
     (void)state;
@@ -219,7 +220,7 @@ static void divergence_keeps_the_budget(void **state)
         assert_true(alive > 0);
         struct item others[12];
         for (uint64_t i = 0; i < 12; i++) {
-            others[i] = make(rig, 12345 + (1 << 20), i); /* no size of the template */
+            others[i] = make(rig, 12345 + (1 << 20), i); /* the template has no such size */
             assert_true((uintptr_t)others[i].bytes < base);
             assert_within_budget(rig);
         }
@@ -259,8 +260,8 @@ static void divergence_keeps_the_budget(void **state)
     }
 }
 
-/* Small blocks have come to hold what the plan counts on: what is allocated from then on can make
- * way, and the budget holds. Once there is room again addresses are the planned ones again. */
+/* Small blocks hold as much as the plan uses. Blocks allocated from then on can be evicted, and the
+ * budget holds. When memory is free again, blocks get planned addresses again. */
 static void less_memory_stops_the_static_placement(void **state)
 {
     (void)state;
@@ -293,8 +294,8 @@ static void less_memory_stops_the_static_placement(void **state)
     stage_close(&stage);
 }
 
-/* The next plan for the same iteration, here one without addresses, comes while much lies at those
- * of the plan before: what that one has in the static placement goes on until little is there. */
+/* A next plan, here one without addresses, comes while many bytes lie at the addresses of the old
+ * one. The old placement stays in force until few bytes are left there. */
 static void the_next_plan_waits(void **state)
 {
     (void)state;
@@ -346,7 +347,7 @@ static void the_next_plan_waits(void **state)
     free(next);
 }
 
-/* How often it has been said since the last call that accesses are observed. */
+/* The number of TRACE_ON marks since the last call. */
 static unsigned traces_begun(struct rig *rig)
 {
     struct ebb_event events[64];
@@ -357,9 +358,9 @@ static unsigned traces_begun(struct rig *rig)
     return begun;
 }
 
-/* Accesses are observed again while blocks lie in the static placement: they stay, new ones are
- * watched. What is done to those that stay is not seen: until they are gone nothing counts as
- * observed, or for an iteration. */
+/* Accesses are observed again while blocks lie in the static placement. Those blocks stay, and new
+ * ones are observed. Accesses to the former are not seen. So no iteration counts as observed until
+ * they are freed. */
 static void tracing_keeps_the_static_placement(void **state)
 {
     (void)state;
@@ -442,7 +443,7 @@ static void malformed_places(void **state)
     stage_close(&stage);
 }
 
-/* What the program touches in the static placement without owning it is nobody's harm. */
+/* A touch of a placement address without a block does no harm. */
 static void orphan_pages_make_way(void **state)
 {
     (void)state;
@@ -470,8 +471,8 @@ static void orphan_pages_make_way(void **state)
 
 /* --- processes and threads --- */
 
-/* In the child: what was in the static placement can be read, written and freed, and new blocks
- * made. */
+/* In the child, blocks in the static placement can be read, written and freed, and new blocks can
+ * be made. */
 static bool child_goes_on(struct stage *stage, struct ebb_ledger *ledger, struct ebb_ring *ring)
 {
     struct rig *rig = stage->rig;
@@ -557,8 +558,8 @@ struct guest {
     _Atomic bool *stop;
 };
 
-/* Another thread: blocks of sizes that the template knows, so that it takes addresses which were
- * meant for others, and frees them when it likes. */
+/* Another thread allocates sizes of the template, so it takes addresses that were meant for others.
+ * It frees them at random. */
 static void *visit(void *argument)
 {
     struct guest *guest = argument;

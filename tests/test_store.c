@@ -43,7 +43,7 @@ static void extents_against_a_map(void **state)
                 taken[pick] = taken[--count];
             } else {
                 uint64_t bytes = 1 + chance(&chances) % 40, offset = 0;
-                /* First fit over the map. */
+                /* Finds the first fit in the map. */
                 uint64_t wanted = 0, run = 0;
                 for (; wanted + bytes <= SPACE; wanted++) {
                     for (run = 0; run < bytes && !used[wanted + run]; run++)
@@ -53,8 +53,8 @@ static void extents_against_a_map(void **state)
                 }
                 bool fits = run == bytes && wanted + bytes <= SPACE;
                 bool got = ebb__extents_take(&extents, bytes, &offset);
-                /* A free run at the end of the file and room behind it are not joined: such a
-                 * request may be served behind, or refused. */
+                /* A free run at the end of the file and the space after it are not joined. Such a
+                 * request may be served further on, or refused. */
                 if (got) {
                     assert_true(fits);
                     assert_true(offset >= wanted && offset + bytes <= SPACE);
@@ -109,7 +109,7 @@ static void extents_limit_and_full_table(void **state)
     ebb__extents_give(&extents, 0, 100);
     for (uint64_t i = 0; i < 10; i++)
         assert_true(ebb__extents_take(&extents, 10, &offset));
-    for (uint64_t i = 0; i < 10; i += 2) /* five holes, four places: the last is forgotten */
+    for (uint64_t i = 0; i < 10; i += 2) /* five holes, but four entries: the last is forgotten */
         ebb__extents_give(&extents, i * 10, 10);
     assert_int_equal(extents.count, 4);
     assert_int_equal(extents.used_bytes, 50);
@@ -118,7 +118,7 @@ static void extents_limit_and_full_table(void **state)
         assert_int_equal(offset, 20 * i);
     }
     assert_false(ebb__extents_take(&extents, 10, &offset));
-    /* Merging needs no place in the table. */
+    /* Merging needs no entry in the table. */
     ebb__extents_give(&extents, 0, 10);
     ebb__extents_give(&extents, 20, 10);
     ebb__extents_give(&extents, 10, 10);
@@ -179,13 +179,13 @@ static void file_keeps_bytes(void **state)
     uint64_t chances = 5;
     for (size_t i = 0; i < bytes; i++)
         from[i] = (unsigned char)chance(&chances);
-    /* Out of order, with a hole. */
+    /* Writes out of order, with a hole. */
     assert_int_equal(store.ops->write(store.state, from + (1 << 20), 2 << 20, 5 << 20), 0);
     assert_int_equal(store.ops->write(store.state, from, 1 << 20, 4096), 0);
     assert_int_equal(store.ops->read(store.state, to, 1 << 20, 4096), 0);
     assert_int_equal(store.ops->read(store.state, to + (1 << 20), 2 << 20, 5 << 20), 0);
     assert_memory_equal(from, to, bytes);
-    assert_int_equal(store.ops->read(store.state, to, 4096, 7 << 20), EIO); /* behind the end */
+    assert_int_equal(store.ops->read(store.state, to, 4096, 7 << 20), EIO); /* past the end */
     assert_int_equal(entries_in(directory), 0);
     store.ops->close(store.state);
     store.ops->close(store.state); /* harmless */
@@ -198,7 +198,7 @@ static void file_keeps_bytes(void **state)
     free(to);
 }
 
-/* As a file on persistent memory would be. */
+/* Like a file on persistent memory. */
 static enum ebb_status open_mapped(const char *directory, uint64_t limit_bytes,
                                    struct ebb_store *store, struct ebb_error *error)
 {
@@ -295,7 +295,7 @@ static void faulty_store(void **state)
     assert_int_equal(descriptors_of(&store), 0);
 }
 
-/* Last: it uses up the places for files. */
+/* This test must be last: it uses up the slots for files. */
 static void too_many_files(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void too_many_files(void **state)
         opened++;
     assert_true(opened > 8 && opened <= MOST);
     assert_int_equal(error.status, EBB_ERR_LIMIT);
-    stores[3].ops->close(stores[3].state); /* its place is free again */
+    stores[3].ops->close(stores[3].state); /* its slot is free again */
     assert_int_equal(ebb__store_file_open("/tmp", 0, &stores[3], &error), EBB_OK);
     for (size_t i = 0; i < opened; i++)
         stores[i].ops->close(stores[i].state);
@@ -329,7 +329,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Random writes and reads against a plain array. */
+/* Compares random writes and reads with a plain array. */
 static void compare_with_memory(const struct ebb_store *store)
 {
     enum { PAGES = 8192, MOST = 2560 };
@@ -372,7 +372,7 @@ static void striped_over_directories(void **state)
     int descriptors[EBB_STORE_MOST_PLACES];
     assert_int_equal(store.ops->descriptors(store.state, descriptors, EBB_STORE_MOST_PLACES), 4);
     compare_with_memory(&store);
-    for (int i = 0; i < 4; i++) { /* 32 MiB in stripes of 4 */
+    for (int i = 0; i < 4; i++) { /* 32 MiB in stripes of 4 MiB */
         struct stat status;
         assert_int_equal(fstat(descriptors[i], &status), 0);
         assert_int_equal(status.st_size, 8 << 20);

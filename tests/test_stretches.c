@@ -23,7 +23,7 @@
 
 static const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
 
-/* Forward touches the first weight, the optimizer each of them. */
+/* The forward pass touches the first weight, the optimizer each of them. */
 static struct ebb_model make_optimizer(void)
 {
     struct maker maker = {0};
@@ -78,7 +78,7 @@ static void what_did_not_fit_together_does(void **state)
 {
     (void)state;
     struct ebb_model model = make_optimizer();
-    /* Who waits for clock events needs everything at the stretch's end. */
+    /* A policy that acts at clock events only needs everything at the stretch's end. */
     struct ebb_plan fifo = plan_of(&model, "fifo", 60);
     assert_false(fifo.feasible);
     assert_true(fifo.smallest_feasible_bytes >= WEIGHTS * WEIGHT_BYTES);
@@ -89,7 +89,7 @@ static void what_did_not_fit_together_does(void **state)
         assert_true(count_within(&plan, false) > 0);
         ebb__plan_fini(&plan);
     }
-    /* Where whole clock events do, nothing depends on the pace. */
+    /* If clock events are enough, nothing is timed within a stretch. */
     struct ebb_plan roomy = plan_of(&model, "ebb", 100);
     assert_int_equal(count_within(&roomy, true) + count_within(&roomy, false), 0);
     ebb__plan_fini(&roomy);
@@ -97,7 +97,7 @@ static void what_did_not_fit_together_does(void **state)
     ebb__model_fini(&model);
 }
 
-/* Every gap keeps its margins: a block is neither evicted nor expected at the moment of its use. */
+/* Every gap keeps its margins. A block is neither evicted nor due at the moment of its use. */
 static void margins_are_kept(void **state)
 {
     (void)state;
@@ -138,20 +138,20 @@ static void early_departures_are_rejected(void **state)
         absence->margin_ticks = 0;
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
-        absence->margin_ticks = model.tick_count - 1; /* behind the next use */
+        absence->margin_ticks = model.tick_count - 1; /* after the next use */
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
         absence->out_start_ns = model.time_ns[good.from_tick];
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
-        /* The same times, but as if it hung on the next clock event. */
+        /* The times are the same, but the eviction is tied to the next clock event. */
         absence->out_within = false;
         absence->margin_ticks = 0;
         assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
         *absence = good;
     }
     assert_true(tried > 0);
-    /* A use that begins less than ebb__tuning()->within_ns before may go on. */
+    /* A use that began less than ebb__tuning()->within_ns earlier may still go on. */
     for (uint32_t t = 0; t < model.tick_count; t++)
         model.time_ns[t] = model.time_ns[t] / 64;
     assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
@@ -189,8 +189,8 @@ static void delays_are_compiled(void **state)
     ebb__model_fini(&model);
 }
 
-/* One iteration at `pace` percent of the model's times, with a pause of `pause_ms` in front of the
- * use of the second weight. */
+/* One iteration at `pace` percent of the model's times, with a pause of `pause_ms` before the use
+ * of the second weight. */
 static void lap_with_pause(struct rig *rig, const struct ebb_model *model, struct item *items,
                            uint64_t *seeds, unsigned pace, unsigned pause_ms)
 {
@@ -221,8 +221,8 @@ static void lap(struct rig *rig, const struct ebb_model *model, struct item *ite
     lap_with_pause(rig, model, items, seeds, pace, 0);
 }
 
-/* At any pace every byte is right and the budget holds; and once the runtime knows the pace there
- * are laps in which nearly all comes and goes in time, however busy the machine is. */
+/* At any pace, every byte is right and the budget holds. Once the runtime knows the pace, nearly
+ * all transfers are in time in some iterations, even on a busy machine. */
 static void stretches_are_replayed(void **state)
 {
     (void)state;
@@ -260,13 +260,14 @@ static void stretches_are_replayed(void **state)
     }
 }
 
-/* Which absences end in the stretch in which they began, a lap later. */
+/* True if the absence ends in the stretch in which it began, one iteration later. */
 static bool lasts_a_lap(const struct ebb_absence *absence)
 {
     return absence->out_within && absence->in_within && absence->to_tick <= absence->from_tick;
 }
 
-/* Their return begins with the next lap's first event, whatever the plan says. */
+/* Compiles the plan. Those absences start their fetch at the next iteration's first event, whatever
+ * the plan says. */
 static struct ebb_script *compile_lap_long(const struct ebb_model *model, struct ebb_plan *plan)
 {
     struct ebb_script *script;
@@ -278,7 +279,7 @@ static struct ebb_script *compile_lap_long(const struct ebb_model *model, struct
     return script;
 }
 
-/* A block that is evicted within a stretch and needed there again in the next lap is absent
+/* A block that is evicted within a stretch and needed there in the next iteration is absent in
  * between. This holds also if the program pauses, so that the time of the eviction is before the
  * use. */
 static void absences_last_a_lap(void **state)
@@ -304,7 +305,7 @@ static void absences_last_a_lap(void **state)
                 continue;
             assert_int_equal(absences[a].in_clock, 0);
             if (i > 1 && rig->runtime->replay.current->in_clock[a] != 0)
-                continue; /* was late: comes earlier, perhaps by now */
+                continue; /* it was late, so it starts earlier, perhaps already */
             lasting++;
             evicted += state_of(rig, &items[plan.absences[a].block]) == BLOCK_EVICTED;
         }
@@ -319,9 +320,9 @@ static void absences_last_a_lap(void **state)
     ebb__model_fini(&model);
 }
 
-/* Weights that were only read when they were observed are written in all laps but the first
- * `read_laps`: how many copies in the store have been found out to be stale, and bytes that left
- * without a write. */
+/* Weights that were only read when observed are written in all iterations but the first
+ * `read_laps`. Returns the number of blocks whose copies were found to be stale, and the bytes
+ * evicted without a write. */
 static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
 {
     struct ebb_model model = make_optimizer(), real = make_optimizer();
@@ -357,7 +358,8 @@ static uint32_t stale_copies(unsigned read_laps, uint64_t *evicted_clean_bytes)
     return count;
 }
 
-/* Copies are kept of what does not change; of what does, after all, no longer. */
+/* Copies are kept of unchanged blocks. If a block turns out to change, its copy is no longer
+ * kept. */
 static void stale_copies_are_not_kept(void **state)
 {
     (void)state;

@@ -15,8 +15,8 @@ enum { LAPS = 7, TICKS = 5 };
 
 typedef EBB_VEC(struct ebb_event) events_vec;
 
-/* A weight that is older than the program, and an output that is made, written, read with the
- * weight, and ends. interval_ns[lap][i] lies before event i; `marks`: as a file that says it is
+/* The program has an older weight. It makes an output, writes it, reads it with the weight, and
+ * frees it. interval_ns[lap][i] is the time before event i. If `marks`, the trace is marked as
  * untraced. */
 static struct ebb_model build(uint64_t interval_ns[LAPS][TICKS], uint8_t flags, bool marks,
                               struct ebb_analysis *analysis)
@@ -61,7 +61,7 @@ static void fill_usual(uint64_t interval_ns[LAPS][TICKS])
         memcpy(interval_ns[lap], usual_ns, sizeof usual_ns);
 }
 
-/* Times from the ALLOC on, wherever the model begins. */
+/* The times from the ALLOC on, whatever event the model begins with. */
 static void expect_usual(const struct ebb_model *model)
 {
     uint32_t begin = 0;
@@ -76,8 +76,8 @@ static void expect_usual(const struct ebb_model *model)
     }
 }
 
-/* Each iteration lags somewhere else: no interval is disturbed in most of them. By times from the
- * iteration's start each lag would count for all events behind it. */
+/* Each iteration is late at another place, so no interval is disturbed in most iterations. Times
+ * since the iteration's start would include the delay in all later events. */
 static void lags_do_not_count(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void announced_accesses_are_a_clock(void **state)
         assert_int_equal(ebb__model_clock_after(&told, i), (i + 1) % TICKS);
         assert_int_equal(ebb__model_clock_before(&told, i), (i + TICKS - 1) % TICKS);
     }
-    /* The write is over when the next access is announced, else only at the FREE. */
+    /* The write ends when the next access is announced, or else at the FREE. */
     for (uint32_t i = 0; i < told.gap_count; i++) {
         const struct ebb_gap *gap = &told.gaps[i], *late = &seen.gaps[i];
         assert_int_equal(gap->from_tick, late->from_tick);
@@ -166,8 +166,8 @@ static void expect_times(events_vec *events, uint64_t turn_ns, uint64_t life_ns)
     ebb_vec_free(events);
 }
 
-/* Observed iterations are ten times too slow, in the planned ones the program waits, two threads of
- * it at the same time: what counts is how long it works. */
+/* Observed iterations are ten times too slow. In planned ones the program waits, two threads of it
+ * at once. Only the time that the program works counts. */
 static void waits_do_not_count(void **state)
 {
     (void)state;
@@ -197,8 +197,8 @@ static void waits_do_not_count(void **state)
     expect_times(&events, 170, 100);
 }
 
-/* Nothing but observed iterations, in which the program waits before each use and for room, longer
- * in each; `varied`: each third touches its block twice, so that only allocations are alike. */
+/* All iterations are observed. The program waits before each use and for memory, longer in each
+ * iteration. If `varied`, each third one touches its block twice, so only allocations are alike. */
 static void expect_work_of_traced(bool varied)
 {
     events_vec events = {0};

@@ -42,14 +42,15 @@ static void test_every_flipped_byte(void **state)
             ebb__trace_fini(&trace);
             sample.data[at] ^= (uint8_t)bits;
         }
-    /* All but a damaged footer, which holds no events, is refused. */
+    /* Everything is refused, except a damaged footer, which holds no events. */
     assert_int_equal(shortened, EBB_TRACE_FOOTER_BYTES * PATTERNS);
     assert_int_equal(refused, (sample.size - EBB_TRACE_FOOTER_BYTES) * PATTERNS);
     free(sample.data);
     free(events);
 }
 
-/* The same for a file without footer: damage in its last block cuts it, elsewhere refuses it. */
+/* The same for a file without footer. Damage in the last block shortens the file. Damage elsewhere
+ * is refused. */
 static void test_every_flipped_byte_without_footer(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void test_every_truncation(void **state)
     size_t header_bytes = EBB_TRACE_HEADER_MIN_BYTES + strlen(sample_info.command);
     size_t last_count = 0;
     for (size_t size = 0; size < sample.size; size++) {
-        /* A copy of exactly that size, so that a sanitizer sees a byte too far. */
+        /* The copy has exactly that size, so that a sanitizer finds an access past its end. */
         uint8_t *cut = malloc(size + !size);
         assert_non_null(cut);
         memcpy(cut, sample.data, size);
@@ -215,7 +216,7 @@ static void test_versions(void **state)
     trace_repair(sample.data, sample.size);
     expect_failure(sample.data, sample.size, EBB_ERR_FORMAT, "impossible version");
 
-    /* A newer minor version: a longer header is fine ... */
+    /* A newer minor version may have a longer header. */
     size_t header_bytes = ebb__get_le32(sample.data + 12), more = 24;
     uint8_t *minor = calloc(1, sample.size + more);
     assert_non_null(minor);
@@ -235,13 +236,14 @@ static void test_versions(void **state)
     free(events);
 }
 
-/* What the header of a forged block says; payload_bytes 0 stands for the truth. */
+/* The header of a forged block. 0 for payload_bytes means the true size. */
 struct claim {
     uint32_t payload_bytes, event_count, columns_bytes;
     uint64_t first_event;
 };
 
-/* A trace of one block with these columns and true checksums, unfinished; returns its size. */
+/* Writes an unfinished trace of one block with these columns and correct checksums. Returns its
+ * size. */
 static size_t forge(uint8_t *out, size_t capacity, uint16_t minor, const uint8_t *columns,
                     size_t columns_bytes, const struct claim *claim)
 {
@@ -264,14 +266,14 @@ static size_t forge(uint8_t *out, size_t capacity, uint16_t minor, const uint8_t
     return used + packed;
 }
 
-/* Columns of one event: kind, access, mark, flags, time, block, size, thread. */
+/* The columns of an event are kind, access, mark, flags, time, block, size and thread. */
 static void test_hostile_blocks(void **state)
 {
     (void)state;
     static uint8_t file[65536];
     static const struct {
-        struct claim claim;   /* what the header says */
-        size_t columns_bytes; /* how many of these there are */
+        struct claim claim;   /* the header's claim */
+        size_t columns_bytes; /* the size of the columns */
         uint8_t columns[32];
         const char *why;
     } cases[] = {
@@ -291,11 +293,11 @@ static void test_hostile_blocks(void **state)
         {{0, 1, 8, 0}, 8, {255}, "unknown event"},
         {{0, 1, 8, 0}, 8, {EBB_EVENT_ACCESS, EBB_ACCESS_WRITE + 1}, "unknown event"},
         {{0, 1, 8, 0}, 8, {EBB_EVENT_MARK, 0, EBB_MARK_COUNT}, "unknown event"},
-        /* A byte too many; the last number does not end; it is longer than it need be. */
+        /* One byte too many; an unfinished last number; a number longer than necessary. */
         {{0, 1, 9, 0}, 9, {1}, "does not decode"},
         {{0, 1, 8, 0}, 8, {1, 0, 0, 0, 0, 0, 0, 0x80}, "does not decode"},
         {{0, 1, 9, 0}, 9, {1, 0, 0, 0, 0, 0, 0, 0x80, 0}, "does not decode"},
-        /* A thread over 32 bits; a time over 64, and one of eleven bytes. */
+        /* A thread over 32 bits; a time over 64 bits; a time of eleven bytes. */
         {{0, 1, 12, 0}, 12, {1, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0x10}, "does not decode"},
         {{0, 1, 17, 0},
          17,
@@ -305,7 +307,7 @@ static void test_hostile_blocks(void **state)
          18,
          {1, 0, 0, 0, 128, 128, 128, 128, 128, 128, 128, 128, 128, 129, 1},
          "does not decode"},
-        /* Two times, each of 64 bits, that together have more. */
+        /* Two times of 64 bits each, with a larger sum. */
         {{0, 2, 25, 0},
          25,
          {1, 1, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1},
@@ -316,7 +318,7 @@ static void test_hostile_blocks(void **state)
                             cases[i].columns_bytes, &cases[i].claim);
         expect_failure(file, size, EBB_ERR_FORMAT, cases[i].why);
     }
-    /* The same bytes told truly: it is the claims that were refused above. */
+    /* The same bytes with a true header are accepted, so the claims were refused above. */
     static const uint8_t columns[8] = {EBB_EVENT_ALLOC, 0, 0, 0, 7, 2, 99, 0};
     struct claim claim = {.event_count = 1, .columns_bytes = 8};
     size_t size = forge(file, sizeof file, EBB_TRACE_MINOR, columns, 8, &claim);
@@ -339,7 +341,7 @@ static void test_unknown_event_of_a_newer_minor_version(void **state)
     expect_failure(file, size, EBB_ERR_VERSION, "has trace format 1.");
 }
 
-/* A small payload that expands to far more than the block may hold stops at what it declared. */
+/* A small payload that expands far beyond the block's limit is stopped at its declared size. */
 static void test_bomb(void **state)
 {
     (void)state;
@@ -365,7 +367,7 @@ static void test_time_falls_between_blocks(void **state)
     struct ebb_trace trace;
     assert_int_equal(ebb__trace_read_memory(sample.data, sample.size, "", &trace, NULL), EBB_OK);
     ebb__trace_fini(&trace);
-    /* Blocks this small are stored as they are: the time is the fifth byte of the columns. */
+    /* Blocks this small are stored uncompressed. The time is the fifth byte of the columns. */
     uint8_t *payload = sample.data + block_offset(sample, 1) + EBB_TRACE_BLOCK_HEADER_BYTES;
     uint8_t *time = memchr(payload, 100, ebb__get_le32(payload - EBB_TRACE_BLOCK_HEADER_BYTES + 4));
     assert_non_null(time);

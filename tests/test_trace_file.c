@@ -138,7 +138,7 @@ static void test_writer_refuses_what_no_event_is(void **state)
     unlink(path);
 }
 
-/* What was flushed is there although the writer is still open, or was killed. */
+/* Flushed events are in the file although the writer is still open, or was killed. */
 static void test_flushed_survives_a_kill(void **state)
 {
     (void)state;

@@ -84,7 +84,7 @@ static void test_paths_that_cannot_be_read(void **state)
     unlink(path);
 }
 
-/* 100 GiB or more of nothing, and as much that begins as a trace does: neither is read into
+/* Two sparse files of 100 GiB or more, one of which begins like a trace. Neither is read into
  * memory. */
 static void test_sparse_giants(void **state)
 {
@@ -158,8 +158,8 @@ static void test_writer_where_it_cannot_write(void **state)
     assert_int_equal(ebb__trace_writer_close(NULL, &error), EBB_OK);
 }
 
-/* The file may grow to `limit_bytes` only: the write that would cross it is cut short, as on a full
- * disk, and the next one fails. */
+/* The file may grow to `limit_bytes` only. The write past that is cut short, as on a full disk, and
+ * the next write fails. */
 static void fill_up(const char *path, const struct ebb_event *events, size_t count, rlim_t limit)
 {
     struct rlimit unlimited, limited;
@@ -178,7 +178,7 @@ static void fill_up(const char *path, const struct ebb_event *events, size_t cou
     }
     struct ebb_error again = {0}, last = {0};
     enum ebb_status later = EBB_ERR_IO, end = EBB_ERR_IO;
-    /* Room that comes back does not bring back the writer: its file would have a hole. */
+    /* If space is free again, the writer still fails, since its file would have a hole. */
     if (status == EBB_ERR_IO)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
     if (writer) {
@@ -187,7 +187,7 @@ static void fill_up(const char *path, const struct ebb_event *events, size_t cou
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
     signal(SIGXFSZ, SIG_DFL);
-    /* Either a block did not fit, or all did and the footer did not: that shows at the close. */
+    /* Either a block did not fit, or only the footer did not, which the close reports. */
     assert_true(status == EBB_ERR_IO || (status == EBB_OK && later == EBB_OK));
     assert_int_equal(end, EBB_ERR_IO);
     if (status == EBB_ERR_IO) {

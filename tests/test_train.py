@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""A real training, ResNet-18 at a small size, with and without Ebb: the same losses to the last
-digit, within the budget, planned and not reactive."""
+"""A real training, ResNet-18 at a small size, with and without Ebb.
+
+The losses are the same to the last digit, the budget holds, and a plan is in force.
+"""
 import json
 import os
 import re
@@ -51,13 +53,14 @@ class Train(unittest.TestCase):
         self.assertFalse(figures["budget_exceeded"])
         self.assertIsNotNone(figures["planned_from_iteration"])
         self.assertLessEqual(figures["planned_from_iteration"], 5)
-        # Once it is planned it stays so: but one iteration at the beginning or the end may be no whole
-        # one.
+        # Once planned, the training stays planned. One iteration at the beginning or end may be
+        # incomplete.
         planned = figures["planned_iterations"]
         self.assertGreaterEqual(planned,
                                 figures["iterations"] - figures["planned_from_iteration"] - 1)
         self.assertGreaterEqual(planned, 2)
-        # What exceeds the budget leaves in each of them; a half, since the peak is that of learning.
+        # Each iteration evicts the bytes over the budget. Half of them are required here, since the
+        # peak includes learning.
         lacking = figures["managed_peak_bytes"] - figures["budget_bytes"]
         self.assertGreater(lacking, 0)
         self.assertGreaterEqual(figures["moved_out_bytes"] + figures["evicted_clean_bytes"],
@@ -87,8 +90,8 @@ class Train(unittest.TestCase):
             self.assertEqual(self.plain, losses(done.stdout))
             info = json.loads(subprocess.run([EBB, "info", "--json", trace], check=True, text=True,
                                              stdout=subprocess.PIPE).stdout)
-            self.assertIn(info["iterations"], (8, 9))  # of nine, the first may be unlike the others
-            # Regularity is of intervals in time too: a machine with other work showed 0.87.
+            self.assertIn(info["iterations"], (8, 9))  # of nine; the first may differ
+            # Regularity includes intervals of time. On a machine with other work it was 0.87.
             for name, least in (("iterative", 0.9), ("regularity", 0.7)):
                 self.assertTrue(least < info["properties"][name] <= 1, info["properties"])
             plan = subprocess.run([EBB, "plan", trace, "--budget", "60%", "--json", "--machine",
@@ -101,7 +104,7 @@ class Train(unittest.TestCase):
                                    delta=0.01)
             lacking = info["iteration_peak_bytes"] - figures["budget_bytes"]
             self.assertGreaterEqual(figures["moved_out_bytes"], lacking)
-            if figures["lower_bound_bytes"] is not None:  # src/lab is in the build
+            if figures["lower_bound_bytes"] is not None:  # the build has src/lab
                 self.assertGreater(figures["lower_bound_bytes"], 0)
                 self.assertLessEqual(figures["lower_bound_stall_ns"], figures["stall_ns"])
                 if figures["stall_ns"] == 0:

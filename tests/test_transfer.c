@@ -11,7 +11,7 @@
 #define BLOCKS 5u
 #define SLOW_US 20000u
 
-/* What the test's policy has been asked, and says. */
+/* The questions to the test's policy, and its answers. */
 struct asked {
     unsigned evicting, changed, late;
     bool is_awaited;
@@ -106,7 +106,7 @@ static void what_leaves_returns_as_it_was(void **state)
     }
 }
 
-/* Who wants it while it is written has it at once, and the store has nothing of it. */
+/* A thread that uses a block during its write back gets it at once. The store keeps no copy. */
 static void a_use_cancels_a_write_back(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void a_use_cancels_a_write_back(void **state)
     stop(&lanes);
 }
 
-/* A fetch ahead of its use makes way, and is done again; the store keeps the copy meanwhile. */
+/* A prefetch is given up, then done again. The store keeps the copy meanwhile. */
 static void a_fetch_that_is_given_up_is_done_again(void **state)
 {
     (void)state;
@@ -156,7 +156,8 @@ static void a_fetch_that_is_given_up_is_done_again(void **state)
     stop(&lanes);
 }
 
-/* Freed while it is transferred, in either direction: pages, space and address come free. */
+/* A block is freed during a transfer in either direction. Its pages, space and address become
+ * free. */
 static void what_is_freed_in_transfer_is_gone(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void what_is_freed_in_transfer_is_gone(void **state)
     }
 }
 
-/* A copy that is kept and still the same spares the write; one that is not is noticed. */
+/* An unchanged kept copy saves the write. A changed block is noticed. */
 static void unchanged_copies_are_not_written_again(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void unchanged_copies_are_not_written_again(void **state)
     stop(&lanes);
 }
 
-/* What policy wants to see used comes back parked. */
+/* If policy wants to observe a block's use, it is parked after its fetch. */
 static void what_is_awaited_comes_back_parked(void **state)
 {
     (void)state;
@@ -239,26 +240,26 @@ static void states_of_the_store_follow_as_listed(void **state)
     static const struct {
         enum store_state from, to;
     } pairs[] = {
-        {STORE_CLOSED, STORE_OPENING},   /* something is to leave */
-        {STORE_CLOSED, STORE_REFUSED},   /* there is none */
-        {STORE_OPENING, STORE_WORKS},    /* it is there */
-        {STORE_OPENING, STORE_TRIED},    /* likewise, after one that failed */
-        {STORE_OPENING, STORE_REFUSED},  /* it is not */
+        {STORE_CLOSED, STORE_OPENING},   /* something is to be evicted */
+        {STORE_CLOSED, STORE_REFUSED},   /* there is no store */
+        {STORE_OPENING, STORE_WORKS},    /* it is open */
+        {STORE_OPENING, STORE_TRIED},    /* it is open, after one that failed */
+        {STORE_OPENING, STORE_REFUSED},  /* it cannot be opened */
         {STORE_WORKS, STORE_FAILED},     /* it cannot be written */
-        {STORE_FAILED, STORE_TRIED},     /* it is time */
-        {STORE_TRIED, STORE_FAILED},     /* it still cannot */
-        {STORE_TRIED, STORE_WORKS},      /* it can */
-        {STORE_WORKS, STORE_CLOSED},     /* in a child: that was the parent's */
-        {STORE_TRIED, STORE_CLOSED},     /* likewise */
-        {STORE_FAILED, STORE_PUT_OFF},   /* likewise, and it had failed */
-        {STORE_PUT_OFF, STORE_CLOSED},   /* it is time */
-        {STORE_CLOSED, STORE_TOO_DEEP},  /* in a child of many ancestors: no place for one */
-        {STORE_WORKS, STORE_TOO_DEEP},   /* likewise */
-        {STORE_FAILED, STORE_TOO_DEEP},  /* likewise */
-        {STORE_TRIED, STORE_TOO_DEEP},   /* likewise */
-        {STORE_PUT_OFF, STORE_TOO_DEEP}, /* likewise */
-        {STORE_REFUSED, STORE_TOO_DEEP}, /* likewise */
-        {STORE_TOO_DEEP, STORE_CLOSED},  /* in a child: an ancestor's has come free */
+        {STORE_FAILED, STORE_TRIED},     /* the pause is over */
+        {STORE_TRIED, STORE_FAILED},     /* it still cannot be written */
+        {STORE_TRIED, STORE_WORKS},      /* it can be written */
+        {STORE_WORKS, STORE_CLOSED},     /* in a child, since the store belongs to the parent */
+        {STORE_TRIED, STORE_CLOSED},     /* in a child */
+        {STORE_FAILED, STORE_PUT_OFF},   /* in a child, after a failure */
+        {STORE_PUT_OFF, STORE_CLOSED},   /* the pause is over */
+        {STORE_CLOSED, STORE_TOO_DEEP},  /* in a child of many ancestors: no slot is free */
+        {STORE_WORKS, STORE_TOO_DEEP},   /* in a child of many ancestors */
+        {STORE_FAILED, STORE_TOO_DEEP},  /* in a child of many ancestors */
+        {STORE_TRIED, STORE_TOO_DEEP},   /* in a child of many ancestors */
+        {STORE_PUT_OFF, STORE_TOO_DEEP}, /* in a child of many ancestors */
+        {STORE_REFUSED, STORE_TOO_DEEP}, /* in a child of many ancestors */
+        {STORE_TOO_DEEP, STORE_CLOSED},  /* in a child: an ancestor's slot is free again */
     };
     for (unsigned from = 0; from <= STORE_TOO_DEEP; from++)
         for (unsigned to = 0; to <= STORE_TOO_DEEP; to++) {
@@ -270,7 +271,8 @@ static void states_of_the_store_follow_as_listed(void **state)
         }
 }
 
-/* A store that cannot be written keeps blocks in memory, says so once, and is tried again. */
+/* If the store cannot be written, blocks stay in memory. This is reported once, and the store is
+ * tried again. */
 static void a_store_that_fails_is_tried_again(void **state)
 {
     (void)state;
@@ -326,7 +328,7 @@ static void without_a_store_nothing_leaves(void **state)
     }
 }
 
-/* The only copy cannot be read: that is said to who waits, and the block stays away. */
+/* The only copy cannot be read. Threads that wait for the block are told, and it stays evicted. */
 static void a_lost_copy_is_said(void **state)
 {
     (void)state;
@@ -339,7 +341,7 @@ static void a_lost_copy_is_said(void **state)
     ebb__move_queue_in(&lanes.transfer, block, false);
     lanes_settle(&lanes);
     assert_int_equal(block->state, BLOCK_EVICTED);
-    assert_int_equal(lanes.ground.lost, 0); /* nobody has asked for it */
+    assert_int_equal(lanes.ground.lost, 0); /* nobody has used it */
     ebb__waits_fault(&lanes.table, block);
     ebb__move_call_back(&lanes.transfer, block);
     lanes_settle(&lanes);
@@ -348,7 +350,7 @@ static void a_lost_copy_is_said(void **state)
     stop(&lanes);
 }
 
-/* Around a fork transfers end, what is parked goes home, and workers take nothing new. */
+/* Before a fork, transfers end, parked blocks become resident, and workers start nothing new. */
 static void a_fork_finds_all_at_rest(void **state)
 {
     (void)state;
@@ -375,7 +377,7 @@ static void a_fork_finds_all_at_rest(void **state)
     stop(&lanes);
 }
 
-/* The child reads what its parent has written, and writes to a store of its own. */
+/* The child reads what its parent has written, and writes to its own store. */
 static void a_child_has_a_store_of_its_own(void **state)
 {
     (void)state;

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""--tune of the commands that plan: what it refuses, what it does; and that a plan is the same under
-every load, since searches end by their effort and not by the clock."""
+"""--tune of the commands that plan: valid and invalid settings, and their effects.
+
+A plan is the same under every load, since a search ends by its effort and not by the clock.
+"""
 import json
 import os
 import re
@@ -34,7 +36,8 @@ COMMANDS = ("run", "plan", "compare", "simulate", "pack")
 
 
 def irregular(layers=60, step_ns=100_000, iterations=3):
-    """A trace in SINGA's form on which a search goes on finding: what it finds depends on its effort."""
+    """A trace in SINGA's form. Longer search gives better plans, so the result depends on the
+    effort."""
     lines, now = [], 1_000_000_000
 
     def size_of(layer):
@@ -82,7 +85,7 @@ class Tune(unittest.TestCase):
         cls.folder.cleanup()
 
     def plan(self, *options, trace=None, budget="50%", **kwargs):
-        """All of the plan file but the time that it took, and the figures printed."""
+        """The plan file without its duration, and the printed figures."""
         path = os.path.join(self.folder.name, "plan.json")
         code, out, err = run("plan", trace or self.trace, "--budget", budget, "--machine", "pcie3", "--json",
                              "-o", path, *options, **kwargs)
@@ -135,7 +138,7 @@ class Tune(unittest.TestCase):
                          changed["tuning"]["changed"])
         self.assertEqual(figures["tuning"]["table"], changed["tuning"]["table"])
         self.assertTrue(all(absence["bytes"] >= 5 << 20 for absence in other["absences"]))
-        # What the command line says of the same thing has the last word.
+        # An option of the command line overrides --tune.
         self.assertEqual(plan["absences"], self.plan("--tune", "plan_smallest_block_bytes=5M",
                                                      "--smallest-block", "256K")[0]["absences"])
 
@@ -150,7 +153,7 @@ class Tune(unittest.TestCase):
         self.assertIn("the search ended by the time, not by its effort", out)
 
     def test_effort(self):
-        """More of it takes longer and is no worse."""
+        """More effort takes longer, and the plan is not worse."""
         _, little = self.plan("--tune", "plan_steps=1000000")
         _, much = self.plan("--tune", "plan_steps=100000000")
         self.assertLess(little["plan_ns"] * 3, much["plan_ns"])

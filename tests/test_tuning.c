@@ -48,12 +48,12 @@ static void table_is_sane(void **state)
         if (!(row->least < row->most && row->value >= row->least && row->value <= row->most))
             fail_msg("%s: %g is not within %g and %g", row->name, row->value, row->least,
                      row->most);
-        /* Half or twice must be within, or the row cannot be ablated. */
+        /* Half or twice the value must be in range, or the row cannot be ablated. */
         assert_true(row->value / 2 >= row->least || row->value * 2 <= row->most);
         assert_true(row->most < 0x1p53);
         if (!row->real)
             assert_true(row->value == floor(row->value) && row->least == floor(row->least));
-        /* Units are in names. */
+        /* Names contain units. */
         if (strcmp(row->unit, "ns") == 0)
             assert_string_equal(row->name + length - 3, "_ns");
         if (strcmp(row->unit, "bytes") == 0)
@@ -81,7 +81,7 @@ static void rows_are_set(void **state)
     assert_int_equal(ebb__tuning()->probe_bytes, 64 << 20);
     assert_int_equal(ebb__tuning_set("replan_worth=0.125", &error), EBB_OK);
     assert_true(ebb__tuning()->replan_worth == 0.125);
-    /* The bounds belong to the range. */
+    /* The bounds are part of the range. */
     assert_int_equal(ebb__tuning_set("slabs_in_use=2", &error), EBB_OK);
     assert_int_equal(ebb__tuning_set("slabs_in_use=65536", &error), EBB_OK);
     assert_int_equal(ebb__tuning_table(), table);
@@ -90,7 +90,7 @@ static void rows_are_set(void **state)
     assert_true(ebb__tuning()->replan_worth == row_named("replan_worth")->value);
 }
 
-/* Refused, with `said` in the one line that says why; nothing has changed. */
+/* The assignment is refused with a line that contains `said`. Nothing changes. */
 static void refused(const char *assignment, const char *said)
 {
     struct ebb_error error = {0};
@@ -154,14 +154,14 @@ static void goes_over_the_wire(void **state)
     ebb__tuning_reset();
     assert_int_equal(ebb__tuning_read(text, &error), EBB_OK);
     assert_memory_equal(&sent, ebb__tuning(), sizeof sent);
-    /* All of it, or nothing. */
+    /* Either all assignments apply, or none. */
     ebb__tuning_reset();
     struct ebb_tuning table = *ebb__tuning();
     static const char *const bad[] = {"pause_ns=40000000,pause=3", "pause_ns=40000000,",
                                       "pause_ns=40000000,,", "pause_ns=40000000;drain_ns=1000000"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         enum ebb_status status = ebb__tuning_read(bad[i], &error);
-        if (i == 1) { /* nothing behind a comma is nothing more */
+        if (i == 1) { /* an empty assignment after a comma is ignored */
             assert_int_equal(status, EBB_OK);
             ebb__tuning_reset();
             continue;
@@ -171,7 +171,7 @@ static void goes_over_the_wire(void **state)
     }
 }
 
-/* What is derived follows its row. */
+/* Derived numbers follow their rows. */
 static void derived(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void derived(void **state)
     assert_int_equal(ebb__tuning_pack_box_ns(), 12000000000);
 }
 
-/* Effort ends by steps; the box of time is the last resort, and is told. */
+/* Effort is limited by steps. The time limit is the last resort, and is reported. */
 static void effort(void **state)
 {
     (void)state;

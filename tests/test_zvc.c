@@ -20,7 +20,7 @@
 #define UNIT ((size_t)2 << 20)
 #define PAGE ((size_t)4096)
 
-/* Of 16 words `zeros` are none on average, in runs of up to `run`. */
+/* On average `zeros` of 16 words are zero, in runs of up to `run`. */
 static void fill(void *memory, size_t bytes, unsigned zeros, unsigned run, uint64_t *state)
 {
     uint32_t *words = memory;
@@ -68,7 +68,7 @@ static void what_is_compressed_is_restored(void **state)
     assert_false(ebb__zvc_restore(from, sizeof from, back, 100));
 }
 
-/* Under a sanitizer: nothing outside is read or written. */
+/* Under a sanitizer, no byte outside is read or written. */
 static void anything_is_restored_or_refused(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void anything_is_restored_or_refused(void **state)
     }
 }
 
-/* Blocks come, are cut at units, are read in pieces and go; all slots of one store. */
+/* Blocks are written, cut at units, read in pieces and dropped, in all slots of one store. */
 static void divided_blocks_are_read_again(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void divided_blocks_are_read_again(void **state)
     for (int i = 0; i < 60; i++) {
         atomic_store(&wanted, i % 5 != 4);
         size_t slot = chance(&random) % SLOTS;
-        /* Not always at a unit: slots are pages. */
+        /* The position need not be at a unit, since slots are whole pages. */
         size_t at = slot * slot_bytes + PAGE * (chance(&random) % 300);
         size_t pages = 1 + chance(&random) % (MOST * 512 - 300);
         fill(mirror + at, pages * PAGE, (unsigned)(chance(&random) % 17), 2, &random);
@@ -133,8 +133,8 @@ static void divided_blocks_are_read_again(void **state)
     store.ops->close(store.state);
 }
 
-/* A child reads what its parent has written before the fork, whatever the parent writes
- * elsewhere. */
+/* A child reads what its parent wrote before the fork, even if the parent writes elsewhere
+ * later. */
 static void a_child_reads_what_was_written(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void failures_of_the_store_are_told(void **state)
     assert_int_equal(store.ops->write(store.state, from, UNIT, UNIT), ENOSPC);
     assert_int_equal(store.ops->read(store.state, back, UNIT, 0), 0);
     assert_memory_equal(from, back, UNIT);
-    memset(memory, 0xff, 2 * UNIT); /* as no compressed bytes are: all masks say 64 words */
+    memset(memory, 0xff, 2 * UNIT); /* not compressed bytes: all masks say 64 words */
     assert_int_equal(store.ops->read(store.state, back, UNIT, 0), EILSEQ);
     assert_int_equal(store.ops->read(store.state, back, UNIT, 0), EIO);
     free(memory);

@@ -1,4 +1,5 @@
-"""BERT under Hugging Face's Trainer, two workers, evaluated each 6th and saved each 8th step."""
+"""BERT under Hugging Face's Trainer. Two workers, an evaluation each 6th step, a save each 8th
+step."""
 import os
 import tempfile
 

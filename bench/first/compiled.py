@@ -1,4 +1,4 @@
-"""A decoder-only transformer under torch.compile; a checkpoint in memory each 8th step."""
+"""A decoder-only transformer under torch.compile, with a checkpoint in memory each 8th step."""
 import io
 
 import torch

@@ -1,4 +1,5 @@
-"""A U-Net that removes noise of a random time step; averaged weights; a sample each 10th step."""
+"""A U-Net that removes noise of a random time step, with averaged weights and a sample each 10th
+step."""
 import copy
 
 import torch

@@ -1,4 +1,5 @@
-"""Fine-tuning a vision transformer with frozen layers; from the 13th step on one more learns."""
+"""Fine-tuning of a vision transformer with frozen layers. One more is trained from the 13th step
+on."""
 import torch
 import torchvision
 

@@ -1,4 +1,4 @@
-"""A GAN with two optimizers: discriminator, then generator; samples each 5th step."""
+"""A GAN with two optimizers: discriminator, then generator. It makes samples each 5th step."""
 import torch
 
 import life

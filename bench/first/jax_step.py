@@ -1,4 +1,4 @@
-"""JAX: one compiled step of a conv net, evaluated each 5th step with another compiled function."""
+"""JAX: one compiled step of a conv net. Another compiled function evaluates it each 5th step."""
 import functools
 import os
 

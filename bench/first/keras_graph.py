@@ -24,7 +24,7 @@ def main():
     life.begin()
     for _ in range(args.steps):
         images = draw.standard_normal((args.batch, 80, 80, 3), dtype=numpy.float32)
-        model.reset_metrics()  # which is a running mean: it would hide the last digits
+        model.reset_metrics()  # the loss is a running mean, which would hide the last digits
         life.step(model.train_on_batch(images, draw.integers(0, 100, args.batch)))
 
 

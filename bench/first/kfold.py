@@ -1,4 +1,4 @@
-"""K-fold training in one process: each seven steps a new model, and a validation of the old one."""
+"""K-fold training in one process. Each seven steps it validates its model and makes a new one."""
 import torch
 import torchvision
 

@@ -1,4 +1,4 @@
-"""What the programs of this folder share: their arguments, the log of their steps, a U-Net.
+"""The common part of the programs of this folder: arguments, the log of their steps, a U-Net.
 
 A program calls begin() when its set-up is over and step() at the end of each step. Both write one
 line of JSON to the file, or to the open descriptor, that FIRST_STEPS names:
@@ -53,7 +53,8 @@ def step(*losses):
 
 
 def unet(width, depth, inputs, outputs):
-    """A U-Net: two convolutions a level, a skip across each. It may take times beside images."""
+    """A U-Net: two convolutions a level, a skip across each. Apart from images, it may take
+    times."""
     import torch  # pylint: disable=import-outside-toplevel
 
     def double(had, makes):

@@ -1,4 +1,4 @@
-"""An LSTM over sequences of bucketed lengths, with clipping; evaluated each 7th step."""
+"""An LSTM over sequences of bucketed lengths, with clipping and an evaluation each 7th step."""
 import random
 
 import torch
@@ -22,7 +22,8 @@ class Model(torch.nn.Module):
 def main():
     args = life.arguments(batch=96)
     torch.manual_seed(args.seed)
-    # Each bucket once in four steps, in an order by chance: the longest is among the first four.
+    # Each bucket occurs once in four steps, in random order. So the longest is among the first
+    # four.
     shuffle, buckets = random.Random(args.seed), []
     while len(buckets) < args.steps:
         buckets += shuffle.sample(LENGTHS, len(LENGTHS))

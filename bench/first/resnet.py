@@ -1,4 +1,4 @@
-"""ResNet-50 on small images; a loop at the start takes their mean and deviation; warm-up."""
+"""ResNet-50 on small images. A loop at the start computes their mean and deviation. Warm-up."""
 import torch
 import torchvision
 

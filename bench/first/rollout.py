@@ -1,4 +1,4 @@
-"""Reinforcement learning: a step is a rollout of 32 moves and four updates over what it holds."""
+"""Reinforcement learning. A step is a rollout of 32 moves, and four updates over their results."""
 import torch
 
 import life
@@ -15,7 +15,7 @@ def network():
 
 
 def main():
-    args = life.arguments(batch=32)  # worlds beside each other
+    args = life.arguments(batch=32)  # worlds that run in parallel
     torch.manual_seed(args.seed)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), 3e-4)

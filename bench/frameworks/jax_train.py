@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Train with JAX (one jitted step, CPU) on synthetic data; prints each iteration's loss and seconds.
+"""Trains with JAX (one jitted step, CPU) on synthetic data, and prints losses and seconds.
 
     jax_train.py --model conv --iterations 12
 
-XLA gives a compiled step one temporary block for all that lives within it, beside scratch memory
-that its threads allocate in varying order.
+XLA gives a compiled step one temporary block for everything that lives within it. In addition its
+threads allocate scratch memory in varying order.
 """
 import argparse
 import functools
@@ -87,7 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=("conv", "transformer"), default="conv")
     parser.add_argument("--batch", type=int, default=0, help="0: 32 images, 16 sequences")
-    parser.add_argument("--size", type=int, default=0, help="of an image (0: 96), of a sequence (0: 256)")
+    parser.add_argument("--size", type=int, default=0, help="0: 96 for an image, 256 for a sequence")
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--iterations", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)

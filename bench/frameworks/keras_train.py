@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Train with Keras on TensorFlow on synthetic data; prints each iteration's loss and seconds.
+"""Trains with Keras on TensorFlow on synthetic data, and prints each iteration's loss and seconds.
 
     keras_train.py --model conv --mode graph --iterations 12
 
---mode graph compiles the step into one graph whose operations several threads take up as they
-become ready; eager dispatches them one by one.  One inter-op thread: with more TensorFlow's own
-losses differ from run to run.
+--mode graph compiles the step into one graph. Several threads execute its operations as they become
+ready. --mode eager dispatches them one by one. There is one inter-op thread. With more,
+TensorFlow's own losses differ from run to run.
 """
 import argparse
 import os
@@ -20,7 +20,7 @@ from tensorflow import keras  # noqa: E402
 
 
 def conv_net(size, classes, first=64):
-    """Residual convolutions in four stages; each has twice the channels of the one before."""
+    """Residual convolutions in four stages, each with twice the channels of the previous one."""
     layers = keras.layers
     inputs = keras.Input((size, size, 3))
     x = layers.Conv2D(first, 3, padding="same", use_bias=False)(inputs)
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--model", choices=("conv", "transformer"), default="conv")
     parser.add_argument("--mode", choices=("graph", "eager"), default="graph")
     parser.add_argument("--batch", type=int, default=0, help="0: 32 images, 16 sequences")
-    parser.add_argument("--size", type=int, default=0, help="of an image (0: 96), of a sequence (0: 256)")
+    parser.add_argument("--size", type=int, default=0, help="0: 96 for an image, 256 for a sequence")
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--iterations", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
@@ -81,7 +81,7 @@ def main():
         else:
             drawn = draw.integers(0, args.classes, (batch, size + 1))
             inputs, labels = drawn[:, :-1], drawn[:, 1:]
-        # The metric is a running mean: without a reset it would hide the last digits.
+        # The metric is a running mean. Without a reset it would hide the last digits.
         model.reset_metrics()
         loss = float(model.train_on_batch(inputs, labels))
         print(f"iteration {iteration} loss {loss!r} seconds {time.perf_counter() - start:.4f}",

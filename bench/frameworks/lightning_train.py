@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train a small residual network with Lightning, with validation.  Prints each step's loss and seconds.
+"""Trains a small residual network with Lightning, with validation. Prints losses and seconds.
 
     lightning_train.py --iterations 12
 """

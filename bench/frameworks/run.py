@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Wider frameworks under `ebb run`: the same losses, the budget kept, planned and not reactive.
+"""Runs other frameworks under `ebb run`: same losses, within the budget, with a plan in force.
 
     bench/frameworks/run.py --venv DIR [--budget 60%] [--only NAME ...] [--small] [--pairs 1]
         [--devices uffd-remap,protect] [-o out.json]
 
-Makes a virtual environment in DIR if there is none (current PyTorch, torchvision, TensorFlow, JAX,
-transformers, lightning from the package index; some 8 GiB), runs each program alone under each of
---allocators, tuned (bench/paired.py), and with the settings that Ebb makes in force; the fastest is A.
-B is the program under Ebb. Runs are interleaved A B A B ..., and a table is printed:
+Makes a virtual environment in DIR if there is none, from the package index: current PyTorch,
+torchvision, TensorFlow, JAX, transformers, lightning, about 8 GiB. Each program runs alone under
+each of --allocators, tuned (bench/paired.py), with the settings that Ebb makes. The fastest is A. B
+is the program under Ebb. Runs are interleaved A B A B ... The table has these columns:
 
-  losses      equal to the last digit, or DIFFER (TensorFlow with several inter-op threads differs from
-              itself: there `ends` says that it completed)
+  losses      equal to the last digit, or DIFFER. TensorFlow with several inter-op threads differs
+              from itself: its `ends` says that it completed
   ratio       median of B's iterations over that of A's, each from the second half of its run: the
               median of the pairs, and the least and the greatest
-  resident    most resident, of the budget
+  resident    the peak of resident bytes as a share of the budget
   planned     iterations in which a plan was in force, of all
   faults      demand faults in the median planned iteration
-  left        times the program left the template
+  left        how often the program departed from the template
 
-With --devices, B runs on each of these devices, in turns: a row for each.
+With --devices, B runs on each of these devices, in turns. Each has a row.
 
-Exit code 1 where losses differ, a budget is exceeded or a program fails.  Not part of CI.
+The exit code is 1 if losses differ, a budget is exceeded or a program fails. This is no part of CI.
 """
 import argparse
 import json
@@ -44,7 +44,7 @@ SETTINGS = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1", "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "3"}
 TORCH = os.path.join(SOURCE, "examples", "torch_train.py")
 
-# name: (program, its arguments, those of --small, losses repeat)
+# name: (program, its arguments, those of --small, whether losses are reproducible)
 PROGRAMS = {
     "torch": (TORCH, "--model resnet18 --batch 24 --size 128", "--batch 8 --size 96", True),
     "torch-gpt": (TORCH, "--model gpt --batch 8 --size 256", "--batch 4 --size 128", True),
@@ -72,11 +72,11 @@ def make_environment(folder):
 
 
 class Failed(Exception):
-    """The program did not end as it should."""
+    """The program failed."""
 
 
 def measure(command, env, timeout):
-    """The lines with losses, seconds of each training iteration, what it says."""
+    """The lines with losses, the seconds of each training iteration, and the program's messages."""
     try:
         done = subprocess.run(command, env=env, timeout=timeout, check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -90,7 +90,7 @@ def measure(command, env, timeout):
 
 
 def pace(seconds):
-    """Behind the learning, with Ebb and without."""
+    """The median iteration after learning, with Ebb and without."""
     return statistics.median(seconds[-max(3, len(seconds) // 2):])
 
 
@@ -172,7 +172,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--venv", required=True, help="virtual environment; made if it is not there")
+    parser.add_argument("--venv", required=True, help="virtual environment; made if missing")
     parser.add_argument("--ebb", default=os.path.join(SOURCE, "build", "release", "bin", "ebb"))
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--only", nargs="*", choices=sorted(PROGRAMS), default=None)
@@ -189,7 +189,7 @@ def main():
     python = make_environment(os.path.abspath(args.venv))
     print(f"{'':34} losses  ratio                          resident, MiB          planned       "
           "faults  left")
-    store = os.environ.get("TMPDIR", "/var/tmp")  # where ebb run has it
+    store = os.environ.get("TMPDIR", "/var/tmp")  # the store's folder of `ebb run`
     report = {"schema": "ebb.bench-frameworks/1", **provenance(store), "budget": args.budget}
     rows = report["rows"] = []
     for name in args.only or PROGRAMS:

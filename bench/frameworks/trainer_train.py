@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Train GPT-2, made from a configuration, with Hugging Face's Trainer: evaluation, checkpoints, two
-DataLoader workers, and a second Trainer that resumes from a checkpoint.  Prints losses and seconds.
+"""Trains GPT-2, made from a configuration, with Hugging Face's Trainer. Prints losses and seconds.
 
     trainer_train.py --iterations 12
+
+It evaluates, writes checkpoints, and has two DataLoader workers. A second Trainer resumes from a
+checkpoint.
 """
 import argparse
 import os
@@ -32,7 +34,7 @@ class Tokens(torch.utils.data.Dataset):
 
 
 class Print(transformers.TrainerCallback):
-    """One line for each step, as the other programs here print them."""
+    """Prints one line for each step, like the other programs here."""
 
     def __init__(self, first):
         self.number, self.start = first, time.perf_counter()

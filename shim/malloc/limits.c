@@ -1,7 +1,7 @@
 /* Limits of address space and data that a program sets while it runs. The device's reservation must
  * not count, or the program could not map anything. So the kernel's limit is the program's plus the
- * reservation, and the program sees its own value. For limits that exist when Ebb starts see
- * device/room.h.
+ * reservation, and the program sees its own value. device/room.h handles limits that exist
+ * when Ebb starts.
  *
  * A program that it executes inherits the kernel's limit. */
 #include "shim.h"

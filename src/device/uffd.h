@@ -9,10 +9,13 @@
  *
  * EBB_REFUSE in the environment disables features, so that this system can stand for older or
  * stricter ones. It is a list of names, separated by commas:
- *
- * `node` (/dev/userfaultfd), `call` (the system call), `kernel` (faults of system calls, so both of
- * these), `move` (UFFDIO_MOVE), `uffd` (all of it), `remap` (the device without UFFDIO_MOVE),
- * `protect` (the device without userfaultfd).
+ *   node     /dev/userfaultfd
+ *   call     the system call
+ *   kernel   faults of system calls, so both of these
+ *   move     UFFDIO_MOVE
+ *   uffd     userfaultfd as a whole
+ *   remap    the device without UFFDIO_MOVE
+ *   protect  the device without userfaultfd
  *
  * If a feature would kill the process or works wrongly, it is refused in the same way
  * (support.c). */

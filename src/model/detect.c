@@ -107,10 +107,10 @@ static size_t sample_offset(size_t sample, size_t period)
 }
 
 /* The permitted difference of two loads: the lower of two limits. The first is a part of what a
- * period allocates, between 1 % and 3 % of the peak. (A program may fill queues in its first
- * iterations.) The second is a part of the load's swing, at least 1/4096 of the peak. An inner
- * repetition of a deep network keeps less than the first limit, but much compared with its own
- * swing. */
+ * period allocates, between 1 % and 3 % of the peak. It allows for queues that a program fills in
+ * its first iterations. The second is a part of the load's swing, at least 1/4096 of the peak. An
+ * inner repetition of a deep network keeps less than the first limit, but much compared with its
+ * own swing. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
 {
     size_t newest = d->live.count - 1;
@@ -123,9 +123,9 @@ static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64
     return limit < share ? limit : share;
 }
 
-/* True if the load of the newest `run` symbols of a period equals that of the previous one. It must
- * agree at the newest symbol and at three quarters of up to 32 phases, since a single one may agree by
- * chance. */
+/* True if the load of the newest `run` symbols of a period equals that of the previous one. It
+ * must agree at the newest symbol and at three quarters of up to 32 phases, since a single one
+ * may agree by chance. */
 static bool load_is_back(const struct ebb_detector *d, size_t period, size_t run)
 {
     const uint64_t *live = d->live.items;

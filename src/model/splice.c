@@ -1,8 +1,9 @@
 /* Problem: know the accesses of an iteration that was not observed, from another repetition of it.
  * Method: both allocate the same sizes in the same order. The events of the new iteration stay. The
  * accesses of the observed one are inserted between the same two allocations, in proportion to the
- * time between them. A block that the observed iteration or the one before it allocated stands for
- * that of the same rank in the new one, or in the one before. All others are the same block in both.
+ * time between them. A block that the observed iteration allocated corresponds to
+ * the one of the same rank in the new iteration. One of the iteration before corresponds to one of
+ * the iteration before the new one. All others are the same block in both.
  * Fails for blocks that a phrase replaces: accesses to them are dropped. O(events). */
 #include "splice.h"
 
@@ -75,8 +76,8 @@ static void spread(struct splicer *s, uint64_t ns)
     s->anchor_ns = ns;
 }
 
-/* The allocation of this rank of the iteration that the phrase stands in, or that ends before it;
- * a negative one is of the iteration before that. NO_ALLOC: the phrase took its place. */
+/* The allocation of this rank in the iteration that contains the phrase, or ends before it. A
+ * negative rank is of the iteration before that. NO_ALLOC: the phrase replaced it. */
 static size_t before_phrase(const struct ebb_splice *splice, int64_t rank)
 {
     size_t begin = splice->first - splice->left_at, period = splice->period;
@@ -155,8 +156,8 @@ static bool follow(struct splicer *s, size_t observed, size_t last)
     return true;
 }
 
-/* Copies the events up to allocation `end`. The accesses are those of the observed iteration from its
- * allocation `rank` on. */
+/* Copies the events up to allocation `end`. The accesses are those of the observed iteration
+ * from its allocation `rank` on. */
 static bool splice_part(struct splicer *s, size_t rank, size_t end)
 {
     const struct ebb_window *observed = &s->splice->observed;
@@ -193,7 +194,8 @@ static bool splice_all(struct splicer *s)
     const struct ebb_splice *splice = s->splice;
     size_t phrase = event_of(s, splice->first), behind = splice->middle + splice->resumed_by;
     size_t resumed = event_of(s, splice->middle);
-    /* What is left of the iteration where the phrase ends, and then as much as was made before it. */
+    /* What is left of the iteration where the phrase ends, and then as much as was made before
+     * it. */
     size_t rest = splice->left_at ? splice->left_at : splice->resumed_by ? 0 : splice->period;
     s->observed_alloc = ebb__stream_allocs_before(stream, splice->observed.first);
     if (!copy_lifetimes(s, 0, phrase))

@@ -45,9 +45,8 @@ void ebb__watch_destroy(struct ebb_watch *watch); /* may be NULL */
 EBB_NODISCARD enum ebb_status ebb__watch_push(struct ebb_watch *watch,
                                               const struct ebb_event *event);
 
-/* True if a repetition has been seen: of two whole iterations, or of a part of the second one if it is
- * long. Remains true after the program stops
- * repeating it. */
+/* True if a repetition has been seen: of two whole iterations, or of a part of the second one if
+ * it is long. Remains true after the program stops repeating it. */
 bool ebb__watch_found(const struct ebb_watch *watch);
 /* True if the program is in the repetition at the newest event, judged by its allocations. */
 bool ebb__watch_in_period(const struct ebb_watch *watch);
@@ -62,24 +61,26 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * is found. A repetition that recurs keeps its number. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
-/* The iteration found is known to be one of the program's, and planned: it is held. What is composed
- * of it and of other phrases (an evaluation after some iterations, a last batch) does not take its
- * place until ebb__watch_take_longer() is called; something else does once it goes on for long. */
+/* The iteration found is planned and known to be one of the program's, so it is held. A period of
+ * it and of other phrases (an evaluation after some iterations, a last batch) does not replace it
+ * until ebb__watch_take_longer() is called. A repetition without it replaces it after a long
+ * time. */
 void ebb__watch_hold(struct ebb_watch *watch);
 bool ebb__watch_is_held(const struct ebb_watch *watch);
 
-/* A repetition of phrases, of which the held iteration is one. */
+/* A period of phrases, one of which is the held iteration. */
 struct ebb_watch_longer {
-    size_t iterations;    /* of the held one, in one period */
+    size_t iterations;    /* held iterations in one period */
     uint64_t duration_ns; /* of the newest period */
-    uint64_t beside_ns;   /* of that: outside of the held iterations */
+    uint64_t beside_ns;   /* of that: outside the held iterations */
     uint64_t waited_ns;   /* of that: the program waited for the runtime */
     double pace;          /* time by allocation outside of them, divided by that in them */
 };
 
-/* The one in force; false: there is none, or nothing is held. O(symbols of three periods). */
+/* The period in force. False if there is none or no iteration is held. O(symbols of three
+ * periods). */
 bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer);
-/* From now on that one is the program's iteration, and nothing is held. */
+/* Makes that period the program's iteration. No iteration is held afterwards. */
 void ebb__watch_take_longer(struct ebb_watch *watch);
 
 /* A phrase between two repetitions of the held iteration, or within one: an evaluation, a smaller
@@ -99,15 +100,15 @@ struct ebb_watch_gap {
 bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap);
 /* From now on the phrase is known. Of very many the oldest are forgotten. */
 void ebb__watch_know_gap(struct ebb_watch *watch, const struct ebb_watch_gap *gap);
-/* Builds the model of the gap, which must be the one told last, together with what follows it until
- * the iteration is where it was left. Their accesses are those observed in the gap, and those of the newest held iteration that was
- * traced. Errors as in ebb__watch_model(). */
+/* Builds the model of the gap that was told last, with what follows until the iteration is where it
+ * was left. Accesses in the gap are those observed there. The others are those of the newest held
+ * iteration that was traced. Errors as in ebb__watch_model(). */
 EBB_NODISCARD enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch,
                                                    const struct ebb_watch_gap *gap,
                                                    struct ebb_model *model,
                                                    struct ebb_error *error);
 
-/* The oldest iterations, of which only this is known any more. */
+/* The oldest iterations. Only these figures of them are kept. */
 struct ebb_watch_forgotten {
     size_t iterations;
     size_t planned;       /* the number of planned ones */

@@ -63,8 +63,8 @@ static void narrow(const struct ebb_watch *watch, struct stretch *stretch)
         }
 }
 
-/* The gap between symbols `first` and `last`, where the iteration ends and begins again. It may have
- * gone on behind `first`, and have been back before `last`. False: nothing is in between. */
+/* The gap between symbols `first` and `last`, where the iteration ends and begins again. It may
+ * have gone on behind `first`, and have been back before `last`. False: nothing is in between. */
 static bool gap_between(const struct ebb_watch *watch, size_t first, size_t last,
                         struct ebb_watch_gap *gap)
 {

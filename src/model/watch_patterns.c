@@ -94,7 +94,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[template->kind];
     uint64_t begin = watch->event_base + symbols->events.items[first_symbol];
-    if (!watch->held) /* what was held was an iteration, whatever contains it */
+    if (!watch->held) /* a held iteration stays valid, whatever contains it */
         ebb__watch_drop(watch, pattern, window_events, begin);
     watch->template = *template;
     watch->next_symbol = ebb__watch_first_unrecorded(watch, template->kind, watch->event_base);
@@ -159,7 +159,7 @@ static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetiti
                     (double)repetition->period_symbols);
 }
 
-/* From now on the repetition, known or new, is the program's iteration. */
+/* Makes the repetition, known or new, the program's iteration. */
 static void take(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     struct ebb_template template = ebb__stream_template(&watch->stream, repetition, 1);
@@ -177,9 +177,10 @@ static void take(struct ebb_watch *watch, const struct ebb_repetition *repetitio
     watch->early = is_early(repetition);
 }
 
-/* Is the repetition that of the template, whose order was taken to vary? The first iterations differ in
- * what they allocate for good, while a landmark is found in them already. Believed once: where threads
- * interleave two iterations are alike by chance. */
+/* True if the repetition is the template's, so that its order does not vary after all. The first
+ * iterations may have additional permanent allocations. They delay the exact repetition, but a
+ * landmark is found. This is believed once: if threads interleave, two iterations may be equal by
+ * chance. */
 static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     const struct ebb_template *template = &watch->template;
@@ -188,8 +189,8 @@ static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repet
            is_about(repetition->period_symbols, template->period_symbols);
 }
 
-/* Is the template only believed, and the repetition about as long? That may be what the template was
- * mistaken for: the first iteration also allocates what lasts. */
+/* Is the template only believed, and the repetition about as long? That may be what the template
+ * was mistaken for: the first iteration also allocates what lasts. */
 static bool corrects(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     return watch->early && repetition->kind == EBB_SYMBOL_ALLOC &&
@@ -198,8 +199,9 @@ static bool corrects(const struct ebb_watch *watch, const struct ebb_repetition 
 
 enum { LOOP_SHARE = 16 }; /* the iteration around a loop of layers is so many times as long */
 
-/* Was the repetition announced before its second period is complete, while an iteration is known that
- * is not much shorter? Something else that came once looks like a longer iteration for a while. */
+/* Was the repetition announced before its second period is complete, while an iteration is known
+ * that is not much shorter? Something else that came once looks like a longer iteration for a
+ * while. */
 static bool is_premature(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t known = watch->template.period_symbols;
@@ -209,7 +211,7 @@ static bool is_premature(const struct ebb_watch *watch, const struct ebb_repetit
             LOOP_SHARE * known > repetition->period_symbols);
 }
 
-/* Judge the repetition that is in force, if it is new. */
+/* Judges the repetition in force if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
 {
     const struct ebb_repetition *repetition = &watch->stream.current[kind];

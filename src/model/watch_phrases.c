@@ -1,10 +1,11 @@
-/* A program as phrases: the held iteration, and what comes between some of its repetitions.
+/* A program as phrases: the held iteration, and the phrases between some of its repetitions.
  *
- * A training evaluates after some iterations, averages weights, ends an epoch with a smaller batch. With
- * that the whole repeats exactly, too, in periods of several iterations and more. To wait for two of
- * these, and to learn their accesses, costs more than to plan the iteration at once and to be reactive
- * in the rest. So an iteration that is planned is held: what is composed of it does not replace it,
- * unless the caller finds that the rest costs too much (ebb__watch_longer() says what it cost). */
+ * A training evaluates after some iterations, averages weights, and ends an epoch with a smaller
+ * batch. So the whole repeats exactly, too, but in periods of several iterations. To plan it, two
+ * such periods and their accesses must be seen. It is better to plan the iteration at once, and to
+ * be reactive in the rest. So a planned iteration is held. A period that contains it does not
+ * replace it, unless the caller finds that the rest costs too much. ebb__watch_longer() gives that
+ * cost. */
 #include "base/tuning.h"
 #include "watch_state.h"
 
@@ -24,7 +25,8 @@ bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events)
     return watch->held && events <= ebb__tuning()->held_iterations * watch->window_events;
 }
 
-/* Where the held iteration stands next, at or after symbol `at`; `last`: not before that. */
+/* The position of the next held iteration at or after symbol `at`, or `last` if there is none
+ * before. */
 static size_t next_held(const struct ebb_watch *watch, size_t at, size_t last)
 {
     const struct ebb_template *template = &watch->template;
@@ -42,7 +44,7 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
     if (!watch->held || repetition->kind != watch->template.kind ||
         repetition->period_symbols <= period)
         return false;
-    /* In two periods: where these begin an iteration may be cut. */
+    /* Searches two periods, since an iteration may be cut at the begin of a period. */
     size_t last = repetition->last_symbol;
     size_t at = next_held(watch, last - 2 * repetition->period_symbols, last);
     for (; at < last; at = next_held(watch, at + period, last))
@@ -59,7 +61,7 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
     const size_t *events = stream->symbols[EBB_SYMBOL_ALLOC].events.items;
     const struct ebb_event *all = stream->events.items;
     size_t period = watch->template.period_symbols, last = current->last_symbol - 1;
-    /* From one iteration to the same one a period later: whole phrases. */
+    /* A period from one held iteration to the same one in the next period. It has whole phrases. */
     size_t first = next_held(watch, last - 2 * current->period_symbols, last);
     size_t end = first + current->period_symbols;
     *longer = (struct ebb_watch_longer){.duration_ns =

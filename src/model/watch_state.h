@@ -25,10 +25,10 @@ struct ebb_watch {
     uint64_t event_base; /* serial number of the stream's event 0; wraps below 0 */
     struct ebb_template template;
     bool found;
-    bool was_ordered; /* an iteration found by a landmark has been found exactly since */
+    bool was_ordered; /* an iteration found by a landmark was found exactly later */
     bool early;       /* the template was believed before its first repetition was complete */
-    bool held; /* what is composed of the template does not take its place: watch_phrases.c */
-    uint32_t pattern; /* which of the repetitions known so far the template is */
+    bool held; /* a period of it and other phrases does not replace the template: watch_phrases.c */
+    uint32_t pattern; /* number of the template's repetition */
     size_t pattern_count;
     struct ebb_template known[KNOWN_PATTERNS]; /* the newest known templates, [pattern %
                                                   KNOWN_PATTERNS] */
@@ -76,9 +76,9 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 
 /* ---- phrases, watch_phrases.c ---------------------------------------------------------------- */
 
-/* Is the repetition one of phrases, of which the held iteration makes up half at least? */
+/* True if the held iteration makes up at least half of the repetition's period. */
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
-/* Does the held iteration stay, though something else has repeated for so many events? */
+/* True if the held iteration stays although something else has repeated for `events` events. */
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
 
 #endif

@@ -1,9 +1,9 @@
 /* What comes between planned iterations: an evaluation, a smaller batch, samples.
  *
  * The process observes what it does outside of its scripts. Once such a phrase has ended, and an
- * iteration has followed it, both together get a plan. The runtime follows that one where the phrase
- * comes again, and the plan of the iteration everywhere else. Phrases that never come again are not
- * observed for ever. */
+ * iteration has followed it, both together get a plan. The runtime follows that one where the
+ * phrase comes again, and the plan of the iteration everywhere else. Phrases that never come
+ * again are not observed for ever. */
 #include "base/tuning.h"
 #include "parent/internal.h"
 

@@ -257,14 +257,14 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
  * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
-/* Plans `model`, which is what comes between planned iterations, and one of them, and sends the plan.
- * The plan of the iteration stays as it is. Returns true if it was sent. */
+/* Plans `model`, which is what comes between planned iterations, and one of them, and sends the
+ * plan. The plan of the iteration stays as it is. Returns true if it was sent. */
 bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,
                              const struct ebb_model *model);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
 
-/* gaps.c: the iteration has been planned, and what it is may be new. Accesses are observed outside of
- * it only. */
+/* gaps.c: the iteration has been planned, and what it is may be new. Accesses are observed
+ * outside of it only. */
 void ebb__gaps_begin(struct process *process);
 /* Plans what has come between the newest planned iterations, if it is new. */
 void ebb__gaps_consider(struct ebb_parent *parent, struct process *process);

@@ -7,10 +7,10 @@
 #include "plan/plan.h"
 
 /* True for an iteration of training, false for a loop inside of one (the initialisation of each
- * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much, and
- * touches most live bytes. A loop over frozen layers touches much that it allocates itself, but it ends with the last
- * layer. If a loop repeats long enough without a break, it counts as the iteration, whatever it
- * touches. */
+ * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much,
+ * and touches most live bytes. A loop over frozen layers touches much that it allocates itself,
+ * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
+ * the iteration, whatever it touches. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
@@ -79,7 +79,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
                 process->learning.unproven = true;
                 hold(process);
             }
-            if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
+            if (!reactive && !process->sent.has_access_clock) /* profiles need allocations */
                 ebb__recall_learn(process, &model);
         }
         process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
@@ -100,7 +100,7 @@ static bool found_longer(struct process *process)
     return longer;
 }
 
-/* The plan or record covers a part of an iteration, and would match by chance. */
+/* The plan or profile covers only a part of an iteration, and would match by chance. */
 static void forget_parts(struct process *process)
 {
     if (process->sent.script)
@@ -130,16 +130,16 @@ static bool is_lost(const struct process *process)
     return !process->stream.replaying && lost * 4 > period * 3 + 256;
 }
 
-/* Does what comes between the planned iterations cost so much that it is worth a plan that contains
- * it, too? It does if the program waits for it, or is much slower there than in the iterations: what
- * trains takes longer than what does not. */
+/* True if the phrases between the planned iterations are worth a plan that contains them, too. They
+ * are if the program waits in them, or is much slower there than in the iterations. A phrase that
+ * trains is slower than one that does not. */
 static bool is_costly(const struct ebb_watch_longer *longer)
 {
     return longer->waited_ns * ebb__tuning()->beside_divisor > longer->duration_ns ||
            longer->pace > ebb__tuning()->beside_pace;
 }
 
-/* Observe accesses for a plan of the longer repetition, if that is worth it. The plan in force stays
+/* Observes accesses for a plan of the longer period, if that is worth it. The plan in force stays
  * meanwhile. */
 static bool take_longer(struct process *process)
 {
@@ -155,8 +155,8 @@ static bool take_longer(struct process *process)
     return true;
 }
 
-/* The planned iteration was none: what has been observed of another one is planned at once. The plan
- * stays until then, as most of it may be right. */
+/* The planned iteration was none: what has been observed of another one is planned at once. The
+ * plan stays until then, as most of it may be right. */
 static void believe_another(struct ebb_parent *parent, struct process *process)
 {
     ebb__profile_fini(&process->learnt);
@@ -166,7 +166,7 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
     try_to_plan(parent, process);
 }
 
-/* Planned, or followed without a plan. */
+/* Watches an iteration that is planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
     bool planned = process->phase == PHASE_PLANNED;

@@ -117,7 +117,7 @@ static const struct ebb_model *matching_model(const struct process *process,
 }
 
 /* True if the persistent blocks that the plan names are those of this process. The runtime ignores
- * blocks of other sizes. If these are many, the plan is useless. */
+ * blocks of other sizes. If there are many such blocks, the plan is useless. */
 static bool names_hold(const struct process *process, const struct ebb_model *model)
 {
     uint64_t named = 0, wrong = 0;

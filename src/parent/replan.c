@@ -233,7 +233,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
     size_t count = ebb__watch_iterations(process->stream.watch);
-    if (count < trial->first_iteration) /* a longer repetition has replaced them */
+    if (count < trial->first_iteration) /* a longer repetition has replaced those iterations */
         ebb__trial_begin(parent, process);
     if (!process->stream.replaying || count == trial->looked_at)
         return;

@@ -1,5 +1,5 @@
-/* When accesses are observed: always, never, or where the program departs from all known scripts. What
- * it does there is then known, and has a plan when it comes again. */
+/* When accesses are observed: always, never, or where the program departs from all known
+ * scripts. What it does there is then known, and has a plan when it comes again. */
 #include "runtime/internal.h"
 
 static void stop(struct ebb_runtime *runtime)

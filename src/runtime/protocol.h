@@ -1,11 +1,11 @@
 /* Messages between a program and its parent, over one SOCK_SEQPACKET socket per process.
  *
  * `ebb run` puts EBB_RUN into the environment:
- *     EBB_RUN=2:<fd>:<inode>:<pid>:<uid>:<secret>:<name>:<threshold>:<flags>:<places of the store, one a line>
- * <fd> is an inherited socket. It is checked against <inode>, since programs close and reuse
- * descriptors. <name> is an abstract address, used if the descriptor is lost. A process says hello
- * on either of them with two descriptors: its end of a socket pair, and its ring. All later
- * messages use the socket pair.
+ *     EBB_RUN=2:<fd>:<inode>:<pid>:<uid>:<secret>:<name>:<threshold>:<flags>:<places>
+ * <places> are those of the store, one on each line. <fd> is an inherited socket. It is checked
+ * against <inode>, since programs close and reuse descriptors. <name> is an abstract address, used
+ * if the descriptor is lost. A process says hello on either of them with two descriptors: its end
+ * of a socket pair, and its ring. All later messages use the socket pair.
  *
  * Names of abstract sockets are public, and another process may take one after its owner has ended.
  * So each side verifies the other before it passes any descriptor. The process checks by

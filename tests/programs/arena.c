@@ -1,11 +1,11 @@
 /* arena: a program with all its tensors in one block, which verifies every byte of it.
  *
- * The block is cut into ranges that do not end at page boundaries. Each iteration has a forward
- * pass (verify the range before, fill the next one) and a backward pass (verify each range, write
- * its gradient over it). Like compilers of graphs, it allocates the block in each iteration, and
- * some scratch memory between the steps. Or, like older programs, it allocates everything once, so
- * that no call of malloc shows its progress. It prints one line, a checksum over every word that it
- * read. The checksum does not depend on time or addresses: compare runs with and without Ebb.
+ * The block is cut into ranges that do not end at page boundaries. The forward pass of an iteration
+ * verifies the range before and fills the next one. The backward pass verifies each range and
+ * writes its gradient over it. Like compilers of graphs, it allocates the block in each iteration,
+ * and some scratch memory between the steps. Or, like older programs, it allocates everything once,
+ * so that no call of malloc shows its progress. It prints one line, a checksum over every word that
+ * it read. The checksum does not depend on time or addresses: compare runs with and without Ebb.
  *
  * Exit codes: 0 success; 1 a wrong byte; 2 bad usage; 3 no memory. Errors are printed to stderr.
  * Needs only libc: cc -O2 arena.c. */
@@ -91,7 +91,7 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-/* One step of an iteration needs scratch memory, unless everything is allocated once. */
+/* Scratch memory for one step of an iteration, unless everything is allocated once. */
 static uint64_t scratch(const struct options *options, unsigned range, bool gradient)
 {
     if (options->once)

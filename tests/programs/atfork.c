@@ -16,7 +16,7 @@
 static unsigned char *blocks[COUNT];
 int atfork_runs;
 
-/* Use all blocks, of which half are absent, and make them anew. */
+/* Uses all blocks, half of which are absent, and allocates them anew. */
 static void use(void)
 {
     atfork_runs++;

@@ -42,7 +42,7 @@ static void fill(unsigned block)
         blocks[block][i] = byte_at(block, i);
 }
 
-/* Block `to` must hold what `from` was filled with. */
+/* Block `to` must have the bytes that `from` was filled with. */
 static void expect(const char *call, unsigned to, unsigned from)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -127,7 +127,7 @@ static void by_fread(unsigned to)
     whole("fread", (ssize_t)fread(blocks[to], 1, bytes, stream));
 }
 
-/* Through a socket, in pieces that it takes at once. */
+/* The size of one piece. A socket takes it at once. */
 #define PIECE ((size_t)32 << 10)
 
 static void through_socket(unsigned from, unsigned to, int manner)
@@ -151,7 +151,7 @@ static void through_socket(unsigned from, unsigned to, int manner)
     expect("socket", to, from);
 }
 
-/* Direct I/O writes the pages themselves, not through the processor's tables. */
+/* Direct I/O writes to the pages themselves, without the page tables. */
 static void by_direct_read(unsigned to, int direct)
 {
     if (pread(direct, blocks[to], bytes, 0) != (ssize_t)bytes)
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
             die("posix_memalign");
         fill(i);
     }
-    char *room = malloc((size_t)256 << 10); /* a stream's buffer that is a block */
+    char *room = malloc((size_t)256 << 10); /* a stream's buffer in a block */
     setvbuf(stream, room, _IOFBF, (size_t)256 << 10);
     pthread_t thread;
     if (argc <= 3)
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < 6; i++) {
         for (unsigned k = 0; k < 6; k++) {
             outs[i](from);
-            memset(blocks[to], 0x5a, bytes / 2); /* one half is there, the other as it may be */
+            memset(blocks[to], 0x5a, bytes / 2); /* one half is resident, the other may be absent */
             ins[k](to);
             expect("file", to, from);
             if (direct >= 0) {

@@ -51,7 +51,7 @@ static void check(void)
                 die("a wrong byte");
 }
 
-/* Each block through a system call, which meets pages that may be absent. */
+/* Verifies each block through a system call, which may meet absent pages. */
 static void check_by_calls(void)
 {
     static unsigned char copy[4096];

@@ -88,7 +88,7 @@ static uint64_t word_at(uint64_t seed, size_t index)
     return options.zeros && word >> 63 ? 0 : word;
 }
 
-/* The last size % 8 bytes are the first bytes of the word that would stand there. */
+/* The last size % 8 bytes are the first bytes of the word at that place. */
 static void fill_from(void *block, size_t bytes, uint64_t seed, size_t first_byte)
 {
     uint64_t *words = block;
@@ -109,14 +109,14 @@ static _Atomic unsigned wrong_count;
 static void wrong(const char *what, const void *block, size_t bytes, size_t at, uint64_t expected,
                   uint64_t found)
 {
-    /* Ten say enough; a thousand would fill a log. */
+    /* Ten lines are enough. A thousand would fill a log. */
     if (atomic_fetch_add(&wrong_count, 1) < 10)
         fprintf(stderr,
                 "cycle: wrong %s: block %p of %zu bytes, offset %zu: %016llx is not %016llx\n",
                 what, block, bytes, at, (unsigned long long)found, (unsigned long long)expected);
 }
 
-/* Verify every byte; returns the sum of the words as read. */
+/* Verifies every byte. Returns the sum of the words as read. */
 static uint64_t verify(const char *what, const void *block, size_t bytes, uint64_t seed)
 {
     const uint64_t *words = block;
@@ -143,7 +143,7 @@ static void verify_zero(const void *block, size_t bytes)
         wrong("calloc", block, bytes, 0, 0, 1);
 }
 
-/* --- allocation: every door in turn --------------------------------------------------------- */
+/* --- allocation: all functions in turn ----------------------------------------------------- */
 
 static void die_of(const char *call)
 {
@@ -157,7 +157,7 @@ static void *allocate(unsigned door, size_t bytes)
     size_t alignment = 1;
     switch (door % 7) {
     case 0:
-    case 1: /* the frameworks' way */
+    case 1: /* like the frameworks */
         alignment = 64;
         errno = posix_memalign(&block, alignment, bytes);
         break;
@@ -194,7 +194,7 @@ static void *allocate(unsigned door, size_t bytes)
 
 struct activation {
     void *block;
-    void *small; /* a block far below every threshold beside each layer */
+    void *small; /* a block far below every threshold, for each layer */
     size_t bytes;
     uint64_t seed;
 };
@@ -204,11 +204,11 @@ struct model {
     struct activation *activations;
     uint64_t *weights;
     size_t weight_count;
-    uint64_t weight_sum; /* what the weights must add up to */
+    uint64_t weight_sum; /* the expected sum of the weights */
     uint64_t checksum;
 };
 
-/* Blocks pass from thread to thread here and are freed by another than their owner. */
+/* Blocks are passed from thread to thread, and are freed by another thread than their owner. */
 struct parcel {
     size_t bytes;
     uint64_t seed;
@@ -226,8 +226,8 @@ static uint64_t parcel_open(struct parcel *parcel)
 
 static size_t layer_bytes(unsigned layer, bool odd)
 {
-    /* In sixteenths of the largest: wide at the front and narrow at the end, as networks are,
-     * with a few scratch-sized ones between; never a multiple of the page. */
+    /* In sixteenths of the largest size. The first layers are large and the last ones small, as in
+     * networks, with a few scratch-sized ones in between. No size is a multiple of the page. */
     static const unsigned char sixteenths[] = {16, 16, 8, 13, 2, 16, 8, 8, 5, 1, 8, 4, 11, 4, 2, 3};
     size_t bytes = options.block_bytes / 16 * sixteenths[layer % sizeof sixteenths];
     if (odd)
@@ -242,7 +242,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Compute on the block until the time is over. */
+/* Computes on the block until the time is over. */
 static void work(const void *block, size_t bytes)
 {
     if (options.work_ms == 0)
@@ -256,7 +256,7 @@ static void work(const void *block, size_t bytes)
     } while (now_ns() < end);
 }
 
-/* Through the kernel and back: a system call is the first to touch the block. */
+/* Sends the block through the kernel and back. So a system call is the first to touch it. */
 static void through_kernel(int fd, struct activation *a)
 {
     if (lseek(fd, 0, SEEK_SET) != 0)
@@ -289,7 +289,7 @@ static size_t small_size(size_t number)
 static void keep_small(void)
 {
     void ***last = &small_first;
-    /* As a program that loads a framework has had some large ones, too. */
+    /* A program that loads a framework has had some large ones, too. */
     if (options.small_bytes)
         free(allocate(2, options.block_bytes));
     for (size_t number = 0, bytes = 0; bytes < options.small_bytes; number++) {
@@ -346,7 +346,7 @@ static void fork_and_check(struct model *model, unsigned live)
             free(model->activations[0].block);
         _exit(wrong_count == 0 ? 0 : 1);
     }
-    /* The parent goes on writing while the child reads. */
+    /* The parent writes while the child reads. */
     for (unsigned i = 0; i < live; i += 2) {
         struct activation *a = &model->activations[i];
         verify("activation beside a child", a->block, a->bytes, a->seed);
@@ -387,11 +387,11 @@ static void forward(struct model *model, unsigned iteration, bool odd)
         if (!a->small)
             die_of("malloc");
         memset(a->small, (int)(layer + 1), 16 + layer * 40);
-        if (layer > 0) { /* a layer reads what the one before it wrote */
+        if (layer > 0) { /* a layer reads the output of the previous one */
             struct activation *before = a - 1;
             model->checksum += verify("input", before->block, before->bytes, before->seed);
         }
-        /* Scratch that dies at once: most blocks of a real program. */
+        /* Scratch memory that is freed at once, like most blocks of real programs. */
         size_t scratch_bytes = layer_bytes(layer + 3, odd) / 2;
         void *scratch = allocate(0, scratch_bytes);
         fill(scratch, scratch_bytes, a->seed + 1);

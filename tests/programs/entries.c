@@ -22,7 +22,7 @@
 #define BYTES ((size_t)512 << 10)
 #define NS_A_MS 1000000L
 
-static unsigned char *blocks[COUNT]; /* 8 MiB: twice the budget */
+static unsigned char *blocks[COUNT]; /* 8 MiB, twice the budget */
 static atomic_uint seed = 1;
 
 static void die(const char *what)
@@ -63,7 +63,7 @@ static void check(int i)
             die("byte");
 }
 
-/* Allocate, use and free, and use blocks that may be absent. */
+/* Allocates, uses and frees memory, and uses blocks that may be absent. */
 static void churn(void)
 {
     unsigned number = atomic_fetch_add(&seed, 7);
@@ -83,7 +83,7 @@ static void churn(void)
         free(small[i]);
 }
 
-/* Threads that end by pthread_cancel(), wherever they are. */
+/* Threads that are ended by pthread_cancel() at any point. */
 static void *churn_for_ever(void *unused)
 {
     for (;;) {
@@ -108,11 +108,11 @@ static void cancel(void)
     }
 }
 
-/* Threads that are cancelled at once, while they do nothing but read. */
+/* Threads that are cancelled at any point, while they only read. */
 static void *look_for_ever(void *unused)
 {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
-    for (;;) /* mostly it waits for the next block */
+    for (;;) /* usually it waits for the next block */
         for (int i = 0; i < COUNT; i++)
             if (((volatile unsigned char *)blocks[i])[BYTES / 2] != i + 1)
                 die("byte");
@@ -135,7 +135,7 @@ static void cancel_at_once(void)
     }
 }
 
-/* Threads that are cancelled in a call that has a block. */
+/* Threads that are cancelled in a call that uses a block. */
 static int pair[2];
 
 static void *read_for_ever(void *block)
@@ -157,11 +157,11 @@ static void cancel_calls(void)
         pthread_cancel(thread);
         pthread_join(thread, NULL);
     }
-    for (int i = 0; i < 4 * COUNT; i++) /* what stayed pinned could not make way */
+    for (int i = 0; i < 4 * COUNT; i++) /* a block that stayed pinned could not be evicted */
         churn();
 }
 
-/* A handler that uses the heap, while its thread is anywhere. */
+/* A handler that uses the heap while its thread is at any point. */
 static atomic_int taken, jumps;
 static volatile sig_atomic_t may_jump;
 static sigjmp_buf back;
@@ -203,7 +203,7 @@ static void handler(void)
     stop_alarm();
 }
 
-/* A handler that leaves an access to memory for good. */
+/* A handler that jumps out of a memory access and never returns to it. */
 static void jump(void)
 {
     start_alarm();
@@ -226,7 +226,7 @@ static void jump(void)
         die("cancellation is disabled");
 }
 
-/* What a call leaves as it was. */
+/* The state that a call must not change. */
 static void keeps(void)
 {
     sigset_t before, after;
@@ -250,7 +250,7 @@ static void keeps(void)
         die("cancellation");
 }
 
-/* The end of main() is not that of the process. */
+/* The process goes on after the end of main(). */
 static void *outlive(void *unused)
 {
     nap_ms(200);
@@ -278,7 +278,7 @@ static void leave_main(void)
     pthread_exit(NULL);
 }
 
-/* The same in a child, whose only thread is not its first one. */
+/* The same in a child whose only thread is not the first one. */
 static void *fork_and_leave(void *unused)
 {
     pid_t child = fork();
@@ -300,7 +300,7 @@ static void leave_child(void)
     pthread_join(thread, NULL);
 }
 
-/* The last thread ends by the system call, which ends no other. */
+/* The last thread ends by the bare system call, which ends only this thread. */
 static void leave_bare(void)
 {
     say_good();
@@ -318,7 +318,7 @@ static void free_own(void)
     printf("good\n");
 }
 
-/* exit() while others allocate; what is registered for the end uses the heap. */
+/* exit() while other threads allocate. An exit handler uses the heap. */
 static void exit_meanwhile(void)
 {
     atexit(free_own);
@@ -329,8 +329,8 @@ static void exit_meanwhile(void)
     exit(0);
 }
 
-/* Threads whose stacks, and what else is a thread's own, lie in blocks that are mostly absent. */
-#define STACKS 6 /* 1.5 MiB, which stay in memory */
+/* Threads whose stacks and thread-local data lie in blocks that are mostly absent. */
+#define STACKS 6 /* 1.5 MiB, which stay resident */
 #define STACK_BYTES ((size_t)256 << 10)
 
 static atomic_uint steps;
@@ -373,7 +373,7 @@ static void stacks(void)
         die("steps");
 }
 
-/* Processes that share the memory, and stand on a block. */
+/* Processes that share the memory and have their stacks in a block. */
 static int use_blocks(void *unused)
 {
     (void)unused;
@@ -402,7 +402,7 @@ static void clones(void)
     }
 }
 
-/* Contexts, which go on one after the other. */
+/* Contexts that run one after the other. */
 static ucontext_t contexts[STACKS], main_context;
 static unsigned current;
 
@@ -439,7 +439,7 @@ static void switch_contexts(void)
     stop_alarm();
 }
 
-/* Signals that are handled in blocks, a large and a small one. */
+/* Signals that are handled on alternate stacks in a large and in a small block. */
 static void alternate(void)
 {
     const size_t sizes[] = {STACK_BYTES, 16384};
@@ -460,7 +460,7 @@ static void alternate(void)
     }
 }
 
-/* Stacks that are switched to by nothing that can be seen. */
+/* Stacks that are switched without any call that a library could intercept. */
 static void run_raw(void)
 {
     unsigned char own[20000];

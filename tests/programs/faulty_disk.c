@@ -1,19 +1,19 @@
-/* faulty_disk: a library to preload below Ebb's, which makes the files of the store fail.
- * FAULTY_DISK says how, as a list of NAME=NUMBER separated by commas:
+/* faulty_disk: a library to preload below Ebb's. It makes the files of the store fail. FAULTY_DISK
+ * is a list of NAME=NUMBER, separated by commas:
  *   write_error=E   writes fail with errno E after `good_writes` successful ones
  *   bad_writes=N    after N failed writes they succeed again
  *   read_error=E    the same for reads, with good_reads and bad_reads
  *   short=1         transfers are cut to an eighth at most, every third is interrupted
  *   delay_us=N      each transfer takes N us longer
- *   flip=N          each read from the N-th on has one wrong byte; a single one might hit a block
+ *   flip=N          each read from the N-th on has one wrong byte. A single one might hit a block
  *                   that is freed or written before it is read
- *   hang_read=N     the N-th read creates the file FAULTY_DISK_HANGS, then takes hang_ms longer;
- *                   hang_write=N likewise
- *   no_tmpfile=1    O_TMPFILE fails, so that files must be created and unlinked; the names created
- *                   are written to the file FAULTY_DISK_NAMES, with the flags of open()
+ *   hang_read=N     the N-th read creates the file FAULTY_DISK_HANGS, then takes hang_ms longer
+ *   hang_write=N    the same for writes
+ *   no_tmpfile=1    O_TMPFILE fails, so that files must be created and unlinked. Their names and
+ *                   the flags of open() are written to the file FAULTY_DISK_NAMES
  *   probe=1         the files with which Ebb measures the disk fail, too
  *   clock=1         each read of the time of day jumps a day forward or back
- * A file without a name counts as a file of the store. */
+ * Every file without a name counts as a file of the store. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static size_t judge(size_t bytes, unsigned long number, const char *error, const
         errno = EINTR;
         return 0;
     }
-    size_t cut = bytes / 8 & ~(size_t)4095; /* as direct I/O must */
+    size_t cut = bytes / 8 & ~(size_t)4095; /* a multiple of the page, as direct I/O requires */
     return setting("short") && cut ? cut : bytes;
 }
 

@@ -1,13 +1,13 @@
-/* filtered: puts itself under a seccomp filter that answers what Ebb needs of userfaultfd with an error
- * or with death, and becomes another program.
+/* filtered: starts another program under a seccomp filter. The filter answers a request that Ebb
+ * makes of userfaultfd with an error, or kills the process.
  *
  * usage: filtered kill|refuse WHAT[,WHAT...] COMMAND...
  *   WHAT: call   the system call userfaultfd
  *         node   the request of /dev/userfaultfd for a new descriptor
  *         api, register, fill, copy, move, unregister: that request of a userfaultfd
  *         remap  mremap with MREMAP_DONTUNMAP
- *         later  nothing else: the call, and only in a program that is this one, after its start: it then
- *                uses memory and prints "good" */
+ *         later  must be alone: filters `call`, and only after the start of the program, which must
+ *                be this one. It then uses memory and prints "good" */
 #define _GNU_SOURCE
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -32,7 +32,8 @@ static void put(struct sock_filter step)
     code[count++] = step;
 }
 
-/* `action` for system call `number`, if its argument `index` has all bits of `mask` as in `value`. */
+/* Adds `action` for system call `number` if its argument `index` has all bits of `mask` as in
+ * `value`. */
 static void add(unsigned action, unsigned number, unsigned index, unsigned mask, unsigned value)
 {
     unsigned at = (unsigned)(offsetof(struct seccomp_data, args) + index * sizeof(__u64));

@@ -1,5 +1,5 @@
-/* Programs that fork: each mode is one test of tests/test_launch_forks.py. All of them hold blocks of 256 KiB
- * under a budget that some of them must be absent for, and check every word. */
+/* Programs that fork. Each mode is one test of tests/test_launch_forks.py. All have blocks of 256
+ * KiB, some of which must be absent under the budget. They check every word. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +88,7 @@ static pid_t start(void)
     return child;
 }
 
-/* What the store's file, which has no name, takes of the disk. */
+/* The disk space of the store's file, which has no name. */
 static uint64_t store_bytes(void)
 {
     uint64_t bytes = 0;
@@ -107,7 +107,7 @@ static uint64_t store_bytes(void)
     return bytes;
 }
 
-/* Each fork finds blocks in the store; afterwards all of them are written anew. */
+/* At each fork, some blocks are in the store. Afterwards all of them are written. */
 static void one_after_another(unsigned many)
 {
     make(16);
@@ -131,8 +131,8 @@ static void one_after_another(unsigned many)
         printf("%llu %llu\n", (unsigned long long)early_bytes, (unsigned long long)store_bytes());
 }
 
-/* Children live side by side, some have children themselves and end before these, some are killed. The
- * parent writes on. */
+/* Children run side by side. Some have children themselves and end before these, some are killed.
+ * The parent goes on writing. */
 static void side_by_side(unsigned many)
 {
     enum { LIVING = 8 };
@@ -149,7 +149,7 @@ static void side_by_side(unsigned many)
         *slot = start();
         if (*slot == 0) {
             if (round % 3 == 0 && start() > 0)
-                _exit(0); /* what follows is a grandchild's */
+                _exit(0); /* the rest is the grandchild's */
             for (unsigned turn = 0; turn < 2; turn++) {
                 usleep(1000 * (round % 7));
                 for (unsigned i = 0; i < count; i++)
@@ -169,7 +169,7 @@ static void side_by_side(unsigned many)
             wait_for(children[i]);
 }
 
-/* Each process forks the next and lives on; every one writes some blocks and reads all. */
+/* Each process forks the next one and lives on. Each writes some blocks and reads all. */
 static void nested(unsigned depth)
 {
     make(10);
@@ -188,7 +188,8 @@ static void nested(unsigned depth)
     }
 }
 
-/* A child is not heard by a parent that is stopped, and ends. What it held must be there for others. */
+/* A parent is stopped and does not answer a child, so the child ends. The child's memory must be
+ * free again. */
 static void unheard(void)
 {
     make(10);
@@ -201,7 +202,7 @@ static void unheard(void)
         }
         pause();
     }
-    sleep(7); /* longer than a child that is not heard waits */
+    sleep(7); /* longer than a child waits for an answer */
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     kill(getppid(), SIGCONT);
@@ -209,8 +210,8 @@ static void unheard(void)
     make(15);
 }
 
-/* Children that have the parent's blocks in memory write them, or only read them, and stay for a while, or
- * end at once. */
+/* Children have the parent's blocks in memory. They write or only read them, and stay for a while
+ * or end at once. */
 static void copies(unsigned many, bool writes, bool stays)
 {
     make(12);
@@ -242,7 +243,7 @@ static int read_all(void *argument)
     return 0;
 }
 
-/* Children that no handler of pthread_atfork() hears of read what is absent. */
+/* Children read absent blocks after a fork that calls no handler of pthread_atfork(). */
 static void without_handlers(void)
 {
     static _Alignas(16) char stack[256 << 10];
@@ -268,7 +269,7 @@ static void without_handlers(void)
     }
 }
 
-/* The three ways in which a program forks without clone(). */
+/* The three ways to fork without clone(). */
 static pid_t fork_by(unsigned way)
 {
     return way % 3 == 0 ? fork() : way % 3 == 1 ? _Fork() : (pid_t)syscall(SYS_fork);
@@ -284,7 +285,7 @@ static void *churn(void *none)
     return none;
 }
 
-/* Children that libc's malloc has not heard of, while other threads hold its lock. */
+/* Children of forks that libc's malloc does not notice, while other threads hold its lock. */
 static void churned(void)
 {
     pthread_t threads[3];
@@ -311,7 +312,7 @@ static void churned(void)
 
 enum { LENT = 1 << 16 };
 
-/* The pages of `from` go into a pipe. */
+/* Puts the pages of `from` into a pipe. */
 static void lend_to_pipe(int ends[2], void *from, unsigned round)
 {
     if (pipe(ends) != 0)
@@ -324,16 +325,16 @@ static void lend_to_pipe(int ends[2], void *from, unsigned round)
         die("vmsplice");
 }
 
-/* A TCP connection of this process with itself: ends[0] receives little as long as nobody reads. */
+/* A TCP connection of this process to itself. ends[0] receives little while nobody reads. */
 static void connect_ends(int ends[2])
 {
     int door = socket(AF_INET, SOCK_STREAM, 0), little = 8192, much = 1 << 20, one = 1;
     int segment =
-        1024; /* one of loopback's 64 KiB would wait for a timer where the window is less */
+        1024; /* a segment of loopback's 64 KiB would wait for a timer if the window is smaller */
     struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t bytes = sizeof where;
     ends[1] = socket(AF_INET, SOCK_STREAM, 0);
-    /* The window is as large as the door's buffer allowed when the connection was made. */
+    /* The window is limited by the listener's buffer at the time of the connection. */
     if (setsockopt(door, SOL_SOCKET, SO_RCVBUF, &little, sizeof little) != 0 ||
         setsockopt(ends[1], IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment) != 0 ||
         setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &much, sizeof much) != 0 ||
@@ -349,7 +350,8 @@ static void connect_ends(int ends[2])
         _exit(77);
 }
 
-/* The pages of `from` go into the queue of a socket, of which most wait there until they are read. */
+/* Puts the pages of `from` into the queue of a socket. Most of them wait there until they are
+ * read. */
 static void lend_to_socket(int ends[2], void *from, unsigned round)
 {
     connect_ends(ends);
@@ -368,8 +370,8 @@ static void lend_to_socket(int ends[2], void *from, unsigned round)
         die("send");
 }
 
-/* A block is lent to a pipe or a socket, or is in it and has been freed; then all others are used. There
- * must be what the block held. */
+/* A block is lent to a pipe or socket, and may be freed while it is. Then all other blocks are
+ * used. The reader must get the block's old bytes. */
 static void lent(void (*lend)(int ends[2], void *from, unsigned round))
 {
     static uint64_t back[LENT / 8];
@@ -408,7 +410,7 @@ static void lent(void (*lend)(int ends[2], void *from, unsigned round))
     }
 }
 
-/* On a stack in a block: most of it was never touched when the thread forks. */
+/* Runs on a stack in a block. The thread forks before it has touched most of the stack. */
 static void *fork_here(void *round)
 {
     unsigned at = *(unsigned *)round;
@@ -426,7 +428,7 @@ static void *fork_here(void *round)
     return NULL;
 }
 
-/* Each thread that forks has a stack in a new block, of which no page is there yet. */
+/* Each thread that forks has its stack in a new block without pages. */
 static void on_block(unsigned many)
 {
     make(16);

@@ -1,7 +1,7 @@
-/* handed: buffers in blocks that are evicted, handed over otherwise than by read, write and their
- * like: requests that libc's own threads carry out, many messages at once, message queues, streams'
- * buffers, a process's memory. Prints "good" where every call has done all of its work and every
- * byte is right. */
+/* handed: passes buffers in evicted blocks to calls other than read and write. These are requests
+ * that libc's own threads execute, calls with many messages, message queues, streams' buffers, and
+ * a process's memory. Prints "good" if every call has done all of its work and every byte is
+ * right. */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ static void fill(int i)
         blocks[i][at] = byte_at(i, at);
 }
 
-/* All blocks but `but` and its successor are used, so that these two are evicted. */
+/* Uses all blocks but `but` and its successor, so that these two are evicted. */
 static void press(int but)
 {
     for (int turn = 0; turn < 2; turn++)
@@ -137,7 +137,7 @@ static void queues(int i)
 {
     int queue = msgget(IPC_PRIVATE, 0600);
     if (queue < 0)
-        return; /* not every system has them */
+        return; /* not every system has message queues */
     long kind = 5;
     memcpy(blocks[i], &kind, sizeof kind);
     press(i);
@@ -174,7 +174,7 @@ static void named_queues(int i)
     fill(i + 1);
 }
 
-/* Of this very process, as debuggers and libraries of messages between processes do it. */
+/* Memory of this very process, read and written like debuggers and message libraries do it. */
 static void own_memory(int i)
 {
     struct iovec to = {blocks[i], PART}, from = {blocks[i + 1], PART};
@@ -200,7 +200,7 @@ static void entropy(int i)
     fill(i);
 }
 
-/* A stream whose buffer is a block, given by the two older functions. */
+/* A stream whose buffer is a block, set by the two older functions. */
 static void streams(int i)
 {
     for (int turn = 0; turn < 2; turn++) {

@@ -1,7 +1,7 @@
-/* limits: a program with few descriptors or short files (ulimit), in blocks of which half are absent. What
- * it sees of its limits must be what it sees without Ebb. argv[1]:
- *   descriptors  the numbers of its descriptors, and how many it can have
- *   none         no descriptors from some time on
+/* limits: a program with few descriptors or short files (ulimit), in blocks half of which are
+ * absent. Its limits must behave as they do without Ebb. argv[1]:
+ *   descriptors  prints the numbers of its descriptors, and how many it can have
+ *   none         has no free descriptors from some time on
  *   changed      the same, while it changes the limit itself, also in the child of a fork
  *   files        writes a file */
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 #define BYTES ((size_t)512 << 10)
 
 static unsigned char *blocks[COUNT];
-static int most = 2048; /* argv[2]: descriptors that it asks for */
+static int most = 2048; /* argv[2]: the number of descriptors that it tries to open */
 
 static void churn(void)
 {
@@ -36,7 +36,7 @@ static void churn(void)
         }
 }
 
-/* The numbers that it gets, and how many there are. */
+/* Prints the numbers of the descriptors that it gets, and their count. */
 static void count_descriptors(const char *when)
 {
     int numbers[2048], count = 0;
@@ -125,7 +125,7 @@ static void files(void)
     printf("limit %lu of %lu\n", (unsigned long)limit.rlim_cur, (unsigned long)limit.rlim_max);
 }
 
-/* As servers confine themselves: first so that it could be undone, then for good. */
+/* Lowers limits like a server: first so that it could be undone, then for good. */
 static void none(void)
 {
     struct rlimit limit;

@@ -1,6 +1,6 @@
-/* Locks of every kind in blocks that are evicted: two threads wait for each other on them, time and
- * again, while a third uses more memory than the budget, so that the blocks they lie in are evicted
- * at any time.
+/* Locks of every kind in blocks that are evicted. Two threads wait for each other on them again and
+ * again. A third thread uses more memory than the budget, so that the locks' blocks are evicted at
+ * any time.
  *
  *     locks */
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@ static const char *kind = "";
         }                                                                                          \
     } while (0)
 
-/* All of them at once: whoever holds one waits for others' memory meanwhile. */
+/* All locks are in use at once. The holder of one may wait for another lock's memory. */
 struct locks {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -50,7 +50,7 @@ struct locks {
 
 static struct locks *locks;
 
-/* More than the budget: what is not in use is evicted. */
+/* Uses more than the budget, so that unused blocks are evicted. */
 static void press(void)
 {
     unsigned char *blocks[BLOCKS];
@@ -187,7 +187,7 @@ int main(void)
             meeting = kinds[i].meet;
             unsigned char *block = calloc(1, MIB);
             CHECK(block);
-            locks = (struct locks *)(block + MIB / 2 - 64); /* over the end of a page */
+            locks = (struct locks *)(block + MIB / 2 - 64); /* across the end of a page */
             pthread_mutexattr_t mutex;
             pthread_condattr_t condition;
             pthread_mutexattr_init(&mutex);

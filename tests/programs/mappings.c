@@ -1,5 +1,5 @@
-/* What a program may do to the mappings of its own blocks, while some of them are absent: each test
- * allocates more than the budget lets stay, changes mappings, and checks every byte.
+/* Legal changes of the mappings of a program's own blocks, while some of them are absent. Each test
+ * allocates more than the budget, changes mappings, and checks every byte.
  *
  *     mappings TEST...     or all of them */
 #define _GNU_SOURCE
@@ -60,14 +60,14 @@ static void begin(void)
         CHECK(posix_memalign((void **)&blocks[i], PAGE, BLOCK_BYTES) == 0);
         fill(i, 0, BLOCK_BYTES);
     }
-    usleep(20000); /* what was used first has left by now */
+    usleep(20000); /* the blocks that were used first have been evicted by then */
 }
 
 static void end(void)
 {
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    /* The same addresses, for others: nothing may be left of what was done to them. */
+    /* Other blocks get the same addresses. They must not be affected by the earlier changes. */
     begin();
     for (size_t i = 0; i < BLOCKS; i++)
         expect(i, 0, BLOCK_BYTES);
@@ -85,7 +85,7 @@ static void on_fault(int number)
     siglongjmp(back, 1);
 }
 
-/* 1: the access faulted. */
+/* Returns 1 if the access faults. */
 static int faults_at(volatile unsigned char *at, int write)
 {
     struct sigaction action = {.sa_handler = on_fault}, before;
@@ -101,7 +101,7 @@ static int faults_at(volatile unsigned char *at, int write)
     return faulted;
 }
 
-/* By an instruction of the program's own, which no library sees. */
+/* A system call by an instruction of the program's own, which no library can intercept. */
 static long bare(long number, void *address, size_t bytes, long third)
 {
 #ifdef __x86_64__
@@ -116,7 +116,7 @@ static long bare(long number, void *address, size_t bytes, long third)
 #endif
 }
 
-/* Not one page of what is mapped now, in pieces of `bytes`, lies in a block. */
+/* Maps memory in pieces of `bytes`. No page of it may lie in a block. */
 static void map_elsewhere(size_t bytes)
 {
     for (int round = 0; round < 64; round++) {
@@ -197,7 +197,7 @@ static void test_protect(void)
     for (size_t i = 0; i < BLOCKS; i += 3)
         CHECK(mprotect(blocks[i], BLOCK_BYTES, PROT_READ | PROT_WRITE) == 0);
     all_expected();
-    /* Freed while protected, as some do: allocators that keep pages for others would fault. */
+    /* Frees protected memory, as some programs do. Allocators that reuse the pages would fault. */
     end();
 }
 
@@ -207,7 +207,7 @@ static void test_inline_protect(void)
     for (size_t i = 0; i < BLOCKS; i++)
         CHECK(bare(SYS_mprotect, blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ) == 0);
     all_expected();
-    pid_t child = fork(); /* whose pages are shared with the parent's */
+    pid_t child = fork(); /* it shares its pages with the parent */
     if (child == 0) {
         pause();
         _exit(0);
@@ -220,7 +220,7 @@ static void test_inline_protect(void)
     end();
 }
 
-/* By the number of the system call, as libc's function of that name would. */
+/* Calls system calls by number, with the same effect as libc's functions. */
 static void test_numbered(void)
 {
     begin();
@@ -251,7 +251,7 @@ static void test_numbered(void)
     end();
 }
 
-/* What the program has left unmapped in a block is a place where nothing else comes to lie. */
+/* If the program unmaps a part of a block, nothing else may be mapped there. */
 static void test_unmapped(void)
 {
     begin();
@@ -281,7 +281,7 @@ static void test_unmapped(void)
     end();
 }
 
-/* What repeats is planned; then, before a block is used, part of it becomes read-only. */
+/* Repeated iterations are planned. Then part of a block becomes read-only before it is used. */
 static void test_repeated(void)
 {
     enum { LAYERS = 40, ROUNDS = 60, LATE = 30 };
@@ -380,7 +380,7 @@ static void test_map_over(void)
     char path[] = "mapped-XXXXXX";
     int file = mkstemp(path);
     CHECK(file >= 0 && unlink(path) == 0 && ftruncate(file, 4 * (off_t)PAGE) == 0);
-    for (size_t i = 0; i < BLOCKS; i += 4) { /* a ring buffer, mapped twice */
+    for (size_t i = 0; i < BLOCKS; i += 4) { /* a ring buffer that is mapped twice */
         CHECK(mmap(blocks[i] + 8 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                    file, 0) == blocks[i] + 8 * PAGE);
         CHECK(mmap(blocks[i] + 12 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -426,7 +426,7 @@ static void test_move_out(void)
     end();
 }
 
-/* Guard pages in small blocks, too. */
+/* Guard pages in small blocks. */
 static void test_small(void)
 {
     unsigned char *small[200];
@@ -447,7 +447,7 @@ static void test_small(void)
     end();
 }
 
-/* Of a block of many parts one page. */
+/* One page of a block of many parts. */
 static void test_large(void)
 {
     size_t bytes = 96 * MIB;

@@ -1,6 +1,6 @@
-/* named: a program with an arena of its own, in one block that is evicted: the paths, structures
- * and sets that it gives to libc lie there, and so do the arguments of the programs that it starts.
- * Prints "good" where each call does as it does elsewhere. */
+/* named: a program with its own arena in one evicted block. The paths, structures and sets that it
+ * passes to libc lie there. So do the arguments of the programs that it starts. Prints "good" if
+ * each call works as it does elsewhere. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,7 @@
 
 #define COUNT 16
 #define BYTES ((size_t)1 << 20)
-#define POLLED 8000 /* the pages of such a list are many */
+#define POLLED 8000 /* the list takes many pages */
 
 extern char **environ;
 
@@ -38,7 +38,7 @@ static unsigned char *blocks[COUNT];
 static char *arena, *other; /* places in the first block, far from each other */
 static unsigned failed;
 
-/* All other blocks are used, so that the arena is evicted. */
+/* Uses all other blocks, so that the arena is evicted. */
 static void press(void)
 {
     for (int turn = 0; turn < 2; turn++)

@@ -1,6 +1,6 @@
-/* numbered: a program that closes what it has not opened by the numbers of the system calls, as some do where
- * an older libc may lack the function. Blocks that are absent meanwhile must keep their bytes, in it
- * and in a child that does the same. Prints "good". */
+/* numbered: a program that closes descriptors it has not opened, by the numbers of the system
+ * calls. Some programs do so because an older libc may lack the function. Meanwhile absent blocks
+ * must keep their bytes, in the program and in a child that does the same. Prints "good". */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define COUNT 16
 #define BYTES ((size_t)1 << 20)
-#define MOST 5000 /* more than any number that is in use */
+#define MOST 5000 /* more than any number in use */
 
 #ifndef SYS_close_range
 #define SYS_close_range 436

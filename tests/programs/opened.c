@@ -1,7 +1,7 @@
-/* opened: a program that loads a library (argv[1]) while blocks are absent. Compiled with -DLIBRARY, it
- * is that library: its constructor, which runs under the loader's lock, reads all blocks of the program,
- * the first reads from the store of all, and so does a thread's copy of a large thread-local variable,
- * which the loader allocates. Prints the sum of what was read. */
+/* opened: a program that loads a library (argv[1]) while blocks are absent. With -DLIBRARY this is
+ * that library. Its constructor runs under the loader's lock and reads all blocks of the program,
+ * which are its first reads from the store. A thread does the same after the loader has allocated
+ * its copy of a large thread-local variable. Prints the sum of the bytes read. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Code that uses the stack pointer for something else, as compiled kernels do: it points into a buffer while
- * absent blocks are read, and what lies below it there must stay as it was. */
+/* Code that uses the stack pointer for something else, like compiled kernels. It points into a
+ * buffer while absent blocks are read. The bytes below it must not change. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 static unsigned char *blocks[BLOCKS];
 
-/* The sum of a byte of each page, with the stack pointer at `elsewhere`. */
+/* The sum of one byte of each page, with the stack pointer at `elsewhere`. */
 static uint64_t sum(const unsigned char *block, size_t bytes, void *elsewhere)
 {
     uint64_t total = 0;

@@ -1,5 +1,5 @@
-/* A program that goes on as ever after it has written where it should not: into the ring between it and
- * its parent. Argument: `counters` or `events`. Prints a sum of what its blocks held. */
+/* A program that writes into the ring to its parent, which it must not do, and then continues.
+ * Argument: `counters` or `events`. Prints a sum of the bytes of its blocks. */
 #include "trace/ring.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static struct ebb_ring *find_ring(void)
     return NULL;
 }
 
-/* Blocks as a training has them, over and over. */
+/* Allocates and uses blocks like a training, again and again. */
 static unsigned long work(unsigned iterations)
 {
     unsigned long sum = 0;

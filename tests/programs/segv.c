@@ -1,15 +1,14 @@
-/* segv: a program that has its own mind about SIGSEGV, in blocks that come and go. What is asked for
- * in argv[1]:
- *   handler   its handler, set before and after the first block, sees real faults and only those
+/* segv: a program that handles SIGSEGV itself, in blocks that are evicted and fetched. argv[1]:
+ *   handler   its handler is set before and after the first block. It gets real faults only
  *   masked    a thread that blocks every signal uses absent blocks
- *   sleeps    handlers that run while it sleeps with every other signal blocked use absent blocks
- *   masks     every other way to block all signals
- *   events    functions that libc calls in threads of its own use absent blocks
- *   setters   handlers set by functions of older times see real faults
- *   inside    the signals that its handler blocks do not come while that runs
- *   frames    its handlers need more stack than a small one has
- *   die       a wild pointer, without a handler: dies of SIGSEGV
- *   sent      SIGSEGV sent to itself, without a handler: dies of it */
+ *   sleeps    it sleeps with every other signal blocked. Handlers use absent blocks meanwhile
+ *   masks     all other ways to block all signals
+ *   events    functions that libc calls in its own threads use absent blocks
+ *   setters   handlers that are set by obsolete functions get real faults
+ *   inside    the signals that its handler blocks are not delivered while it runs
+ *   frames    its handlers need more stack than a small stack has
+ *   die       a wild pointer without a handler: dies of SIGSEGV
+ *   sent      SIGSEGV sent to itself without a handler: dies of it */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -246,7 +245,7 @@ static int setters(void)
         wrong += sum_all();
         fault();
         wrong += sum_all();
-        /* One of System V is for one signal. */
+        /* A handler set in System V's way is used once. */
         if (before != (way == 0 || way == 2 ? SIG_DFL : jump_back))
             wrong += 1000;
     }
@@ -318,7 +317,7 @@ static int frames(void)
     struct sigaction action = {.sa_handler = need_room};
     sigaction(SIGSEGV, &action, NULL);
     fault();
-    action.sa_flags = SA_ONSTACK; /* there is none */
+    action.sa_flags = SA_ONSTACK; /* it has no alternate stack */
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
     pthread_t thread;

@@ -1,6 +1,6 @@
-/* sizes: every entry of the allocator with sizes and alignments that no sane program asks for. Prints
- * what each call answers, so that two runs can be compared: whether there is memory, its alignment,
- * errno. Blocks that lie there meanwhile must keep their bytes. */
+/* sizes: calls every function of the allocator with unusual sizes and alignments. Prints the result
+ * of each call, so that two runs can be compared: whether there is memory, its alignment, and
+ * errno. Other blocks must keep their bytes meanwhile. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ static const size_t alignments[] = {0,
 
 static void say(const char *what, size_t size, size_t alignment, void *pointer, int why)
 {
-    size_t step = 1; /* what the pointer is aligned to, as far as was asked for */
+    size_t step = 1; /* the pointer's alignment, up to what was asked for */
     while (pointer && step < alignment && step < ((size_t)1 << 40))
         step *= 2;
     printf("%s %zx %zx: %s %s %d\n", what, size, alignment, pointer ? "memory" : "none",
@@ -79,7 +79,7 @@ static void say(const char *what, size_t size, size_t alignment, void *pointer, 
 
 #define TRY(what, size, alignment, call)                                                           \
     do {                                                                                           \
-        errno = 5; /* a call that succeeds leaves it */                                            \
+        errno = 5; /* a successful call does not change it */                                      \
         void *pointer_ = (call);                                                                   \
         say(what, size, alignment, pointer_, errno);                                               \
     } while (0)
@@ -94,7 +94,7 @@ static void *by_posix(size_t alignment, size_t size)
     return result ? NULL : pointer;
 }
 
-/* A block that cannot grow stays as it is. */
+/* A block that cannot grow is not changed. */
 static void try_realloc(const char *what, size_t had, size_t size, size_t count)
 {
     unsigned char *block = malloc(had);

@@ -1,7 +1,9 @@
-"""What trainings do beside repeating one iteration: `torch_life.py MANNER...` trains in each of these
-manners and prints one line of results each, which depend on nothing but the manner.
+"""Trainings that do more than repeat one iteration.
 
-Small enough for a second each; blocks large enough to be managed.
+`torch_life.py MANNER...` trains in each of these manners. It prints one line of results for each,
+which depend on the manner only.
+
+Each takes about a second. Blocks are large enough to be managed.
 """
 import os
 import signal
@@ -21,7 +23,7 @@ BATCH = 16
 
 
 class Images(Dataset):
-    """The content of each is a function of its number."""
+    """The content of each item is a function of its number."""
 
     def __init__(self, count):
         self.count = count
@@ -87,7 +89,7 @@ def train_some(seed, iterations):
 
 
 def epochs():
-    """Train with a last partial batch, evaluate, and again."""
+    """Trains with a last partial batch, evaluates, and trains again."""
     training, data, right = Training(), batches(8 * BATCH + 5), []
     for _ in range(3):
         training.net.train()
@@ -110,7 +112,7 @@ def accumulation():
 
 
 def buckets():
-    """An LSTM on lengths that come in no order."""
+    """An LSTM with lengths in no order."""
     torch.manual_seed(3)
     lstm, head = nn.LSTM(64, 96), nn.Linear(96, 64)
     optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.1)
@@ -140,7 +142,7 @@ def spawned(queue, seed):
 
 
 def processes():
-    """Commands and a spawned trainer beside a training that goes on."""
+    """Runs commands and a spawned trainer while it trains."""
     context = torch.multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     child = context.Process(target=spawned, args=(queue, 5))
@@ -157,7 +159,7 @@ def processes():
 
 
 def threads():
-    """Three trainings at a time, each in a thread of its own."""
+    """Three trainings at a time, each in its own thread."""
     results = [None] * 3
     made = [Training(7 + i) for i in range(3)]
     data = batches(2 * BATCH)
@@ -175,7 +177,8 @@ def threads():
 
 
 def checkpoint():
-    """Saved in the middle, loaded into a new model, resumed; the arrays also through plain files."""
+    """Saves in the middle, loads into a new model, and resumes. Also stores the arrays in plain
+    files."""
     training, data = Training(), batches(2 * BATCH)
     for i in range(8):
         training.step(data[i % 2])
@@ -202,7 +205,7 @@ def checkpoint():
 
 
 def exceptions():
-    """The forward pass fails now and then, as by a bad sample; the training goes on."""
+    """The forward pass fails at times, as by a bad sample. The training goes on."""
     training, data, failed = Training(), batches(2 * BATCH), 0
 
     def fail(*_):
@@ -220,7 +223,7 @@ def exceptions():
 
 
 def interrupt():
-    """Ctrl-C at any moment; the training returns to its last snapshot and goes on."""
+    """Ctrl-C at any moment. The training returns to its last snapshot and goes on."""
     training, data, interrupted = Training(), batches(2 * BATCH), 0
     done, target = 0, 12
     snapshot = None
@@ -244,7 +247,7 @@ def interrupt():
 
 
 def execute():
-    """The program becomes another one, which trains too."""
+    """The program executes another one, which trains, too."""
     first = train_some(11, 6)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, __file__, "after_exec", *first])

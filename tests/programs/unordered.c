@@ -1,15 +1,14 @@
-/* unordered: a program whose threads interleave, as a graph executor's do, and that trusts nobody with
- * its memory.
+/* unordered: a program whose threads interleave, like a graph executor's. It verifies its memory.
  *
- * Each iteration allocates a batch and runs C chains over it; a chain goes forward over L layers
- * (allocate an activation, fill it) and backward in reverse (verify every byte of the activation,
- * allocate a gradient, fold it into the persistent weights, free both). Whichever thread is free
- * takes the next step of any chain that is not too far ahead of the others, so that the order of
- * allocations, accesses and frees is another one each time while what is done stays the same. It
- * prints one line, a checksum that depends on what was read and not on its order.
+ * Each iteration allocates a batch and runs C chains over it. A chain goes forward over L layers
+ * (allocate an activation, fill it). Then it goes backward (verify every byte of the activation,
+ * allocate a gradient, fold it into the persistent weights, free both). A free thread takes the
+ * next step of any chain that is not too far ahead of the others. So the order of allocations,
+ * accesses and frees varies, while the work stays the same. It prints one line, a checksum that
+ * depends on the bytes read and not on their order.
  *
- * Exit codes: 0 as it should be; 1 a wrong byte; 2 bad usage; 3 no memory. What is wrong goes to
- * stderr. Needs nothing but libc: cc -O2 -pthread unordered.c. */
+ * Exit codes: 0 success; 1 a wrong byte; 2 bad usage; 3 no memory. Errors are printed to stderr.
+ * Needs only libc: cc -O2 -pthread unordered.c. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,7 +80,7 @@ static uint64_t seed_of(unsigned chain, unsigned layer, unsigned role)
     return mix((uint64_t)iteration << 32 ^ (uint64_t)chain << 20 ^ (uint64_t)layer << 4 ^ role);
 }
 
-/* A multiple of 64 below the largest; some sizes are shared by several layers. */
+/* A multiple of 64 below the largest size. Several layers share some sizes. */
 static size_t layer_bytes(unsigned chain, unsigned layer)
 {
     return options.block_bytes -
@@ -163,7 +162,7 @@ static void backward(struct chain *chain, unsigned which, unsigned layer)
     free(gradient);
 }
 
-/* A chain whose next step may be taken, any of them; NULL: none. The lock is held. */
+/* Any chain whose next step may be taken, or NULL. The lock is held. */
 static struct chain *choose(void)
 {
     unsigned least = UINT32_MAX;
@@ -234,7 +233,7 @@ static void run_iteration(bool train)
     free(batch);
 }
 
-/* The weights are the sums of all gradients: recomputed and compared. */
+/* The weights are the sums of all gradients. They are recomputed and compared. */
 static void verify_weights(unsigned chain, unsigned layer, unsigned trained[], unsigned count)
 {
     size_t words = (layer_bytes(chain, layer) / 2 & ~(size_t)63) / 8;

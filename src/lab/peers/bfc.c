@@ -2,8 +2,8 @@
  * the whole device at the start.
  * Rules, from tensorflow/core/common_runtime/bfc_allocator.cc:
  *   - Sizes are rounded up to 256 bytes (RoundedBytes; kMinAllocationSize).
- *   - A block gets the smallest free chunk that fits, of equal ones the lowest (FindChunkPtr: bins
- *     by powers of two, each sorted by size and address).
+ *   - A block gets the smallest free chunk that fits, of equal ones the lowest (FindChunkPtr). Bins
+ *     are powers of two. Each is sorted by size and address.
  *   - The chunk is split if it is at least twice as large, or if 128 MiB would be wasted
  *     (kMaxInternalFragmentation). Otherwise the block gets all of it.
  *   - If no chunk fits, a region is taken (Extend). The first has 2 MiB, each later one twice the

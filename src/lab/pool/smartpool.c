@@ -3,8 +3,8 @@
  * it.
  *
  * The published method has a linear iteration, not a cyclic one. A block that lives across the end
- * of the iteration gets an exclusive region of twice its size, for itself and the block of the
- * next iteration. The iteration begins at the begin of the problem's period. A model puts that at
+ * of the iteration gets an exclusive region of twice its size. It is also for the block of the next
+ * iteration. The iteration begins at the begin of the problem's period. A model puts that at
  * the tick with the least live memory. The height includes whole regions, but an offset names the
  * first half. Source: docs/papers.md, AutoSwap and SmartPool. O(n^2). */
 #include "lab/pool/smartpool.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define NEARLY 20    /* an attempt is simulated if it exceeds the budget by at most 1/20 of it */
-#define OVER_TRIES 8 /* most simulations of attempts that exceed the budget */
+#define OVER_TRIES 8 /* the limit for simulations of attempts over the budget */
 #define LIMITS 128   /* a limit: a resolution below 1 % of the possible range */
 
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,

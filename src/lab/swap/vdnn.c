@@ -49,7 +49,8 @@ static void trigger_one_ahead(struct ebb_swap *swap, uint32_t peak_tick)
         first++;
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         struct ebb_swap_gap *gap = &swap->gaps[swap->by_due[(first + i) % swap->gap_count]];
-        /* Both are relative to the gap's begin. The gap contains the peak and the preceding need. */
+        /* Both are relative to the gap's begin. The gap contains the peak and the preceding
+         * need. */
         uint64_t ready_ns = gap->ready_ns % swap->lap_ns;
         uint64_t room = (gap->trigger_ns + swap->lap_ns - ready_ns) % swap->lap_ns;
         uint64_t ahead = (before_ns + swap->lap_ns - ready_ns) % swap->lap_ns;

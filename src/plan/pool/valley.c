@@ -308,7 +308,7 @@ static bool solve_parts(struct ebb_valley_search *search, uint32_t *list, uint32
 }
 
 /* Searches the remaining problem after `chosen` has been placed. If it was the last buffer at an
- * end of the part, the part shrinks; the boundaries there agree. */
+ * end of the part, the part shrinks at that end, where the boundaries agree. */
 static bool solve_rest(struct ebb_valley_search *search, const uint32_t *list, uint32_t count,
                        uint32_t chosen, struct ebb_search_part part)
 {

@@ -1,5 +1,5 @@
-/* What the swap policies share: possible gaps, their schedule on the lanes, the resulting resident
- * curve, and the conversion of a choice of gaps to a plan.
+/* The common part of the swap policies: possible gaps, their schedule on the lanes, and the
+ * resulting resident curve. It converts a choice of gaps to a plan.
  *
  * A policy chooses gaps (`taken`), sets the start of each copy in (`trigger_ns`) and asks the
  * simulator for the cost. Times here are on the model clock and **unrolled**: a gap begins at

@@ -1,8 +1,8 @@
 /* The border between two plans.
  *
  * A plan assumes which blocks are evicted at each of its positions. Where the program enters it,
- * another plan or none was in force, and others are. What the new plan has evicted there leaves, and
- * what it has resident returns, the next to be used first. */
+ * another plan or none was in force, and others are. What the new plan has evicted there leaves,
+ * and what it has resident returns, the next to be used first. */
 #include "runtime/replay/matcher.h"
 
 enum { MOST_RETURNS = 128 }; /* a limit; what is used later returns when it is used */

@@ -109,8 +109,8 @@ static bool same_template(const struct ebb_script *a, const struct ebb_script *b
     return true;
 }
 
-/* The script that a new one takes the place of: one of the same iteration, else, if there are too
- * many, the one that was in force least recently. script_count: none. */
+/* The script that a new one replaces: one of the same iteration. If there are too many, it is the
+ * one that was in force least recently. script_count: none. */
 static uint32_t replaced_by(const struct replay *replay, const struct prepared_script *prepared)
 {
     uint32_t oldest = replay->script_count;

@@ -96,8 +96,9 @@ const struct matcher *ebb__matcher_of(const struct ebb_script *script)
     return script->flags & EBB_SCRIPT_UNORDERED ? &ebb__matcher_unordered : &ebb__matcher_ordered;
 }
 
-/* Does a script whose newest `agreed` allocations agree fit better than another one? If both agree
- * with as much, it is the shorter one: a longer one contains it, and expects something behind it. */
+/* Does a script whose newest `agreed` allocations agree fit better than another one? If both
+ * agree with as much, it is the shorter one: a longer one contains it, and expects something
+ * behind it. */
 static bool fits_better(const struct prepared_script *script, uint32_t agreed,
                         const struct prepared_script *other, uint32_t other_agreed)
 {

@@ -1,4 +1,4 @@
-/* Actors: who does the operations, one after the other, chosen at random. And the program itself. */
+/* The program, and its actors. They take turns at random to execute operations. */
 #include "legal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define MOST_OPERATIONS 128
-#define DEEPEST 3u /* children of children */
+#define DEEPEST 3u /* nesting of children */
 
 extern size_t held_peak_bytes; /* heap.c */
 
@@ -51,7 +51,7 @@ uint64_t chance(struct actor *actor, uint64_t below)
     return below ? x % below : 0;
 }
 
-/* No allocation: it may be called in a child, or a handler. */
+/* It allocates nothing, so it may be called in a child or a handler. */
 void fail(struct actor *actor, const char *format, ...)
 {
     char text[2048];
@@ -128,8 +128,8 @@ void actor_enter_child(struct actor *actor)
     actor->child = true;
     actor->depth++;
     actor->random ^= 0xC0FFEE;
-    actor->number += 100; /* blocks that are made here are others than the parent's */
-    actor->version += (uint32_t)getpid() << 12; /* its bytes differ from the parent's, too */
+    actor->number += 100;                       /* blocks made here differ from the parent's */
+    actor->version += (uint32_t)getpid() << 12; /* and so do their bytes */
     close_files(actor);
     for (size_t i = 0; i < actor->block_count; i++) {
         struct block *block = actor->blocks[i];

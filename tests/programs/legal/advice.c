@@ -1,4 +1,4 @@
-/* What a program may ask of the kernel for pages of its own blocks: advice, protection, locks, NUMA. */
+/* Requests to the kernel for pages of the program's own blocks: advice, protection, locks, NUMA. */
 #include "legal.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define MEMORY_POLICY_PREFERRED 1
 #define MOVE_MISPLACED 2u
 
-/* Whether this kernel has the advice at all: asked once, on memory that nobody manages. */
+/* True if this kernel has the advice. It is tried once, on memory that nobody manages. */
 static bool has_advice(int advice)
 {
     static signed char known[256];
@@ -45,7 +45,7 @@ static bool advise(struct actor *actor, struct run *run, int advice, unsigned wi
     return true;
 }
 
-/* Content stays as it is. */
+/* Gives advice that does not change content. */
 static void hint(struct actor *actor, int advice, unsigned without)
 {
     struct run run;
@@ -92,7 +92,7 @@ static void do_mergeable(struct actor *actor)
     hint(actor, one_in(actor, 2) ? MADV_MERGEABLE : MADV_UNMERGEABLE, GONE | NOT_ANONYMOUS);
 }
 
-/* May fail for want of huge pages, or because memory is special; content stays. */
+/* May fail for lack of huge pages, or because the memory is special. Content does not change. */
 static void do_collapse(struct actor *actor)
 {
     struct run run;
@@ -158,7 +158,7 @@ static void protect(struct actor *actor, const struct run *run, int protection)
              strerror(errno));
 }
 
-/* A call into a page that may not be written says so, and the page is as it was. */
+/* A call that writes to a read-only page must fail with EFAULT and not change the page. */
 static void expect_efault(struct actor *actor, unsigned char *at)
 {
     int ends[2];
@@ -226,7 +226,7 @@ static void do_allow(struct actor *actor)
     run_check(actor, &run, "pages made ordinary");
 }
 
-/* Code in a block, as small just-in-time compilers have it. */
+/* Executes code in a block, like a small just-in-time compiler. */
 static void do_execute(struct actor *actor)
 {
 #ifdef __x86_64__
@@ -262,7 +262,7 @@ static void do_lock(struct actor *actor)
         bool on_fault = one_in(actor, 3);
         int got = on_fault ? mlock2(run_start(&run), run_bytes(&run), MLOCK_ONFAULT)
                            : mlock(run_start(&run), run_bytes(&run));
-        run_flag(&run, LOCKED, 0); /* perhaps, where it failed for want of memory */
+        run_flag(&run, LOCKED, 0); /* maybe, even if memory lacked */
         if (got != 0 && errno != ENOMEM && errno != EPERM && errno != EAGAIN)
             fail(actor, "mlock(%p, %zu): %s", (void *)run_start(&run), run_bytes(&run),
                  strerror(errno));
@@ -308,9 +308,9 @@ static void do_mincore(struct actor *actor)
              strerror(errno));
 }
 
-/* Bare system calls, as a runtime without libc makes them: nobody can see them coming. What they
- * change of a mapping does not change content. */
-/* An instruction of the program's own: no library sees the call. */
+/* Bare system calls, like those of a runtime without libc. No library can intercept them. They
+ * change mappings, but not content. */
+/* Uses an instruction of the program's own. */
 static long bare_call(long number, unsigned char *address, size_t bytes, long third)
 {
 #ifdef __x86_64__

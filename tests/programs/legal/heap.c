@@ -1,4 +1,4 @@
-/* The malloc family, legally. */
+/* Legal calls of the malloc family. */
 #include "legal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static void count_held(size_t more, size_t less)
 {
     size_t now = atomic_fetch_add(&held_bytes, more) + more;
     atomic_fetch_sub(&held_bytes, less);
-    if (now > held_peak_bytes) /* for the last line only: a race costs exactness */
+    if (now > held_peak_bytes) /* only for the last line, so a race may make it inexact */
         held_peak_bytes = now;
 }
 
@@ -161,7 +161,7 @@ static bool has_room(struct actor *actor, size_t bytes)
            atomic_load(&held_bytes) + bytes <= settings.memory_bytes;
 }
 
-/* In a child other memory may come to lie where MADV_DONTFORK left a hole. */
+/* In a child, other memory may be mapped in a hole that MADV_DONTFORK left. */
 static bool overlap(const struct block *block, const unsigned char *start, size_t bytes)
 {
     const unsigned char *end = start + bytes;
@@ -238,7 +238,7 @@ static void do_calloc(struct actor *actor)
     if (!make_room(actor, count * each))
         return;
     struct block *block = take(actor, calloc(count, each), count * each, 16);
-    if (one_in(actor, 2)) /* all pages are of version 0 */
+    if (one_in(actor, 2)) /* all pages have version 0 */
         block_check(actor, block);
     if (one_in(actor, 2))
         fill(actor, block);
@@ -285,11 +285,11 @@ static void do_realloc(struct actor *actor)
     for (size_t i = 0; i < actor->block_count; i++)
         if (actor->blocks[i] == block)
             goto there;
-    return; /* make_room has freed it */
+    return; /* it was freed by make_room */
 there:
     block_restore(actor, block);
-    /* The content must keep its offsets, so the old versions are laid over the new pages: with the
-     * start at another offset in its page, only one version for all pages can be described. */
+    /* The content must keep its offsets, so the old versions are copied onto the new pages. If the
+     * start has another offset in its page, only one version for all pages can be described. */
     fill(actor, block);
     uint32_t version = block->page[0].version;
     size_t had = block->bytes, kept = had < bytes ? had : bytes;
@@ -323,8 +323,8 @@ static void do_check(struct actor *actor)
         block_check(actor, block);
 }
 
-/* More than there can be is refused, by each entry, and nothing else changes. The compiler must not
- * know the numbers. */
+/* Sizes that are too large are refused by each function, and nothing else changes. The compiler
+ * must not know the numbers. */
 static void do_too_large(struct actor *actor)
 {
     static const size_t bases[] = {SIZE_MAX, PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX / 2};

@@ -1,5 +1,5 @@
-/* System calls with which the kernel touches blocks otherwise than by read and write: splicing, other
- * processes' memory, zero-copy sends, and small structures of all kinds that happen to lie in blocks. */
+/* System calls that access blocks otherwise than by read and write: splicing, other processes'
+ * memory, zero-copy sends, and small structures in blocks. */
 #include "legal.h"
 
 #include <arpa/inet.h>
@@ -32,8 +32,8 @@ static void read_all(struct actor *actor, int file, unsigned char *to, size_t by
     }
 }
 
-/* The pipe has the pages themselves: until they are read nobody writes to them, and what is read is
- * what was there, wherever the block is by then. */
+/* The pipe holds the pages themselves, so nobody writes to them until they are read. The reader
+ * gets the bytes of the time of the call, even if the block has moved since. */
 static void do_vmsplice(struct actor *actor)
 {
     struct run run;
@@ -75,7 +75,7 @@ static void do_vmsplice(struct actor *actor)
     close(ends[1]);
 }
 
-/* Into a block: vmsplice from a pipe copies. */
+/* Splices into a block. vmsplice from a pipe copies. */
 static void do_vmsplice_in(struct actor *actor)
 {
     struct run run;
@@ -136,7 +136,7 @@ static void do_process_vm(struct actor *actor)
     run_check(actor, &run, "process_vm");
 }
 
-/* A connection to itself on which sends may keep the pages until they say that they are done. */
+/* A connection to itself. Sends on it may keep the pages until they report that they are done. */
 static bool connect_self(int ends[2])
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -177,8 +177,8 @@ static void do_zero_copy(struct actor *actor)
     close(ends[1]);
 }
 
-/* Small structures that the kernel reads and fills, at a random place of a block that may be absent.
- * Each is made by the same call on the stack as well. */
+/* Small structures that the kernel reads and fills, at random places of a block that may be absent.
+ * The same call is made with a structure on the stack for comparison. */
 static void do_structures(struct actor *actor)
 {
     struct run run;
@@ -296,7 +296,7 @@ static void do_structures(struct actor *actor)
     run_fill(actor, &run);
 }
 
-/* The system calls themselves, without libc's functions. */
+/* Bare system calls without libc's functions. */
 static void do_bare(struct actor *actor)
 {
     struct run run;

@@ -1,5 +1,5 @@
-/* What each byte of a block must be: it follows from seed, block, offset and version, so that a page
- * that is stale, torn, swapped, shifted or zeroed shows. */
+/* Computes the expected bytes of a block from seed, block, offset and version. A page that is
+ * stale, torn, swapped, shifted or zeroed is detected. */
 #include "legal.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ void pattern_make(const struct block *block, size_t offset, size_t bytes, uint32
         to[i] = byte_of(key, offset + i);
 }
 
-/* The first byte that differs from the version, or `bytes`. */
+/* Returns the first offset whose byte differs from the version, or `bytes`. */
 static size_t first_wrong(const struct block *block, size_t offset, size_t bytes, uint32_t version,
                           const unsigned char *from)
 {
@@ -65,7 +65,7 @@ static size_t first_wrong(const struct block *block, size_t offset, size_t bytes
     return bytes;
 }
 
-/* Which version of the page it is that is there instead, for the report; -1: none. */
+/* Returns the version that the page really has, for the report, or -1. */
 static long version_there(const struct block *block, size_t offset, size_t bytes, uint32_t version,
                           const unsigned char *from)
 {
@@ -86,7 +86,7 @@ void pattern_check(struct actor *actor, const struct block *block, size_t offset
             part = bytes - i;
         const struct page *page = &block->page[number];
         size_t wrong = first_wrong(block, at, part, page->version, from + i);
-        /* Zeros come one page at a time, at any moment: what is zero now stays so. */
+        /* A lazily freed page may be zeroed at any moment, and then stays so. */
         if (wrong < part && page->flags & LAZY)
             wrong = first_wrong(block, at, part, 0, from + i);
         if (wrong < part) {

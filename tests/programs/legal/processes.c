@@ -1,5 +1,5 @@
-/* fork in all its kinds: the child finds every byte as the parent left it, writes, and ends; the
- * parent goes on meanwhile. */
+/* All kinds of fork. The child checks that every byte is as the parent left it, writes, and ends.
+ * Meanwhile the parent continues. */
 #include "legal.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static void await(struct actor *actor, pid_t pid, const char *what)
         fail(actor, "%s: the child ended with status %#x", what, (unsigned)status);
 }
 
-/* Without the heap: what a child may do after _Fork, or of a program with threads. */
+/* Works without the heap, as a child must after _Fork, or if the program has threads. */
 static void child_writes(struct actor *actor)
 {
     actor_check(actor);
@@ -39,7 +39,8 @@ static void child_writes(struct actor *actor)
         struct block *block = actor->blocks[i];
         for (size_t page = 0; page < block->pages; page++)
             if (block->page[page].flags & GONE) {
-                /* Nothing is there, or what the library has mapped since; in either case it ends. */
+                /* Either nothing is mapped there, or something of the library. In both cases it
+                 * ends. */
                 struct run run = {block, page, 1};
                 if (one_in(actor, 8))
                     (void)access_faults(run_start(&run), false);
@@ -95,7 +96,7 @@ static void do_clone(struct actor *actor)
     family(actor, clone_bare, false, "bare clone");
 }
 
-/* Ends at once by exit handlers, as a Python worker does. */
+/* Ends at once by exit handlers, like a Python worker. */
 static void do_fork_exit(struct actor *actor)
 {
     pid_t pid = fork();
@@ -146,7 +147,7 @@ static void do_vfork(struct actor *actor)
     await(actor, pid, "vfork and exec");
 }
 
-/* cat gets a block and gives it back. Its arguments lie in blocks, too. */
+/* cat gets a block as input and returns it. Its arguments lie in blocks, too. */
 static void do_spawn(struct actor *actor)
 {
     struct run run;

@@ -1,4 +1,4 @@
-/* Other mappings laid over pages of a block, and pages taken out of it and put back. */
+/* Maps other memory over pages of a block, and removes and restores pages. */
 #include "legal.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static void lay(struct actor *actor, const struct run *run, int flags, int file)
     if (there != start)
         fail(actor, "mmap(%p, %zu, MAP_FIXED | %#x): %s", start, run_bytes(run), (unsigned)flags,
              strerror(errno));
-    /* A new mapping has nothing of what the old one was told. */
+    /* A new mapping has none of the settings of the old one. */
     run_flag(run, 0,
              LAZY | READ_ONLY | NO_ACCESS | NOT_IN_CHILD | ZERO_IN_CHILD | LOCKED | NOT_ANONYMOUS);
 }
@@ -50,7 +50,7 @@ static void do_over_shared(struct actor *actor)
     run_check(actor, &run, "shared memory laid over a block");
 }
 
-/* A file in memory with the pages' next content, mapped private or shared. */
+/* A file in memory with the pages' next content, mapped as private or shared. */
 static void do_over_file(struct actor *actor)
 {
     struct run run;
@@ -85,7 +85,8 @@ static void do_ordinary(struct actor *actor)
     }
 }
 
-/* Unmapped and mapped again: alone, since another thread could be given the addresses. */
+/* Unmaps pages and maps them again. It runs alone, since another thread could be given the
+ * addresses. */
 static void do_hole(struct actor *actor)
 {
     struct run run;
@@ -103,8 +104,8 @@ static void do_hole(struct actor *actor)
         run_fill(actor, &run);
 }
 
-/* Without signals: Linux gives up in the midst of several mappings of which one is mergeable (MADV_MERGEABLE) if a
- * signal comes, begins again, and has lost the first ones then. */
+/* Signals are blocked. If a signal comes while mremap moves several mappings, one of which is
+ * mergeable (MADV_MERGEABLE), Linux starts again. It has then lost the first ones. */
 static void *move(unsigned char *from, size_t bytes, int flags, void *to)
 {
     sigset_t all, before;
@@ -118,7 +119,7 @@ static void *move(unsigned char *from, size_t bytes, int flags, void *to)
     return moved;
 }
 
-/* Pages move out of the block with their content, and other pages in. */
+/* Moves pages out of the block with their content, and other pages into it. */
 static void do_move_out(struct actor *actor)
 {
     struct run run;
@@ -132,7 +133,7 @@ static void do_move_out(struct actor *actor)
         return;
     outside = move(start, bytes, stays ? MREMAP_DONTUNMAP : 0, target);
     if (outside == MAP_FAILED) {
-        /* Pages that were advised differently are several mappings, which mremap may refuse. */
+        /* Pages with different advice are several mappings, which mremap may refuse. */
         if (errno != EFAULT && errno != EINVAL)
             fail(actor, "mremap(%p, %zu): %s", (void *)start, bytes, strerror(errno));
         munmap(target, bytes);

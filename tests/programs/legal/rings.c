@@ -1,5 +1,5 @@
-/* Asynchronous I/O by bare system calls: io_uring, with fixed buffers too, and libaio's. While a
- * transfer is on its way the program uses other blocks. */
+/* Asynchronous I/O by bare system calls: io_uring, also with fixed buffers, and libaio's calls.
+ * During a transfer, the program uses other blocks. */
 #include "legal.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static int result_of(struct actor *actor, struct ring *ring)
     return result;
 }
 
-/* One transfer of a run, out to the file or in from it. */
+/* Transfers a run to the file, or from it. */
 static void ring_transfer(struct actor *actor, struct ring *ring, const struct run *run, bool out,
                           bool fixed, int file)
 {
@@ -114,7 +114,7 @@ static void ring_transfer(struct actor *actor, struct ring *ring, const struct r
                     block_check(actor, actor->blocks[i]);
         }
         int got = result_of(actor, ring);
-        /* Cancelled: a signal came while the kernel made a worker. */
+        /* It was cancelled because a signal came while the kernel made a worker. */
         if (got == -EINTR || got == -EAGAIN || got == -ECANCELED)
             continue;
         if (got <= 0)
@@ -151,7 +151,7 @@ static void do_uring(struct actor *actor)
     ring_close(&ring);
 }
 
-/* The kernel keeps the pages of a registered buffer for as long as it is registered. */
+/* The kernel pins the pages of a registered buffer until it is unregistered. */
 static void do_uring_fixed(struct actor *actor)
 {
     struct run run;

@@ -1,5 +1,5 @@
-/* Signals: faults that are expected, a timer whose handler uses the heap's memory, long jumps out of
- * handlers, an alternate stack in a block. */
+/* Signals: expected faults, a timer whose handler uses the heap, long jumps out of handlers, and an
+ * alternate stack in a block. */
 #include "legal.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 static _Thread_local sigjmp_buf back;
-static _Thread_local unsigned char *volatile expected; /* the address that may fault now */
-static struct actor lost = {.number = 999};            /* who reports faults that nobody expects */
+static _Thread_local unsigned char *volatile expected; /* this address may fault */
+static struct actor lost = {.number = 999};            /* reports unexpected faults */
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -59,7 +59,7 @@ bool access_faults(unsigned char *address, bool write)
     return false;
 }
 
-/* The timer's handler has blocks of its own, of an actor that nobody else uses. */
+/* The timer's handler has its own blocks, and an actor that nobody else uses. */
 static struct actor *handler_actor;
 static atomic_flag handler_busy = ATOMIC_FLAG_INIT;
 static _Atomic bool timer_runs;
@@ -108,7 +108,7 @@ static void do_timer(struct actor *actor)
     timer_process = getpid();
     struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    sigaddset(&action.sa_mask, SIGUSR1); /* whose handler jumps out of everything */
+    sigaddset(&action.sa_mask, SIGUSR1); /* its handler jumps out of any code */
     sigaction(SIGALRM, &action, NULL);
     atomic_store(&timer_runs, true);
     set_timer(200 + (long)chance(actor, 5000));
@@ -159,7 +159,7 @@ static void do_jump(struct actor *actor)
         struct itimerspec soon = {.it_value = {0, 1 + (long)chance(actor, 2000000)}};
         may_jump = 1;
         timer_settime(timer, 0, &soon, NULL);
-        while (may_jump) /* only memory is touched: to leave this anywhere is defined */
+        while (may_jump) /* it only reads memory, so it may be left at any point */
             actor_check(actor);
     }
     timer_delete(timer);
@@ -167,7 +167,7 @@ static void do_jump(struct actor *actor)
     actor_check(actor);
 }
 
-/* The alternate stack is a block; the handler verifies other blocks, which may be absent, on it. */
+/* The alternate stack is a block. On it, the handler verifies other blocks, which may be absent. */
 static struct actor *stack_actor;
 
 static void on_alternate(int number)

@@ -1,5 +1,5 @@
-/* Threads: each an actor; blocks change hands; stacks in blocks; cancellation; locks and futexes in
- * blocks. */
+/* Threads, each an actor. Blocks are passed between them. Stacks, locks and futexes lie in blocks,
+ * and threads are cancelled. */
 #include "legal.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 
 #define MOST_THREADS 8
 
-/* Blocks on the way from one actor to another. Not used in children: others may hold the lock. */
+/* Blocks in transit between actors. It is not used in children, since another thread may hold the
+ * lock. */
 static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *mailbox[8];
 
@@ -48,8 +49,8 @@ static struct block *take(struct actor *actor, size_t from)
     return block;
 }
 
-/* Blocks keep the identity that their bytes follow from, so versions of theirs must not be given
- * twice: the taker goes on from the highest that it has seen. */
+/* A block's bytes depend on its identity and version, so no version may be used twice. The new
+ * owner continues from the highest version that it has seen. */
 static void raise_version(struct actor *actor, const struct block *block)
 {
     for (size_t i = 0; i < block->pages; i++)
@@ -81,7 +82,7 @@ void mailbox_empty(struct actor *actor)
 struct job {
     struct actor *actor;
     unsigned long operations;
-    void *local; /* freed by the destructor of a thread's own data */
+    void *local; /* freed by the destructor of the thread's own data */
 };
 
 static pthread_key_t key;
@@ -118,7 +119,7 @@ static void run_threads(struct actor *actor, bool own_stacks)
         jobs[i].actor->child = actor->child;
         jobs[i].actor->depth = actor->depth;
         jobs[i].actor->version = actor->version;
-        jobs[i].actor->made = actor->made + 100000; /* ids are not given twice */
+        jobs[i].actor->made = actor->made + 100000; /* ids are never used twice */
         pthread_attr_t attributes;
         pthread_attr_init(&attributes);
         if (own_stacks) {
@@ -157,7 +158,7 @@ static void do_stacks(struct actor *actor)
     run_threads(actor, true);
 }
 
-/* Cancelled at a cancellation point of its own, or in one that somebody put into malloc. */
+/* Is cancelled at its own cancellation point, or at one inside malloc. */
 static void *churn(void *given)
 {
     _Atomic bool *runs = given;
@@ -165,7 +166,7 @@ static void *churn(void *given)
     for (unsigned i = 0;; i++) {
         size_t bytes = (size_t)(i % 13 + 1) * 200 * KIB;
         int state;
-        /* Disabled while a block is held: it would leak, which is legal, but not for ever. */
+        /* Cancellation is off while a block is held. A leak would be legal, but would add up. */
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
         unsigned char *block = malloc(bytes);
         pthread_setcancelstate(state, NULL);
@@ -179,7 +180,7 @@ static void *churn(void *given)
     return NULL;
 }
 
-/* malloc and free are no cancellation points: the thread ends at pthread_testcancel() only. */
+/* malloc and free are no cancellation points, so the thread ends at pthread_testcancel() only. */
 static void *churn_open(void *given)
 {
     _Atomic bool *runs = given;
@@ -280,7 +281,7 @@ static void do_meet(struct actor *actor)
     free(block);
 }
 
-/* A bare futex in a block: woken, not woken, and with another value. */
+/* A bare futex in a block. It is woken, is not woken, or has another value. */
 struct waiter {
     _Atomic uint32_t *word;
     _Atomic bool *woken;

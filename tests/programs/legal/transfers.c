@@ -1,5 +1,5 @@
-/* What a program hands to the kernel or gets from it by libc's ordinary calls: the content arrives on
- * the other side, and in the block. */
+/* Passes content to the kernel or from it by libc's ordinary calls. It must arrive on the other
+ * side, and in the block. */
 #include "legal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static size_t some(struct actor *actor, size_t rest)
     return bytes < rest ? bytes : rest;
 }
 
-/* Up to four pieces of a buffer. */
+/* Divides a buffer into up to four pieces. */
 static int pieces(struct actor *actor, struct iovec *vector, unsigned char *start, size_t bytes)
 {
     int count = 0;
@@ -84,7 +84,7 @@ static ssize_t receive_some(struct actor *actor, int file, bool socket, unsigned
     }
 }
 
-/* Out of a block and into scratch memory, or the other way round with a new version. */
+/* Copies a block into scratch memory, or a new version from there into the block. */
 static void through(struct actor *actor, const int ends[2], bool socket)
 {
     struct run run;
@@ -217,7 +217,7 @@ static void do_file(struct actor *actor)
     run_check(actor, &run, "what a block got of a file");
 }
 
-/* Direct I/O: the device reads and writes the block's own pages. */
+/* Direct I/O: the device accesses the block's own pages. */
 static void do_direct(struct actor *actor)
 {
     struct run run;

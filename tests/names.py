@@ -1,0 +1,16 @@
+"""Names of rows of the tables behind `ebb`, in their order. A new row needs its name here."""
+
+OWN_POLICIES = ["ebb", "fifo", "none"]  # src/plan/plan.c
+LAB_POLICIES = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa",
+                "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
+                "lru"]  # src/lab/lab.c
+ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
+
+# Options of the commands that plan, in the order of cli/offline.c.
+SHARED = ["--machine", "--store", "--smallest-block"]
+OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
+                    "--tune", "--json"],
+           "simulate": ["--budget", *SHARED, "--tune", "--json"]}
+LAB_OPTIONS = {"compare": ["--budgets", "--policies", *SHARED, "--tune", "--json"],
+               "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
+                        "--tune", "--json"]}
