@@ -164,7 +164,7 @@ def calls_upwards(root):
 # is no call of ours: the shim's own functions of such names may be reached from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances recurrence units",
+        "access_clock derive detect instances recurrence steps units",
         "landmark parts stream",
         "build slots windows",
         "properties times unordered watch_iterations watch_phrases",
@@ -198,10 +198,11 @@ ORDER = {
         "striped",
     ],
     "src/parent": [
-        "copies measured profile states stuck tell",
+        "copies measured names profile states stuck tell",
         "alarm budget lanes observe profile_read trial",
         "cache plans",
         "recall replan",
+        "leave",
         "gone learn",
         "doors",
         "parent",

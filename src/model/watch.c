@@ -184,6 +184,21 @@ struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch)
     return watch->forgotten;
 }
 
+size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *blocks, size_t most)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t count = 0;
+    for (size_t i = 0; i < stream->allocs.count; i++) {
+        const struct ebb_event *event = &stream->events.items[stream->allocs.items[i].event];
+        if (stream->allocs.items[i].free_event != SIZE_MAX)
+            continue;
+        if (count < most)
+            blocks[count] = (struct ebb_watch_block){event->block, event->size_bytes};
+        count++;
+    }
+    return count;
+}
+
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes)
 {
     const struct ebb_stream *stream = &watch->stream;

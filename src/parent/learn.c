@@ -54,8 +54,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             process->stream.allocs_lost = 0;
             if (!reactive)
                 ebb__watch_hold(process->stream.watch);
-            if (!reactive && !process->sent.has_access_clock) /* a profile tells of allocations */
-                ebb__recall_learn(process, &model);
+            if (!reactive)
+                ebb__leave_learn(process, &model);
         }
         process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
     }
