@@ -105,6 +105,7 @@ struct recall {
     enum ebb_cache_use use;
     bool has_key;       /* it may have a profile, under `key` */
     bool is_other;      /* the profile is of a run with other arguments */
+    bool is_named;      /* its blocks have been found */
     bool renamed;       /* its blocks have other serials in this run */
     bool awaits_blocks; /* its plan follows accesses: it is sent when the blocks are there */
     struct ebb_profile_key key;

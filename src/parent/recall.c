@@ -126,9 +126,12 @@ static uint64_t whole_allocs(const struct ebb_profile *profile)
     return least;
 }
 
+/* A lap of accesses is one of accesses that came as planned, whatever else was missed. */
 static uint64_t most_faults(const struct ebb_profile *profile)
 {
     uint64_t most = 0;
+    if (follows_accesses(profile))
+        return UINT64_MAX;
     for (uint32_t i = 0; i < profile->iteration_count; i++) {
         uint64_t uses = profile->iterations[i].model.access_count;
         most = uses > most ? uses : most;
@@ -184,8 +187,8 @@ static bool find_names(struct ebb_parent *parent, struct process *process)
 {
     struct recall *recall = &process->recall;
     bool renamed;
-    if (recall->named_ns && recall->named_at == process->stream.allocs)
-        return false;
+    if (recall->is_named || (recall->named_ns && recall->named_at == process->stream.allocs))
+        return recall->is_named;
     recall->named_at = process->stream.allocs;
     recall->named_ns = ebb__now_ns();
     if (!blocks_are_there(process, &renamed))
@@ -194,7 +197,8 @@ static bool find_names(struct ebb_parent *parent, struct process *process)
     if ((renamed || recall->awaits_blocks) && !send_plans(parent, process))
         return false;
     recall->awaits_blocks = false;
-    return !renamed;
+    recall->is_named = true;
+    return true;
 }
 
 /* The peak matters if the budget is a share of it. */
