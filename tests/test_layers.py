@@ -167,7 +167,7 @@ ORDER = {
         "access_clock derive detect instances recurrence steps units",
         "landmark parts stream",
         "build slots windows",
-        "properties times unordered watch_iterations watch_phrases",
+        "properties scale times unordered watch_iterations watch_phrases",
         "iteration watch_patterns",
         "analyse watch",
     ],

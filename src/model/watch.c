@@ -199,6 +199,15 @@ size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *bl
     return count;
 }
 
+size_t ebb__watch_newest_sizes(const struct ebb_watch *watch, uint64_t *sizes, size_t most)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t all = stream->allocs.count, count = all < most ? all : most;
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = stream->events.items[stream->allocs.items[all - count + i].event].size_bytes;
+    return count;
+}
+
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes)
 {
     const struct ebb_stream *stream = &watch->stream;

@@ -105,12 +105,14 @@ struct recall {
     enum ebb_cache_use use;
     bool has_key;       /* it may have a profile, under `key` */
     bool is_other;      /* the profile is of a run with other arguments */
+    bool is_scaled;     /* its sizes have been changed to those of this run */
     bool is_named;      /* its blocks have been found */
     bool renamed;       /* its blocks have other serials in this run */
     bool awaits_blocks; /* its plan follows accesses: it is sent when the blocks are there */
     struct ebb_profile_key key;
     struct ebb_profile profile; /* while PHASE_RECALLED */
     uint64_t at_allocs;         /* allocations made before its plans were sent */
+    uint64_t scale_at;          /* allocations made when its sizes are compared next */
     uint64_t named_at;          /* allocations made when its blocks were looked for last, */
     uint64_t named_ns;          /* and when that number was new */
     uint64_t most_faults;       /* of an iteration that goes as planned */

@@ -7,6 +7,17 @@
 
 #include "base/tuning.h"
 
+/* The serial behind the newest block that is there in each iteration; UINT64_MAX: there is none. What
+ * is allocated before is no iteration that the plan could follow. */
+static uint64_t behind_persistent(const struct ebb_model *model)
+{
+    uint64_t newest = 0;
+    for (uint32_t i = 0; i < model->block_count; i++)
+        if (model->blocks[i].alloc_tick == EBB_TICK_NONE && model->blocks[i].serial > newest)
+            newest = model->blocks[i].serial;
+    return newest ? newest + 1 : UINT64_MAX;
+}
+
 void ebb__leave_learn(struct process *process, struct ebb_model *model)
 {
     const struct ebb_watch_iteration *iterations;
@@ -20,6 +31,8 @@ void ebb__leave_learn(struct process *process, struct ebb_model *model)
     for (uint32_t i = 0; first_serial == UINT64_MAX && i < model->block_count; i++)
         if (model->blocks[i].alloc_tick != EBB_TICK_NONE)
             first_serial = model->blocks[i].serial;
+    uint64_t behind = behind_persistent(model);
+    first_serial = behind < first_serial ? behind : first_serial;
     ebb__profile_add(&process->learnt, model, first_serial == UINT64_MAX ? 0 : first_serial);
     process->learnt_anew = true;
 }

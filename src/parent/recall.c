@@ -13,8 +13,10 @@
 
 #include "base/clock.h"
 #include "base/tuning.h"
+#include "model/scale.h"
 #include "plan/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A program that begins may pause so long between two allocations: it reads a file. A limit. */
@@ -96,7 +98,8 @@ static void confirm(struct ebb_parent *parent, struct process *process)
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);
-    process->learnt_anew = process->recall.is_other || process->recall.renamed;
+    process->learnt_anew =
+        process->recall.is_other || process->recall.is_scaled || process->recall.renamed;
     ebb__parent_settle(process);
     ebb__phase_set(&process->phase, PHASE_PLANNED);
     size_t period = ebb__watch_period_allocs(process->stream.watch);
@@ -201,6 +204,59 @@ static bool find_names(struct ebb_parent *parent, struct process *process)
     return true;
 }
 
+/* The newest iteration with the sizes of this run, in the place of all. */
+static bool scale(struct process *process)
+{
+    struct ebb_profile *profile = &process->recall.profile;
+    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
+    const struct ebb_model *model = &newest->model;
+    uint64_t first_serial = newest->first_serial;
+    size_t most = 2 * (size_t)ebb__model_count_allocs(model);
+    uint64_t *sizes = calloc(most + 1, sizeof *sizes);
+    struct ebb_model scaled;
+    if (!sizes)
+        return false;
+    size_t count = ebb__watch_newest_sizes(process->stream.watch, sizes, most);
+    enum ebb_status status = ebb__model_scale(model, sizes, count, &scaled);
+    free(sizes);
+    if (status != EBB_OK)
+        return false;
+    for (uint32_t i = 0; i < profile->iteration_count; i++)
+        ebb__model_fini(&profile->iterations[i].model);
+    profile->iterations[0] =
+        (struct ebb_profile_iteration){.model = scaled, .first_serial = first_serial};
+    profile->iteration_count = 1;
+    return true;
+}
+
+/* Of a run with other arguments, nothing has matched when the first step is over: the batch may be
+ * another one. Compares again after each eighth of an iteration. Returns true if the profile has
+ * been scaled, and its plan sent. */
+static bool try_to_scale(struct ebb_parent *parent, struct process *process)
+{
+    struct recall *recall = &process->recall;
+    struct ebb_profile *profile = &recall->profile;
+    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
+    bool renamed;
+    if (!recall->is_other || recall->is_scaled || recall->followed || follows_accesses(profile))
+        return false;
+    if (!recall->scale_at)
+        recall->scale_at = newest->first_serial + 1;
+    if (process->stream.allocs < recall->scale_at || process->stream.replaying)
+        return false;
+    recall->scale_at = process->stream.allocs + ebb__model_count_allocs(&newest->model) / 8 + 1;
+    if (!scale(process))
+        return false;
+    recall->is_scaled = true;
+    recall->broken = 0;
+    recall->whole_allocs = whole_allocs(profile);
+    recall->most_faults = most_faults(profile);
+    recall->is_named = blocks_are_there(process, &renamed);
+    ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
+    ebb__budget_withdraw(parent, process); /* the peak is that of this run */
+    return send_plans(parent, process);
+}
+
 /* The peak matters if the budget is a share of it. */
 static bool exceeds_peak(const struct ebb_parent *parent, const struct process *process)
 {
@@ -258,6 +314,10 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     unsigned patience = (unsigned)ebb__tuning()->recall_patience;
     if (recall->awaits_blocks)
         find_names(parent, process);
+    if (try_to_scale(parent, process))
+        return;
+    if (recall->is_other && !recall->followed && exceeds_peak(parent, process))
+        ebb__budget_withdraw(parent, process); /* its peak was a guess */
     if (recall->followed > recall->disappointments && is_found(process) &&
         find_names(parent, process)) {
         confirm(parent, process);
