@@ -254,7 +254,10 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
     recall->is_named = blocks_are_there(process, &renamed);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__budget_withdraw(parent, process); /* the peak is that of this run */
-    return send_plans(parent, process);
+    bool sent = send_plans(parent, process);
+    recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
+    process->stream.allocs_lost = 0;
+    return sent;
 }
 
 /* The peak matters if the budget is a share of it. */
@@ -318,8 +321,9 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
         return;
     if (recall->is_other && !recall->followed && exceeds_peak(parent, process))
         ebb__budget_withdraw(parent, process); /* its peak was a guess */
-    if (recall->followed > recall->disappointments && is_found(process) &&
-        find_names(parent, process)) {
+    unsigned good = recall->followed - recall->disappointments;
+    /* After several iterations blocks that were not found do not matter. */
+    if (good && is_found(process) && (find_names(parent, process) || good >= patience)) {
         confirm(parent, process);
         return;
     }
