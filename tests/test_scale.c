@@ -87,12 +87,54 @@ static void another_batch(void **state)
     }
 }
 
+/* A block that is too small to be managed with the new batch is in the model no more. */
+static void small_blocks_vanish(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_step(8), wanted = make_step(6), scaled;
+    size_vec sizes = run_of(6, 1);
+    for (size_t i = 9; i + 1 < sizes.count; i++) /* without the first output */
+        sizes.items[i] = sizes.items[i + 1];
+    assert_int_equal(ebb__model_scale(&model, sizes.items, sizes.count - 1, &scaled), EBB_OK);
+    assert_int_equal(scaled.block_count, model.block_count - 1);
+    assert_int_equal(scaled.tick_count, model.tick_count - 4); /* alloc, two uses, free */
+    assert_int_equal(scaled.access_count, model.access_count - 2);
+    assert_int_equal(scaled.peak_bytes, wanted.peak_bytes - output_of(0, 6));
+    size_t allocs = 0;
+    for (uint32_t i = 0; i < scaled.tick_count; i++) {
+        const struct ebb_model_event *event = &scaled.events[i];
+        const struct ebb_model_block *block = &scaled.blocks[event->block];
+        assert_true(event->block < scaled.block_count);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            assert_int_equal(block->alloc_tick, i);
+            assert_int_equal((i + block->span_ticks) % scaled.tick_count, block->free_tick);
+            assert_int_equal(block->size_bytes, sizes.items[9 + allocs++]);
+        }
+        if (event->kind == EBB_EVENT_FREE)
+            assert_int_equal(block->free_tick, i);
+    }
+    for (uint32_t i = 0; i < scaled.block_count; i++)
+        for (uint32_t k = 0; k < scaled.blocks[i].access_count; k++) {
+            uint32_t tick = scaled.accesses[scaled.blocks[i].first_access + k].tick;
+            assert_int_equal(scaled.events[tick].kind, EBB_EVENT_ACCESS);
+            assert_int_equal(scaled.events[tick].block, i);
+        }
+    assert_int_equal(allocs, 2 * LAYERS - 1);
+    ebb_vec_free(&sizes);
+    ebb__model_fini(&model);
+    ebb__model_fini(&wanted);
+    ebb__model_fini(&scaled);
+}
+
 /* The same batch, another program, half of a step, nothing at all. */
 static void what_is_no_other_batch(void **state)
 {
     (void)state;
     struct ebb_model model = make_step(8), scaled;
     size_vec same = run_of(8, 2), other = run_of(6, 2), half = run_of(6, 1);
+    assert_int_equal(ebb__model_scale(&model, same.items, same.count, &scaled), EBB_INFEASIBLE);
+    for (size_t i = 9; i < same.count; i++) /* one size that has not come, and is another's ratio */
+        same.items[i] = same.items[i] == output_of(3, 8) ? output_of(3, 9) : same.items[i];
     assert_int_equal(ebb__model_scale(&model, same.items, same.count, &scaled), EBB_INFEASIBLE);
     uint64_t seed = 3;
     for (size_t i = 0; i < other.count; i++)
@@ -112,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_batch),
+        cmocka_unit_test(small_blocks_vanish),
         cmocka_unit_test(what_is_no_other_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,10 +7,11 @@
 #include <string.h>
 
 enum {
-    LARGEST = 12,         /* sizes of each list that are tried for a ratio */
-    MOST_CELLS = 1 << 24, /* 64 MiB; 3000 allocations an iteration */
-    LACKING_DIVISOR = 30, /* of the model's allocations, such a part may find none */
-    ROUNDED_DIVISOR = 64, /* a scaled size may differ by such a part */
+    LARGEST = 12,          /* sizes of each list that are tried for a ratio */
+    MOST_CELLS = 1 << 24,  /* 64 MiB; 3000 allocations an iteration */
+    LACKING_DIVISOR = 30,  /* of the model's allocations, such a part may find none */
+    SCALED_DIVISOR = 10,   /* such a part is scaled at least: else it is the same batch */
+    ROUNDED_DIVISOR = 512, /* a scaled size may differ by such a part: it is rounded */
 };
 
 struct scaling {
@@ -144,6 +145,74 @@ static void *copy_of(const void *items, size_t bytes)
     return copy;
 }
 
+/* Kept ticks before each tick, [tick_count] for all; NULL: out of memory. */
+static uint32_t *count_kept(const struct ebb_model *model, const uint8_t *lacking)
+{
+    uint32_t *before = calloc(model->tick_count + 1u, sizeof *before);
+    for (uint32_t i = 0; before && i < model->tick_count; i++) {
+        uint32_t block = model->events[i].block;
+        before[i + 1] = before[i] + !(block < model->block_count && lacking[block]);
+    }
+    return before;
+}
+
+/* The ticks that are kept of `span` from `tick` on. */
+static uint32_t kept_span(const uint32_t *before, uint32_t ticks, uint32_t tick, uint32_t span)
+{
+    uint32_t turns = span / ticks, end = (tick + span) % ticks, kept = before[end] - before[tick];
+    if (end < tick)
+        kept = before[ticks] - before[tick] + before[end];
+    return turns * before[ticks] + kept;
+}
+
+/* Removes the blocks that the new run does not allocate, with their events. */
+static bool remove_lacking(struct ebb_model *model, const uint8_t *lacking)
+{
+    uint32_t *before = count_kept(model, lacking);
+    uint32_t *place = calloc(model->block_count + 1u, sizeof *place);
+    uint32_t blocks = 0, accesses = 0, ticks = model->tick_count;
+    for (uint32_t i = 0; before && place && i < model->block_count; i++) {
+        struct ebb_model_block block = model->blocks[i];
+        if (lacking[i])
+            continue;
+        for (uint32_t k = 0; k < block.access_count; k++) {
+            struct ebb_model_access access = model->accesses[block.first_access + k];
+            access.tick = before[access.tick];
+            model->accesses[accesses + k] = access;
+        }
+        block.first_access = accesses;
+        accesses += block.access_count;
+        if (block.alloc_tick == EBB_TICK_NONE) {
+            block.span_ticks = before[ticks];
+        } else {
+            block.span_ticks = kept_span(before, ticks, block.alloc_tick, block.span_ticks);
+            block.alloc_tick = before[block.alloc_tick];
+            block.free_tick = before[block.free_tick];
+        }
+        place[i] = blocks;
+        model->blocks[blocks++] = block;
+    }
+    for (uint32_t i = 0; before && place && i < ticks; i++) {
+        struct ebb_model_event event = model->events[i];
+        if (before[i + 1] == before[i])
+            continue;
+        if (event.block < model->block_count)
+            event.block = place[event.block];
+        model->events[before[i]] = event;
+        model->time_ns[before[i]] = model->time_ns[i];
+    }
+    bool good = before && place;
+    if (good) {
+        model->time_ns[before[ticks]] = model->time_ns[ticks];
+        model->tick_count = before[ticks];
+        model->block_count = blocks;
+        model->access_count = accesses;
+    }
+    free(before);
+    free(place);
+    return good;
+}
+
 static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
                             struct ebb_model *scaled)
 {
@@ -160,16 +229,21 @@ static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
     made.time_ns = copy_of(model->time_ns, (model->tick_count + 1u) * sizeof *model->time_ns);
     made.blocks = copy_of(model->blocks, model->block_count * sizeof *model->blocks);
     made.accesses = copy_of(model->accesses, model->access_count * sizeof *model->accesses);
-    if (!made.events || !made.time_ns || !made.blocks || !made.accesses) {
+    uint8_t *lacking = calloc(model->block_count + 1u, 1);
+    if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking) {
+        free(lacking);
         ebb__model_fini(&made);
         return EBB_ERR_MEMORY;
     }
     for (uint32_t i = 0; i <= made.tick_count; i++)
         made.time_ns[i] = (uint64_t)((double)model->time_ns[i] * scaling->ratio);
-    for (size_t i = 0; i < scaling->allocs; i++)
-        if (to[i])
-            made.blocks[scaling->blocks[i]].size_bytes = to[i];
-    enum ebb_status status = ebb__model_derive(&made, NULL);
+    for (size_t i = 0; i < scaling->allocs; i++) {
+        made.blocks[scaling->blocks[i]].size_bytes = to[i];
+        lacking[scaling->blocks[i]] = to[i] == 0;
+    }
+    enum ebb_status status =
+        remove_lacking(&made, lacking) ? ebb__model_derive(&made, NULL) : EBB_ERR_MEMORY;
+    free(lacking);
     if (status)
         ebb__model_fini(&made);
     else
@@ -208,8 +282,11 @@ enum ebb_status ebb__model_scale(const struct ebb_model *model, const uint64_t *
         status = EBB_ERR_MEMORY;
         goto out;
     }
-    size_t found = align(&scaling, longest, to);
-    if ((scaling.allocs - found) * LACKING_DIVISOR <= scaling.allocs)
+    size_t found = align(&scaling, longest, to), same = 0;
+    for (size_t i = 0; i < scaling.allocs; i++)
+        same += to[i] == size_of(&scaling, i);
+    if ((scaling.allocs - found) * LACKING_DIVISOR <= scaling.allocs &&
+        (scaling.allocs - same) * SCALED_DIVISOR > scaling.allocs)
         status = make(&scaling, to, scaled);
 out:
     free(longest);

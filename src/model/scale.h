@@ -11,7 +11,8 @@
 
 /* Scales `model` to the new sizes.
  *   sizes   of the newest allocations, in order, `count` of them: of an iteration at least
- *   scaled  out; release with ebb__model_fini(). Persistent blocks and parts keep their sizes.
+ *   scaled  out; release with ebb__model_fini(). Persistent blocks and parts keep their sizes. It
+ *           lacks the blocks that the new run does not allocate: they are too small to be managed.
  *           Times are those of `model` times the ratio.
  * EBB_INFEASIBLE if the sizes do not tell one ratio, or agree with too few allocations of the model:
  * it may be another program, or the iteration is not over. EBB_ERR_MEMORY. O(allocations of the

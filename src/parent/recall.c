@@ -299,6 +299,19 @@ static bool has_missed(const struct process *process)
            process->stream.allocs > begin + patience && process->stream.allocs_lost > patience;
 }
 
+/* True if a run with other arguments has neither been followed nor scaled an iteration and a quarter
+ * after the first step. To learn it costs less than to wait for more. */
+static bool differs_for_good(const struct process *process)
+{
+    const struct recall *recall = &process->recall;
+    const struct ebb_profile_iteration *newest =
+        &recall->profile.iterations[recall->profile.iteration_count - 1];
+    uint64_t allocs = ebb__model_count_allocs(&newest->model);
+    bool follows = process->stream.replaying && process->stream.followed_allocs >= allocs / 4;
+    return recall->is_other && !recall->is_scaled && !recall->followed && !follows &&
+           process->stream.allocs > newest->first_serial + allocs + allocs / 4 + 64;
+}
+
 /* True if the watch has found a repetition that is as long as an iteration of the profile. A shorter
  * one is a loop within it: with a longer one to come, the plan would be taken for that of a part. */
 static bool is_found(const struct process *process)
@@ -328,8 +341,9 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
         return;
     }
     bool broken = recall->broken >= patience && recall->followed == 0;
-    bool missed =
-        follows_accesses(&recall->profile) ? has_missed_accesses(process) : has_missed(process);
+    bool missed = follows_accesses(&recall->profile)
+                      ? has_missed_accesses(process)
+                      : has_missed(process) || differs_for_good(process);
     if (recall->disappointments >= patience || broken || missed || exceeds_peak(parent, process))
         drop(parent, process);
 }
