@@ -40,7 +40,7 @@ static void require_plans(const struct ebb_profile *profile, const struct ebb_mo
 
 static void require_sound(struct ebb_profile *profile)
 {
-    struct ebb_profile_key key = {{1, 2}};
+    struct ebb_profile_key key = {.words = {1, 2}};
     uint8_t *bytes, *again;
     size_t size, again_size;
     struct ebb_profile copy;
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ebb_profile profile;
     struct ebb_error error = {0};
-    struct ebb_profile_key key = {{1, 2}};
+    struct ebb_profile_key key = {.words = {1, 2}};
     enum ebb_status status = ebb__profile_decode(data, size, key, "input", &profile, &error);
     if (status == EBB_OK) {
         require_sound(&profile);

@@ -132,6 +132,18 @@ class Launch(unittest.TestCase):
     def options(self, *options):
         return [EBB, "run", "--no-cache", "--store", self.store, *options]
 
+    def run_twice(self, *args, options=()):
+        """Two runs with a plan cache; the summary of each."""
+        path, summaries = os.path.join(self.folder, "summary.json"), []
+        for _ in range(2):
+            done = self.run_command([EBB, "run", "--store", self.store, "--summary-json", path,
+                                     *options, "--", *args])
+            self.assertEqual(0, done.returncode, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                summaries.append(json.load(file))
+        shutil.rmtree(os.path.join(self.cache, "ebb"))
+        return summaries
+
     def run_ebb(self, *args, options=(), **kwargs):
         """Runs `ebb run options -- args` to its end. The output is captured as bytes."""
         return self.run_command([*self.options(*options), "--", *args], **kwargs)

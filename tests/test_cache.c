@@ -61,6 +61,8 @@ static void assert_same_model(const struct ebb_model *a, const struct ebb_model 
     assert_int_equal(a->peak_bytes, b->peak_bytes);
     assert_int_equal(a->peak_tick, b->peak_tick);
     assert_int_equal(a->has_accesses, b->has_accesses);
+    assert_int_equal(a->unordered, b->unordered);
+    assert_int_equal(a->slack_bytes, b->slack_bytes);
     assert_memory_equal(a->events, b->events, a->tick_count * sizeof *a->events);
     assert_memory_equal(a->time_ns, b->time_ns, (a->tick_count + 1) * sizeof *a->time_ns);
     assert_memory_equal(a->load_bytes, b->load_bytes, a->tick_count * sizeof *a->load_bytes);
@@ -88,7 +90,11 @@ static void is_read_as_written(void **state)
     (void)state;
     for (uint64_t seed = 1; seed < 40; seed++) {
         struct ebb_profile profile = make_profile(seed, (unsigned)(seed % 5)), read;
-        struct ebb_profile_key key = {{seed, ~seed}};
+        if (seed % 3 == 0 && profile.iteration_count) {
+            profile.iterations[0].model.unordered = true;
+            profile.iterations[0].model.slack_bytes = seed << 20;
+        }
+        struct ebb_profile_key key = {.words = {seed, ~seed}};
         uint8_t *bytes;
         size_t size;
         assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
@@ -140,7 +146,7 @@ static void damage_is_seen(void **state)
 {
     (void)state;
     struct ebb_profile profile = make_profile(7, 2), read;
-    struct ebb_profile_key key = {{1, 2}}, other = {{1, 3}};
+    struct ebb_profile_key key = {{1, 2}, {3, 4}}, other = {{1, 3}, {3, 4}};
     uint8_t *bytes;
     size_t size;
     assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
@@ -158,10 +164,63 @@ static void damage_is_seen(void **state)
         bytes[at] ^= 0x10;
     }
     assert_int_equal(ebb__profile_decode(bytes, size, other, "x", &read, NULL), EBB_ERR_FORMAT);
+    other = key;
+    other.program[1]++;
+    assert_int_equal(ebb__profile_decode(bytes, size, other, "x", &read, NULL), EBB_ERR_FORMAT);
     assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL), EBB_OK);
     ebb__profile_fini(&read);
     free(bytes);
     ebb__profile_fini(&profile);
+}
+
+/* The clock events of a model: its first use of a persistent block instead of allocations. */
+static void follow_accesses(struct ebb_model *model)
+{
+    bool any = false;
+    model->clock_count = 1;
+    for (uint32_t i = 0; i < model->tick_count; i++) {
+        struct ebb_model_event *event = &model->events[i];
+        bool may = event->kind == EBB_EVENT_ACCESS &&
+                   model->blocks[event->block].alloc_tick == EBB_TICK_NONE;
+        event->clock = may && !any;
+        any = any || may;
+    }
+    assert_true(any);
+    assert_int_equal(ebb__model_derive(model, NULL), EBB_OK);
+}
+
+/* A plan that follows accesses is kept, too. Allocations are no clock beside them. */
+static void accesses_may_be_the_clock(void **state)
+{
+    (void)state;
+    struct ebb_profile_key key = {.words = {1, 2}};
+    for (unsigned lie = 0; lie < 3; lie++) {
+        struct ebb_profile profile = {.machine = {"host", {0.5, 1000}, {0.5, 1000}, true}}, read;
+        struct ebb_model made = make_training(4, (uint64_t)8 << 20, 1000000, 3);
+        follow_accesses(&made);
+        ebb__profile_add(&profile, &made, 0);
+        struct ebb_model *model = &profile.iterations[0].model;
+        for (uint32_t i = 0; i < model->tick_count; i++) {
+            struct ebb_model_event *event = &model->events[i];
+            bool persistent = event->block < model->block_count &&
+                              model->blocks[event->block].alloc_tick == EBB_TICK_NONE;
+            if ((lie == 1 && event->kind == EBB_EVENT_ALLOC) ||
+                (lie == 2 && event->kind == EBB_EVENT_ACCESS && !persistent))
+                event->clock = true;
+        }
+        uint8_t *bytes;
+        size_t size;
+        assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+        assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, NULL),
+                         lie ? EBB_ERR_FORMAT : EBB_OK);
+        if (!lie) {
+            assert_true(ebb__model_announced(&read.iterations[0].model));
+            assert_same_model(model, &read.iterations[0].model);
+        }
+        ebb__profile_fini(&read);
+        free(bytes);
+        ebb__profile_fini(&profile);
+    }
 }
 
 /* A profile of an older or newer version is refused because of its version alone. */
@@ -169,7 +228,7 @@ static void other_versions_are_refused(void **state)
 {
     (void)state;
     struct ebb_profile profile = make_profile(7, 2), read;
-    struct ebb_profile_key key = {{1, 2}};
+    struct ebb_profile_key key = {.words = {1, 2}};
     uint8_t *bytes;
     size_t size;
     assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
@@ -191,7 +250,7 @@ static void other_versions_are_refused(void **state)
 static void lies_are_seen(void **state)
 {
     (void)state;
-    struct ebb_profile_key key = {{1, 2}};
+    struct ebb_profile_key key = {.words = {1, 2}};
     for (unsigned lie = 0; lie < 17; lie++) {
         struct ebb_profile profile = {.machine = {"host", {0.5, 1000}, {0.5, 1000}, true}}, read;
         struct ebb_model made = make_training(4, (uint64_t)8 << 20, 1000000, 3);
@@ -282,7 +341,7 @@ static void folder_holds_what_was_stored(void **state)
     char inner[PATH_MAX + 32];
     snprintf(inner, sizeof inner, "%s/.cache/ebb", folder);
     struct ebb_profile profile = make_profile(3, 2), read;
-    struct ebb_profile_key key = {{5, 6}}, other = {{5, 7}};
+    struct ebb_profile_key key = {.words = {5, 6}}, other = {.words = {5, 7}};
     assert_int_equal(ebb__cache_load(inner, key, &read, NULL), EBB_ERR_IO);
     assert_int_equal(ebb__cache_store(inner, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
                      EBB_OK);
@@ -313,9 +372,10 @@ static void folder_holds_what_was_stored(void **state)
 static void foreign_files(void **state)
 {
     (void)state;
-    struct ebb_profile_key key = {{0x11, 0x22}}, other = {{0x33, 0x44}};
-    const char *name = "00000000000000110000000000000022.profile";
-    const char *theirs = "00000000000000330000000000000044.profile";
+    struct ebb_profile_key key = {.words = {0x11, 0x22}}, other = {.words = {0x33, 0x44}};
+    const char *name = "00000000000000000000000000000000-00000000000000110000000000000022.profile";
+    const char *theirs =
+        "00000000000000000000000000000000-00000000000000330000000000000044.profile";
     char path[PATH_MAX + 64], from[PATH_MAX + 64];
     struct ebb_profile profile = make_profile(3, 1), read;
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -351,10 +411,12 @@ static void file_of_another_user(void **state)
         print_message("skipped: needs root\n");
         skip();
     }
-    struct ebb_profile_key key = {{0x33, 0x44}};
+    struct ebb_profile_key key = {.words = {0x33, 0x44}};
     char path[PATH_MAX + 64];
     struct ebb_profile profile = make_profile(3, 1), read;
-    snprintf(path, sizeof path, "%s/00000000000000330000000000000044.profile", folder);
+    snprintf(path, sizeof path,
+             "%s/00000000000000000000000000000000-00000000000000330000000000000044.profile",
+             folder);
     assert_int_equal(ebb__cache_store(folder, key, &profile, ebb__tuning()->cache_most_bytes, NULL),
                      EBB_OK);
     assert_int_equal(ebb__cache_load(folder, key, &read, NULL), EBB_OK);
@@ -368,7 +430,7 @@ static void unwritable_folder(void **state)
 {
     (void)state;
     struct ebb_profile profile = make_profile(3, 1);
-    struct ebb_profile_key key = {{1, 1}};
+    struct ebb_profile_key key = {.words = {1, 1}};
     struct ebb_error error = {0};
     static const char *const places[] = {"/proc/ebb", "/proc/none/at/all", "/dev/null/ebb", ""};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -384,7 +446,7 @@ static void oldest_go_first(void **state)
 {
     (void)state;
     struct ebb_profile profile = make_profile(3, 2), read;
-    struct ebb_profile_key key = {{0, 9}};
+    struct ebb_profile_key key = {.words = {0, 9}};
     uint8_t *bytes;
     size_t size;
     assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
@@ -417,11 +479,43 @@ static void oldest_go_first(void **state)
     ebb__profile_fini(&profile);
 }
 
+/* The newest profile of the same program with other arguments, and of no other program. */
+static void other_arguments(void **state)
+{
+    (void)state;
+    struct ebb_profile profile = make_profile(3, 1), read;
+    struct ebb_profile_key key = {{9, 9}, {1, 1}};
+    char none[PATH_MAX + 8];
+    snprintf(none, sizeof none, "%s/none", folder);
+    assert_int_equal(ebb__cache_load_other(none, key, &read, NULL), EBB_ERR_IO);
+    assert_int_equal(ebb__cache_load_other(folder, key, &read, NULL), EBB_ERR_IO);
+    for (uint64_t i = 1; i <= 4; i++) {
+        struct ebb_profile_key one = {{i, 0}, {i == 4 ? 2 : 1, 1}};
+        profile.unmanaged_peak_bytes = i;
+        assert_int_equal(
+            ebb__cache_store(folder, one, &profile, ebb__tuning()->cache_most_bytes, NULL), EBB_OK);
+        usleep(20000);
+    }
+    assert_int_equal(ebb__cache_load_other(folder, key, &read, NULL), EBB_OK);
+    assert_int_equal(read.unmanaged_peak_bytes, 3);
+    ebb__profile_fini(&read);
+    key.words[0] = 3; /* not its own */
+    key.words[1] = 0;
+    usleep(20000);
+    struct ebb_profile_key first = {{1, 0}, {1, 1}};
+    assert_int_equal(ebb__cache_load(folder, first, &read, NULL), EBB_OK); /* is used: the newest */
+    ebb__profile_fini(&read);
+    assert_int_equal(ebb__cache_load_other(folder, key, &read, NULL), EBB_OK);
+    assert_int_equal(read.unmanaged_peak_bytes, 1);
+    ebb__profile_fini(&read);
+    ebb__profile_fini(&profile);
+}
+
 /* Writers and readers run at once. A reader gets either a whole profile or nothing. */
 static void many_at_once(void **state)
 {
     (void)state;
-    struct ebb_profile_key key = {{8, 8}};
+    struct ebb_profile_key key = {.words = {8, 8}};
     pid_t children[4];
     for (int c = 0; c < 4; c++) {
         children[c] = fork();
@@ -446,30 +540,76 @@ static void many_at_once(void **state)
     assert_int_equal(files_in(folder), 1);
 }
 
+/* Starts `command`, and waits for its key to differ from this program's. */
+static pid_t key_of(char *const *command, struct ebb_profile_key *key)
+{
+    struct ebb_profile_key own;
+    assert_true(ebb__cache_key(getpid(), 4096, &own));
+    pid_t child = fork();
+    if (child == 0) {
+        execvp(command[0], command);
+        _exit(1);
+    }
+    *key = own;
+    for (int i = 0; i < 500 && key->words[0] == own.words[0]; i++) {
+        usleep(2000);
+        if (!ebb__cache_key(child, 4096, key))
+            *key = own;
+    }
+    assert_int_not_equal(key->words[0], own.words[0]);
+    return child;
+}
+
+static void end(pid_t child)
+{
+    assert_int_equal(kill(child, 9), 0);
+    waitpid(child, NULL, 0);
+}
+
 static void keys_tell_programs_apart(void **state)
 {
     (void)state;
-    struct ebb_profile_key own, again, other;
+    struct ebb_profile_key own, again, other, sleeper;
     assert_true(ebb__cache_key(getpid(), 4096, &own));
     assert_true(ebb__cache_key(getpid(), 4096, &again));
     assert_memory_equal(&own, &again, sizeof own);
     assert_true(ebb__cache_key(getpid(), 8192, &other));
-    assert_memory_not_equal(&own, &other, sizeof own);
-    pid_t child = fork();
-    if (child == 0) {
-        execlp("sleep", "sleep", "30", (char *)NULL);
-        _exit(1);
-    }
-    struct ebb_profile_key sleeper = own;
-    for (int i = 0; i < 500 && memcmp(&sleeper, &own, sizeof own) == 0; i++) {
-        usleep(2000);
-        if (!ebb__cache_key(child, 4096, &sleeper))
-            sleeper = own;
-    }
-    assert_memory_not_equal(&sleeper, &own, sizeof own);
-    assert_int_equal(kill(child, 9), 0);
-    waitpid(child, NULL, 0);
+    assert_memory_not_equal(own.words, other.words, sizeof own.words);
+    assert_memory_not_equal(own.program, other.program, sizeof own.program);
+    pid_t child = key_of((char *[]){"sleep", "30", NULL}, &sleeper);
+    assert_memory_not_equal(own.program, sleeper.program, sizeof own.program);
+    end(child);
     assert_false(ebb__cache_key(child, 4096, &sleeper));
+}
+
+/* Arguments behind the one that names a file, or behind a text or a module, are not the program. */
+static void programs_have_arguments(void **state)
+{
+    (void)state;
+    static const struct {
+        char *one[6], *other[6];
+        bool same;
+    } pairs[] = {
+        {{"sleep", "30"}, {"sleep", "31"}, true},
+        {{"sh", "-c", "sleep 30; :"}, {"sh", "-c", "sleep 30; :", "x"}, true},
+        {{"sh", "-c", "sleep 30; :"}, {"sh", "-c", "sleep 31; :"}, false},
+        {{"tail", "-f", "/etc/passwd"}, {"tail", "-f", "/etc/group"}, false},
+        {{"tail", "-f", "/etc/passwd", "-s", "2"}, {"tail", "-f", "/etc/passwd", "-s", "3"}, true},
+    };
+    int silent = open("/dev/null", O_WRONLY | O_CLOEXEC), out = dup(1);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        struct ebb_profile_key one, other;
+        dup2(silent, 1);
+        pid_t first = key_of(pairs[i].one, &one), second = key_of(pairs[i].other, &other);
+        dup2(out, 1);
+        end(first);
+        end(second);
+        assert_memory_not_equal(one.words, other.words, sizeof one.words);
+        if ((memcmp(one.program, other.program, sizeof one.program) == 0) != pairs[i].same)
+            fail_msg("pair %d", (int)i);
+    }
+    close(silent);
+    close(out);
 }
 
 int main(void)
@@ -480,13 +620,16 @@ int main(void)
         cmocka_unit_test(damage_is_seen),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(lies_are_seen),
+        cmocka_unit_test(accesses_may_be_the_clock),
         cmocka_unit_test_setup_teardown(folder_holds_what_was_stored, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(foreign_files, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(file_of_another_user, make_folder, remove_folder),
         cmocka_unit_test(unwritable_folder),
         cmocka_unit_test_setup_teardown(oldest_go_first, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_arguments, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(many_at_once, make_folder, remove_folder),
         cmocka_unit_test(keys_tell_programs_apart),
+        cmocka_unit_test(programs_have_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

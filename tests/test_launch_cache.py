@@ -132,6 +132,54 @@ class PlanCache(launching.Launch):
             again = self.run_once()
             self.assertEqual("used", again["plan_cache"])
 
+    def test_other_arguments(self):
+        """Another number of iterations: the profile is used, and left under the new arguments, too."""
+        self.arguments = ARGS
+        self.run_once()
+        for iterations in ("9", "20"):
+            self.arguments = ["--iterations", iterations, *ARGS[2:]]
+            self.become(4 << 20)
+            for _ in range(2):
+                other = self.run_once()
+                self.assertEqual("used", other["plan_cache"])
+                self.assertLessEqual(other["planned_from_iteration"], 2)
+                self.assertEqual(int(iterations), other["iterations"])
+        self.assertEqual(3, len(self.profiles()))
+
+    def test_other_batch(self):
+        """Larger or smaller blocks by other arguments: the plan is scaled, and planned anew."""
+        long = ["--iterations", "30", *ARGS[2:]]
+        self.arguments = long
+        self.become(4 << 20)
+        self.run_once()
+        for block in ("6M", "5M"):
+            self.arguments = [*long, "--block", block]
+            self.become(4 << 20)
+            for _ in range(2):
+                other = self.run_once()
+                self.assertEqual("used", other["plan_cache"])
+                self.assertLessEqual(other["planned_from_iteration"], 6)
+        self.assertEqual(3, len(self.profiles()))
+
+    def test_ended_early(self):
+        """What is killed after it was planned has left a profile."""
+        for number in (signal.SIGKILL, signal.SIGINT):
+            self.arguments = ["--iterations", "2000", *ARGS[2:]]
+            process = launching.subprocess.Popen(
+                self.command("--budget", "60%", "--summary=never"), env=self.env,
+                stdout=launching.subprocess.DEVNULL, start_new_session=True)
+            end = time.monotonic() + launching.TIMEOUT
+            while not any(path.endswith(".profile") for path in self.profiles()):
+                self.assertLess(time.monotonic(), end, "no profile")
+                time.sleep(0.05)
+            os.killpg(process.pid, number)
+            process.wait()
+            self.wait_for_none(launching.TIMEOUT)
+            self.arguments = ARGS
+            self.assertEqual("used", self.run_once()["plan_cache"])
+            for profile in self.profiles():
+                os.unlink(profile)
+
     def test_divergence(self):
         """Most of an iteration is unchanged. Replay begins and ends in each iteration."""
         program = [launching.PYTHON, "-c", DIVERGES]
@@ -167,7 +215,7 @@ class PlanCache(launching.Launch):
         done = self.run_command([*self.command("--budget", "60%"), "--realloc"])
         self.assertEqual(0, done.returncode)
         (theirs,) = [path for path in self.profiles() if path != mine]
-        shutil.copy2(theirs, mine)
+        os.replace(theirs, mine)
         self.assertEqual("none", self.run_once()["plan_cache"])
         self.assertEqual("used", self.run_once()["plan_cache"])
 

@@ -38,6 +38,15 @@ class OneBlock(Launch):
             self.assertGreater(summary["moved_in_bytes"], 0)
             self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
+    def test_allocated_once_with_a_profile(self):
+        """The plan follows accesses: it is sent once the block is there, in the first iteration."""
+        first, second = self.run_twice(
+            compile_c("arena"), "--bytes", "128M", "--ranges", "16", "--iterations", "12", "--work",
+            "5", "--once", options=["--budget", "60%"])
+        self.assertEqual(("none", "used"), (first["plan_cache"], second["plan_cache"]))
+        self.assertGreater(first["planned_from_iteration"], 0)
+        self.assertLessEqual(second["planned_from_iteration"], 1)
+
     def test_half_of_the_block_is_too_little_for_no_range(self):
         summary = self.run_arena("40M", "--ranges", "40", "--iterations", "6")
         self.assertLessEqual(summary["peak_resident_bytes"], 40 * MIB)

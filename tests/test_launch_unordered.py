@@ -30,6 +30,13 @@ class Unordered(Launch):
         # An iteration has a hundred blocks. Without a plan, half of them cause a fault.
         self.assertLess(summary["demand_faults_planned_median"], 20)
 
+    def test_second_run(self):
+        first, second = self.run_twice(
+            compile_c("unordered"), "--block", "1M", "--chains", "4", "--layers", "12", "--work",
+            "1", "--iterations", "24", options=["--budget", "70%"])
+        self.assertEqual(("none", "used"), (first["plan_cache"], second["plan_cache"]))
+        self.assertLessEqual(second["planned_from_iteration"], 3)
+
     def test_in_bytes_with_allocations_of_no_iteration(self):
         summary = self.run_unordered("40M", "--iterations", "14", "--extra", "3", "--skew", "1")
         self.assertGreaterEqual(summary["planned_iterations"], 6)

@@ -166,10 +166,10 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances recurrence units",
+        "access_clock derive detect instances recurrence steps units",
         "landmark parts stream",
         "build slots windows",
-        "properties splice times unordered watch_iterations watch_phrases",
+        "properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",
         "analyse watch",
     ],
@@ -200,10 +200,11 @@ ORDER = {
         "striped",
     ],
     "src/parent": [
-        "copies measured profile states stuck tell",
+        "copies measured names profile states stuck tell",
         "alarm budget lanes observe profile_read trial",
         "cache plans",
         "gaps recall replan",
+        "leave",
         "gone learn",
         "doors",
         "parent",

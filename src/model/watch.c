@@ -198,6 +198,30 @@ struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch)
     return watch->forgotten;
 }
 
+size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *blocks, size_t most)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t count = 0;
+    for (size_t i = 0; i < stream->allocs.count; i++) {
+        const struct ebb_event *event = &stream->events.items[stream->allocs.items[i].event];
+        if (stream->allocs.items[i].free_event != SIZE_MAX)
+            continue;
+        if (count < most)
+            blocks[count] = (struct ebb_watch_block){event->block, event->size_bytes};
+        count++;
+    }
+    return count;
+}
+
+size_t ebb__watch_newest_sizes(const struct ebb_watch *watch, uint64_t *sizes, size_t most)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t all = stream->allocs.count, count = all < most ? all : most;
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = stream->events.items[stream->allocs.items[all - count + i].event].size_bytes;
+    return count;
+}
+
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes)
 {
     const struct ebb_stream *stream = &watch->stream;

@@ -83,6 +83,7 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
     enter(&parent->budget, BUDGET_SHARED, process, ebb__budget_peak(process));
     atomic_store(&parent->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
+    process->budget_event = process->stream.steps.events;
     ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
 }
 

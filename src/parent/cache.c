@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #define SUFFIX ".profile"
+#define PROGRAM_NAME 34    /* 32 digits, a dash and the end */
 #define UNFINISHED ".ebb-" /* prefix of a file that is being written */
 /* Older files belong to writers that were killed. No write takes a second, so the exact value does
  * not matter. */
@@ -32,48 +33,96 @@ static bool add_link(XXH3_state_t *hash, int process_id, const char *name)
            XXH3_128bits_update(hash, "", 1) == XXH_OK;
 }
 
-static bool add_arguments(XXH3_state_t *hash, int process_id)
+enum { ARGUMENTS_MOST = 1 << 16 }; /* longer ones count with their first bytes */
+
+/* The arguments of the process, each ended by a zero. Returns their bytes; 0: /proc does not
+ * tell. */
+static size_t read_arguments(int process_id, char arguments[ARGUMENTS_MOST])
 {
-    char path[64], piece[4096];
+    char path[64];
+    size_t bytes = 0;
     snprintf(path, sizeof path, "/proc/%d/cmdline", process_id);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
-        return false;
+        return 0;
     ssize_t got;
-    bool any = false;
-    while ((got = read(file, piece, sizeof piece)) > 0) {
-        XXH3_128bits_update(hash, piece, (size_t)got);
-        any = true;
-    }
+    while ((got = read(file, arguments + bytes, ARGUMENTS_MOST - 1 - bytes)) > 0)
+        bytes += (size_t)got;
     close(file);
-    return any && got == 0;
+    arguments[bytes] = 0;
+    return got < 0 ? 0 : bytes;
 }
 
-bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key)
+static bool is_file_of(int process_id, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat found;
+    int length = *name == '/' ? snprintf(path, sizeof path, "%s", name)
+                              : snprintf(path, sizeof path, "/proc/%d/cwd/%s", process_id, name);
+    return length > 0 && length < (int)sizeof path && stat(path, &found) == 0 &&
+           S_ISREG(found.st_mode);
+}
+
+/* The first bytes of the arguments, those that say which program it is: an interpreter does what a
+ * file says, a module or a text. */
+static size_t naming_bytes(int process_id, const char *arguments, size_t bytes)
+{
+    size_t own = strlen(arguments) + 1;
+    for (size_t at = own; at < bytes; at += strlen(arguments + at) + 1) {
+        const char *word = arguments + at;
+        size_t end = at + strlen(word) + 1;
+        if ((strcmp(word, "-c") == 0 || strcmp(word, "-m") == 0) && end < bytes)
+            return end + strlen(arguments + end) + 1;
+        if (is_file_of(process_id, word))
+            return end;
+    }
+    return own;
+}
+
+/* The hash of `about`, the executable, the working directory, and the arguments. */
+static bool hash_of(int process_id, const char *about, const char *arguments, size_t bytes,
+                    uint64_t words[2])
 {
     XXH3_state_t *hash = XXH3_createState();
     if (!hash)
         return false;
-    /* Another tuning makes other plans, so the tuning is part of the key. */
-    char about[600], tuning[400];
-    if (!ebb__tuning_write(tuning, sizeof tuning))
-        tuning[0] = 0;
-    int length = snprintf(about, sizeof about, EBB_VERSION " %llu %llx %s",
-                          (unsigned long long)threshold_bytes,
-                          (unsigned long long)ebb__tuning_table(), tuning);
     bool good = XXH3_128bits_reset(hash) == XXH_OK &&
-                XXH3_128bits_update(hash, about, (size_t)length + 1) == XXH_OK &&
+                XXH3_128bits_update(hash, about, strlen(about) + 1) == XXH_OK &&
                 add_link(hash, process_id, "exe") && add_link(hash, process_id, "cwd") &&
-                add_arguments(hash, process_id);
+                XXH3_128bits_update(hash, arguments, bytes) == XXH_OK;
     XXH128_hash_t value = XXH3_128bits_digest(hash);
     XXH3_freeState(hash);
-    *key = (struct ebb_profile_key){{value.low64, value.high64}};
+    words[0] = value.low64;
+    words[1] = value.high64;
     return good;
+}
+
+bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key)
+{
+    /* Another tuning makes other plans, so the tuning is part of the key. */
+    char about[600], tuning[400], arguments[ARGUMENTS_MOST];
+    if (!ebb__tuning_write(tuning, sizeof tuning))
+        tuning[0] = 0;
+    snprintf(about, sizeof about, EBB_VERSION " %llu %llx %s", (unsigned long long)threshold_bytes,
+             (unsigned long long)ebb__tuning_table(), tuning);
+    size_t bytes = read_arguments(process_id, arguments);
+    return bytes && hash_of(process_id, about, arguments, bytes, key->words) &&
+           hash_of(process_id, about, arguments, naming_bytes(process_id, arguments, bytes),
+                   key->program);
+}
+
+/* The part of a file's name that all profiles of the program share. */
+static void name_of_program(struct ebb_profile_key key, char name[PROGRAM_NAME])
+{
+    snprintf(name, PROGRAM_NAME, "%016llx%016llx-", (unsigned long long)key.program[0],
+             (unsigned long long)key.program[1]);
 }
 
 static bool path_of(const char *directory, struct ebb_profile_key key, char path[PATH_MAX])
 {
-    int length = snprintf(path, PATH_MAX, "%s/%016llx%016llx" SUFFIX, directory,
+    char program[PROGRAM_NAME];
+    name_of_program(key, program);
+    int length = snprintf(path, PATH_MAX, "%s/%s%016llx%016llx" SUFFIX, directory, program,
                           (unsigned long long)key.words[0], (unsigned long long)key.words[1]);
     return length > 0 && length < PATH_MAX;
 }
@@ -101,6 +150,54 @@ enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key ke
         utimensat(AT_FDCWD, path, NULL,
                   AT_SYMLINK_NOFOLLOW); /* marks it as used; errors are ignored */
     return status;
+}
+
+static bool is_newer(struct timespec one, struct timespec other)
+{
+    return one.tv_sec != other.tv_sec ? one.tv_sec > other.tv_sec : one.tv_nsec > other.tv_nsec;
+}
+
+/* The key in the name of a profile of the program; false: it is none, or is the one of `key`. */
+static bool other_key(const char *name, struct ebb_profile_key key, struct ebb_profile_key *other)
+{
+    char program[PROGRAM_NAME];
+    unsigned long long low, high;
+    int end = 0;
+    name_of_program(key, program);
+    size_t length = strlen(program);
+    if (strncmp(name, program, length) != 0 ||
+        sscanf(name + length, "%16llx%16llx" SUFFIX "%n", &low, &high, &end) != 2 ||
+        end != 32 + (int)strlen(SUFFIX) || name[length + (size_t)end])
+        return false;
+    *other = key;
+    other->words[0] = low;
+    other->words[1] = high;
+    return low != key.words[0] || high != key.words[1];
+}
+
+enum ebb_status ebb__cache_load_other(const char *directory, struct ebb_profile_key key,
+                                      struct ebb_profile *profile, struct ebb_error *error)
+{
+    struct ebb_profile_key best, other;
+    struct timespec best_used = {0};
+    bool any = false;
+    memset(profile, 0, sizeof *profile);
+    DIR *folder = opendir(directory);
+    if (!folder)
+        return ebb__fail(error, EBB_ERR_IO, directory, "%s", strerror(errno));
+    for (struct dirent *found; (found = readdir(folder));) {
+        struct stat status;
+        if (!other_key(found->d_name, key, &other) ||
+            fstatat(dirfd(folder), found->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+            (any && !is_newer(status.st_mtim, best_used)))
+            continue;
+        any = true;
+        best = other;
+        best_used = status.st_mtim;
+    }
+    closedir(folder);
+    return any ? ebb__cache_load(directory, best, profile, error)
+               : ebb__fail(error, EBB_ERR_IO, directory, "no profile of this program");
 }
 
 void ebb__cache_remove(const char *directory, struct ebb_profile_key key)

@@ -1,5 +1,6 @@
-/* The plan cache: profiles of programs as files `<key>.profile` of one folder. The key identifies
- * the program.
+/* The plan cache: profiles of programs as files `<program>-<key>.profile` of one folder. The key
+ * identifies the program and its arguments. A run with new arguments may use the profile of other
+ * ones, as a guess.
  *
  * A file is written atomically. A file that is damaged, of another owner, version or program is
  * ignored. If the files exceed the cap together, the least recently used are deleted. Nothing here
@@ -12,14 +13,21 @@
 
 #include <stdbool.h>
 
-/* The key of the program that process `process_id` runs: a hash of its executable, arguments,
- * working directory, `threshold_bytes` and Ebb's version. Returns false if /proc does not tell. */
+/* The key of the program that process `process_id` runs. It is a hash of its executable, arguments,
+ * working directory, `threshold_bytes` and Ebb's version. key->program has the arguments up to
+ * the first that names a file, or follows -c or -m. If there is none, it has only the name of the
+ * program. Returns false if /proc does not tell. */
 bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key);
 
 /* Loads the profile under `key` in `directory`, and marks it as used. EBB_ERR_IO if there is none.
  * Other errors as of ebb__profile_decode(). On failure *profile is empty. */
 EBB_NODISCARD enum ebb_status ebb__cache_load(const char *directory, struct ebb_profile_key key,
                                               struct ebb_profile *profile, struct ebb_error *error);
+/* Loads the newest profile of the same program with other arguments. As above otherwise. */
+EBB_NODISCARD enum ebb_status ebb__cache_load_other(const char *directory,
+                                                    struct ebb_profile_key key,
+                                                    struct ebb_profile *profile,
+                                                    struct ebb_error *error);
 /* Writes it, and creates the folder and its parent if they do not exist. Then deletes files down to
  * `most_bytes`. On EBB_ERR_IO or EBB_ERR_MEMORY the file is unchanged. */
 EBB_NODISCARD enum ebb_status ebb__cache_store(const char *directory, struct ebb_profile_key key,

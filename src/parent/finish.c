@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+enum { SWINGS = 64 }; /* iterations whose median swing is taken: any number does */
+
 /* The process with the largest blocks represents the run. */
 static const struct process *busiest(const struct ebb_parent *parent)
 {
@@ -54,6 +56,46 @@ static void iteration_figures(const struct process *process, struct ebb_parent_r
     free(faults);
 }
 
+/* The swing of live bytes in the planned iterations that are kept, the median; 0: not known. */
+static uint64_t planned_swing(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t kept = ebb__watch_kept(process->stream.watch, &iterations), taken = 0;
+    size_t first = kept > SWINGS ? kept - SWINGS : 0;
+    uint64_t swings[SWINGS];
+    for (size_t i = first; i < kept; i++)
+        if (iterations[i].planned)
+            swings[taken++] = ebb__steps_swing(&process->stream.steps, iterations[i].start_ns,
+                                               iterations[i].start_ns + iterations[i].duration_ns);
+    return ebb__median_u64(swings, taken);
+}
+
+/* People count steps. They take the place of what the watch has recorded, unless the iterations are
+ * told by accesses, or live bytes do not show them. */
+static void step_figures(const struct process *process, struct ebb_parent_result *result)
+{
+    struct ebb_iteration_figures *figures = &result->iterations;
+    const struct ebb_steps *steps = &process->stream.steps;
+    bool by_allocs =
+        !ebb__watch_found(process->stream.watch) || ebb__watch_period_allocs(process->stream.watch);
+    struct ebb_steps_found found;
+    uint64_t budget_from, telling = planned_swing(process);
+    if (!by_allocs || ebb__steps_find(steps, telling, &found) != EBB_OK ||
+        found.count < EBB_STEPS_RECUR ||
+        ebb__steps_at(steps, telling, process->budget_event, &budget_from) != EBB_OK)
+        return;
+    figures->count = found.count;
+    figures->planned = found.planned;
+    figures->planned_from = found.planned ? (int64_t)found.planned_from : -1;
+    if (!figures->median_ns) {
+        figures->median_ns = found.median_ns;
+        figures->min_ns = found.min_ns;
+        figures->max_ns = found.max_ns;
+    }
+    if (process->budget_from > 0) /* 0 means from the first allocation on */
+        result->budget.from_iteration = budget_from ? (int64_t)budget_from : 1;
+}
+
 static void ledger_figures(const struct ebb_ledger *ledger, struct ebb_parent_result *result)
 {
     result->budget.bytes = atomic_load(&ledger->budget_bytes);
@@ -83,8 +125,10 @@ static void busiest_figures(const struct process *main, struct ebb_parent_result
     result->small.slab_used_bytes = main->sent.slab_bytes;
     result->budget.from_iteration = main->budget_from;
     result->processes.device_kind = atomic_load(&counters->mechanism);
-    if (main->stream.watch)
+    if (main->stream.watch) {
         iteration_figures(main, result);
+        step_figures(main, result);
+    }
 }
 
 /* The parent's own counts. */
@@ -134,7 +178,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
     if (main)
         busiest_figures(main, result);
     for (size_t i = 0; i < parent->processes.count; i++)
-        ebb__recall_save(parent, parent->processes.items[i]);
+        ebb__leave_last(parent, parent->processes.items[i]);
     if (main)
         result->cache = main->recall.use;
     parent_figures(parent, result);

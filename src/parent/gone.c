@@ -40,6 +40,7 @@ void ebb__gone_release(struct process *process)
         munmap(process->stream.ring, process->stream.ring_bytes);
     ebb__watch_destroy(process->stream.watch);
     ebb__recurrence_destroy(process->stream.recurrence);
+    ebb__steps_fini(&process->stream.steps);
     ebb__profile_fini(&process->recall.profile);
     ebb__profile_fini(&process->learnt);
     free(process->sent.script);
@@ -68,7 +69,7 @@ void ebb__gone_collect(struct ebb_parent *parent)
             continue;
         }
         ebb__gone_add(process, &parent->gone);
-        ebb__recall_save(parent, process);
+        ebb__leave_last(parent, process);
         ebb__budget_forget(parent, process);
         ebb__gone_release(process);
     }

@@ -4,6 +4,7 @@
 #include "base/vec.h"
 #include "machine/machine.h"
 #include "model/recurrence.h"
+#include "model/steps.h"
 #include "model/watch.h"
 #include "parent/cache.h"
 #include "parent/parent.h"
@@ -70,9 +71,12 @@ struct stream {
     size_t ring_bytes;
     struct ebb_watch *watch;           /* NULL: it is no longer watched */
     struct ebb_recurrence *recurrence; /* NULL: the search is not on */
+    struct ebb_steps steps;            /* the steps of the training, for the summary */
     uint64_t allocs;                   /* so far */
     uint64_t allocs_lost;              /* allocations since the stream deviated from the template */
     bool replaying;                    /* the process follows a plan */
+    uint64_t followed_allocs;          /* matched in a row: since a lap or the replay began */
+    uint64_t followed_faults;          /* demand accesses since then */
 };
 
 /* Phrases between the planned iterations: gaps.c. */
@@ -110,13 +114,24 @@ struct sent {
 /* What an earlier run has learnt: recall.c. */
 struct recall {
     enum ebb_cache_use use;
-    bool has_key; /* it may have a profile, under `key` */
+    bool has_key;       /* it may have a profile, under `key` */
+    bool is_other;      /* the profile is of a run with other arguments */
+    bool is_scaled;     /* its sizes have been changed to those of this run */
+    bool is_named;      /* its blocks have been found */
+    bool renamed;       /* its blocks have other serials in this run */
+    bool awaits_blocks; /* its plan follows accesses: it is sent when the blocks are there */
     struct ebb_profile_key key;
     struct ebb_profile profile; /* while PHASE_RECALLED */
     uint64_t at_allocs;         /* allocations made before its plans were sent */
-    size_t judged;              /* iterations examined while PHASE_RECALLED */
-    unsigned diverged;          /* of these, iterations that were not replayed to their end */
-    unsigned disappointments;   /* of these, iterations with blocks that were not as planned */
+    uint64_t scale_at;          /* allocations made when its sizes are compared next */
+    uint64_t named_at;          /* allocations made when its blocks were looked for last, */
+    uint64_t named_ns;          /* and when that number was new */
+    uint64_t most_faults;       /* of an iteration that goes as planned */
+    uint64_t whole_allocs;      /* so many matched in a row are an iteration; 0: any lap is */
+    unsigned followed;          /* iterations that were replayed */
+    unsigned broken;            /* replays that ended earlier, at most one an iteration */
+    uint64_t broken_at;         /* allocations made when the newest of these ended */
+    unsigned disappointments;   /* of those followed, with too many demand faults */
 };
 
 struct process {
@@ -131,6 +146,7 @@ struct process {
     struct ebb_profile learnt; /* confirmed facts for the next run */
     bool learnt_anew;          /* it differs from the cached profile */
     int64_t budget_from;       /* the first iteration with a budget in force, or -1 */
+    uint64_t budget_event;     /* if that is not the first: events pushed to the steps before */
     struct alarm alarm;
     struct stuck stuck;
     struct trial trial;
@@ -306,6 +322,14 @@ bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machin
  * are not the same iteration. */
 bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other);
 
+/* names.c: true if the persistent blocks that the model names are those of this process, but for a
+ * twentieth of their bytes. The runtime ignores blocks of other sizes. If these are many, the plan
+ * is useless. */
+bool ebb__names_hold(const struct process *process, const struct ebb_model *model);
+/* Names the persistent blocks of the model as this process does, by order and size. Returns false,
+ * and changes nothing, if more than a twentieth of their bytes is not found. */
+bool ebb__names_find(const struct process *process, struct ebb_model *model);
+
 /* recall.c: finds the profile of a process that has said hello. Call before the welcome. */
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);
 /* Sends the plans made from the profile. Call after the welcome. */
@@ -313,10 +337,14 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process);
 /* While RECALLED: compares the live stream with the profile. If they differ, drops the profile and
  * learns again. */
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process);
-/* Adds this model to what the run has learnt, and takes ownership of it. */
-void ebb__recall_learn(struct process *process, struct ebb_model *model);
-/* Saves what was learnt of this process for the next run. */
-void ebb__recall_save(struct ebb_parent *parent, struct process *process);
+
+/* leave.c: adds this model to what the run has learnt, and takes ownership of it. */
+void ebb__leave_learn(struct process *process, struct ebb_model *model);
+/* Saves what was learnt of this process, once it is confirmed and whenever it has changed. A
+ * process that is killed later leaves it, too. Cheap if there is nothing to save. */
+void ebb__leave_early(struct ebb_parent *parent, struct process *process);
+/* The process has ended: saves what differs from what was saved early. */
+void ebb__leave_last(struct ebb_parent *parent, struct process *process);
 
 /* alarm.c: warns if the process waits for too long. Cheap if it does not wait. */
 void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_t now_ns);

@@ -39,11 +39,13 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
  * early may still turn out to be none. */
 static void hold(struct process *process)
 {
-    if (!process->learning.unproven || ebb__parent_seen(process).in_a_row < 2)
+    struct ebb_watch *watch = process->stream.watch;
+    if (ebb__watch_is_held(watch) || ebb__parent_seen(process).in_a_row < 2)
         return;
-    ebb__watch_hold(process->stream.watch);
+    ebb__watch_hold(watch);
+    if (process->learning.unproven || ebb__watch_is_held(watch))
+        ebb__gaps_begin(process);
     process->learning.unproven = false;
-    ebb__gaps_begin(process);
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
@@ -79,8 +81,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
                 process->learning.unproven = true;
                 hold(process);
             }
-            if (!reactive && !process->sent.has_access_clock) /* profiles need allocations */
-                ebb__recall_learn(process, &model);
+            if (!reactive)
+                ebb__leave_learn(process, &model);
         }
         process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
     }

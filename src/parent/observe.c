@@ -24,15 +24,42 @@ void ebb__parent_settle(struct process *process)
     process->learning.settled_period = ebb__watch_period_clock_events(process->stream.watch);
 }
 
+/* A lap of the replay, or the replay, has ended: was it an iteration of a profile? */
+static void end_followed(struct process *process, bool by_lap)
+{
+    struct stream *stream = &process->stream;
+    struct recall *recall = &process->recall;
+    bool is_whole = recall->whole_allocs ? stream->followed_allocs >= recall->whole_allocs : by_lap;
+    if (is_whole) {
+        recall->followed++;
+        recall->disappointments += stream->followed_faults > recall->most_faults;
+    } else if (!by_lap && (recall->broken == 0 ||
+                           stream->allocs - recall->broken_at >= recall->whole_allocs)) {
+        recall->broken++;
+        recall->broken_at = stream->allocs;
+    }
+    stream->followed_allocs = stream->followed_faults = 0;
+}
+
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event)
 {
+    struct ebb_steps *steps = &process->stream.steps;
+    if (ebb__steps_push(steps, event, process->stream.replaying) != EBB_OK)
+        ebb__steps_fini(steps); /* out of memory: it counts anew */
     if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {
         process->stream.replaying = true;
+        process->stream.followed_allocs = process->stream.followed_faults = 0;
+    } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_LAP) {
+        end_followed(process, true);
     } else if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_OFF) {
         process->stream.replaying = false;
+        end_followed(process, false);
         process->stream.allocs_lost = process->sent.has_access_clock ? UINT32_MAX : 0;
+    } else if (event->kind == EBB_EVENT_ACCESS && (event->flags & EBB_EVENT_DEMAND)) {
+        process->stream.followed_faults++;
     } else if (event->kind == EBB_EVENT_ALLOC) {
         process->stream.allocs++;
+        process->stream.followed_allocs += process->stream.replaying;
         process->stream.allocs_lost =
             process->stream.replaying ? 0 : process->stream.allocs_lost + 1;
     }

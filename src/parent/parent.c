@@ -238,6 +238,7 @@ int ebb__parent_step(struct ebb_parent *parent)
                 ebb__tuning()->probe_from_bytes)
                 ebb__lanes_begin(parent);
             ebb__parent_learn(parent, process);
+            ebb__leave_early(parent, process);
             busy = true;
         }
         ebb__alarm_look(parent, process, now_ns);

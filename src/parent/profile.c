@@ -75,7 +75,7 @@ static uint8_t *put_lane(uint8_t *out, const struct ebb_lane *lane)
 
 static uint64_t iteration_bytes(const struct ebb_model *model)
 {
-    return 8 + 4 + 4 + 1 + (uint64_t)model->tick_count * (EBB_PROFILE_EVENT_BYTES + 8) + 8 +
+    return 8 + 4 + 4 + 1 + 8 + (uint64_t)model->tick_count * (EBB_PROFILE_EVENT_BYTES + 8) + 8 +
            (uint64_t)model->block_count * EBB_PROFILE_BLOCK_BYTES +
            (uint64_t)model->access_count * EBB_PROFILE_ACCESS_BYTES;
 }
@@ -85,7 +85,9 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
     const struct ebb_model *model = &iteration->model;
     out = put64(out, iteration->first_serial);
     out = put32(put32(out, model->tick_count), model->block_count);
-    out = put8(out, model->has_accesses);
+    out = put8(out, (uint8_t)((model->has_accesses ? EBB_PROFILE_HAS_ACCESSES : 0) |
+                              (model->unordered ? EBB_PROFILE_UNORDERED : 0)));
+    out = put64(out, model->slack_bytes);
     for (uint32_t i = 0; i < model->tick_count; i++) {
         const struct ebb_model_event *event = &model->events[i];
         out = put32(out, event->block);
@@ -148,6 +150,7 @@ enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct eb
     memcpy(made, EBB_PROFILE_MAGIC, EBB_PROFILE_MAGIC_BYTES);
     out = put32(put32(made + EBB_PROFILE_MAGIC_BYTES, EBB_PROFILE_MAJOR), 0);
     out = put64(put64(out, key.words[0]), key.words[1]);
+    out = put64(put64(out, key.program[0]), key.program[1]);
     out = put64(put64(out, body_bytes), packed);
     out = put64(out, ebb__trace_checksum(made + EBB_PROFILE_HEADER_BYTES, packed));
     put64(out, ebb__trace_checksum(made, EBB_PROFILE_HEADER_BYTES - 8));

@@ -16,9 +16,10 @@
 /* As many scripts as a runtime can hold (training, evaluation, a partial batch ...). */
 #define EBB_PROFILE_ITERATIONS 4
 
-/* Identifies the program of a profile: a 128-bit hash, see ebb__cache_key(). */
+/* Identifies the program of a profile: 128-bit hashes, see ebb__cache_key(). */
 struct ebb_profile_key {
-    uint64_t words[2];
+    uint64_t words[2];   /* of the program with its arguments */
+    uint64_t program[2]; /* the same for any arguments */
 };
 
 struct ebb_profile_iteration {

@@ -57,8 +57,15 @@ static bool take_lane(struct cursor *cursor, struct ebb_lane *lane)
            lane->fixed_ns <= MOST_FIXED_NS;
 }
 
+static bool is_of_persistent(const struct ebb_model *model, const struct ebb_model_event *event)
+{
+    return event->block < model->block_count &&
+           model->blocks[event->block].alloc_tick == EBB_TICK_NONE;
+}
+
 static const char *check_events(const struct ebb_model *model)
 {
+    bool by_accesses = ebb__model_announced(model);
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
         const struct ebb_model_event *event = &model->events[tick];
         bool of_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
@@ -73,9 +80,11 @@ static const char *check_events(const struct ebb_model *model)
             (event->kind == EBB_EVENT_FREE && block->free_tick != tick))
             return "an event that is not its block's";
         bool later_part = block && block->part_count && block->part_first;
-        bool clock =
-            (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE) && !later_part;
-        if (event->clock != clock && event->kind != EBB_EVENT_ACCESS)
+        bool clock = event->kind == EBB_EVENT_ACCESS
+                         ? event->clock && is_of_persistent(model, event)
+                         : !by_accesses && !later_part &&
+                               (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE);
+        if (event->clock != clock)
             return "an event that is no clock, or is one";
     }
     return NULL;
@@ -214,14 +223,17 @@ static const char *take_model(struct cursor *cursor, struct ebb_model *model)
 {
     model->tick_count = take32(cursor);
     model->block_count = take32(cursor);
-    uint8_t has_accesses = take8(cursor);
+    uint8_t flags = take8(cursor);
+    uint64_t slack_bytes = take64(cursor);
     uint64_t left = (uint64_t)(cursor->end - cursor->at);
-    if (cursor->short_of || has_accesses > 1 || model->tick_count == 0 ||
-        model->tick_count == EBB_TICK_NONE ||
+    if (cursor->short_of || flags > (EBB_PROFILE_HAS_ACCESSES | EBB_PROFILE_UNORDERED) ||
+        slack_bytes > MOST_BYTES || model->tick_count == 0 || model->tick_count == EBB_TICK_NONE ||
         model->tick_count > left / (EBB_PROFILE_EVENT_BYTES + 8) ||
         model->block_count > left / EBB_PROFILE_BLOCK_BYTES)
         return "an impossible number of events";
-    model->has_accesses = has_accesses;
+    model->has_accesses = flags & EBB_PROFILE_HAS_ACCESSES;
+    model->unordered = flags & EBB_PROFILE_UNORDERED;
+    model->slack_bytes = slack_bytes;
     model->events = calloc(model->tick_count, sizeof *model->events);
     model->time_ns = calloc((size_t)model->tick_count + 1, sizeof *model->time_ns);
     model->blocks = calloc((size_t)model->block_count + 1, sizeof *model->blocks);
@@ -293,13 +305,14 @@ enum ebb_status ebb__profile_decode(const uint8_t *bytes, size_t size, struct eb
     if (ebb__get_le32(bytes + 8) != EBB_PROFILE_MAJOR)
         return ebb__fail(error, EBB_ERR_VERSION, name, "version %lu",
                          (unsigned long)ebb__get_le32(bytes + 8));
-    if (ebb__get_le64(bytes + 16) != key.words[0] || ebb__get_le64(bytes + 24) != key.words[1])
+    if (ebb__get_le64(bytes + 16) != key.words[0] || ebb__get_le64(bytes + 24) != key.words[1] ||
+        ebb__get_le64(bytes + 32) != key.program[0] || ebb__get_le64(bytes + 40) != key.program[1])
         return ebb__fail(error, EBB_ERR_FORMAT, name, "it belongs to another program");
-    uint64_t body_bytes = ebb__get_le64(bytes + 32), packed_bytes = ebb__get_le64(bytes + 40);
+    uint64_t body_bytes = ebb__get_le64(bytes + 48), packed_bytes = ebb__get_le64(bytes + 56);
     const uint8_t *packed = bytes + EBB_PROFILE_HEADER_BYTES;
     if (packed_bytes != size - EBB_PROFILE_HEADER_BYTES ||
         body_bytes > EBB_PROFILE_MOST_BODY_BYTES ||
-        ebb__get_le64(bytes + 48) != ebb__trace_checksum(packed, size - EBB_PROFILE_HEADER_BYTES) ||
+        ebb__get_le64(bytes + 64) != ebb__trace_checksum(packed, size - EBB_PROFILE_HEADER_BYTES) ||
         ZSTD_getFrameContentSize(packed, size - EBB_PROFILE_HEADER_BYTES) != body_bytes)
         return ebb__fail(error, EBB_ERR_FORMAT, name, "it is damaged");
     uint8_t *body = malloc((size_t)body_bytes + 1);

@@ -2,16 +2,25 @@
  *
  * The program's identity selects a profile, and the live stream confirms or refutes it. Its plans
  * are sent before the program's first allocation. The runtime replays one only if live allocations
- * match its template after the initialisation. This file then judges the first planned iterations.
- * The profile and its plans are dropped if blocks are not where the plan says. They are also
- * dropped if the program does something else or exceeds its peak. The program is then learnt as if
- * there had been no profile. */
+ * match its template. A plan that follows accesses is sent once its blocks are there.
+ *
+ * An iteration that is replayed to its end confirms the profile, if the blocks are where the
+ * plan says. If they have other names than in the earlier run, the plans are sent again with the
+ * names of this one. What comes between the iterations does not count against the profile. It is
+ * dropped if replays only break off, if nothing matches, or if the program exceeds a peak that
+ * its budget is a share of. The program is then learnt as if there had been no profile. */
 #include "parent/internal.h"
 
+#include "base/clock.h"
 #include "base/tuning.h"
+#include "model/scale.h"
 #include "plan/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* A program that begins may pause so long between two allocations: it reads a file. A limit. */
+#define PAUSE_NS ((uint64_t)1000000000)
 
 const char *ebb__cache_use_name(enum ebb_cache_use use)
 {
@@ -46,9 +55,12 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
         process->recall.has_key = false;
         return;
     }
-    if (ebb__cache_load(options->cache, process->recall.key, &process->recall.profile, NULL) !=
-        EBB_OK)
-        return;
+    struct ebb_profile *profile = &process->recall.profile;
+    if (ebb__cache_load(options->cache, process->recall.key, profile, NULL) != EBB_OK) {
+        if (ebb__cache_load_other(options->cache, process->recall.key, profile, NULL) != EBB_OK)
+            return;
+        process->recall.is_other = true;
+    }
     ebb__cache_set(&process->recall.use, EBB_CACHE_UNCONFIRMED);
     ebb__budget_presume(parent, process);
     if (process->recall.profile.iteration_count && !options->policy->reactive)
@@ -78,68 +90,195 @@ static void drop(struct ebb_parent *parent, struct process *process)
     ebb__parent_trace(process);
 }
 
+/* The profile is one of this program. The repetition that was found is its iteration, or a longer
+ * one. Only a longer one than that is a reason to learn again. */
 static void confirm(struct ebb_parent *parent, struct process *process)
 {
     ebb__budget_confirm(parent, process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);
+    process->learnt_anew =
+        process->recall.is_other || process->recall.is_scaled || process->recall.renamed;
     ebb__parent_settle(process);
     ebb__phase_set(&process->phase, PHASE_PLANNED);
+    size_t period = ebb__watch_period_allocs(process->stream.watch);
+    for (uint32_t i = 0; i < process->learnt.iteration_count; i++)
+        if (ebb__model_count_allocs(&process->learnt.iterations[i].model) == period)
+            ebb__watch_hold(process->stream.watch);
 }
 
-void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
+static bool follows_accesses(const struct ebb_profile *profile)
 {
-    if (process->phase != PHASE_RECALLED)
-        return;
-    recall_lanes(parent, process);
-    ebb__lanes_await(parent);
+    return profile->iteration_count &&
+           ebb__model_announced(&profile->iterations[profile->iteration_count - 1].model);
+}
+
+/* The allocations of a replay that count as an iteration: most of the shortest one. The begin of a
+ * replay is found only after some allocations. */
+static uint64_t whole_allocs(const struct ebb_profile *profile)
+{
+    uint64_t least = UINT64_MAX, sync = (uint64_t)ebb__tuning()->sync_allocations;
+    for (uint32_t i = 0; i < profile->iteration_count; i++) {
+        uint64_t allocs = ebb__model_count_allocs(&profile->iterations[i].model);
+        uint64_t most = allocs - allocs / 10;
+        uint64_t whole = most > sync ? most - sync : 0;
+        whole = whole < allocs / 2 ? allocs / 2 : whole;
+        least = whole < least ? whole : least;
+    }
+    return least;
+}
+
+/* A lap of accesses is one of accesses that came as planned, whatever else was missed. */
+static uint64_t most_faults(const struct ebb_profile *profile)
+{
+    uint64_t most = 0;
+    if (follows_accesses(profile))
+        return UINT64_MAX;
+    for (uint32_t i = 0; i < profile->iteration_count; i++) {
+        uint64_t uses = profile->iterations[i].model.access_count;
+        most = uses > most ? uses : most;
+    }
+    return ebb__tuning()->recall_faults + most / ebb__tuning()->recall_faults_divisor;
+}
+
+static bool send_plans(struct ebb_parent *parent, struct process *process)
+{
     bool sent = false;
     for (uint32_t i = 0; i < process->recall.profile.iteration_count; i++) {
         const struct ebb_profile_iteration *iteration = &process->recall.profile.iterations[i];
         sent |= ebb__parent_plan(parent, process, &iteration->model, iteration->first_serial);
     }
-    process->recall.at_allocs = atomic_load(&process->stream.ring->counters.allocations);
-    if (!sent)
+    return sent;
+}
+
+void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
+{
+    struct recall *recall = &process->recall;
+    if (process->phase != PHASE_RECALLED)
+        return;
+    recall_lanes(parent, process);
+    ebb__lanes_await(parent);
+    recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
+    recall->whole_allocs = whole_allocs(&recall->profile);
+    recall->most_faults = most_faults(&recall->profile);
+    recall->awaits_blocks = follows_accesses(&recall->profile);
+    if (!recall->awaits_blocks && !send_plans(parent, process))
         drop(parent, process);
 }
 
-/* Returns the iteration of the profile with as many allocations as this one, or NULL. Frees vary:
- * the first iterations do not free blocks that outlive iterations. */
-static const struct ebb_model *matching_model(const struct process *process,
-                                              const struct ebb_watch_iteration *iteration)
+/* True if the blocks of all iterations are there, under their names or after they were renamed.
+ * Then *renamed tells which. */
+static bool blocks_are_there(struct process *process, bool *renamed)
 {
-    for (uint32_t i = process->recall.profile.iteration_count; i-- > 0;)
-        if (ebb__model_count_allocs(&process->recall.profile.iterations[i].model) ==
-            iteration->alloc_count)
-            return &process->recall.profile.iterations[i].model;
-    return NULL;
-}
-
-/* True if the persistent blocks that the plan names are those of this process. The runtime ignores
- * blocks of other sizes. If there are many such blocks, the plan is useless. */
-static bool names_hold(const struct process *process, const struct ebb_model *model)
-{
-    uint64_t named = 0, wrong = 0;
-    for (uint32_t i = 0; i < model->block_count; i++) {
-        const struct ebb_model_block *block = &model->blocks[i];
-        uint64_t size_bytes = 0;
-        uint64_t whole_bytes = block->part_count ? block->allocated_bytes : block->size_bytes;
-        if (block->alloc_tick != EBB_TICK_NONE)
+    struct ebb_profile *profile = &process->recall.profile;
+    *renamed = false;
+    for (uint32_t i = 0; i < profile->iteration_count; i++) {
+        struct ebb_model *model = &profile->iterations[i].model;
+        if (ebb__names_hold(process, model))
             continue;
-        named += block->size_bytes;
-        if (!ebb__watch_is_live(process->stream.watch, block->serial, &size_bytes) ||
-            size_bytes != whole_bytes)
-            wrong += block->size_bytes;
+        if (!ebb__names_find(process, model))
+            return false;
+        *renamed = true;
     }
-    return wrong * 20 <= named;
+    return true;
 }
 
-static bool exceeds_peak(const struct process *process)
+/* Looks for the blocks that the plans name, once after some allocations. Sends the plans again if
+ * they have other names here. Returns true if the names hold. */
+static bool find_names(struct ebb_parent *parent, struct process *process)
+{
+    struct recall *recall = &process->recall;
+    bool renamed;
+    if (recall->is_named || (recall->named_ns && recall->named_at == process->stream.allocs))
+        return recall->is_named;
+    recall->named_at = process->stream.allocs;
+    recall->named_ns = ebb__now_ns();
+    if (!blocks_are_there(process, &renamed))
+        return false;
+    recall->renamed |= renamed;
+    if ((renamed || recall->awaits_blocks) && !send_plans(parent, process))
+        return false;
+    recall->awaits_blocks = false;
+    recall->is_named = true;
+    return true;
+}
+
+/* The newest iteration with the sizes of this run, in the place of all. */
+static bool scale(struct process *process)
+{
+    struct ebb_profile *profile = &process->recall.profile;
+    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
+    const struct ebb_model *model = &newest->model;
+    uint64_t first_serial = newest->first_serial;
+    size_t most = 2 * (size_t)ebb__model_count_allocs(model);
+    uint64_t *sizes = calloc(most + 1, sizeof *sizes);
+    struct ebb_model scaled;
+    if (!sizes)
+        return false;
+    size_t count = ebb__watch_newest_sizes(process->stream.watch, sizes, most);
+    enum ebb_status status = ebb__model_scale(model, sizes, count, &scaled);
+    free(sizes);
+    if (status != EBB_OK)
+        return false;
+    for (uint32_t i = 0; i < profile->iteration_count; i++)
+        ebb__model_fini(&profile->iterations[i].model);
+    profile->iterations[0] =
+        (struct ebb_profile_iteration){.model = scaled, .first_serial = first_serial};
+    profile->iteration_count = 1;
+    return true;
+}
+
+/* Of a run with other arguments, nothing has matched when the first step is over: the batch may be
+ * another one. Compares again after each eighth of an iteration. Returns true if the profile has
+ * been scaled, and its plan sent. */
+static bool try_to_scale(struct ebb_parent *parent, struct process *process)
+{
+    struct recall *recall = &process->recall;
+    struct ebb_profile *profile = &recall->profile;
+    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
+    bool renamed;
+    if (!recall->is_other || recall->is_scaled || recall->followed || follows_accesses(profile))
+        return false;
+    if (!recall->scale_at)
+        recall->scale_at = newest->first_serial + 1;
+    if (process->stream.allocs < recall->scale_at || process->stream.replaying)
+        return false;
+    recall->scale_at = process->stream.allocs + ebb__model_count_allocs(&newest->model) / 8 + 1;
+    if (!scale(process))
+        return false;
+    recall->is_scaled = true;
+    recall->broken = 0;
+    recall->whole_allocs = whole_allocs(profile);
+    recall->most_faults = most_faults(profile);
+    recall->is_named = blocks_are_there(process, &renamed);
+    ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
+    ebb__budget_withdraw(parent, process); /* the peak is that of this run */
+    bool sent = send_plans(parent, process);
+    recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
+    process->stream.allocs_lost = 0;
+    return sent;
+}
+
+/* The peak matters if the budget is a share of it. */
+static bool exceeds_peak(const struct ebb_parent *parent, const struct process *process)
 {
     uint64_t known = process->recall.profile.unmanaged_peak_bytes;
-    return ebb__budget_peak(process) > known + known / ebb__tuning()->presumed_peak_divisor +
+    return parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process &&
+           ebb__budget_peak(process) > known + known / ebb__tuning()->presumed_peak_divisor +
                                            ebb__tuning()->presumed_peak_bytes;
+}
+
+/* For a plan that follows accesses. Either its blocks have not come, though the program has
+ * allocated nothing for two iterations. Or it was left, and is not found again without a start. */
+static bool has_missed_accesses(const struct process *process)
+{
+    const struct recall *recall = &process->recall;
+    const struct ebb_profile *profile = &recall->profile;
+    uint64_t iteration_ns =
+        ebb__model_iteration_ns(&profile->iterations[profile->iteration_count - 1].model);
+    return recall->awaits_blocks ? ebb__now_ns() > recall->named_ns + 2 * iteration_ns + PAUSE_NS
+                                 : recall->broken > 0;
 }
 
 /* True if two iterations' allocations and more have passed without a replay. Then the program does
@@ -156,113 +295,56 @@ static bool has_missed(const struct process *process)
     }
     uint64_t patience = 2 * longest + 64;
     begin = begin > process->recall.at_allocs ? begin : process->recall.at_allocs;
-    return !process->stream.replaying && process->stream.allocs > begin + patience &&
-           process->stream.allocs_lost > patience;
+    return !process->stream.replaying && process->recall.followed == 0 &&
+           process->stream.allocs > begin + patience && process->stream.allocs_lost > patience;
 }
 
-/* True for an iteration that is at least half as long as one of the profile and was not replayed to
- * its end. It must begin after the initialisation and after the plans were sent. The replay may
- * have begun within the first one. */
-static bool has_diverged(const struct process *process, const struct ebb_watch_iteration *iteration)
+/* True if a run with other arguments has neither been followed nor scaled an iteration and a
+ * quarter after the first step. To learn it costs less than to wait for more. */
+static bool differs_for_good(const struct process *process)
+{
+    const struct recall *recall = &process->recall;
+    const struct ebb_profile_iteration *newest =
+        &recall->profile.iterations[recall->profile.iteration_count - 1];
+    uint64_t allocs = ebb__model_count_allocs(&newest->model);
+    bool follows = process->stream.replaying && process->stream.followed_allocs >= allocs / 4;
+    return recall->is_other && !recall->is_scaled && !recall->followed && !follows &&
+           process->stream.allocs > newest->first_serial + allocs + allocs / 4 + 64;
+}
+
+/* True if the watch has found a repetition that is as long as an iteration of the profile. A
+ * shorter one is a loop within it: with a longer one to come, the plan would be taken for that
+ * of a part. */
+static bool is_found(const struct process *process)
 {
     const struct ebb_profile *profile = &process->recall.profile;
-    for (uint32_t i = 0; i < profile->iteration_count; i++) {
-        const struct ebb_profile_iteration *known = &profile->iterations[i];
-        if (!iteration->planned && iteration->first_serial > known->first_serial &&
-            iteration->first_serial > process->recall.at_allocs &&
-            iteration->alloc_count * 2 > ebb__model_count_allocs(&known->model))
+    size_t period = ebb__watch_period_clock_events(process->stream.watch);
+    for (uint32_t i = 0; i < profile->iteration_count; i++)
+        if (period + period / 10 >= profile->iterations[i].model.clock_count)
             return true;
-    }
-    return false;
+    return follows_accesses(profile);
 }
 
 void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
 {
-    const struct ebb_watch_iteration *iterations;
-    size_t forgotten = ebb__watch_forgotten(process->stream.watch).iterations;
-    size_t count = forgotten + ebb__watch_kept(process->stream.watch, &iterations);
-    if (count < process->recall.judged)
-        process->recall.judged = count; /* a longer repetition has replaced them */
-    if (process->recall.judged < forgotten)
-        process->recall.judged = forgotten;
-    for (; process->recall.judged < count; process->recall.judged++) {
-        const struct ebb_watch_iteration *iteration =
-            &iterations[process->recall.judged - forgotten];
-        if (has_diverged(process, iteration) &&
-            ++process->recall.diverged == ebb__tuning()->recall_patience) {
-            drop(parent, process);
-            return;
-        }
-        const struct ebb_model *model =
-            iteration->planned ? matching_model(process, iteration) : NULL;
-        if (!model)
-            continue;
-        if (iteration->demand_faults <=
-                ebb__tuning()->recall_faults +
-                    model->access_count / ebb__tuning()->recall_faults_divisor &&
-            names_hold(process, model)) {
-            confirm(parent, process);
-            return;
-        }
-        if (++process->recall.disappointments == ebb__tuning()->recall_patience) {
-            drop(parent, process);
-            return;
-        }
+    struct recall *recall = &process->recall;
+    unsigned patience = (unsigned)ebb__tuning()->recall_patience;
+    if (recall->awaits_blocks)
+        find_names(parent, process);
+    if (try_to_scale(parent, process))
+        return;
+    if (recall->is_other && !recall->followed && exceeds_peak(parent, process))
+        ebb__budget_withdraw(parent, process); /* its peak was a guess */
+    unsigned good = recall->followed - recall->disappointments;
+    /* After several iterations blocks that were not found do not matter. */
+    if (good && is_found(process) && (find_names(parent, process) || good >= patience)) {
+        confirm(parent, process);
+        return;
     }
-    if (exceeds_peak(process) || has_missed(process))
+    bool broken = recall->broken >= patience && recall->followed == 0;
+    bool missed = follows_accesses(&recall->profile)
+                      ? has_missed_accesses(process)
+                      : has_missed(process) || differs_for_good(process);
+    if (recall->disappointments >= patience || broken || missed || exceeds_peak(parent, process))
         drop(parent, process);
-}
-
-void ebb__recall_learn(struct process *process, struct ebb_model *model)
-{
-    const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
-    size_t newest = ebb__watch_pattern(process->stream.watch);
-    uint64_t first_serial = UINT64_MAX;
-    if (model->unordered)
-        return; /* profiles hold one order of events */
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
-        first_serial = iterations[i].first_serial;
-    /* No iteration was seen from its begin: use the modelled one. */
-    for (uint32_t i = 0; first_serial == UINT64_MAX && i < model->block_count; i++)
-        if (model->blocks[i].alloc_tick != EBB_TICK_NONE)
-            first_serial = model->blocks[i].serial;
-    ebb__profile_add(&process->learnt, model, first_serial == UINT64_MAX ? 0 : first_serial);
-    process->learnt_anew = true;
-}
-
-static bool was_planned(const struct process *process)
-{
-    if (!process->stream.watch)
-        return false;
-    const struct ebb_watch_iteration *iterations;
-    if (ebb__watch_forgotten(process->stream.watch).planned > 0)
-        return true;
-    for (size_t i = ebb__watch_kept(process->stream.watch, &iterations); i-- > 0;)
-        if (iterations[i].planned)
-            return true;
-    return false;
-}
-
-void ebb__recall_save(struct ebb_parent *parent, struct process *process)
-{
-    struct ebb_profile *learnt = &process->learnt;
-    if (process->phase == PHASE_RECALLED && process->stream.watch)
-        ebb__recall_judge(parent, process);
-    if (!process->recall.has_key || !learnt->iteration_count ||
-        parent->lanes.state != LANES_KNOWN || !was_planned(process))
-        return;
-    uint64_t peak = ebb__budget_peak(process), known = learnt->unmanaged_peak_bytes;
-    bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;
-    if (!process->learnt_anew && same_peak)
-        return;
-    learnt->unmanaged_peak_bytes = peak;
-    if (process->sent.small_bytes)
-        learnt->small_bytes = process->sent.small_bytes;
-    learnt->store_id = ebb__profile_store_id(parent->options.store);
-    learnt->machine = parent->lanes.machine;
-    learnt->compressed = parent->lanes.compressed;
-    if (ebb__cache_store(parent->options.cache, process->recall.key, learnt,
-                         ebb__tuning()->cache_most_bytes, NULL) != EBB_OK)
-        return; /* the next run learns for itself */
 }

@@ -1,0 +1,297 @@
+/* Method: pairs of large sizes, one of each list, give ratios. The one is taken by which most
+ * bytes of the model's allocations find a size in the new list. It fails if the batch changes
+ * which blocks are large enough to be managed, or in which order they are allocated. */
+#include "scale.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LARGEST = 12,          /* sizes of each list that are tried for a ratio */
+    MOST_CELLS = 1 << 24,  /* 64 MiB; 3000 allocations an iteration */
+    LACKING_DIVISOR = 30,  /* of the model's allocations, such a part may find none */
+    SCALED_DIVISOR = 10,   /* such a part is scaled at least: else it is the same batch */
+    ROUNDED_DIVISOR = 512, /* a scaled size may differ by such a part: it is rounded */
+};
+
+struct scaling {
+    const struct ebb_model *model;
+    uint32_t *blocks; /* of the model's allocations, in order */
+    size_t allocs;
+    const uint64_t *sizes; /* of the new run */
+    uint64_t *sorted;
+    size_t count;
+    double ratio;
+};
+
+static uint64_t size_of(const struct scaling *scaling, size_t alloc)
+{
+    return scaling->model->blocks[scaling->blocks[alloc]].size_bytes;
+}
+
+static bool is_scaled(uint64_t from, uint64_t to, double ratio)
+{
+    double wanted = (double)from * ratio, off = (double)to - wanted;
+    return (off < 0 ? -off : off) <= wanted / ROUNDED_DIVISOR;
+}
+
+static bool agrees(const struct scaling *scaling, uint64_t from, uint64_t to)
+{
+    return from == to || is_scaled(from, to, scaling->ratio);
+}
+
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? 1 : a > b ? -1 : 0; /* the largest first */
+}
+
+/* The first of the sorted sizes that is at most `size`. */
+static size_t place_of(const struct scaling *scaling, uint64_t size)
+{
+    size_t low = 0, high = scaling->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (scaling->sorted[middle] > size)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Bytes of the model's allocations whose scaled size occurs in the new run, and their own does
+ * not. */
+static uint64_t explained_bytes(const struct scaling *scaling, double ratio)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < scaling->allocs; i++) {
+        uint64_t size = size_of(scaling, i);
+        size_t same = place_of(scaling, size);
+        if (same < scaling->count && scaling->sorted[same] == size)
+            continue;
+        uint64_t most = (uint64_t)((double)size * ratio * (1 + 1.0 / ROUNDED_DIVISOR));
+        size_t at = place_of(scaling, most);
+        if (at < scaling->count && is_scaled(size, scaling->sorted[at], ratio))
+            bytes += size;
+    }
+    return bytes;
+}
+
+/* The largest different sizes of a sorted list. */
+static size_t largest(const uint64_t *sorted, size_t count, uint64_t found[LARGEST])
+{
+    size_t taken = 0;
+    for (size_t i = 0; i < count && taken < LARGEST; i++)
+        if (taken == 0 || sorted[i] != found[taken - 1])
+            found[taken++] = sorted[i];
+    return taken;
+}
+
+/* False: nothing differs by one ratio. */
+static bool find_ratio(struct scaling *scaling, uint64_t *scratch)
+{
+    uint64_t from[LARGEST], to[LARGEST], best = 0;
+    for (size_t i = 0; i < scaling->allocs; i++)
+        scratch[i] = size_of(scaling, i);
+    qsort(scratch, scaling->allocs, sizeof *scratch, by_size);
+    size_t from_count = largest(scratch, scaling->allocs, from);
+    size_t to_count = largest(scaling->sorted, scaling->count, to);
+    for (size_t i = 0; i < from_count; i++)
+        for (size_t j = 0; j < to_count; j++) {
+            double ratio = (double)to[j] / (double)from[i];
+            uint64_t bytes = from[i] == to[j] ? 0 : explained_bytes(scaling, ratio);
+            if (bytes > best) {
+                best = bytes;
+                scaling->ratio = ratio;
+            }
+        }
+    return best > 0;
+}
+
+/* Finds for each allocation of the model one of the new run: to[i], or 0. Returns how many have
+ * one. */
+static size_t align(const struct scaling *scaling, uint32_t *longest, uint64_t *to)
+{
+    size_t width = scaling->count + 1, found = 0;
+    memset(longest, 0, (scaling->allocs + 1) * width * sizeof *longest);
+    for (size_t i = scaling->allocs; i-- > 0;)
+        for (size_t j = scaling->count; j-- > 0;) {
+            uint32_t down = longest[(i + 1) * width + j], right = longest[i * width + j + 1];
+            longest[i * width + j] = agrees(scaling, size_of(scaling, i), scaling->sizes[j])
+                                         ? longest[(i + 1) * width + j + 1] + 1
+                                     : down > right ? down
+                                                    : right;
+        }
+    memset(to, 0, scaling->allocs * sizeof *to);
+    for (size_t i = 0, j = 0; i < scaling->allocs && j < scaling->count;) {
+        if (agrees(scaling, size_of(scaling, i), scaling->sizes[j])) {
+            to[i++] = scaling->sizes[j++];
+            found++;
+        } else if (longest[(i + 1) * width + j] >= longest[i * width + j + 1]) {
+            i++;
+        } else {
+            j++;
+        }
+    }
+    return found;
+}
+
+static void *copy_of(const void *items, size_t bytes)
+{
+    void *copy = malloc(bytes + !bytes);
+    if (copy && bytes)
+        memcpy(copy, items, bytes);
+    return copy;
+}
+
+/* Kept ticks before each tick, [tick_count] for all; NULL: out of memory. */
+static uint32_t *count_kept(const struct ebb_model *model, const uint8_t *lacking)
+{
+    uint32_t *before = calloc(model->tick_count + 1u, sizeof *before);
+    for (uint32_t i = 0; before && i < model->tick_count; i++) {
+        uint32_t block = model->events[i].block;
+        before[i + 1] = before[i] + !(block < model->block_count && lacking[block]);
+    }
+    return before;
+}
+
+/* The ticks that are kept of `span` from `tick` on. */
+static uint32_t kept_span(const uint32_t *before, uint32_t ticks, uint32_t tick, uint32_t span)
+{
+    uint32_t turns = span / ticks, end = (tick + span) % ticks, kept = before[end] - before[tick];
+    if (end < tick)
+        kept = before[ticks] - before[tick] + before[end];
+    return turns * before[ticks] + kept;
+}
+
+/* Removes the blocks that the new run does not allocate, with their events. */
+static bool remove_lacking(struct ebb_model *model, const uint8_t *lacking)
+{
+    uint32_t *before = count_kept(model, lacking);
+    uint32_t *place = calloc(model->block_count + 1u, sizeof *place);
+    uint32_t blocks = 0, accesses = 0, ticks = model->tick_count;
+    for (uint32_t i = 0; before && place && i < model->block_count; i++) {
+        struct ebb_model_block block = model->blocks[i];
+        if (lacking[i])
+            continue;
+        for (uint32_t k = 0; k < block.access_count; k++) {
+            struct ebb_model_access access = model->accesses[block.first_access + k];
+            access.tick = before[access.tick];
+            model->accesses[accesses + k] = access;
+        }
+        block.first_access = accesses;
+        accesses += block.access_count;
+        if (block.alloc_tick == EBB_TICK_NONE) {
+            block.span_ticks = before[ticks];
+        } else {
+            block.span_ticks = kept_span(before, ticks, block.alloc_tick, block.span_ticks);
+            block.alloc_tick = before[block.alloc_tick];
+            block.free_tick = before[block.free_tick];
+        }
+        place[i] = blocks;
+        model->blocks[blocks++] = block;
+    }
+    for (uint32_t i = 0; before && place && i < ticks; i++) {
+        struct ebb_model_event event = model->events[i];
+        if (before[i + 1] == before[i])
+            continue;
+        if (event.block < model->block_count)
+            event.block = place[event.block];
+        model->events[before[i]] = event;
+        model->time_ns[before[i]] = model->time_ns[i];
+    }
+    bool good = before && place;
+    if (good) {
+        model->time_ns[before[ticks]] = model->time_ns[ticks];
+        model->tick_count = before[ticks];
+        model->block_count = blocks;
+        model->access_count = accesses;
+    }
+    free(before);
+    free(place);
+    return good;
+}
+
+static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
+                            struct ebb_model *scaled)
+{
+    const struct ebb_model *model = scaling->model;
+    struct ebb_model made = {
+        .tick_count = model->tick_count,
+        .block_count = model->block_count,
+        .access_count = model->access_count,
+        .has_accesses = model->has_accesses,
+        .unordered = model->unordered,
+        .slack_bytes = (uint64_t)((double)model->slack_bytes * scaling->ratio),
+    };
+    made.events = copy_of(model->events, model->tick_count * sizeof *model->events);
+    made.time_ns = copy_of(model->time_ns, (model->tick_count + 1u) * sizeof *model->time_ns);
+    made.blocks = copy_of(model->blocks, model->block_count * sizeof *model->blocks);
+    made.accesses = copy_of(model->accesses, model->access_count * sizeof *model->accesses);
+    uint8_t *lacking = calloc(model->block_count + 1u, 1);
+    if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking) {
+        free(lacking);
+        ebb__model_fini(&made);
+        return EBB_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i <= made.tick_count; i++)
+        made.time_ns[i] = (uint64_t)((double)model->time_ns[i] * scaling->ratio);
+    for (size_t i = 0; i < scaling->allocs; i++) {
+        made.blocks[scaling->blocks[i]].size_bytes = to[i];
+        lacking[scaling->blocks[i]] = to[i] == 0;
+    }
+    enum ebb_status status =
+        remove_lacking(&made, lacking) ? ebb__model_derive(&made, NULL) : EBB_ERR_MEMORY;
+    free(lacking);
+    if (status)
+        ebb__model_fini(&made);
+    else
+        *scaled = made;
+    return status;
+}
+
+static size_t list_allocs(struct scaling *scaling)
+{
+    const struct ebb_model *model = scaling->model;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].kind == EBB_EVENT_ALLOC &&
+            !model->blocks[model->events[tick].block].part_count)
+            scaling->blocks[scaling->allocs++] = model->events[tick].block;
+    return scaling->allocs;
+}
+
+enum ebb_status ebb__model_scale(const struct ebb_model *model, const uint64_t *sizes, size_t count,
+                                 struct ebb_model *scaled)
+{
+    struct scaling scaling = {.model = model, .sizes = sizes, .count = count};
+    scaling.blocks = calloc(model->tick_count + 1u, sizeof *scaling.blocks);
+    scaling.sorted = copy_of(sizes, count * sizeof *sizes);
+    uint64_t *to = calloc(model->tick_count + 1u, sizeof *to);
+    uint32_t *longest = NULL;
+    enum ebb_status status =
+        scaling.blocks && scaling.sorted && to ? EBB_INFEASIBLE : EBB_ERR_MEMORY;
+    if (status != EBB_INFEASIBLE || !list_allocs(&scaling) || count < scaling.allocs ||
+        count + 1 > MOST_CELLS / (scaling.allocs + 1))
+        goto out;
+    qsort(scaling.sorted, count, sizeof *scaling.sorted, by_size);
+    if (!find_ratio(&scaling, to))
+        goto out;
+    longest = malloc((scaling.allocs + 1) * (count + 1) * sizeof *longest);
+    if (!longest) {
+        status = EBB_ERR_MEMORY;
+        goto out;
+    }
+    size_t found = align(&scaling, longest, to), same = 0;
+    for (size_t i = 0; i < scaling.allocs; i++)
+        same += to[i] == size_of(&scaling, i);
+    if ((scaling.allocs - found) * LACKING_DIVISOR <= scaling.allocs &&
+        (scaling.allocs - same) * SCALED_DIVISOR > scaling.allocs)
+        status = make(&scaling, to, scaled);
+out:
+    free(longest);
+    free(to);
+    free(scaling.sorted);
+    free(scaling.blocks);
+    return status;
+}

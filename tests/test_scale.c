@@ -1,0 +1,161 @@
+/* A model is scaled to another batch size by what the new run allocates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/vec.h"
+#include "model/scale.h"
+#include "synthetic.h"
+
+#define KIB ((uint64_t)1 << 10)
+enum { LAYERS = 20 };
+
+typedef EBB_VEC(uint64_t) size_vec;
+
+/* Outputs depend on the batch, gradients do not. */
+static uint64_t output_of(unsigned layer, unsigned batch)
+{
+    return (100 + 7 * layer) * batch * KIB;
+}
+
+static uint64_t gradient_of(unsigned layer)
+{
+    return (300 + 64 * (layer % 5)) * KIB;
+}
+
+static struct ebb_model make_step(unsigned batch)
+{
+    struct maker maker = {0};
+    uint32_t outputs[LAYERS], gradients[LAYERS], weight = make_persistent(&maker, 500 * KIB);
+    uint64_t now = 0;
+    for (unsigned i = 0; i < LAYERS; i++) {
+        outputs[i] = make_block(&maker, output_of(i, batch));
+        make_event(&maker, now += 1000, EBB_EVENT_ALLOC, outputs[i], 0);
+        make_event(&maker, now += 1000, EBB_EVENT_ACCESS, outputs[i], EBB_ACCESS_WRITE);
+        make_event(&maker, now += 1000, EBB_EVENT_ACCESS, weight, EBB_ACCESS_READ);
+    }
+    for (unsigned i = LAYERS; i-- > 0;) {
+        gradients[i] = make_block(&maker, gradient_of(i));
+        make_event(&maker, now += 1000, EBB_EVENT_ALLOC, gradients[i], 0);
+        make_event(&maker, now += 1000, EBB_EVENT_ACCESS, outputs[i], EBB_ACCESS_READ);
+        make_event(&maker, now += 1000, EBB_EVENT_FREE, outputs[i], 0);
+    }
+    for (unsigned i = 0; i < LAYERS; i++)
+        make_event(&maker, now += 1000, EBB_EVENT_FREE, gradients[i], 0);
+    return make_model(&maker, now + 1000);
+}
+
+/* What a run allocates: the weights, then steps; in the first one states as well. */
+static size_vec run_of(unsigned batch, unsigned steps)
+{
+    size_vec sizes = {0};
+    for (unsigned i = 0; i < 9; i++)
+        assert_true(ebb_vec_push(&sizes, 500 * KIB + i));
+    for (unsigned k = 0; k < steps; k++) {
+        for (unsigned i = 0; i < LAYERS; i++)
+            assert_true(ebb_vec_push(&sizes, output_of(i, batch)));
+        for (unsigned i = LAYERS; i-- > 0;)
+            assert_true(ebb_vec_push(&sizes, gradient_of(i)));
+        for (unsigned i = 0; k == 0 && i < LAYERS; i++)
+            assert_true(ebb_vec_push(&sizes, gradient_of(i) + 4096));
+    }
+    return sizes;
+}
+
+static void another_batch(void **state)
+{
+    (void)state;
+    static const unsigned batches[] = {3, 6, 7, 12, 31};
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        struct ebb_model model = make_step(8), wanted = make_step(batches[i]), scaled;
+        size_vec sizes = run_of(batches[i], 1);
+        assert_int_equal(ebb__model_scale(&model, sizes.items, sizes.count, &scaled), EBB_OK);
+        assert_int_equal(scaled.block_count, wanted.block_count);
+        for (uint32_t k = 0; k < scaled.block_count; k++)
+            assert_int_equal(scaled.blocks[k].size_bytes, wanted.blocks[k].size_bytes);
+        assert_int_equal(scaled.peak_bytes, wanted.peak_bytes);
+        assert_int_equal(scaled.gap_count, wanted.gap_count);
+        double ratio =
+            (double)ebb__model_iteration_ns(&scaled) / (double)ebb__model_iteration_ns(&model);
+        assert_true(ratio > batches[i] / 8.0 * 0.98 && ratio < batches[i] / 8.0 * 1.02);
+        ebb_vec_free(&sizes);
+        ebb__model_fini(&model);
+        ebb__model_fini(&wanted);
+        ebb__model_fini(&scaled);
+    }
+}
+
+/* A block that is too small to be managed with the new batch is in the model no more. */
+static void small_blocks_vanish(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_step(8), wanted = make_step(6), scaled;
+    size_vec sizes = run_of(6, 1);
+    for (size_t i = 9; i + 1 < sizes.count; i++) /* without the first output */
+        sizes.items[i] = sizes.items[i + 1];
+    assert_int_equal(ebb__model_scale(&model, sizes.items, sizes.count - 1, &scaled), EBB_OK);
+    assert_int_equal(scaled.block_count, model.block_count - 1);
+    assert_int_equal(scaled.tick_count, model.tick_count - 4); /* alloc, two uses, free */
+    assert_int_equal(scaled.access_count, model.access_count - 2);
+    assert_int_equal(scaled.peak_bytes, wanted.peak_bytes - output_of(0, 6));
+    size_t allocs = 0;
+    for (uint32_t i = 0; i < scaled.tick_count; i++) {
+        const struct ebb_model_event *event = &scaled.events[i];
+        const struct ebb_model_block *block = &scaled.blocks[event->block];
+        assert_true(event->block < scaled.block_count);
+        if (event->kind == EBB_EVENT_ALLOC) {
+            assert_int_equal(block->alloc_tick, i);
+            assert_int_equal((i + block->span_ticks) % scaled.tick_count, block->free_tick);
+            assert_int_equal(block->size_bytes, sizes.items[9 + allocs++]);
+        }
+        if (event->kind == EBB_EVENT_FREE)
+            assert_int_equal(block->free_tick, i);
+    }
+    for (uint32_t i = 0; i < scaled.block_count; i++)
+        for (uint32_t k = 0; k < scaled.blocks[i].access_count; k++) {
+            uint32_t tick = scaled.accesses[scaled.blocks[i].first_access + k].tick;
+            assert_int_equal(scaled.events[tick].kind, EBB_EVENT_ACCESS);
+            assert_int_equal(scaled.events[tick].block, i);
+        }
+    assert_int_equal(allocs, 2 * LAYERS - 1);
+    ebb_vec_free(&sizes);
+    ebb__model_fini(&model);
+    ebb__model_fini(&wanted);
+    ebb__model_fini(&scaled);
+}
+
+/* The same batch, another program, half of a step, nothing at all. */
+static void what_is_no_other_batch(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_step(8), scaled;
+    size_vec same = run_of(8, 2), other = run_of(6, 2), half = run_of(6, 1);
+    assert_int_equal(ebb__model_scale(&model, same.items, same.count, &scaled), EBB_INFEASIBLE);
+    for (size_t i = 9; i < same.count; i++) /* one size that has not come, and is another's ratio */
+        same.items[i] = same.items[i] == output_of(3, 8) ? output_of(3, 9) : same.items[i];
+    assert_int_equal(ebb__model_scale(&model, same.items, same.count, &scaled), EBB_INFEASIBLE);
+    uint64_t seed = 3;
+    for (size_t i = 0; i < other.count; i++)
+        other.items[i] = other.items[i] / 2 + chance(&seed) % other.items[i];
+    assert_int_equal(ebb__model_scale(&model, other.items, other.count, &scaled), EBB_INFEASIBLE);
+    assert_int_equal(ebb__model_scale(&model, half.items, 9 + LAYERS, &scaled), EBB_INFEASIBLE);
+    assert_int_equal(ebb__model_scale(&model, half.items, 9 + LAYERS + LAYERS / 2, &scaled),
+                     EBB_INFEASIBLE);
+    assert_int_equal(ebb__model_scale(&model, NULL, 0, &scaled), EBB_INFEASIBLE);
+    ebb_vec_free(&same);
+    ebb_vec_free(&other);
+    ebb_vec_free(&half);
+    ebb__model_fini(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_batch),
+        cmocka_unit_test(small_blocks_vanish),
+        cmocka_unit_test(what_is_no_other_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
