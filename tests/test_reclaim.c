@@ -302,6 +302,23 @@ static void idle_slabs_leave_first(void **state)
     stop(&stage);
 }
 
+/* What a child has inherited is not in the ledger, so evicting it would free nothing. */
+static void what_is_inherited_stays(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct block *inherited = slab(&stage);
+    inherited->inherited = stage.blocks[BLOCKS - 1]->inherited = true;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 2]);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(inherited->state, BLOCK_RESIDENT);
+    assert_null(ebb__slab_victim(&stage.reclaim));
+    stage.blocks[BLOCKS - 1]->inherited = false;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    stop(&stage);
+}
+
 /* A fork leaves evicted slabs where they are. Parked ones become resident for it, which counts as no
  * use of them. */
 static void a_fork_is_no_use_of_a_slab(void **state)
@@ -395,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_budget_is_approached),
         cmocka_unit_test(others_are_asked_for_what_they_hold),
         cmocka_unit_test(idle_slabs_leave_first),
+        cmocka_unit_test(what_is_inherited_stays),
         cmocka_unit_test(a_fork_is_no_use_of_a_slab),
         cmocka_unit_test(parked_slabs_leave_before_a_fork),
         cmocka_unit_test(a_child_whose_calls_cannot_wait_has_all_slabs),
