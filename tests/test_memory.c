@@ -303,6 +303,55 @@ static void a_child_holds_nothing(void **state)
     free(ring);
 }
 
+/* Before a fork cached pages leave the arena, which the child inherits. They are still held. */
+static void cached_pages_are_not_inherited(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, UINT64_MAX);
+    struct block *kept = take(&stage, EBB_HUGE_BYTES);
+    struct block *cached = take(&stage, 2 * EBB_HUGE_BYTES + EBB_PAGE_BYTES);
+    uintptr_t address = cached->address;
+    ebb__pages_keep_cached(&stage.memory, cached);
+    uint64_t held_bytes = atomic_load(&stage.ground.core.counters->held_bytes);
+    ebb__memory_before_fork(&stage.memory);
+    assert_int_equal(stage.memory.cached_bytes, 0);
+    for (uint64_t at = 0; at <= 2 * EBB_HUGE_BYTES; at += EBB_PAGE_BYTES)
+        assert_false(ebb__fake_present(&stage.ground.device, address + at));
+    assert_true(is_there(&stage, kept->address, EBB_HUGE_BYTES));
+    assert_int_equal(atomic_load(&stage.ground.core.counters->held_bytes), held_bytes);
+    assert_int_equal(idle_bytes(&stage), 2 * EBB_HUGE_BYTES + EBB_PAGE_BYTES);
+    stage_close(&stage);
+}
+
+/* Units of the static placement that no block covers go, those that one covers stay. */
+static void cached_units_are_not_inherited(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, UINT64_MAX);
+    struct placement *placement = &stage.addresses.placement;
+    struct block *blocks[5];
+    for (unsigned i = 0; i < 5; i++) {
+        blocks[i] = ebb__placement_take(&stage.addresses, i * EBB_HUGE_BYTES, EBB_HUGE_BYTES, 1);
+        assert_non_null(blocks[i]);
+        assert_true(ebb__placement_back(&stage.memory, blocks[i], false));
+    }
+    for (unsigned i = 0; i < 5; i++)
+        if (i != 2) {
+            ebb__block_become(blocks[i], BLOCK_BARE);
+            ebb__space_give(&stage.addresses, blocks[i]);
+        }
+    assert_int_equal(placement->cached_bytes, 4 * EBB_HUGE_BYTES);
+    ebb__memory_before_fork(&stage.memory);
+    assert_int_equal(placement->cached_bytes, 0);
+    assert_int_equal(placement->held_bytes, EBB_HUGE_BYTES);
+    for (uint64_t i = 0; i < 5; i++)
+        assert_int_equal(is_there(&stage, placement->base + i * EBB_HUGE_BYTES, EBB_HUGE_BYTES),
+                         i == 2);
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +361,8 @@ int main(void)
         cmocka_unit_test(idle_pages_are_given_back),
         cmocka_unit_test(units_of_the_placement_are_shared),
         cmocka_unit_test(a_child_holds_nothing),
+        cmocka_unit_test(cached_pages_are_not_inherited),
+        cmocka_unit_test(cached_units_are_not_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

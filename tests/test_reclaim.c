@@ -305,25 +305,102 @@ static void idle_slabs_leave_first(void **state)
     stop(&stage);
 }
 
-/* All slabs are resident during a fork, and none is parked until it is over. */
-static void around_a_fork_all_slabs_are_there(void **state)
+/* What a child has inherited is not in the ledger, so evicting it would free nothing. */
+static void what_is_inherited_stays(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct block *inherited = slab(&stage);
+    inherited->inherited = stage.blocks[BLOCKS - 1]->inherited = true;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 2]);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(inherited->state, BLOCK_RESIDENT);
+    assert_null(ebb__slab_victim(&stage.reclaim));
+    stage.blocks[BLOCKS - 1]->inherited = false;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    stop(&stage);
+}
+
+/* A fork leaves evicted slabs where they are. Parked ones become resident for it, which counts
+ * as no use of them. */
+static void a_fork_is_no_use_of_a_slab(void **state)
 {
     (void)state;
     struct stage stage;
     start(&stage, true);
-    struct block *block = slab(&stage);
-    atomic_store(&stage.lanes.ground.ledger.budget_bytes, UINT64_MAX); /* memory for the slab */
-    lanes_evict(&stage.lanes, block);
+    struct lanes *lanes = &stage.lanes;
+    struct ebb_counters *counters = lanes->ground.core.counters;
+    struct block *evicted = slab(&stage), *parked = slab(&stage);
+    struct slab_record *record = ebb__slab_record_at(&lanes->addresses, parked->address);
+    lanes_evict(lanes, evicted);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(parked->state, BLOCK_PARKED);
+    struct slab_record before = *record;
     ebb__reclaim_before_fork(&stage.reclaim);
-    assert_int_equal(block->state, BLOCK_RESIDENT);
-    assert_true(lanes_is_right(&stage.lanes, block));
-    ebb__slab_record_at(&stage.lanes.addresses, block->address)->since_ns = 0;
+    assert_true(ebb__transfer_before_fork(&lanes->transfer));
+    assert_int_equal(evicted->state, BLOCK_EVICTED);
+    assert_int_equal(parked->state, BLOCK_RESIDENT);
+    assert_int_equal(atomic_load(&counters->small_bytes), EBB_SLAB_BYTES);
+    assert_memory_equal(record, &before, sizeof before);
+    ebb__transfer_after_fork(&lanes->transfer);
+    ebb__reclaim_after_fork(&stage.reclaim);
+    assert_int_equal(atomic_load(&counters->demand_faults), 0);
     ebb__slab_look(&stage.reclaim, 8);
-    assert_int_equal(block->state, BLOCK_RESIDENT);
-    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    assert_int_equal(parked->state, BLOCK_PARKED);
+    ebb__slab_fault(&stage.reclaim, parked, parked->address);
+    assert_int_equal(record->doublings, 1); /* that is a use */
+    stop(&stage);
+}
+
+/* What a child shares cannot be freed, so parked slabs leave before it if the budget is tight. */
+static void parked_slabs_leave_before_a_fork(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct lanes *lanes = &stage.lanes;
+    struct block *parked = slab(&stage), *used = slab(&stage);
+    ebb__slab_look(&stage.reclaim, 8);
+    ebb__slab_fault(&stage.reclaim, used, used->address);
+    atomic_store(&lanes->ground.ledger.in_force, 1);
+    atomic_store(&lanes->ground.ledger.budget_bytes, 3 * BLOCKS * BLOCK_BYTES);
+    ebb__reclaim_before_fork(&stage.reclaim);
+    assert_int_equal(parked->state, BLOCK_PARKED);
+    atomic_store(&lanes->ground.ledger.budget_bytes, BLOCKS * BLOCK_BYTES);
+    ebb__reclaim_before_fork(&stage.reclaim);
+    assert_int_equal(parked->state, BLOCK_EVICTED);
+    assert_int_equal(used->state, BLOCK_RESIDENT);
+    lanes->faulty.write_errno = EIO; /* then they stay, and nobody waits for them */
+    ebb__reclaim_after_fork(&stage.reclaim);
+    ebb__slab_look(&stage.reclaim, 8);
+    assert_int_equal(used->state, BLOCK_PARKED);
+    ebb__reclaim_before_fork(&stage.reclaim);
+    assert_int_equal(used->transfer.queue, QUEUE_NONE);
+    assert_false(used->state == BLOCK_EVICTED || used->state == BLOCK_WRITING_BACK);
+    stop(&stage);
+}
+
+/* The child of a fork may have a device on which system calls cannot wait: all slabs come back. */
+static void a_child_whose_calls_cannot_wait_has_all_slabs(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct lanes *lanes = &stage.lanes;
+    struct block *evicted = slab(&stage);
+    atomic_store(&lanes->ground.ledger.budget_bytes, UINT64_MAX); /* room for it to return */
+    lanes_evict(lanes, evicted);
     ebb__reclaim_forked(&stage.reclaim);
-    ebb__slab_look(&stage.reclaim, 8);
-    assert_int_equal(block->state, BLOCK_PARKED);
+    assert_int_equal(evicted->state, BLOCK_EVICTED);
+    const struct ebb_device_ops *ops = lanes->ground.core.device.ops;
+    struct ebb_device_ops needs_pins = *ops;
+    needs_pins.calls_need_pins = true;
+    lanes->ground.core.device.ops = &needs_pins;
+    ebb__reclaim_forked(&stage.reclaim);
+    assert_int_equal(evicted->state, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(lanes, evicted));
+    lanes->ground.core.device.ops = ops;
     stop(&stage);
 }
 
@@ -338,7 +415,10 @@ int main(void)
         cmocka_unit_test(a_budget_is_approached),
         cmocka_unit_test(others_are_asked_for_what_they_hold),
         cmocka_unit_test(idle_slabs_leave_first),
-        cmocka_unit_test(around_a_fork_all_slabs_are_there),
+        cmocka_unit_test(what_is_inherited_stays),
+        cmocka_unit_test(a_fork_is_no_use_of_a_slab),
+        cmocka_unit_test(parked_slabs_leave_before_a_fork),
+        cmocka_unit_test(a_child_whose_calls_cannot_wait_has_all_slabs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

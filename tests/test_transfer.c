@@ -377,7 +377,33 @@ static void a_fork_finds_all_at_rest(void **state)
     stop(&lanes);
 }
 
-/* The child reads what its parent has written, and writes to its own store. */
+/* Observing again copies what a child shares, so it waits for the last fork of a row. */
+static void what_was_observed_is_observed_again(void **state)
+{
+    (void)state;
+    struct lanes lanes;
+    struct asked asked;
+    start(&lanes, &asked, false);
+    struct block *observed = lanes_block(&lanes, EBB_HUGE_BYTES);
+    lanes.table.uses.trace = true;
+    assert_true(ebb__move_park(&lanes.transfer, observed));
+    for (unsigned fork = 0; fork < 3; fork++) {
+        uint64_t moves = atomic_load(&lanes.ground.core.counters->page_moves);
+        ebb__transfer_before_fork(&lanes.transfer);
+        ebb__transfer_after_fork(&lanes.transfer);
+        assert_int_equal(observed->state, BLOCK_RESIDENT);
+        assert_int_equal(ebb__observe_forked(&lanes.transfer, lanes.transfer.observe_ns - 1),
+                         lanes.transfer.observe_ns);
+        assert_int_equal(atomic_load(&lanes.ground.core.counters->page_moves),
+                         fork ? moves : moves + 1);
+    }
+    lanes_wait(&lanes, observed, BLOCK_PARKED);
+    ebb__move_unpark(&lanes.transfer, observed);
+    assert_true(lanes_is_right(&lanes, observed));
+    stop(&lanes);
+}
+
+/* The child reads what its parent has written, and writes to a store of its own. */
 static void a_child_has_a_store_of_its_own(void **state)
 {
     (void)state;
@@ -424,6 +450,7 @@ int main(void)
         cmocka_unit_test(without_a_store_nothing_leaves),
         cmocka_unit_test(a_lost_copy_is_said),
         cmocka_unit_test(a_fork_finds_all_at_rest),
+        cmocka_unit_test(what_was_observed_is_observed_again),
         cmocka_unit_test(a_child_has_a_store_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,6 +88,7 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     enum ebb_status status = open_best(device, error);
     if (ebb__host.uffd < 0)
         ebb__uffd_close_node();
+    ebb__host_settle_refusals();
     if (status != EBB_OK)
         ebb__os_call(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes, 0, 0, 0, 0);
     return status;

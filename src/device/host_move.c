@@ -143,20 +143,29 @@ static bool host_fill(void *state, uintptr_t address)
     return ebb__uffd_fill(ebb__host.uffd, address);
 }
 
+/* Causes write faults by system calls, which fail if the program has made a page read-only. */
+static void write_to_pages(uintptr_t address, uint64_t bytes)
+{
+    if (bytes == 0 || ebb__os_advise(address, bytes, MADV_POPULATE_WRITE) == 0)
+        return;
+    for (uint64_t at = 0; bytes > EBB_PAGE_BYTES && at < bytes; at += EBB_PAGE_BYTES)
+        ebb__os_advise(address + at, EBB_PAGE_BYTES, MADV_POPULATE_WRITE);
+}
+
 static void host_unshare(void *state, uintptr_t address, uint64_t bytes)
 {
     (void)state;
     uint64_t entries[EBB_HOST_PAGEMAP_MOST];
     for (uint64_t at = 0; at < bytes;) {
-        uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
+        uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries), behind;
         if (pages == 0)
             return;
-        /* Causes a write fault by a system call, which fails if the program has made the page
-         * read-only. */
-        for (uint64_t i = 0; i < pages; i++)
-            if (entries[i] >> 63)
-                ebb__os_advise(address + at + i * EBB_PAGE_BYTES, EBB_PAGE_BYTES,
-                               MADV_POPULATE_WRITE);
+        for (uint64_t first = 0; first < pages; first = behind + 1) {
+            for (behind = first; behind < pages && entries[behind] >> 63;)
+                behind++;
+            write_to_pages(address + at + first * EBB_PAGE_BYTES,
+                           (behind - first) * EBB_PAGE_BYTES);
+        }
         at += pages * EBB_PAGE_BYTES;
     }
 }

@@ -20,17 +20,15 @@
 static const char *const features[] = {"node", "call",  "kernel", "move",
                                        "uffd", "remap", "protect"};
 static unsigned refused; /* one bit per feature */
+static bool is_settled;  /* the environment is not read any more */
 static enum ebb_uffd_door last_door;
 static struct {
     int descriptor;
     dev_t device;
 } node = {.descriptor = -1};
 
-bool ebb__host_refused(const char *feature)
+static bool is_named(const char *feature)
 {
-    for (unsigned i = 0; i < sizeof features / sizeof features[0]; i++)
-        if (refused & 1u << i && strcmp(features[i], feature) == 0)
-            return true;
     const char *list = getenv("EBB_REFUSE");
     size_t length = strlen(feature);
     while (list && *list) {
@@ -40,6 +38,22 @@ bool ebb__host_refused(const char *feature)
         list += word + (list[word] == ',');
     }
     return false;
+}
+
+bool ebb__host_refused(const char *feature)
+{
+    for (unsigned i = 0; i < sizeof features / sizeof features[0]; i++)
+        if (refused & 1u << i && strcmp(features[i], feature) == 0)
+            return true;
+    return !is_settled && is_named(feature);
+}
+
+void ebb__host_settle_refusals(void)
+{
+    for (unsigned i = 0; !is_settled && i < sizeof features / sizeof features[0]; i++)
+        if (is_named(features[i]))
+            refused |= 1u << i;
+    is_settled = true;
 }
 
 void ebb__host_refuse(const char *feature)

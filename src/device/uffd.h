@@ -49,6 +49,10 @@ bool ebb__host_refused(const char *feature);
 /* Forbids `feature` in this process and its forks. Not thread-safe. */
 void ebb__host_refuse(const char *feature);
 
+/* From this call on, the environment is not read any more. Its strings may lie in memory that the
+ * runtime manages, which the child of a fork must not touch at first. Not thread-safe. */
+void ebb__host_settle_refusals(void);
+
 enum ebb_uffd_door {
     EBB_UFFD_CLOSED,
     EBB_UFFD_NODE, /* /dev/userfaultfd */

@@ -14,9 +14,9 @@
 #include <stdbool.h>
 
 /* The key of the program that process `process_id` runs. It is a hash of its executable, arguments,
- * working directory, `threshold_bytes` and Ebb's version. key->program has the arguments up to
- * the first that names a file, or follows -c or -m. If there is none, it has only the name of the
- * program. Returns false if /proc does not tell. */
+ * working directory, `threshold_bytes`, and Ebb's version. In key->program it has fewer
+ * arguments: up to the first that names a file, or follows -c or -m. Without such an argument it
+ * has the name of the program only. Returns false if /proc does not tell. */
 bool ebb__cache_key(int process_id, uint64_t threshold_bytes, struct ebb_profile_key *key);
 
 /* Loads the profile under `key` in `directory`, and marks it as used. EBB_ERR_IO if there is none.

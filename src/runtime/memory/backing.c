@@ -100,6 +100,19 @@ void ebb__placement_strip(struct memory *memory, struct cached_run run)
     placement->held_bytes -= bytes;
 }
 
+void ebb__placement_strip_all(struct memory *memory)
+{
+    const struct placement *placement = &memory->addresses->placement;
+    for (uint32_t unit = 0, behind; placement->cached_bytes && unit < placement->units_used;
+         unit = behind + 1) {
+        behind = unit;
+        while (behind < placement->units_used && is_cached(placement, behind))
+            behind++;
+        if (behind > unit)
+            ebb__placement_strip(memory, (struct cached_run){.unit = unit, .units = behind - unit});
+    }
+}
+
 void ebb__placed_forked(struct memory *memory)
 {
     struct placement *placement = &memory->addresses->placement;

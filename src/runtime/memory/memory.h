@@ -109,6 +109,8 @@ void ebb__pages_gone(struct memory *memory, uint64_t bytes);
 /* False if memory is exhausted. The caller must call ebb__memory_fini() even then. */
 EBB_NODISCARD bool ebb__memory_init(struct memory *memory, struct addresses *addresses);
 void ebb__memory_fini(struct memory *memory);
+/* Before a fork: moves all cached pages out of the arena, which the child inherits. */
+void ebb__memory_before_fork(struct memory *memory);
 /* In the child of a fork: the small-page stack and cached frames remain in the parent, the arena is
  * inherited. Call it after ebb__block_forked(). */
 void ebb__memory_forked(struct memory *memory);
@@ -163,6 +165,7 @@ void ebb__placement_fill(struct memory *memory, uintptr_t address);
  * small-page stack. */
 struct cached_run ebb__placement_cached(const struct memory *memory, uint64_t most_bytes);
 void ebb__placement_strip(struct memory *memory, struct cached_run run);
+void ebb__placement_strip_all(struct memory *memory);
 void ebb__placed_forked(struct memory *memory);
 
 /* kept.c */

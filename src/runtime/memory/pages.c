@@ -36,18 +36,24 @@ uint8_t *ebb__pages_fragmented(const struct memory *memory, uintptr_t address)
     return &memory->fragmented[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
-enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
-                                       uint64_t bytes, uint64_t *moved)
+static enum ebb_device_result move(struct memory *memory, uintptr_t target, uintptr_t source,
+                                   uint64_t bytes, uint64_t *moved)
 {
     const struct ebb_device_ops *ops = memory->core->device.ops;
-    uint64_t rest;
     atomic_fetch_add(&memory->core->counters->page_moves, 1);
     if (has_hint(memory, source) && has_hint(memory, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
             *ebb__pages_fragmented(memory, target + at) =
                 *ebb__pages_fragmented(memory, source + at);
-    enum ebb_device_result result =
-        ops->move(memory->core->device.state, target, source, bytes, moved);
+    return ops->move(memory->core->device.state, target, source, bytes, moved);
+}
+
+enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
+                                       uint64_t bytes, uint64_t *moved)
+{
+    const struct ebb_device_ops *ops = memory->core->device.ops;
+    uint64_t rest;
+    enum ebb_device_result result = move(memory, target, source, bytes, moved);
     if (result != EBB_DEVICE_BUSY || !memory->core->forked)
         return result;
     /* Shared with a child: copies the rest, then tries once more. */
@@ -77,6 +83,13 @@ void ebb__memory_fini(struct memory *memory)
     ebb__frames_fini(&memory->frames);
 }
 
+void ebb__memory_before_fork(struct memory *memory)
+{
+    while (ebb__pages_strip_block(memory, memory->cached_by_age.first))
+        continue;
+    ebb__placement_strip_all(memory);
+}
+
 void ebb__memory_forked(struct memory *memory)
 {
     memory->owed_bytes = 0;
@@ -98,7 +111,8 @@ enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t ta
             return EBB_DEVICE_OK;
     }
     uint64_t moved;
-    enum ebb_device_result result = ebb__pages_move(memory, target, source, bytes, &moved);
+    /* Pages shared with a child are not copied, as they have no content. */
+    enum ebb_device_result result = move(memory, target, source, bytes, &moved);
     if (result != EBB_DEVICE_OK) {
         /* Pages at the target are worthless: the program has touched a freed block. */
         memory->core->device.ops->release(memory->core->device.state, target + moved,

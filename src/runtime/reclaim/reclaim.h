@@ -10,7 +10,7 @@ struct slab_hand {
     uint32_t lap_slabs; /* the round ends before this slab */
     uint32_t next_victim;
     uint64_t lap_ns; /* when the round began */
-    bool all_here;   /* around fork: no slab is parked, none is evicted */
+    bool forks;      /* a fork is in progress: what becomes resident is not used */
 };
 
 struct reclaim {
@@ -25,10 +25,12 @@ struct reclaim {
 };
 
 void ebb__reclaim_init(struct reclaim *reclaim, struct transfer *transfer);
-/* Around fork: unparks and fetches all slabs, which then stay resident until the fork is over.
- * Releases the lock while it waits. */
+/* Around fork(): before it, and after it in the parent. Before it, if the budget is tight, parked
+ * slabs are evicted for a limited time, during which the lock is released. */
 void ebb__reclaim_before_fork(struct reclaim *reclaim);
-/* The fork is over; called in parent and child. */
+void ebb__reclaim_after_fork(struct reclaim *reclaim);
+/* In the child, after its lanes have started. It may have lost the right to let system calls wait
+ * for a page. Then this function fetches all slabs. Releases the lock while it waits. */
 void ebb__reclaim_forked(struct reclaim *reclaim);
 
 /* The slab's pages begin (or cease) to be in use. Plans must reserve memory for them. */

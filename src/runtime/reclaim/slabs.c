@@ -12,8 +12,11 @@
  * The runtime's own threads must never wait for a slab. They touch no object of the program. Memory
  * of libc and the loader (streams, locales, dynamic TLS) is in no slab: the shim passes such
  * requests to the next allocator. If a system call cannot wait for an absent page, no slab is
- * evicted. All slabs are resident during a fork: other libraries' handlers may run in the child
- * before it can fetch anything. */
+ * evicted.
+ *
+ * Evicted slabs stay evicted during a fork. The child fetches those that it uses from its parent's
+ * store. What a child shares cannot be freed. So parked slabs are evicted before the fork, if the
+ * budget is tight. The rest of them become resident for the fork, which is no use of them. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"
@@ -32,6 +35,8 @@ void ebb__slab_back(struct reclaim *reclaim, struct block *block)
 {
     struct slab_record *record = ebb__slab_record_at(reclaim->addresses, block->address);
     ebb__slab_count(reclaim, block, true);
+    if (reclaim->hand.forks)
+        return;
     record->since_ns = ebb__now_ns();
     record->arrival = ++reclaim->addresses->slabs.arrivals;
     record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
@@ -41,7 +46,7 @@ static bool slabs_may_be_evicted(const struct reclaim *reclaim)
 {
     const struct ebb_device_ops *ops = reclaim->core->device.ops;
     return reclaim->core->config.open_store && ebb__store_may_write(&reclaim->transfer->store) &&
-           !reclaim->hand.all_here && !ops->calls_need_pins && !ops->faults_are_signals;
+           !ops->calls_need_pins && !ops->faults_are_signals;
 }
 
 /* Has the slab been used recently, as far as is known? */
@@ -141,19 +146,70 @@ void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t add
     }
 }
 
-void ebb__reclaim_before_fork(struct reclaim *reclaim)
+static bool is_leaving(const struct block *block)
+{
+    return block->transfer.queue == QUEUE_OUT || block->state == BLOCK_WRITING_BACK;
+}
+
+/* Is so much of the budget used that parked slabs will be evicted sooner or later? */
+static bool is_tight(const struct ebb_ledger *ledger)
+{
+    uint64_t budget = atomic_load(&ledger->budget_bytes);
+    return atomic_load(&ledger->in_force) && budget != UINT64_MAX &&
+           atomic_load(&ledger->held_bytes) > budget / 2;
+}
+
+/* Evicts the parked slabs, as far as time permits. Releases the lock. */
+static void evict_parked(struct reclaim *reclaim)
 {
     const struct slab_space *space = &reclaim->addresses->slabs;
-    reclaim->hand.all_here = true;
+    struct block *blocks = reclaim->table->blocks;
+    uint64_t until = ebb__now_ns() + ebb__tuning()->fork_write_ns;
+    for (uint32_t i = 0; i < space->used; i++) {
+        struct block *block = &blocks[space->slabs[i].block];
+        if (block->state == BLOCK_PARKED && ebb__block_may_be_evicted(&reclaim->table->uses, block))
+            ebb__move_queue_out(reclaim->transfer, block, false);
+    }
+    for (bool waits = true; waits && ebb__now_ns() < until;) {
+        waits = false;
+        for (uint32_t i = 0; !waits && i < space->used; i++)
+            waits = is_leaving(&blocks[space->slabs[i].block]);
+        if (waits)
+            ebb__core_wait_until(reclaim->core, &reclaim->core->changed, until);
+    }
+    for (uint32_t i = 0; i < space->used; i++) {
+        struct block *block = &blocks[space->slabs[i].block];
+        if (block->transfer.queue == QUEUE_OUT)
+            ebb__move_unqueue_out(reclaim->transfer, block);
+    }
+}
+
+void ebb__reclaim_before_fork(struct reclaim *reclaim)
+{
+    if (slabs_may_be_evicted(reclaim) && is_tight(reclaim->core->ledger))
+        evict_parked(reclaim);
+    reclaim->hand.forks = true;
+}
+
+void ebb__reclaim_after_fork(struct reclaim *reclaim)
+{
+    reclaim->hand.forks = false;
+}
+
+void ebb__reclaim_forked(struct reclaim *reclaim)
+{
+    const struct ebb_device_ops *ops = reclaim->core->device.ops;
+    const struct slab_space *space = &reclaim->addresses->slabs;
+    reclaim->hand.forks = false;
+    if (!ops->calls_need_pins && !ops->faults_are_signals)
+        return;
     for (uint32_t i = 0; i < space->used; i++) {
         struct block *block = &reclaim->table->blocks[space->slabs[i].block];
-        if (block->state == BLOCK_WRITING_BACK || block->state == BLOCK_EVICTED ||
-            block->state == BLOCK_FETCHING)
+        if (block->state == BLOCK_EVICTED)
             ebb__slab_fault(reclaim, block, block->address);
-    }
-    for (uint32_t i = 0; i < space->used; i++)
-        while (reclaim->table->blocks[space->slabs[i].block].wait.fault_ns)
+        while (block->wait.fault_ns)
             pthread_cond_wait(&reclaim->core->changed, &reclaim->core->lock);
+    }
 }
 
 void ebb__reclaim_init(struct reclaim *reclaim, struct transfer *transfer)
@@ -164,9 +220,4 @@ void ebb__reclaim_init(struct reclaim *reclaim, struct transfer *transfer)
     reclaim->memory = transfer->memory;
     reclaim->transfer = transfer;
     reclaim->hand.lap_ns = ebb__now_ns();
-}
-
-void ebb__reclaim_forked(struct reclaim *reclaim)
-{
-    reclaim->hand.all_here = false;
 }

@@ -2,6 +2,8 @@
  * copied. */
 #include "runtime/transfer/transfer.h"
 
+#include "base/tuning.h"
+
 void ebb__transfer_init(struct transfer *transfer, struct memory *memory)
 {
     transfer->core = memory->core;
@@ -36,12 +38,7 @@ bool ebb__transfer_before_fork(struct transfer *transfer)
 void ebb__transfer_after_fork(struct transfer *transfer)
 {
     transfer->phase = LANES_RUN;
-    for (uint32_t i = 1; transfer->table->uses.trace && i <= transfer->table->count; i++) {
-        struct block *block = &transfer->table->blocks[i];
-        if (block->state == BLOCK_RESIDENT && block->transfer.queue != QUEUE_OUT &&
-            block->kind != BLOCK_STATIC && block->kind != BLOCK_SLAB)
-            ebb__move_park(transfer, block);
-    }
+    transfer->observe_ns = ebb__now_ns() + ebb__tuning()->fork_observe_ns;
     ebb__lanes_wake(transfer);
 }
 
@@ -49,6 +46,7 @@ void ebb__transfer_forked(struct transfer *transfer)
 {
     ebb__lanes_init(transfer);
     transfer->phase = LANES_RUN;
+    transfer->observe_ns = 0;
     transfer->room_waits = 0;
     transfer->out_pending_bytes = 0;
     ebb__store_forked(transfer);

@@ -114,6 +114,9 @@ static bool take_pages(struct transfer *transfer, struct block *block)
 static bool out_pauses(struct transfer *transfer, uint64_t *until)
 {
     *until = transfer->core->policy->fire(transfer->core->policy_context);
+    uint64_t observe = transfer->observe_ns ? ebb__observe_forked(transfer, ebb__now_ns()) : 0;
+    if (observe && (*until == 0 || observe < *until))
+        *until = observe;
     bool pauses = gives_way(transfer);
     if (pauses)
         *until = ebb__now_ns() + ebb__tuning()->give_way_ns;

@@ -76,12 +76,13 @@ bool ebb__move_park(struct transfer *transfer, struct block *block)
     return true;
 }
 
-/* While accesses are observed: the block is resident, and will be parked at the next event. */
+/* While accesses are observed: the block is resident, and will be parked at the next event. Around a
+ * fork all blocks are resident, and are parked later (observe.c). */
 static void open_block(struct transfer *transfer, struct block *block)
 {
     struct uses *uses = &transfer->table->uses;
-    if (!uses->trace || block->use.open || block->kind == BLOCK_SLAB ||
-        uses->open_count == uses->open_capacity)
+    if (!uses->trace || transfer->phase == LANES_FROZEN || block->use.open ||
+        block->kind == BLOCK_SLAB || uses->open_count == uses->open_capacity)
         return;
     block->use.open = true;
     uses->open_blocks[uses->open_count++] = ebb__block_index(transfer->table, block);

@@ -19,6 +19,22 @@ void ebb__observe_close(struct transfer *transfer)
     transfer->table->uses.open_count = kept;
 }
 
+uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns)
+{
+    if (now_ns < transfer->observe_ns)
+        return transfer->observe_ns;
+    bool is_due = transfer->observe_ns && transfer->table->uses.trace;
+    transfer->observe_ns = 0;
+    for (uint32_t i = 1; is_due && i <= transfer->table->count; i++) {
+        struct block *block = &transfer->table->blocks[i];
+        if (block->state == BLOCK_RESIDENT && !block->use.open &&
+            block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_STATIC &&
+            block->kind != BLOCK_SLAB)
+            ebb__move_park(transfer, block);
+    }
+    return 0;
+}
+
 void ebb__observe_begin(struct transfer *transfer, uint64_t now_ns)
 {
     transfer->table->uses.event_number++;

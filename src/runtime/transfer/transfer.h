@@ -57,7 +57,9 @@ struct transfer {
     enum lanes_phase phase;
     unsigned transfers;      /* chunks in flight, and blocks being hashed */
     uint64_t lanes_since_ns; /* when the transfers in a lane last changed */
-    bool may_exceed;         /* the budget may be exceeded, since nothing could be evicted */
+    /* When blocks are observed again that a fork has made resident. 0: they are. */
+    uint64_t observe_ns;
+    bool may_exceed; /* the budget may be exceeded, since nothing could be evicted */
 };
 
 /* Is eviction possible, as far as is known? */
@@ -76,7 +78,7 @@ void ebb__transfer_init(struct transfer *transfer, struct memory *memory);
 /* Before fork: ends transfers and unparks all parked blocks. Releases the lock while it waits.
  * True: the only copy of some block is in our store. */
 bool ebb__transfer_before_fork(struct transfer *transfer);
-/* In the parent after fork: observes again what was observed before. */
+/* In the parent after fork. */
 void ebb__transfer_after_fork(struct transfer *transfer);
 /* In the child, after ebb__block_forked(): nothing is queued, no worker runs, the store is
  * closed. */
@@ -139,6 +141,9 @@ void ebb__store_forked(struct transfer *transfer);
 /* observe.c */
 /* Observes again the blocks touched since the last event. */
 void ebb__observe_close(struct transfer *transfer);
+/* Observes again what was observed before a fork, if it is time. Returns when to call again
+ * (CLOCK_MONOTONIC); 0: nothing is to be done. */
+uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns);
 /* Begins another operation. */
 void ebb__observe_begin(struct transfer *transfer, uint64_t now_ns);
 /* A fault has happened. If the current operation has become long, begins another and returns
