@@ -109,6 +109,7 @@ static void start(struct stage *stage, bool run)
 
 static void stop(struct stage *stage)
 {
+    ebb__foresee_fini(&stage->reclaim.foresee);
     lanes_unlock(&stage->lanes);
     lanes_close(&stage->lanes);
 }
@@ -159,6 +160,114 @@ static void of_what_is_in_use_the_earliest_touched_goes(void **state)
     assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
     stage.blocks[1]->kept = stage.blocks[2]->kept = true;
     assert_null(ebb__victim_choose(&stage.reclaim)); /* the others were touched last */
+    stop(&stage);
+}
+
+/* The program allocates at its `place`, and uses blocks[place]. */
+static void step(struct stage *stage, struct block *temporary, unsigned place)
+{
+    struct table *table = &stage->lanes.table;
+    struct foresee *foresee = &stage->reclaim.foresee;
+    table->uses.event_number++;
+    temporary->size_bytes = 1000 + place;
+    temporary->serial = ++table->newest_serial;
+    ebb__foresee_alloc(foresee, table, temporary);
+    stage->blocks[place]->use.last = table->uses.event_number;
+    stage->blocks[place]->use.touch = ++table->uses.touches;
+    ebb__foresee_used(foresee, table, stage->blocks[place]);
+    ebb__foresee_freed(foresee, table, temporary);
+}
+
+/* While accesses are observed, the victim is what prediction expects to be used last, unless it has
+ * moved too much. The policy knows better, or as well, otherwise. */
+static void while_accesses_are_observed_the_predicted_latest_goes(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct table *table = &stage.lanes.table;
+    struct foresee *foresee = &stage.reclaim.foresee;
+    struct rival *rival = &foresee->rival;
+    struct block *temporary = ebb__space_take(&stage.lanes.addresses, EBB_PAGE_BYTES);
+    assert_non_null(temporary);
+    table->uses.trace = true;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ebb__foresee_alloc(foresee, table, stage.blocks[i]);
+    for (unsigned i = 0; i < 2 * BLOCKS + 3; i++)
+        step(&stage, temporary, i % BLOCKS);
+    table->uses.event_number++;
+    /* The next are 3, 4, 5, 0, 1, 2. LRU would evict 3, the policy the last. */
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[2]);
+    assert_int_equal(rival->really_bytes, BLOCK_BYTES);
+    assert_int_equal(rival->capacity_bytes, BLOCKS * BLOCK_BYTES);
+    rival->moved_bytes = BLOCK_BYTES; /* LRU would have, too */
+    stage.blocks[2]->kept = true;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
+    rival->really_bytes += 3 * BLOCKS * BLOCK_BYTES;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    rival->really_bytes = 0;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
+    table->uses.trace = false;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[BLOCKS - 1]);
+    assert_false(foresee->is_on);
+    stop(&stage);
+}
+
+/* What was evicted and is used again is counted once each way, and a recalled one not at all. When
+ * observation begins again the rival does, too, with what is in memory. */
+static void what_is_moved_is_counted(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct table *table = &stage.lanes.table;
+    struct foresee *foresee = &stage.reclaim.foresee;
+    table->uses.trace = true;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ebb__foresee_used(foresee, table, stage.blocks[i]);
+    assert_int_equal(foresee->rival.resident_bytes, BLOCKS * BLOCK_BYTES);
+    table->uses.event_number++;
+    struct block *first = ebb__victim_choose(&stage.reclaim);
+    ebb__move_evict(&stage.lanes.transfer, first);
+    ebb__foresee_used(foresee, table, first);
+    assert_int_equal(foresee->rival.really_bytes, 0);
+    lanes_settle(&stage.lanes);
+    assert_int_equal(first->state, BLOCK_EVICTED);
+    ebb__foresee_used(foresee, table, first);
+    assert_int_equal(foresee->rival.really_bytes, BLOCK_BYTES);
+    assert_int_equal(foresee->rival.moved_bytes, 0);
+    table->uses.trace = false;
+    ebb__foresee_used(foresee, table, first);
+    table->uses.trace = true;
+    ebb__foresee_freed(foresee, table, stage.blocks[first == stage.blocks[0]]);
+    assert_int_equal(foresee->rival.really_bytes, 0);
+    assert_int_equal(foresee->rival.resident_bytes, (BLOCKS - 2) * BLOCK_BYTES);
+    stop(&stage);
+}
+
+/* A copy is kept for a read while accesses are observed, unless the store becomes full. That it was
+ * in vain is told once, even if observation has ended meanwhile. */
+static void a_copy_is_kept_for_a_read(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct table *table = &stage.lanes.table;
+    struct foresee *foresee = &stage.reclaim.foresee;
+    struct block *block = stage.blocks[0];
+    assert_false(ebb__foresee_keeps_copy(foresee, table, block));
+    assert_false(ebb__foresee_changed(foresee, table, block));
+    table->uses.trace = true;
+    ebb__foresee_alloc(foresee, table, block);
+    ebb__foresee_used(foresee, table, block);
+    table->copies.extents.used_bytes = table->copies.extents.limit_bytes / 2 + 1;
+    assert_false(ebb__foresee_keeps_copy(foresee, table, block));
+    table->copies.extents.used_bytes = 0;
+    assert_false(ebb__foresee_changed(foresee, table, block));
+    assert_true(ebb__foresee_keeps_copy(foresee, table, block));
+    table->uses.trace = false;
+    assert_true(ebb__foresee_changed(foresee, table, block));
+    assert_false(ebb__foresee_changed(foresee, table, block));
     stop(&stage);
 }
 
@@ -409,6 +518,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_used_latest_is_chosen),
         cmocka_unit_test(of_what_is_in_use_the_earliest_touched_goes),
+        cmocka_unit_test(while_accesses_are_observed_the_predicted_latest_goes),
+        cmocka_unit_test(what_is_moved_is_counted),
+        cmocka_unit_test(a_copy_is_kept_for_a_read),
         cmocka_unit_test(large_blocks_leave_by_the_part),
         cmocka_unit_test(as_much_leaves_as_is_lacking),
         cmocka_unit_test(early_fetches_make_way),

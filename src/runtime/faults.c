@@ -29,6 +29,7 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
         }
     }
     ebb__move_touch(&runtime->transfer, block);
+    ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);
 }
 
 static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uintptr_t address,
@@ -64,6 +65,9 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
             note_access(runtime, block, write, true);
+            if (!runtime->replay.current)
+                block->copy.stays = !write && ebb__foresee_keeps_copy(&runtime->reclaim.foresee,
+                                                                      &runtime->table, block);
             ebb__waits_fault(&runtime->table, block);
             ebb__replay_touched(&runtime->replay, block, true);
         }

@@ -58,7 +58,8 @@ static void was_late(void *context, const struct block *block, uint64_t ns)
 static void changed(void *context, const struct block *block)
 {
     struct ebb_runtime *runtime = context;
-    ebb__clock_changed(&runtime->replay, block);
+    if (!ebb__foresee_changed(&runtime->reclaim.foresee, &runtime->table, block))
+        ebb__clock_changed(&runtime->replay, block);
 }
 
 static uint64_t fire(void *context)

@@ -29,6 +29,7 @@ static void block_event(struct ebb_runtime *runtime, enum ebb_event_kind kind,
 static void release(struct ebb_runtime *runtime)
 {
     ebb__replay_fini(&runtime->replay);
+    ebb__foresee_fini(&runtime->reclaim.foresee);
     ebb__memory_fini(&runtime->memory);
     ebb__address_fini(&runtime->addresses);
     ebb__block_fini(&runtime->table);
@@ -246,6 +247,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     ebb__clock_end_step(&runtime->replay, EBB_EVENT_ALLOC,
                         ebb__clock_step(&runtime->replay, EBB_EVENT_ALLOC, block));
     ebb__observe_departures(runtime);
+    ebb__foresee_alloc(&runtime->reclaim.foresee, &runtime->table, block);
     if (!has_pages && !furnish(runtime, block)) {
         ebb__runtime_count_live(runtime, -(int64_t)bytes);
         block_event(runtime, EBB_EVENT_FREE, block);
@@ -329,6 +331,7 @@ bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
     ebb__runtime_count_live(runtime, -(int64_t)block->size_bytes);
     block_event(runtime, EBB_EVENT_FREE, block);
     struct due due = ebb__clock_step(&runtime->replay, EBB_EVENT_FREE, block);
+    ebb__foresee_freed(&runtime->reclaim.foresee, &runtime->table, block);
     ebb__part_join(&runtime->table, block);
     for (uint32_t i = ebb__block_index(&runtime->table, block), next; i != NO_BLOCK; i = next) {
         next = ebb__part_next(&runtime->table, i);

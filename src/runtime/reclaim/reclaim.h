@@ -2,6 +2,7 @@
 #ifndef EBB_RUNTIME_RECLAIM_RECLAIM_H
 #define EBB_RUNTIME_RECLAIM_RECLAIM_H
 
+#include "runtime/reclaim/foresee.h"
 #include "runtime/transfer/transfer.h"
 
 /* The position in the round of the slabs, in which idle slabs are found. */
@@ -20,6 +21,7 @@ struct reclaim {
     struct memory *memory;
     struct transfer *transfer;
     struct slab_hand hand;
+    struct foresee foresee;
     uint64_t alone_until_ns; /* do not ask other processes before this time: they released
                                 nothing */
 };

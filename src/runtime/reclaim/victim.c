@@ -1,8 +1,9 @@
 /* Chooses the block to evict if memory is needed that no plan has freed.
  *
  * If the live stream matches a template, it is the block whose next use is farthest in the future
- * (Belady's choice). Blocks used since the last clock event are in use. Otherwise it is the least
- * recently used block, as far as uses are seen.
+ * (Belady's choice). Blocks used since the last clock event are in use. While accesses are
+ * observed, the next use is predicted (reclaim/predict.h), if that has not cost more than LRU
+ * (reclaim/rival.h). Otherwise it is the least recently used block, as far as uses are seen.
  *
  * Unused slabs are evicted before all blocks. If only blocks in use are left, the slabs that have
  * been resident for longest are evicted (reclaim/slabs.c). So a program that walks over all its
@@ -59,17 +60,33 @@ static struct block *earliest_touched(struct reclaim *reclaim)
     return best || in_use_count <= ebb__tuning()->blocks_in_use ? best : in_use;
 }
 
+static bool holds_pages(const struct block *block)
+{
+    return block->kind == BLOCK_HEAP && block->transfer.queue != QUEUE_OUT &&
+           (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED ||
+            block->state == BLOCK_FETCHING);
+}
+
+/* How far away the next use of `block` is expected. 0: it is in use. */
+static uint64_t next_use(const struct reclaim *reclaim, const struct block *block, bool foresees)
+{
+    return foresees ? ebb__foresee_distance(&reclaim->foresee, reclaim->table, block)
+                    : reclaim->core->policy->next_use(reclaim->core->policy_context, block);
+}
+
 struct block *ebb__victim_choose(struct reclaim *reclaim)
 {
     struct block *best = ebb__slab_victim(reclaim);
-    uint64_t best_key = 0;
+    uint64_t best_key = 0, held_bytes = 0;
     if (best)
         return best;
+    bool foresees = !reclaim->core->policy->is_planned(reclaim->core->policy_context) &&
+                    ebb__foresee_leads(&reclaim->foresee, reclaim->table);
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
-        uint64_t key = may_be_evicted(reclaim, block)
-                           ? reclaim->core->policy->next_use(reclaim->core->policy_context, block)
-                           : 0;
+        uint64_t key = may_be_evicted(reclaim, block) ? next_use(reclaim, block, foresees) : 0;
+        if (holds_pages(block))
+            held_bytes += block->page_bytes;
         if (key == 0)
             continue;
         /* At equal distance the larger block: it frees the same memory with fewer transfers. */
@@ -84,5 +101,9 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
         best = earliest_touched(reclaim);
     if (best && is_evicted_by_the_part(reclaim, best))
         ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
+    if (best)
+        ebb__foresee_evicted(&reclaim->foresee, reclaim->table, best,
+                             held_bytes + ebb__pages_available(reclaim->memory) +
+                                 reclaim->transfer->out_pending_bytes);
     return best;
 }

@@ -76,8 +76,8 @@ bool ebb__move_park(struct transfer *transfer, struct block *block)
     return true;
 }
 
-/* While accesses are observed: the block is resident, and will be parked at the next event. Around a
- * fork all blocks are resident, and are parked later (observe.c). */
+/* While accesses are observed: the block is resident, and will be parked at the next event.
+ * Around a fork all blocks are resident, and are parked later (observe.c). */
 static void open_block(struct transfer *transfer, struct block *block)
 {
     struct uses *uses = &transfer->table->uses;
