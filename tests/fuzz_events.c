@@ -119,6 +119,24 @@ static void use(const struct ebb_model *model, const char *policy)
     }
 }
 
+/* The iteration is held as soon as it is found, and whatever comes between is modelled. */
+static void hold(struct ebb_watch *watch, const struct program *program)
+{
+    struct ebb_watch_longer longer;
+    struct ebb_watch_gap gap;
+    struct ebb_model model;
+    if (!ebb__watch_is_held(watch) && ebb__watch_found(watch))
+        ebb__watch_hold(watch);
+    (void)ebb__watch_longer(watch, &longer);
+    while (ebb__watch_next_gap(watch, &gap)) {
+        if (ebb__watch_gap_model(watch, &gap, &model, NULL) != EBB_OK)
+            continue;
+        use(&model, program->policy);
+        ebb__model_fini(&model);
+        ebb__watch_know_gap(watch, &gap);
+    }
+}
+
 static void watch(struct program *program)
 {
     static struct ebb_ring *ring;
@@ -133,8 +151,11 @@ static void watch(struct program *program)
     struct ebb_event events[64];
     enum ebb_status status = EBB_OK;
     for (size_t count; !status && (count = ebb__ring_read(ring, events, 64)) > 0;)
-        for (size_t i = 0; !status && i < count; i++)
+        for (size_t i = 0; !status && i < count; i++) {
             status = ebb__watch_push(watch, &events[i]);
+            if (!status && i % 16 == 0)
+                hold(watch, program);
+        }
     FUZZ_REQUIRE(status == EBB_OK || status == EBB_ERR_FORMAT);
     struct ebb_model model;
     if (!status && ebb__watch_model(watch, &model, NULL, NULL) == EBB_OK) {

@@ -126,6 +126,20 @@ static void what_comes_between_is_measured(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* A period that was announced early is none until it has been seen twice. */
+static void one_period_is_not_measured(void **state)
+{
+    (void)state;
+    struct stage stage = held(1, 0);
+    struct ebb_watch_longer longer;
+    for (unsigned i = 0; i < 3; i++) {
+        step(&stage);
+        assert_false(ebb__watch_longer(stage.watch, &longer));
+    }
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    ebb__watch_destroy(stage.watch);
+}
+
 static void something_else_takes_its_place_once_it_lasts(void **state)
 {
     (void)state;
@@ -177,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_held_iteration_stays),
         cmocka_unit_test(without_it_the_group_is_the_iteration),
         cmocka_unit_test(what_comes_between_is_measured),
+        cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),
     };

@@ -143,6 +143,7 @@ static void close_stage(struct stage *stage)
     close(stage->program);
     close(stage->process.channel);
     ebb__watch_destroy(stage->process.stream.watch);
+    ebb__steps_fini(&stage->process.stream.steps);
     ebb__profile_fini(&stage->process.learnt);
     free(stage->process.sent.script);
     free(stage->process.sent.script_before);

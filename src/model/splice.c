@@ -21,6 +21,7 @@ struct splicer {
     size_t next;          /* event that is copied next */
     size_t anchor;        /* event in `made` behind which accesses were inserted last */
     uint64_t anchor_ns;   /* when its counterpart was, in the observed iteration */
+    uint64_t copied_ns;   /* of the event copied last */
     size_t observed_alloc;
     bool second; /* the iteration behind the one that the phrase stands in */
 };
@@ -33,10 +34,15 @@ static uint64_t work_ns(const struct ebb_stream *stream, size_t event)
     return ns > waited ? ns - waited : 0;
 }
 
+/* Other threads run while one waits, so times without waits may go back. Then it is the time of the
+ * event copied before. */
 static bool copy(struct splicer *s, size_t event)
 {
     struct ebb_event made = s->stream->events.items[event];
     made.time_ns = work_ns(s->stream, event);
+    if (made.time_ns < s->copied_ns)
+        made.time_ns = s->copied_ns;
+    s->copied_ns = made.time_ns;
     return ebb_vec_push(&s->made, made);
 }
 
@@ -65,11 +71,14 @@ static size_t event_of(const struct splicer *s, size_t alloc)
 static void spread(struct splicer *s, uint64_t ns)
 {
     size_t end = s->made.count - 1;
-    uint64_t begin_ns = s->made.items[s->anchor].time_ns;
-    uint64_t most_ns = s->made.items[end].time_ns - begin_ns, whole_ns = ns - s->anchor_ns;
+    uint64_t begin_ns = s->made.items[s->anchor].time_ns, whole_ns = 1;
+    uint64_t most_ns = s->made.items[end].time_ns - begin_ns;
+    if (ns > s->anchor_ns)
+        whole_ns = ns - s->anchor_ns;
     for (size_t i = s->anchor + 1; i < end; i++) {
-        uint64_t since_ns = s->made.items[i].time_ns - s->anchor_ns;
-        double share = whole_ns ? (double)since_ns / (double)whole_ns : 0;
+        uint64_t observed_ns = s->made.items[i].time_ns;
+        uint64_t since_ns = observed_ns > s->anchor_ns ? observed_ns - s->anchor_ns : 0;
+        double share = since_ns < whole_ns ? (double)since_ns / (double)whole_ns : 1;
         s->made.items[i].time_ns = begin_ns + (uint64_t)(share * (double)most_ns);
     }
     s->anchor = end;

@@ -41,8 +41,9 @@ static size_t next_held(const struct ebb_watch *watch, size_t at, size_t last)
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t period = watch->template.period_symbols, held = 0;
+    size_t covered = repetition->last_symbol - repetition->first_symbol;
     if (!watch->held || repetition->kind != watch->template.kind ||
-        repetition->period_symbols <= period)
+        repetition->period_symbols <= period || covered < 2 * repetition->period_symbols)
         return false;
     /* Searches two periods, since an iteration may be cut at the begin of a period. */
     size_t last = repetition->last_symbol;

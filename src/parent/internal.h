@@ -96,6 +96,8 @@ struct learning {
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
+    size_t names_at;       /* iterations known when names of lasting blocks are looked at next */
+    size_t names_pause;    /* iterations to wait after they were not found */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
     struct gaps gaps;
 };

@@ -168,6 +168,26 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
     try_to_plan(parent, process);
 }
 
+/* A program may make its model anew: each fold of a validation does. The weights are then other
+ * blocks of the same sizes, and the plan is sent again with their names. */
+static void follow_names(struct ebb_parent *parent, struct process *process)
+{
+    struct learning *learning = &process->learning;
+    struct ebb_profile *learnt = &process->learnt;
+    size_t count = ebb__watch_iterations(process->stream.watch);
+    if (count < learning->names_at || !learnt->iteration_count)
+        return;
+    struct ebb_model *model = &learnt->iterations[learnt->iteration_count - 1].model;
+    learning->names_at = count + 1;
+    if (ebb__names_hold(process, model))
+        return;
+    if (ebb__names_find(process, model) && ebb__parent_plan(parent, process, model, 0))
+        learning->names_pause = 0;
+    else
+        learning->names_pause = 2 * learning->names_pause + 1;
+    learning->names_at = count + 1 + learning->names_pause;
+}
+
 /* Watches an iteration that is planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
@@ -181,6 +201,7 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         ebb__parent_trace(process);
     } else if (planned) {
         hold(process);
+        follow_names(parent, process);
         ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
     }
