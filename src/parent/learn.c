@@ -1,6 +1,6 @@
-/* Learning and planning for one process. When two iterations were seen and the accesses of one are
- * known, it plans the iteration, checks the plan and sends it. If the program deviates for an
- * iteration and a half, its accesses are observed again. */
+/* Learning and planning for one process. When an iteration is found and its accesses are known, it
+ * plans the iteration, checks the plan and sends it. What comes between iterations is planned, too
+ * (gaps.c). If the program deviates for long, its accesses are observed again. */
 #include "base/clock.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
