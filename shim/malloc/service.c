@@ -37,7 +37,7 @@ static bool serve_message(struct ebb_runtime *runtime)
         ebb__runtime_forget_scripts(runtime);
     else if (message.kind == EBB_MESSAGE_SCRIPT)
         take_script(runtime, count ? came[0] : -1, message.value);
-    else if (message.kind == EBB_MESSAGE_TRACE && (message.value & 255) <= EBB_OBSERVE_DEPARTURES)
+    else if (message.kind == EBB_MESSAGE_TRACE && (message.value & 255) <= EBB_OBSERVE_EXACTLY)
         ebb__runtime_set_trace(runtime, (enum ebb_observe)(message.value & 255),
                                message.value >> 8);
     else if (message.kind == EBB_MESSAGE_SHRINK)

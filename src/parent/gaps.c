@@ -1,8 +1,8 @@
 /* What comes between planned iterations: an evaluation, a smaller batch, samples.
  *
- * The process observes what it does outside of its scripts. Once such a phrase has ended, and an
- * iteration has followed it, both together get a plan. The runtime follows that one where the
- * phrase comes again, and the plan of the iteration everywhere else. Phrases that never come
+ * The process observes what it does outside of its scripts. Once such a phrase has come again, and
+ * an iteration has followed it, both together get a plan. The runtime follows that one where the
+ * phrase comes once more, and the plan of the iteration everywhere else. Phrases that never come
  * again are not observed for ever. */
 #include "base/tuning.h"
 #include "parent/internal.h"
@@ -40,6 +40,16 @@ static void plan(struct ebb_parent *parent, struct process *process,
     ebb__model_fini(&model);
 }
 
+/* Has such a phrase come before? A plan for one that comes once would stand in others' way. */
+static bool has_come(struct gaps *gaps, uint64_t hash)
+{
+    for (size_t i = 0; i < GAPS_SEEN && i < gaps->fresh; i++)
+        if (gaps->hashes[i] == hash)
+            return true;
+    gaps->hashes[gaps->fresh % GAPS_SEEN] = hash;
+    return false;
+}
+
 void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
 {
     struct gaps *gaps = &process->learning.gaps;
@@ -47,13 +57,14 @@ void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
     size_t longest =
         (size_t)ebb__tuning()->held_iterations * ebb__watch_period_allocs(process->stream.watch);
     while (ebb__watch_next_gap(process->stream.watch, &gap)) {
+        bool again = gap.known || has_come(gaps, gap.hash);
         gaps->known += gap.known;
         gaps->fresh += !gap.known;
         if (gap.known || gap.allocs > longest)
             continue;
-        if (gap.traced)
+        if (gap.traced && again)
             plan(parent, process, &gap);
-        else if (gaps->observed && gap.allocs > gaps->allocations)
+        else if (!gap.traced && gaps->observed && gap.allocs > gaps->allocations)
             observe(process, true, gap.allocs);
     }
     if (gaps->observed && gaps->fresh > (unsigned)ebb__tuning()->fresh_gaps + 2 * gaps->known)

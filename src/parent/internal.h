@@ -80,12 +80,15 @@ struct stream {
 };
 
 /* Phrases between the planned iterations: gaps.c. */
+enum { GAPS_SEEN = 16 }; /* a limit */
+
 struct gaps {
-    unsigned fresh;     /* seen that no plan was made for before */
-    unsigned known;     /* seen that had a plan */
-    unsigned planned;   /* plans made */
-    bool observed;      /* the process observes what it does outside of its scripts, */
-    size_t allocations; /* for so many allocations at least */
+    unsigned fresh;             /* seen that no plan was made for before */
+    unsigned known;             /* seen that had a plan */
+    unsigned planned;           /* plans made */
+    bool observed;              /* the process observes what it does outside of its scripts, */
+    size_t allocations;         /* for so many allocations at least */
+    uint64_t hashes[GAPS_SEEN]; /* of the newest without a plan, [number % GAPS_SEEN] */
 };
 
 /* When to plan: learn.c. */
@@ -97,8 +100,9 @@ struct learning {
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     size_t names_at;       /* iterations known when names of lasting blocks are looked at next */
-    size_t names_pause;    /* iterations to wait after they were not found */
+    size_t names_pause;    /* iterations to wait after they have changed */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
+    bool exactly;          /* each use is observed: without that, no plan fits */
     struct gaps gaps;
 };
 

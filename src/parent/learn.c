@@ -169,7 +169,8 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
 }
 
 /* A program may make its model anew: each fold of a validation does. The weights are then other
- * blocks of the same sizes, and the plan is sent again with their names. */
+ * blocks of the same sizes, and the plan is sent again with their names. Each new plan costs, so
+ * names that change often are followed ever more rarely. */
 static void follow_names(struct ebb_parent *parent, struct process *process)
 {
     struct learning *learning = &process->learning;
@@ -178,13 +179,13 @@ static void follow_names(struct ebb_parent *parent, struct process *process)
     if (count < learning->names_at || !learnt->iteration_count)
         return;
     struct ebb_model *model = &learnt->iterations[learnt->iteration_count - 1].model;
-    learning->names_at = count + 1;
-    if (ebb__names_hold(process, model))
-        return;
-    if (ebb__names_find(process, model) && ebb__parent_plan(parent, process, model, 0))
-        learning->names_pause = 0;
-    else
+    if (ebb__names_hold(process, model)) {
+        learning->names_pause /= 2;
+    } else {
         learning->names_pause = 2 * learning->names_pause + 1;
+        if (ebb__names_find(process, model))
+            (void)!ebb__parent_plan(parent, process, model, 0);
+    }
     learning->names_at = count + 1 + learning->names_pause;
 }
 

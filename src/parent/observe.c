@@ -67,7 +67,8 @@ void ebb__parent_note_event(struct process *process, const struct ebb_event *eve
 
 void ebb__parent_trace(struct process *process)
 {
-    ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_ALWAYS);
+    ebb__parent_tell(process, EBB_MESSAGE_TRACE,
+                     process->learning.exactly ? EBB_OBSERVE_EXACTLY : EBB_OBSERVE_ALWAYS);
     ebb__phase_set(&process->phase, PHASE_RELEARNING);
     process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
     process->stream.allocs_lost = 0;

@@ -129,6 +129,12 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     bool sent = false;
     if (!plan->feasible && !is_evident(process, plan))
         goto out;
+    bool learns = process->phase == PHASE_OBSERVING || process->phase == PHASE_RELEARNING;
+    if (!plan->feasible && !plan->reactive && learns && !process->learning.exactly) {
+        process->learning.exactly = true; /* uses that were not told apart may make it too large */
+        ebb__parent_trace(process);
+        goto out;
+    }
     if (!plan->feasible)
         tell_infeasible(parent, &planned);
     if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)

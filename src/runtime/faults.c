@@ -6,28 +6,9 @@ static void note_access(struct ebb_runtime *runtime, struct block *block, bool w
     bool demand = absent && !runtime->table.uses.trace;
     if (demand)
         atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
-    if (demand || (runtime->table.uses.trace && !block->use.open)) {
-        const struct block *head = &runtime->table.blocks[block->run.head];
-        struct ebb_event event = {
-            .block = block->serial,
-            .size_bytes = head->size_bytes,
-            .kind = EBB_EVENT_ACCESS,
-            .access = write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
-            .flags = demand ? EBB_EVENT_DEMAND : 0,
-        };
-        if (ebb__part_is_large(&runtime->table, ebb__whole_pages(head->size_bytes))) {
-            /* One event per unit of the part. If the part was absent, one event for all of it. */
-            uint64_t first = block->address - head->address;
-            event.flags |= EBB_EVENT_PART;
-            for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
-                uint64_t end = first + unit * EBB_HUGE_BYTES;
-                event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
-                ebb__core_event(&runtime->core, &event);
-            }
-        } else {
-            ebb__core_event(&runtime->core, &event);
-        }
-    }
+    if (demand || (runtime->table.uses.trace && !block->use.open))
+        ebb__observe_access(&runtime->transfer, block, write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
+                            demand);
     ebb__move_touch(&runtime->transfer, block);
     ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);
 }

@@ -77,7 +77,11 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, enum ebb_observe observ
 {
     pthread_mutex_lock(&runtime->core.lock);
     struct observing *observing = &runtime->observing;
-    observing->always = observe == EBB_OBSERVE_ALWAYS;
+    bool exactly = observe == EBB_OBSERVE_EXACTLY;
+    if (runtime->table.uses.trace && exactly && !runtime->table.uses.exactly)
+        stop(runtime); /* what was observed until now lacks uses: it ends here */
+    runtime->table.uses.exactly = exactly;
+    observing->always = observe == EBB_OBSERVE_ALWAYS || exactly;
     observing->departures = observe == EBB_OBSERVE_DEPARTURES;
     observing->allocations = allocations;
     ebb__observe_as_wanted(runtime);

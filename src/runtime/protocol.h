@@ -44,6 +44,7 @@ enum ebb_observe {
     EBB_OBSERVE_NEVER,
     EBB_OBSERVE_ALWAYS,
     EBB_OBSERVE_DEPARTURES, /* while scripts are known, and the program follows none of them */
+    EBB_OBSERVE_EXACTLY,    /* always, and each use, also those that follow another one closely */
 };
 
 /* The mode, and a number of allocations: a departure is observed for so many at least. */

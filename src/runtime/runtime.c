@@ -177,7 +177,8 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     bool got;
     if (runtime->table.uses.trace)
         ebb__part_split(&runtime->table, block);
-    if (block->kind != BLOCK_STATIC && (runtime->table.uses.trace || block->run.parts > 1))
+    bool waits = runtime->table.uses.trace && !ebb__observe_is_coarse(&runtime->transfer);
+    if (block->kind != BLOCK_STATIC && (waits || block->run.parts > 1))
         return true;
     /* If no plan relies on the block as a whole, it need not wait for memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
@@ -193,6 +194,16 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     if (got)
         ebb__block_become(block, BLOCK_RESIDENT);
     return got;
+}
+
+/* A new block is used at once, almost always. To see it would cost a fault and cleared pages. */
+static void note_first_use(struct ebb_runtime *runtime, struct block *block)
+{
+    if (block->kind != BLOCK_HEAP || !runtime->table.uses.trace)
+        return;
+    ebb__observe_access(&runtime->transfer, block, EBB_ACCESS_WRITE, false);
+    ebb__move_touch(&runtime->transfer, block);
+    ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);
 }
 
 /* Is the device unable to hold further blocks? Warns once. */
@@ -225,7 +236,8 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (!block)
         page_bytes = ebb__clock_page_bytes(&runtime->replay, bytes);
     bool has_pages = false;
-    if (!block && !runtime->table.uses.trace &&
+    bool coarse = ebb__observe_is_coarse(&runtime->transfer);
+    if (!block && (coarse || !runtime->table.uses.trace) &&
         !ebb__clock_expects_parts(&runtime->replay, bytes)) {
         block = ebb__pages_take_cached(&runtime->memory, page_bytes);
         has_pages = block != NULL;
@@ -256,6 +268,8 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
         return NULL;
     }
     block->unborn = false;
+    if (coarse && block->state == BLOCK_RESIDENT)
+        note_first_use(runtime, block);
     void *pointer = (void *)block->address;
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

@@ -54,7 +54,8 @@ struct block_use {
     uint64_t evicted_at;       /* event number + 1 of its last unplanned eviction */
     /* Event number + 1 of the event in which it was evicted and needed again at once. */
     uint64_t needed_at;
-    bool open; /* touched since the last event; on the open list */
+    uint64_t opened_at; /* bytes opened before it was, and its own */
+    bool open;          /* touched lately; on the open list, and not observed */
 };
 
 /* The copy of a block in the store. */
@@ -137,11 +138,13 @@ struct uses {
     uint64_t operation_ns; /* when the current operation began */
     uint64_t pause_faults; /* faults in the current operation, while accesses are observed */
     uint64_t touches;      /* number of uses seen so far */
-    bool trace;            /* accesses are observed */
+    bool trace;            /* accesses are observed, */
+    bool exactly;          /* also those that follow another one of the block closely */
     /* Accesses count as observed from this event on, at the latest. 0: they do. */
     uint64_t blind_until;
-    uint32_t *open_blocks; /* indices of blocks touched since the last event */
+    uint32_t *open_blocks; /* indices of open blocks, in the order in which they were opened */
     uint32_t open_count, open_capacity;
+    uint64_t opened_bytes; /* of all blocks opened so far */
 };
 
 /* A range of our store that a living generation may still read. */

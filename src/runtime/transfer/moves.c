@@ -85,6 +85,8 @@ static void open_block(struct transfer *transfer, struct block *block)
         block->kind == BLOCK_SLAB || uses->open_count == uses->open_capacity)
         return;
     block->use.open = true;
+    uses->opened_bytes += block->page_bytes;
+    block->use.opened_at = uses->opened_bytes;
     uses->open_blocks[uses->open_count++] = ebb__block_index(transfer->table, block);
 }
 
@@ -116,20 +118,25 @@ void ebb__move_touch(struct transfer *transfer, struct block *block)
 
 static void close_block(struct transfer *transfer, struct block *block)
 {
-    for (uint32_t i = 0; block->use.open && i < transfer->table->uses.open_count; i++) {
-        if (transfer->table->uses.open_blocks[i] == ebb__block_index(transfer->table, block)) {
-            transfer->table->uses.open_blocks[i] =
-                transfer->table->uses.open_blocks[--transfer->table->uses.open_count];
-            block->use.open = false;
-        }
-    }
+    struct uses *uses = &transfer->table->uses;
+    uint32_t index = ebb__block_index(transfer->table, block), at = 0;
+    if (!block->use.open)
+        return;
     block->use.open = false;
+    while (at < uses->open_count && uses->open_blocks[at] != index)
+        at++;
+    if (at == uses->open_count)
+        return;
+    uses->open_count--;
+    memmove(&uses->open_blocks[at], &uses->open_blocks[at + 1],
+            (uses->open_count - at) * sizeof *uses->open_blocks);
 }
 
 void ebb__move_evict(struct transfer *transfer, struct block *block)
 {
     if (block->kind != BLOCK_SLAB)
         atomic_fetch_add(&transfer->core->counters->reactive_evictions, 1);
+    ebb__observe_last_use(transfer, block);
     close_block(transfer, block);
     transfer->core->policy->evicting(transfer->core->policy_context, block);
     block->use.evicted_at = transfer->table->uses.event_number + 1; /* + 1 since 0 means never */

@@ -1,22 +1,86 @@
-/* Observation: blocks used since the last event are parked at each event, so that their next use is
- * seen as a fault. */
+/* Observation: blocks that were used are parked, so that their next use is seen as a fault.
+ *
+ * A block stays open, which is not observed, until others of some size have been used after it. No
+ * plan lets a block leave for so short a time, and most uses follow another use of the same block
+ * at once. What it costs to observe falls to a fifth. When it is parked, it may just have been
+ * used, and an event says so. Without a budget, and if the parent asks for it, blocks are parked
+ * at the next event, and each use is seen. */
 #include "runtime/transfer/transfer.h"
 
 #include "base/tuning.h"
 
+/* How many bytes of other blocks are used before a block is observed again. */
+static uint64_t held_open_bytes(const struct transfer *transfer)
+{
+    uint64_t budget =
+        atomic_load_explicit(&transfer->core->ledger->budget_bytes, memory_order_relaxed);
+    bool exactly = transfer->table->uses.exactly || budget == UINT64_MAX;
+    return exactly ? 0 : budget / (uint64_t)ebb__tuning()->observe_divisor;
+}
+
+bool ebb__observe_is_coarse(const struct transfer *transfer)
+{
+    return transfer->table->uses.trace && held_open_bytes(transfer) > 0;
+}
+
+void ebb__observe_access(struct transfer *transfer, const struct block *block,
+                         enum ebb_access_kind access, bool demand)
+{
+    const struct block *head = &transfer->table->blocks[block->run.head];
+    struct ebb_event event = {
+        .block = block->serial,
+        .size_bytes = head->size_bytes,
+        .kind = EBB_EVENT_ACCESS,
+        .access = (uint8_t)access,
+        .flags = demand ? EBB_EVENT_DEMAND : 0,
+    };
+    if (!ebb__part_is_large(transfer->table, ebb__whole_pages(head->size_bytes))) {
+        ebb__core_event(transfer->core, &event);
+        return;
+    }
+    /* One event per unit of the part. If the part was absent, one event for all of it. */
+    uint64_t first = block->address - head->address;
+    event.flags |= EBB_EVENT_PART;
+    for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
+        uint64_t end = first + unit * EBB_HUGE_BYTES;
+        event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
+        ebb__core_event(transfer->core, &event);
+    }
+}
+
+void ebb__observe_last_use(struct transfer *transfer, const struct block *block)
+{
+    const struct uses *uses = &transfer->table->uses;
+    if (uses->trace && block->use.open && block->use.last < uses->event_number)
+        ebb__observe_access(transfer, block, EBB_ACCESS_READ, false);
+}
+
+/* Observes the open blocks again behind which `held_bytes` have been opened. */
+static void close_behind(struct transfer *transfer, uint64_t held_bytes)
+{
+    struct uses *uses = &transfer->table->uses;
+    uint32_t kept = 0, at = 0;
+    for (; at < uses->open_count; at++) {
+        struct block *block = &transfer->table->blocks[uses->open_blocks[at]];
+        if (uses->opened_bytes - block->use.opened_at < held_bytes)
+            break; /* and the later ones, too */
+        if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
+            /* pinned: its next use is not seen; try again at the next event */
+            uses->open_blocks[kept++] = uses->open_blocks[at];
+            continue;
+        }
+        ebb__observe_last_use(transfer, block);
+        block->use.open = false;
+    }
+    for (; kept < at && at < uses->open_count; at++)
+        uses->open_blocks[kept++] = uses->open_blocks[at];
+    if (kept < at)
+        uses->open_count = kept;
+}
+
 void ebb__observe_close(struct transfer *transfer)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < transfer->table->uses.open_count; i++) {
-        struct block *block = &transfer->table->blocks[transfer->table->uses.open_blocks[i]];
-        block->use.open = false;
-        if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
-            block->use.open =
-                true; /* pinned: its next use is not seen; try again at the next event */
-            transfer->table->uses.open_blocks[kept++] = transfer->table->uses.open_blocks[i];
-        }
-    }
-    transfer->table->uses.open_count = kept;
+    close_behind(transfer, held_open_bytes(transfer));
 }
 
 uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns)
@@ -56,7 +120,7 @@ bool ebb__observe_pause(struct transfer *transfer)
         return false;
     ebb__observe_begin(transfer, now);
     if (transfer->table->uses.trace)
-        ebb__observe_close(transfer);
+        close_behind(transfer, 0);
     return true;
 }
 

@@ -139,8 +139,15 @@ void ebb__store_worked(struct transfer *transfer);
 void ebb__store_forked(struct transfer *transfer);
 
 /* observe.c */
-/* Observes again the blocks touched since the last event. */
+/* Observes again the open blocks that have been open for long enough. */
 void ebb__observe_close(struct transfer *transfer);
+/* True if accesses are observed but for those that follow another one of the block closely. */
+bool ebb__observe_is_coarse(const struct transfer *transfer);
+/* Tells the parent of an access. `demand`: the block was absent although a plan was in force. */
+void ebb__observe_access(struct transfer *transfer, const struct block *block,
+                         enum ebb_access_kind access, bool demand);
+/* Tells the parent that an open block may have been used until now. */
+void ebb__observe_last_use(struct transfer *transfer, const struct block *block);
 /* Observes again what was observed before a fork, if it is time. Returns when to call again
  * (CLOCK_MONOTONIC); 0: nothing is to be done. */
 uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns);
