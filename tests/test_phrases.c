@@ -41,6 +41,17 @@ static void phrase(struct stage *stage, unsigned kind, unsigned count)
         push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = first + i});
 }
 
+/* Blocks [first, last) of a phrase, each freed at once. */
+static void part(struct stage *stage, unsigned kind, unsigned first, unsigned last)
+{
+    for (unsigned i = first; i < last; i++) {
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                       .block = ++stage->serial,
+                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = stage->serial});
+    }
+}
+
 static void step(struct stage *stage)
 {
     phrase(stage, 0, 24);
@@ -84,6 +95,33 @@ static void a_held_iteration_stays(void **state)
     assert_int_equal(ebb__watch_iterations(stage.watch), 18);
     assert_int_equal(ebb__watch_patterns(stage.watch), 1);
     ebb__watch_destroy(stage.watch);
+}
+
+/* What comes between cuts each third iteration in two. Two whole ones are still most of the group,
+ * wherever the group is taken to begin. */
+static void an_iteration_that_is_cut_stays(void **state)
+{
+    (void)state;
+    for (unsigned cut = 1; cut < 24; cut++) {
+        struct stage stage = {.now_ns = 1};
+        assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+        push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+        for (unsigned i = 0; i < 3; i++)
+            part(&stage, 0, 0, 24);
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+        ebb__watch_hold(stage.watch);
+        for (unsigned group = 0; group < 12; group++) {
+            part(&stage, 0, 0, cut);
+            part(&stage, 1, 0, 18);
+            part(&stage, 0, cut, 24);
+            part(&stage, 0, 0, 24);
+            part(&stage, 0, 0, 24);
+        }
+        assert_true(ebb__watch_is_held(stage.watch));
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+        assert_int_equal(ebb__watch_patterns(stage.watch), 1);
+        ebb__watch_destroy(stage.watch);
+    }
 }
 
 static void without_it_the_group_is_the_iteration(void **state)
@@ -189,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_held_iteration_stays),
+        cmocka_unit_test(an_iteration_that_is_cut_stays),
         cmocka_unit_test(without_it_the_group_is_the_iteration),
         cmocka_unit_test(what_comes_between_is_measured),
         cmocka_unit_test(one_period_is_not_measured),

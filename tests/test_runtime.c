@@ -778,6 +778,50 @@ static void trace_sees_each_use_once(void **state)
     rig_close(rig);
 }
 
+/* Within a budget, uses that follow another one of the block closely are not observed. The last of
+ * them is told when the block is observed again. */
+static void trace_leaves_out_what_follows_closely(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, true); /* blocks stay open for 2 MiB of others */
+    enum ebb_access_kind kind = EBB_ACCESS_UNKNOWN;
+    struct item items[24], first = make(rig, 1 << 20, 1);
+    assert_int_equal(state_of(rig, &first), BLOCK_RESIDENT);
+    assert_int_equal(accesses_seen(rig, &kind), 1); /* at its allocation */
+    assert_int_equal(kind, EBB_ACCESS_WRITE);
+    items[0] = make(rig, 1 << 20, 2);
+    assert_int_equal(accesses_seen(rig, &kind), 1);
+    check(rig, &first);
+    assert_int_equal(accesses_seen(rig, &kind), 0);
+    items[1] = make(rig, 1 << 20, 3);
+    items[2] = make(rig, 1 << 20, 4);
+    assert_int_equal(state_of(rig, &first), BLOCK_PARKED);
+    assert_int_equal(accesses_seen(rig, &kind),
+                     3); /* two new ones, and the last use of the first */
+    check(rig, &first);
+    check(rig, &first);
+    assert_int_equal(accesses_seen(rig, &kind), 1);
+    assert_int_equal(kind, EBB_ACCESS_READ);
+
+    /* All of them, if the parent asks for that. */
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_EXACTLY, 0);
+    (void)accesses_seen(rig, &kind);
+    for (unsigned i = 3; i < 24; i++) {
+        items[i] = make(rig, 50000, 5);
+        assert_int_equal(accesses_seen(rig, &kind), 1);
+        assert_int_equal(state_of(rig, &first), BLOCK_PARKED);
+        check(rig, &first);
+        assert_int_equal(accesses_seen(rig, &kind), 1);
+    }
+    for (unsigned i = 0; i < 24; i++) {
+        check(rig, &items[i]);
+        drop(rig, &items[i]);
+    }
+    drop(rig, &first);
+    assert_within_budget(rig);
+    rig_close(rig);
+}
+
 static void trace_within_budget(void **state)
 {
     (void)state;
@@ -1306,6 +1350,7 @@ int main(void)
         cmocka_unit_test(verify_sees_a_changed_byte),
         cmocka_unit_test(others_starve),
         cmocka_unit_test(trace_sees_each_use_once),
+        cmocka_unit_test(trace_leaves_out_what_follows_closely),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_is_replayed),
         cmocka_unit_test(departures_are_observed),

@@ -45,12 +45,14 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
     if (!watch->held || repetition->kind != watch->template.kind ||
         repetition->period_symbols <= period || covered < 2 * repetition->period_symbols)
         return false;
-    /* Searches two periods, since an iteration may be cut at the begin of a period. */
-    size_t last = repetition->last_symbol;
-    size_t at = next_held(watch, last - 2 * repetition->period_symbols, last);
+    /* Iterations that begin within two periods count. If the oldest begin before what repeats, one
+     * may be missing. */
+    size_t last = repetition->last_symbol, both = 2 * repetition->period_symbols;
+    bool whole = covered >= both + period;
+    size_t at = next_held(watch, last - both - (whole ? period : 0), last);
     for (; at < last; at = next_held(watch, at + period, last))
         held += period;
-    return held >= repetition->period_symbols;
+    return held + (whole ? 0 : period) >= repetition->period_symbols;
 }
 
 bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer)
