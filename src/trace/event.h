@@ -12,7 +12,8 @@ enum ebb_event_kind {
     EBB_EVENT_NONE = 0,
     EBB_EVENT_ALLOC = 1,  /* a block is allocated; size_bytes is what the program asked for */
     EBB_EVENT_FREE = 2,   /* a block is freed; size_bytes repeats its size */
-    EBB_EVENT_ACCESS = 3, /* first access to the block since the last ALLOC or FREE event */
+    EBB_EVENT_ACCESS = 3, /* first access to the block since the last ALLOC or FREE event; within a
+                             budget, some that follow another one closely are left out */
     EBB_EVENT_LAUNCH = 4, /* a kernel starts (CUDA) */
     EBB_EVENT_MARK = 5,   /* no block; `mark` is the kind of mark, size_bytes its value */
     EBB_EVENT_KIND_COUNT
