@@ -79,9 +79,9 @@ struct stream {
     uint64_t followed_faults;          /* demand accesses since then */
 };
 
-/* Phrases between the planned iterations: gaps.c. */
 enum { GAPS_SEEN = 16 }; /* a limit */
 
+/* Phrases between the planned iterations: gaps.c. */
 struct gaps {
     unsigned fresh;             /* seen that no plan was made for before */
     unsigned known;             /* seen that had a plan */

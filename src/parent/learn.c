@@ -184,7 +184,7 @@ static void follow_names(struct ebb_parent *parent, struct process *process)
     } else {
         learning->names_pause = 2 * learning->names_pause + 1;
         if (ebb__names_find(process, model))
-            (void)!ebb__parent_plan(parent, process, model, 0);
+            ebb__parent_plan(parent, process, model, 0);
     }
     learning->names_at = count + 1 + learning->names_pause;
 }

@@ -1,7 +1,7 @@
 /* Faults: the program accesses pages that are absent or observed. */
 #include "runtime/internal.h"
 
-static void note_access(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
+void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
 {
     bool demand = absent && !runtime->table.uses.trace;
     if (demand)
@@ -22,7 +22,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     }
     switch (block->state) {
     case BLOCK_PARKED: /* an eviction candidate, an event of the access clock, or observed */
-        note_access(runtime, block, write, block->transfer.queue == QUEUE_OUT);
+        ebb__runtime_used(runtime, block, write, block->transfer.queue == QUEUE_OUT);
         ebb__move_unpark(&runtime->transfer, block);
         ebb__replay_touched(&runtime->replay, block, false);
         break;
@@ -31,7 +31,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
          * block here was freed. */
         if (runtime->table.blocks[block->run.head].unborn)
             break;
-        note_access(runtime, block, write, false);
+        ebb__runtime_used(runtime, block, write, false);
         if (block->transfer.queue == QUEUE_IN)
             break; /* a worker handles it; only one thread may give it pages */
         if (ebb__pages_take(&runtime->memory, block->address, block->page_bytes)) {
@@ -45,7 +45,7 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_EVICTED:
     case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
-            note_access(runtime, block, write, true);
+            ebb__runtime_used(runtime, block, write, true);
             if (!runtime->replay.current)
                 block->copy.stays = !write && ebb__foresee_keeps_copy(&runtime->reclaim.foresee,
                                                                       &runtime->table, block);

@@ -49,6 +49,9 @@ static inline void ebb__runtime_check(struct ebb_runtime *runtime)
 void ebb__runtime_announce(struct ebb_runtime *runtime); /* tells the parent that the runtime
                                                             works */
 
+/* faults.c: the program uses a block. `absent`: it must be fetched for that. */
+void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool write, bool absent);
+
 /* observe.c: starts or stops observing accesses, as `observing` wants it. */
 void ebb__observe_as_wanted(struct ebb_runtime *runtime);
 /* The same where it may have changed. The usual case is inline. */

@@ -171,14 +171,19 @@ static void begin_life(struct ebb_runtime *runtime, struct block *block, size_t 
     ebb__runtime_count_live(runtime, (int64_t)bytes);
 }
 
+/* Is the first use of a new block to be seen? That costs a fault and cleared pages. */
+static bool sees_first_use(const struct ebb_runtime *runtime)
+{
+    return runtime->table.uses.trace && !ebb__observe_is_coarse(&runtime->transfer);
+}
+
 /* Gives a new block its pages, at once or as its parts are used. False: memory is exhausted. */
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
     bool got;
     if (runtime->table.uses.trace)
         ebb__part_split(&runtime->table, block);
-    bool waits = runtime->table.uses.trace && !ebb__observe_is_coarse(&runtime->transfer);
-    if (block->kind != BLOCK_STATIC && (waits || block->run.parts > 1))
+    if (block->kind != BLOCK_STATIC && (sees_first_use(runtime) || block->run.parts > 1))
         return true;
     /* If no plan relies on the block as a whole, it need not wait for memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
@@ -194,16 +199,6 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
     if (got)
         ebb__block_become(block, BLOCK_RESIDENT);
     return got;
-}
-
-/* A new block is used at once, almost always. To see it would cost a fault and cleared pages. */
-static void note_first_use(struct ebb_runtime *runtime, struct block *block)
-{
-    if (block->kind != BLOCK_HEAP || !runtime->table.uses.trace)
-        return;
-    ebb__observe_access(&runtime->transfer, block, EBB_ACCESS_WRITE, false);
-    ebb__move_touch(&runtime->transfer, block);
-    ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);
 }
 
 /* Is the device unable to hold further blocks? Warns once. */
@@ -236,9 +231,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (!block)
         page_bytes = ebb__clock_page_bytes(&runtime->replay, bytes);
     bool has_pages = false;
-    bool coarse = ebb__observe_is_coarse(&runtime->transfer);
-    if (!block && (coarse || !runtime->table.uses.trace) &&
-        !ebb__clock_expects_parts(&runtime->replay, bytes)) {
+    if (!block && !sees_first_use(runtime) && !ebb__clock_expects_parts(&runtime->replay, bytes)) {
         block = ebb__pages_take_cached(&runtime->memory, page_bytes);
         has_pages = block != NULL;
     }
@@ -268,8 +261,10 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
         return NULL;
     }
     block->unborn = false;
-    if (coarse && block->state == BLOCK_RESIDENT)
-        note_first_use(runtime, block);
+    /* A new block is used at once, almost always. */
+    if (ebb__observe_is_coarse(&runtime->transfer) && block->kind == BLOCK_HEAP &&
+        block->state == BLOCK_RESIDENT)
+        ebb__runtime_used(runtime, block, true, false);
     void *pointer = (void *)block->address;
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

@@ -9,6 +9,8 @@
 
 #include "base/tuning.h"
 
+#include <string.h>
+
 /* How many bytes of other blocks are used before a block is observed again. */
 static uint64_t held_open_bytes(const struct transfer *transfer)
 {
@@ -63,19 +65,20 @@ static void close_behind(struct transfer *transfer, uint64_t held_bytes)
     for (; at < uses->open_count; at++) {
         struct block *block = &transfer->table->blocks[uses->open_blocks[at]];
         if (uses->opened_bytes - block->use.opened_at < held_bytes)
-            break; /* and the later ones, too */
-        if (block->state == BLOCK_RESIDENT && !ebb__move_park(transfer, block)) {
-            /* pinned: its next use is not seen; try again at the next event */
-            uses->open_blocks[kept++] = uses->open_blocks[at];
-            continue;
+            break;                            /* and the later ones, too */
+        if (block->state == BLOCK_RESIDENT) { /* else a plan has let it leave */
+            if (!ebb__move_park(transfer, block)) {
+                /* pinned: its next use is not seen; try again at the next event */
+                uses->open_blocks[kept++] = uses->open_blocks[at];
+                continue;
+            }
+            ebb__observe_last_use(transfer, block);
         }
-        ebb__observe_last_use(transfer, block);
         block->use.open = false;
     }
-    for (; kept < at && at < uses->open_count; at++)
-        uses->open_blocks[kept++] = uses->open_blocks[at];
-    if (kept < at)
-        uses->open_count = kept;
+    memmove(&uses->open_blocks[kept], &uses->open_blocks[at],
+            (uses->open_count - at) * sizeof *uses->open_blocks);
+    uses->open_count -= at - kept;
 }
 
 void ebb__observe_close(struct transfer *transfer)
