@@ -822,6 +822,32 @@ static void trace_leaves_out_what_follows_closely(void **state)
     rig_close(rig);
 }
 
+/* What was used in an operation that ends with a pause was not used in the next one. */
+static void a_pause_ends_the_uses_before_it(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)64 << 20, true); /* blocks stay open for 2 MiB of others */
+    rig->runtime->core.config.pause_ns = 400000000;
+    enum ebb_access_kind kind = EBB_ACCESS_UNKNOWN;
+    struct item items[5];
+    for (unsigned i = 0; i < 5; i++)
+        items[i] = make(rig, 1 << 20, i);
+    assert_int_equal(state_of(rig, &items[0]), BLOCK_PARKED);
+    assert_int_equal(state_of(rig, &items[1]), BLOCK_PARKED);
+    (void)accesses_seen(rig, &kind);
+    check(rig, &items[0]);
+    assert_int_equal(accesses_seen(rig, &kind), 1);
+    usleep(600000);
+    check(rig, &items[1]);
+    for (unsigned i = 2; i < 5; i++)
+        assert_int_equal(state_of(rig, &items[i]), BLOCK_PARKED);
+    /* This use, and the last ones of two that were open when the last was allocated. */
+    assert_int_equal(accesses_seen(rig, &kind), 3);
+    for (unsigned i = 0; i < 5; i++)
+        drop(rig, &items[i]);
+    rig_close(rig);
+}
+
 static void trace_within_budget(void **state)
 {
     (void)state;
@@ -1351,6 +1377,7 @@ int main(void)
         cmocka_unit_test(others_starve),
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_leaves_out_what_follows_closely),
+        cmocka_unit_test(a_pause_ends_the_uses_before_it),
         cmocka_unit_test(trace_within_budget),
         cmocka_unit_test(script_is_replayed),
         cmocka_unit_test(departures_are_observed),

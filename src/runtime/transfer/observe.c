@@ -121,9 +121,10 @@ bool ebb__observe_pause(struct transfer *transfer)
         since - transfer->core->config.pause_ns <
             transfer->table->uses.pause_faults * ebb__tuning()->pause_a_fault_ns)
         return false;
-    ebb__observe_begin(transfer, now);
+    /* First: what was used in the operation that ends was not used in the next one. */
     if (transfer->table->uses.trace)
         close_behind(transfer, 0);
+    ebb__observe_begin(transfer, now);
     return true;
 }
 
