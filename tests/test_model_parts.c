@@ -18,13 +18,13 @@
 
 struct trace {
     EBB_VEC(struct ebb_event) events;
-    uint64_t serial, time_ns;
+    uint64_t serial, time_ns, pace_ns; /* pace_ns: time between events; 0: 10 us */
 };
 
 static void push(struct trace *trace, enum ebb_event_kind kind, uint64_t block, uint64_t size,
                  uint8_t flags)
 {
-    struct ebb_event event = {.time_ns = trace->time_ns += 1000000,
+    struct ebb_event event = {.time_ns = trace->time_ns += trace->pace_ns ? trace->pace_ns : 10000,
                               .block = block,
                               .size_bytes = size,
                               .kind = (uint8_t)kind,
@@ -165,6 +165,104 @@ static void whole_blocks_stay(void **state)
     ebb_vec_free(&trace.events);
 }
 
+/* Builds the model of an iteration. One operation copies `inputs` blocks to a new one of as many
+ * bytes, each `stride` units behind the one before. `idle` units lie beside. */
+static struct ebb_model concatenation(unsigned inputs, unsigned stride, unsigned idle,
+                                      uint64_t pace_ns)
+{
+    struct trace trace = {.pace_ns = pace_ns};
+    size_t period = 0;
+    for (unsigned iteration = 0; iteration < 3; iteration++) {
+        uint64_t made[64], beside = begin(&trace, (idle + 1) * UNIT);
+        push(&trace, EBB_EVENT_ACCESS, beside, (idle + 1) * UNIT, 0);
+        for (unsigned i = 0; i < inputs; i++) {
+            made[i] = begin(&trace, UNIT);
+            push(&trace, EBB_EVENT_ACCESS, made[i], UNIT, 0);
+        }
+        uint64_t all = begin(&trace, inputs * UNIT);
+        for (unsigned i = 0; i < inputs; i++) {
+            push(&trace, EBB_EVENT_ACCESS, made[i], UNIT, 0);
+            use(&trace, all, i * stride % inputs, inputs * UNIT);
+        }
+        for (unsigned i = 0; i < inputs; i++)
+            push(&trace, EBB_EVENT_FREE, made[i], UNIT, 0);
+        uint64_t result = begin(&trace, UNIT / 2);
+        push(&trace, EBB_EVENT_ACCESS, result, UNIT / 2, 0);
+        push(&trace, EBB_EVENT_FREE, result, UNIT / 2, 0);
+        push(&trace, EBB_EVENT_FREE, all, inputs * UNIT, 0);
+        push(&trace, EBB_EVENT_FREE, beside, (idle + 1) * UNIT, 0);
+        period = trace.events.count / (iteration + 1);
+    }
+    struct ebb_model model;
+    struct ebb_error error;
+    struct ebb_event_span span = {trace.events.items, trace.events.count};
+    assert_int_equal(ebb__model_build(span, period, period, &model, &error), EBB_OK);
+    ebb_vec_free(&trace.events);
+    return model;
+}
+
+/* An operation that is long and uses most of the memory counts as several. So its inputs may leave
+ * before its output is whole, and a plan needs less than all of both. */
+static void a_large_operation_is_several(void **state)
+{
+    (void)state;
+    struct ebb_model model = concatenation(16, 1, 0, 2000000);
+    uint64_t most = 0;
+    unsigned parts = 0;
+    for (uint32_t i = 0; i < model.block_count; i++)
+        if (model.blocks[i].part_count) {
+            parts++;
+            most = model.blocks[i].size_bytes > most ? model.blocks[i].size_bytes : most;
+        }
+    assert_in_range(parts, 5, 16);
+    assert_in_range(most, 1, 4 * UNIT);
+    assert_true(model.peak_bytes > 30 * UNIT);
+    check_planned(&model, 70);
+    ebb__model_fini(&model);
+}
+
+/* One that is short is not divided, as no plan could act within it. */
+static void a_short_operation_is_one(void **state)
+{
+    (void)state;
+    struct ebb_model model = concatenation(16, 1, 0, 10000);
+    for (uint32_t i = 0; i < model.block_count; i++)
+        assert_int_equal(model.blocks[i].part_count, 0);
+    ebb__model_fini(&model);
+}
+
+/* One that comes to its units in any order may come back to each of them. */
+static void a_scattered_operation_is_one(void **state)
+{
+    (void)state;
+    struct ebb_model model = concatenation(64, 23, 0, 2000000);
+    for (uint32_t i = 0; i < model.block_count; i++)
+        assert_int_equal(model.blocks[i].part_count, 0);
+    check_planned(&model, 70);
+    ebb__model_fini(&model);
+}
+
+/* A part that is used throughout an operation has a use at its end, too. No plan may evict it
+ * between. */
+static void a_long_use_has_an_end(void **state)
+{
+    (void)state;
+    struct ebb_model model = concatenation(4, 1, 32, 2000000);
+    bool seen = false;
+    for (uint32_t i = 0; i < model.block_count; i++) {
+        const struct ebb_model_block *block = &model.blocks[i];
+        if (block->size_bytes != 4 * UNIT)
+            continue;
+        const struct ebb_model_access *uses = &model.accesses[block->first_access];
+        seen = true;
+        assert_int_equal(block->access_count, 4);
+        uint64_t used_ns = ebb__model_ns_between(&model, uses[0].tick, uses[3].tick);
+        assert_int_equal(used_ns, 3 * 2 * 2000000);
+    }
+    assert_true(seen);
+    ebb__model_fini(&model);
+}
+
 /* Random programs have large blocks. Some are persistent, some live across the iteration's end,
  * some for several iterations. Each use belongs to the part that holds its unit, and every plan
  * passes the checker. */
@@ -175,7 +273,7 @@ static void random_programs(void **state)
         uint64_t random = seed;
         enum { SLOTS = 6, STEPS = 40, ITERATIONS = 6 };
         uint64_t sizes[SLOTS], live[SLOTS] = {0};
-        struct trace trace = {0};
+        struct trace trace = {.pace_ns = seed % 2 ? 1000000 : 10000};
         for (size_t i = 0; i < SLOTS; i++)
             sizes[i] = chance(&random) % 3 ? 1 + chance(&random) % (12 * UNIT) : 65536 + i;
         uint64_t weights = begin(&trace, 5 * UNIT), program = chance(&random);
@@ -236,6 +334,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_by_history),
         cmocka_unit_test(whole_blocks_stay),
+        cmocka_unit_test(a_large_operation_is_several),
+        cmocka_unit_test(a_short_operation_is_one),
+        cmocka_unit_test(a_scattered_operation_is_one),
+        cmocka_unit_test(a_long_use_has_an_end),
         cmocka_unit_test(random_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -314,6 +314,8 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
     if (!status && made.has_accesses && is_without_clock(&b, &made))
         status = ebb__access_clock_choose(&made, b.units);
     if (!status && b.units)
+        status = ebb__model_derive(&made, error); /* its peak tells which operations are large */
+    if (!status && b.units)
         status = ebb__model_divide(&made, b.units);
     if (!status)
         status = ebb__model_derive(&made, error);

@@ -3,6 +3,8 @@
  * consistent. O(ticks + accesses). */
 #include "model.h"
 
+#include "base/tuning.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +68,20 @@ uint32_t *ebb__model_clocks_before(const struct ebb_model *model)
             last = tick;
     }
     return before;
+}
+
+uint64_t ebb__model_ns_between(const struct ebb_model *model, uint32_t from, uint32_t to)
+{
+    uint64_t turn_ns = ebb__model_iteration_ns(model);
+    return turn_ns ? (model->time_ns[to] + turn_ns - model->time_ns[from]) % turn_ns : 0;
+}
+
+uint64_t ebb__model_time_error_ns(const struct ebb_model *model, uint32_t start, uint32_t tick)
+{
+    uint64_t drift_ns =
+        ebb__model_ns_between(model, start, tick) / (uint64_t)ebb__tuning()->within_drift_divisor;
+    uint64_t least_ns = (uint64_t)ebb__tuning()->within_ns;
+    return drift_ns > least_ns ? drift_ns : least_ns;
 }
 
 /* `after`: the model's clocks, or NULL for the slow way. */

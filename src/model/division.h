@@ -7,7 +7,8 @@
 
 #include "base/vec.h"
 
-/* A use of a unit. `operation` counts the stretches between clock events since its allocation. */
+/* A use of a unit. `operation` counts operations since its allocation: the stretches between clock
+ * events, and the pieces of large ones. */
 struct use {
     uint32_t block;
     uint32_t unit;
@@ -29,14 +30,15 @@ struct division {
     const uint32_t *unit_at_tick;
     EBB_VEC(struct use) uses;
     EBB_VEC(struct part) parts;
-    uint32_t *first_part; /* old block -> its first part; EBB_TICK_NONE: none */
-    uint32_t *last_part;  /* old block -> one behind its last part */
-    uint32_t *made_block; /* old block -> new block */
-    uint32_t *clocks;     /* old tick -> number of clock events before it; [tick_count]: all */
-    uint32_t *part_at;    /* old tick -> the part that it uses; EBB_TICK_NONE: the tick uses no
+    uint32_t *first_part;   /* old block -> its first part; EBB_TICK_NONE: none */
+    uint32_t *last_part;    /* old block -> one behind its last part */
+    uint32_t *made_block;   /* old block -> new block */
+    uint32_t *operations;   /* old tick -> number of operations before it; [tick_count]: all */
+    uint32_t *clock_before; /* old tick -> the tick of the last clock event before it */
+    uint32_t *part_at;      /* old tick -> the part that it uses; EBB_TICK_NONE: the tick uses no
                              part */
-    bool *dropped;        /* old tick -> true: a later use in the same operation */
-    uint32_t *made_tick;  /* old tick -> new tick */
+    bool *dropped;          /* old tick -> true: another use in the same operation stands for it */
+    uint32_t *made_tick;    /* old tick -> new tick */
     uint32_t *alloc_tick, *free_tick; /* part -> new ticks; not for first parts */
     struct ebb_model made;
 };

@@ -122,6 +122,13 @@ uint32_t ebb__model_clock_before(const struct ebb_model *model, uint32_t tick);
 uint32_t *ebb__model_clocks_after(const struct ebb_model *model);
 uint32_t *ebb__model_clocks_before(const struct ebb_model *model);
 
+/* Time from one tick to another on the cyclic timeline, in [0, an iteration). */
+uint64_t ebb__model_ns_between(const struct ebb_model *model, uint32_t from, uint32_t to);
+/* The possible error of a time predicted for `tick`, in a stretch that began with the clock event
+ * `start`. It is within_ns, or the time since then divided by within_drift_divisor if that is
+ * more. Both are rows of the tuning. */
+uint64_t ebb__model_time_error_ns(const struct ebb_model *model, uint32_t start, uint32_t tick);
+
 /* True if accesses are clock events. The runtime then announces them, and every iteration counts as
  * traced, whatever marks say. O(ticks). */
 bool ebb__model_announced(const struct ebb_model *model);

@@ -31,31 +31,40 @@ static int by_use_of_part(const void *left, const void *right)
     return a->position < b->position ? -1 : a->position > b->position;
 }
 
-/* Converts uses of units to uses of parts, one an operation. Later uses in it count as the same
- * tick. */
-static void merge_uses(struct division *division)
+/* Does `use` follow `before`, of the same part and operation, so closely that no plan tells them
+ * apart? */
+static bool follows(const struct division *division, const struct use *before,
+                    const struct use *use)
 {
     const struct ebb_model *model = division->old;
+    uint32_t from = (uint32_t)(before->position % model->tick_count);
+    uint32_t to = (uint32_t)(use->position % model->tick_count);
+    if (before->unit != use->unit || before->operation != use->operation || model->events[to].clock)
+        return false;
+    uint32_t start = model->events[from].clock ? from : division->clock_before[from];
+    return ebb__model_ns_between(model, from, to) < ebb__model_time_error_ns(model, start, from);
+}
+
+/* Converts uses of units to uses of parts. Those that follow closely are left out. */
+static void merge_uses(struct division *division)
+{
+    uint32_t count = division->old->tick_count;
+    struct use *uses = division->uses.items;
     size_t kept = 0;
     for (size_t i = 0; i < division->uses.count; i++) {
-        struct use *use = &division->uses.items[i];
-        use->unit = part_of(division, use->block, use->unit);
-        division->part_at[use->position % model->tick_count] = use->unit;
+        uses[i].unit = part_of(division, uses[i].block, uses[i].unit);
+        division->part_at[uses[i].position % count] = uses[i].unit;
     }
     if (division->uses.count)
-        qsort(division->uses.items, division->uses.count, sizeof(struct use), by_use_of_part);
+        qsort(uses, division->uses.count, sizeof *uses, by_use_of_part);
     for (size_t i = 0; i < division->uses.count; i++) {
-        struct use *use = &division->uses.items[i];
-        struct use *before = kept ? &division->uses.items[kept - 1] : NULL;
-        uint32_t tick = (uint32_t)(use->position % model->tick_count);
-        if (before && before->unit == use->unit && before->operation == use->operation &&
-            !model->events[tick].clock) {
-            division->dropped[tick] = true;
-            if (use->access == EBB_ACCESS_WRITE)
-                before->access = EBB_ACCESS_WRITE;
+        if (!kept || !follows(division, &uses[kept - 1], &uses[i])) {
+            uses[kept++] = uses[i];
             continue;
         }
-        division->uses.items[kept++] = *use;
+        division->dropped[uses[i].position % count] = true;
+        if (uses[i].access == EBB_ACCESS_WRITE)
+            uses[kept - 1].access = EBB_ACCESS_WRITE;
     }
     division->uses.count = kept;
 }
@@ -104,10 +113,14 @@ static int by_place(const void *left, const void *right)
     return a->part < b->part ? -1 : a->part > b->part;
 }
 
-/* The last clock event at or before `position`, not before `from`. */
-static uint64_t clock_position(const struct ebb_model *model, uint64_t position, uint64_t from)
+/* The event before the operation at `position`, not before `from`: a clock event, or the last use
+ * of another operation. */
+static uint64_t operation_begin(const struct division *division, uint64_t position, uint64_t from)
 {
-    while (position > from && !model->events[position % model->tick_count].clock)
+    const struct ebb_model *model = division->old;
+    uint32_t own = division->operations[position % model->tick_count];
+    while (position > from && !model->events[position % model->tick_count].clock &&
+           division->operations[position % model->tick_count] == own)
         position--;
     return position;
 }
@@ -122,7 +135,7 @@ static bool collect_added(struct division *division, added_vec *added)
         const struct ebb_model_block *block = &model->blocks[part->block];
         if (block->alloc_tick == EBB_TICK_NONE || i == division->first_part[part->block])
             continue;
-        part->first_position = clock_position(model, part->first_position, block->alloc_tick);
+        part->first_position = operation_begin(division, part->first_position, block->alloc_tick);
         uint32_t begin = (uint32_t)(part->first_position % model->tick_count);
         if (!ebb_vec_push(added, ((struct added){begin, i, true})) ||
             !ebb_vec_push(added, ((struct added){block->free_tick, i, false})))
@@ -275,13 +288,15 @@ static enum ebb_status divide(struct division *division)
     division->first_part = table(blocks, true);
     division->last_part = table(blocks, false);
     division->made_block = table(blocks, false);
-    division->clocks = table(ticks, false);
+    division->operations = table(ticks, false);
+    division->clock_before = ebb__model_clocks_before(division->old);
     division->part_at = table(ticks, true);
     division->dropped = calloc((size_t)ticks + 1, sizeof *division->dropped);
     division->made_tick = table(ticks, false);
     if (!division->first_part || !division->last_part || !division->made_block ||
-        !division->clocks || !division->part_at || !division->dropped || !division->made_tick ||
-        !ebb__division_collect_uses(division) || !ebb__division_find_parts(division))
+        !division->operations || !division->clock_before || !division->part_at ||
+        !division->dropped || !division->made_tick || !ebb__division_collect_uses(division) ||
+        !ebb__division_find_parts(division))
         return EBB_ERR_MEMORY;
     merge_uses(division);
     division->alloc_tick = table(division->parts.count, false);
@@ -303,7 +318,8 @@ enum ebb_status ebb__model_divide(struct ebb_model *model, const uint32_t *unit_
     free(division.first_part);
     free(division.last_part);
     free(division.made_block);
-    free(division.clocks);
+    free(division.operations);
+    free(division.clock_before);
     free(division.part_at);
     free(division.dropped);
     free(division.made_tick);

@@ -3,8 +3,16 @@
  * history form one part. Two tensors with the same history may share a part. A tensor that does not
  * begin at a unit's border makes the shared unit a part of its own. Units that are never used have
  * no pages and are in no part. Those before the first used unit belong to its part, so that a
- * block's first part is at its start. O(ticks + accesses log accesses). */
+ * block's first part is at its start.
+ *
+ * An operation that uses much of the memory would need all of it at once. If it uses units in
+ * order, it counts as several: a concatenation needs its first inputs no longer when it comes to
+ * the last. One that uses them at random, as a permutation does, comes back to any of them.
+ * O(ticks + accesses log accesses). */
 #include "division.h"
+
+#include "base/geometry.h"
+#include "base/tuning.h"
 
 static int by_unit(const void *left, const void *right)
 {
@@ -38,12 +46,87 @@ static bool is_divided(const struct division *division, const struct ebb_model_b
     return false;
 }
 
+/* Bytes that the event uses. */
+static uint64_t used_bytes(const struct division *division, uint32_t tick)
+{
+    const struct ebb_model_event *event = &division->old->events[tick];
+    if (event->kind != EBB_EVENT_ACCESS)
+        return 0;
+    uint64_t bytes = division->old->blocks[event->block].size_bytes;
+    bool is_unit = division->unit_at_tick[tick] != EBB_TICK_NONE;
+    return is_unit && bytes > EBB_HUGE_BYTES ? EBB_HUGE_BYTES : bytes;
+}
+
+enum { LATEST = 8 }; /* a limit: of so many units in turn, one may be the neighbour of the next */
+
+/* What the uses from a tick until the next clock event are. */
+struct operation {
+    uint64_t bytes;
+    uint32_t units, in_order; /* uses of units; of them, those of a neighbour of one used lately */
+};
+
+static struct operation look(const struct division *division, uint32_t tick)
+{
+    const struct ebb_model *model = division->old;
+    struct operation operation = {0};
+    struct {
+        uint32_t block, unit;
+    } latest[LATEST];
+    for (; tick < model->tick_count && !model->events[tick].clock; tick++) {
+        operation.bytes += used_bytes(division, tick);
+        uint32_t block = model->events[tick].block, unit = division->unit_at_tick[tick];
+        if (unit == EBB_TICK_NONE)
+            continue;
+        uint32_t known = operation.units < LATEST ? operation.units : LATEST;
+        bool is_near = false;
+        for (uint32_t i = 0; i < known; i++)
+            is_near |= latest[i].block == block && latest[i].unit + 1 >= unit &&
+                       latest[i].unit <= unit + 1;
+        latest[operation.units % LATEST].block = block;
+        latest[operation.units % LATEST].unit = unit;
+        operation.units++;
+        operation.in_order += is_near;
+    }
+    return operation;
+}
+
+/* Is the operation from `tick` on large, and does it walk over its units in order? */
+static bool is_divisible(const struct division *division, uint32_t tick)
+{
+    struct operation found = look(division, tick);
+    return found.bytes * (uint64_t)ebb__tuning()->large_operation_divisor >
+               division->old->peak_bytes &&
+           found.in_order * 4 >= found.units * 3;
+}
+
+/* Numbers the operations. A divisible one ends each time it has used some bytes, if that took long
+ * enough for a plan to act in between. */
+static void number_operations(struct division *division)
+{
+    const struct ebb_model *model = division->old;
+    uint64_t most = model->peak_bytes / (uint64_t)ebb__tuning()->operation_divisor;
+    uint64_t least_ns = (uint64_t)ebb__tuning()->within_ns, bytes = 0, began_ns = 0;
+    bool divisible = is_divisible(division, 0);
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        bool clock = model->events[tick].clock;
+        bytes += used_bytes(division, tick);
+        bool ends =
+            clock || (divisible && bytes > most && model->time_ns[tick] - began_ns > least_ns);
+        division->operations[tick + 1] = division->operations[tick] + ends;
+        if (ends) {
+            bytes = 0;
+            began_ns = model->time_ns[tick];
+        }
+        if (clock)
+            divisible = is_divisible(division, tick + 1);
+    }
+}
+
 bool ebb__division_collect_uses(struct division *division)
 {
     const struct ebb_model *model = division->old;
     uint32_t count = model->tick_count;
-    for (uint32_t tick = 0; tick < count; tick++)
-        division->clocks[tick + 1] = division->clocks[tick] + model->events[tick].clock;
+    number_operations(division);
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         if (!is_divided(division, block))
@@ -56,8 +139,8 @@ bool ebb__division_collect_uses(struct division *division)
             struct use use = {
                 .block = i,
                 .unit = unit == EBB_TICK_NONE ? 0 : unit,
-                .operation =
-                    position / count * division->clocks[count] + division->clocks[access->tick],
+                .operation = position / count * division->operations[count] +
+                             division->operations[access->tick],
                 .position = position,
                 .access = access->access,
             };

@@ -96,6 +96,7 @@ struct learning {
     size_t settled_pattern;   /* the repetition that was looked at last, and */
     size_t settled_period;    /* its clock events */
     size_t traced_from;       /* iterations known when accesses began to be observed again */
+    size_t attempted_at;      /* iterations known when one was looked at last, to plan it */
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */

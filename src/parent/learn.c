@@ -48,13 +48,25 @@ static void hold(struct process *process)
     process->learning.unproven = false;
 }
 
+/* Is there an iteration that has not been looked at? */
+static bool is_attempt_due(const struct process *process)
+{
+    const struct learning *learning = &process->learning;
+    const struct ebb_watch *watch = process->stream.watch;
+    size_t count = ebb__watch_iterations(watch);
+    bool looked_at =
+        count == learning->attempted_at && ebb__watch_patterns(watch) == learning->settled_pattern;
+    return ebb__now_ns() >= learning->next_attempt_ns && ebb__watch_found(watch) &&
+           count != learning->traced_from && !looked_at;
+}
+
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
 {
-    uint64_t now = ebb__now_ns();
-    if (now < process->learning.next_attempt_ns || !ebb__watch_found(process->stream.watch) ||
-        ebb__watch_iterations(process->stream.watch) == process->learning.traced_from)
+    if (!is_attempt_due(process))
         return;
+    uint64_t now = ebb__now_ns();
     ebb__parent_settle(process);
+    process->learning.attempted_at = ebb__watch_iterations(process->stream.watch);
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK) {
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
@@ -71,6 +83,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
         ebb__lanes_await(parent);
+        process->learning.attempted_at = SIZE_MAX; /* without a plan it is tried again */
         if (ebb__parent_plan(parent, process, &model, 0)) {
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
@@ -163,7 +176,7 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
 {
     ebb__profile_fini(&process->learnt);
     ebb__parent_trace(process);
-    process->learning.traced_from = SIZE_MAX;
+    process->learning.traced_from = process->learning.attempted_at = SIZE_MAX;
     process->learning.next_attempt_ns = 0;
     try_to_plan(parent, process);
 }

@@ -71,6 +71,7 @@ void ebb__parent_trace(struct process *process)
                      process->learning.exactly ? EBB_OBSERVE_EXACTLY : EBB_OBSERVE_ALWAYS);
     ebb__phase_set(&process->phase, PHASE_RELEARNING);
     process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
+    process->learning.attempted_at = SIZE_MAX;
     process->stream.allocs_lost = 0;
     process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
 }

@@ -87,10 +87,12 @@ static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t addres
     }
     if (block)
         block = part_to_bring(runtime, block, address);
-    if (block)
-        fault_in_block(runtime, block, address, write);
-    else
+    if (!block) {
         ebb__space_fill(&runtime->addresses, NULL, address);
+        return NULL;
+    }
+    fault_in_block(runtime, block, address, write);
+    ebb__room_keep_free(&runtime->reclaim);
     return block;
 }
 

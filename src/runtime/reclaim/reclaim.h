@@ -51,7 +51,10 @@ struct block *ebb__slab_oldest(struct reclaim *reclaim);
 void ebb__slab_fault(struct reclaim *reclaim, struct block *block, uintptr_t address);
 
 /* victim.c */
+/* The block to evict now. NULL: none can be evicted. */
 struct block *ebb__victim_choose(struct reclaim *reclaim);
+/* The block to evict ahead of need. NULL: all are in use, as far as is known. */
+struct block *ebb__victim_ahead(struct reclaim *reclaim);
 
 /* room.c */
 /* Evicts victims until `bytes` will be available. False: nothing is being evicted, so waiting is of
@@ -63,6 +66,9 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes);
 bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
 /* The policy's make_room(). */
 bool ebb__room_get(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
+/* Begins to evict ahead of need: while no plan is in force, some of the budget is kept free. So
+ * what comes next need not wait for a write. */
+void ebb__room_keep_free(struct reclaim *reclaim);
 /* Evicts victims until `bytes` are being evicted, or nothing more can be. */
 void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes);
 /* Approaches a budget step by step until it holds. The budget was just set, or the store prevented

@@ -74,19 +74,19 @@ static uint64_t next_use(const struct reclaim *reclaim, const struct block *bloc
                     : reclaim->core->policy->next_use(reclaim->core->policy_context, block);
 }
 
-struct block *ebb__victim_choose(struct reclaim *reclaim)
+/* The block that is used latest, as far as that is known. NULL: all are in use. *held_bytes: what
+ * blocks hold. */
+static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes)
 {
-    struct block *best = ebb__slab_victim(reclaim);
-    uint64_t best_key = 0, held_bytes = 0;
-    if (best)
-        return best;
+    struct block *best = NULL;
+    uint64_t best_key = 0;
     bool foresees = !reclaim->core->policy->is_planned(reclaim->core->policy_context) &&
                     ebb__foresee_leads(&reclaim->foresee, reclaim->table);
     for (uint32_t i = 1; i <= reclaim->table->count; i++) {
         struct block *block = &reclaim->table->blocks[i];
         uint64_t key = may_be_evicted(reclaim, block) ? next_use(reclaim, block, foresees) : 0;
         if (holds_pages(block))
-            held_bytes += block->page_bytes;
+            *held_bytes += block->page_bytes;
         if (key == 0)
             continue;
         /* At equal distance the larger block: it frees the same memory with fewer transfers. */
@@ -95,15 +95,39 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
             best_key = key;
         }
     }
+    return best;
+}
+
+/* Only what is chosen is evicted, and the rivals of the choice hear of it. */
+static struct block *chosen(struct reclaim *reclaim, struct block *block, uint64_t held_bytes)
+{
+    if (!block)
+        return NULL;
+    if (is_evicted_by_the_part(reclaim, block))
+        ebb__part_split(reclaim->table, &reclaim->table->blocks[block->run.head]);
+    ebb__foresee_evicted(&reclaim->foresee, reclaim->table, block,
+                         held_bytes + ebb__pages_available(reclaim->memory) +
+                             reclaim->transfer->out_pending_bytes);
+    return block;
+}
+
+struct block *ebb__victim_choose(struct reclaim *reclaim)
+{
+    uint64_t held_bytes = 0;
+    struct block *best = ebb__slab_victim(reclaim);
+    if (best)
+        return best;
+    best = used_latest(reclaim, &held_bytes);
     if (!best)
         best = ebb__slab_oldest(reclaim);
     if (!best)
         best = earliest_touched(reclaim);
-    if (best && is_evicted_by_the_part(reclaim, best))
-        ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
-    if (best)
-        ebb__foresee_evicted(&reclaim->foresee, reclaim->table, best,
-                             held_bytes + ebb__pages_available(reclaim->memory) +
-                                 reclaim->transfer->out_pending_bytes);
-    return best;
+    return chosen(reclaim, best, held_bytes);
+}
+
+struct block *ebb__victim_ahead(struct reclaim *reclaim)
+{
+    uint64_t held_bytes = 0;
+    struct block *best = ebb__slab_victim(reclaim);
+    return best ? best : chosen(reclaim, used_latest(reclaim, &held_bytes), held_bytes);
 }
