@@ -69,6 +69,13 @@ static void replay_script(const struct ebb_script *script)
     for (uint32_t unit = 0; unit < prepared.unit_count; unit++)
         for (uint32_t i = prepared.unit_first[unit]; i < prepared.unit_first[unit + 1]; i++)
             FUZZ_REQUIRE(prepared.unit_covers[i] < script->clock_count);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    for (uint32_t i = 0; i < script->persistent_count; i++) {
+        const struct ebb_renaming other = {blocks[i].serial, blocks[i].serial + 1};
+        uint32_t found = ebb__names_persistent(&prepared, blocks[i].serial, blocks[i].size_bytes);
+        FUZZ_REQUIRE(found == EBB_SCRIPT_NONE || found < script->persistent_count);
+        FUZZ_REQUIRE(ebb__renamed(&other, 1, blocks[i].serial) == other.to);
+    }
     replay.current = &prepared;
     const struct ebb_script_event *events = ebb__script_events(script);
     for (uint32_t i = 0; i < script->clock_count; i++) {

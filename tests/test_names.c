@@ -46,7 +46,7 @@ static void the_same_names_hold(void **state)
         allocate(&process, i + 1, weights[i]);
     }
     assert_true(ebb__names_hold(&process, &model));
-    assert_true(ebb__names_find(&process, &model));
+    assert_true(ebb__names_find(&process, &model, NULL, NULL));
     for (uint64_t i = 0; i < WEIGHTS; i++)
         assert_int_equal(model.blocks[i].serial, i + 1);
     ebb__watch_destroy(process.stream.watch);
@@ -64,15 +64,22 @@ static void others_come_between(void **state)
     allocate(&process, 2, 4000 * KIB);
     uint64_t serial = 2, expected[WEIGHTS];
     for (uint64_t i = 0; i < WEIGHTS; i++) {
-        assert_false(ebb__names_find(&process, &model));
+        assert_false(ebb__names_find(&process, &model, NULL, NULL));
         allocate(&process, ++serial, weights[i]);
         expected[i] = serial;
         allocate(&process, ++serial, (1000 + i) * KIB);
     }
     assert_false(ebb__names_hold(&process, &model));
-    assert_true(ebb__names_find(&process, &model));
-    for (uint64_t i = 0; i < WEIGHTS; i++)
+    struct ebb_renaming *renamings;
+    size_t count;
+    assert_true(ebb__names_find(&process, &model, &renamings, &count));
+    for (uint64_t i = 0; i < WEIGHTS; i++) {
         assert_int_equal(model.blocks[i].serial, expected[i]);
+        assert_int_equal(ebb__renamed(renamings, count, i + 1), expected[i]);
+    }
+    assert_int_equal(count, WEIGHTS); /* all have changed */
+    assert_int_equal(ebb__renamed(renamings, count, 1000), 1000);
+    free(renamings);
     assert_true(ebb__names_hold(&process, &model));
     ebb__watch_destroy(process.stream.watch);
     ebb__model_fini(&model);
@@ -97,7 +104,7 @@ static void parts_share_a_name(void **state)
     allocate(&process, 2, 300 * KIB);
     allocate(&process, 3, 4096 * KIB);
     allocate(&process, 4, 500 * KIB);
-    assert_true(ebb__names_find(&process, &model));
+    assert_true(ebb__names_find(&process, &model, NULL, NULL));
     const uint64_t expected[] = {2, 3, 3, 4};
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(model.blocks[i].serial, expected[i]);
@@ -116,7 +123,7 @@ static void what_lacks_much_is_another_program(void **state)
         assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
         allocate(&process, 7, 100 * KIB);
         allocate(&process, 8, 4000 * KIB);
-        assert_int_equal(ebb__names_find(&process, &model), !lacking);
+        assert_int_equal(ebb__names_find(&process, &model, NULL, NULL), !lacking);
         assert_int_equal(model.blocks[0].serial, lacking ? 1 : 7);
         uint64_t size_bytes;
         assert_int_equal(

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "lanes_rig.h"
 #include "runtime/reclaim/reclaim.h"
 
@@ -160,6 +161,37 @@ static void of_what_is_in_use_the_earliest_touched_goes(void **state)
     assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
     stage.blocks[1]->kept = stage.blocks[2]->kept = true;
     assert_null(ebb__victim_choose(&stage.reclaim)); /* the others were touched last */
+    stop(&stage);
+}
+
+/* Once memory was lacking, some of it is kept free. What is in use stays, and so does everything if
+ * nothing was lacking lately. */
+static void some_is_evicted_ahead_once_memory_was_lacking(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct transfer *transfer = &stage.lanes.transfer;
+    uint64_t wanted = BLOCKS * BLOCK_BYTES / (uint64_t)ebb__tuning()->ahead_divisor;
+    ebb__room_keep_free(&stage.reclaim);
+    assert_int_equal(transfer->out_pending_bytes, 0);
+    assert_true(ebb__room_make(&stage.reclaim, 1));
+    assert_int_equal(transfer->out_pending_bytes, BLOCK_BYTES);
+    ebb__room_keep_free(&stage.reclaim); /* that is more than what is kept free */
+    assert_int_equal(transfer->out_pending_bytes, BLOCK_BYTES);
+    assert_true(wanted <= BLOCK_BYTES);
+
+    ebb__move_unqueue_out(transfer, stage.blocks[BLOCKS - 1]);
+    memset(stage.next_use, 0, sizeof stage.next_use);
+    ebb__room_keep_free(&stage.reclaim);
+    assert_int_equal(transfer->out_pending_bytes, 0);
+    stage.next_use[stage.blocks[2]->serial] = 5;
+    ebb__room_keep_free(&stage.reclaim);
+    assert_int_equal(stage.blocks[2]->transfer.queue, QUEUE_OUT);
+    ebb__move_unqueue_out(transfer, stage.blocks[2]);
+    stage.reclaim.short_until_ns = 1;
+    ebb__room_keep_free(&stage.reclaim);
+    assert_int_equal(transfer->out_pending_bytes, 0);
     stop(&stage);
 }
 
@@ -518,6 +550,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_used_latest_is_chosen),
         cmocka_unit_test(of_what_is_in_use_the_earliest_touched_goes),
+        cmocka_unit_test(some_is_evicted_ahead_once_memory_was_lacking),
         cmocka_unit_test(while_accesses_are_observed_the_predicted_latest_goes),
         cmocka_unit_test(what_is_moved_is_counted),
         cmocka_unit_test(a_copy_is_kept_for_a_read),

@@ -317,6 +317,70 @@ static void another_allocation_ends_the_match_for_a_while(void **state)
     stop(&stage);
 }
 
+/* The program makes its weight anew. Once the script knows its name, the plan acts on it. */
+static void a_weight_gets_another_name(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = iteration(0);
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    lap(&stage, weight, false);
+    assert_int_equal(weight->script_block, WEIGHT);
+    struct due due = ebb__clock_step(&stage.replay, EBB_EVENT_FREE, weight);
+    ebb__move_discard(&stage.lanes.transfer, weight);
+    ebb__clock_end_step(&stage.replay, EBB_EVENT_FREE, due);
+    struct block *anew = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct block *first = alloc(&stage, bytes_of[FIRST]);
+    drop(&stage, first);
+    assert_int_equal(anew->script_block, EBB_SCRIPT_NONE);
+
+    const struct ebb_renaming other[] = {{1, anew->serial + 100}, {7, anew->serial}};
+    const struct ebb_renaming right[] = {{anew->serial + 100, anew->serial}};
+    lanes_unlock(&stage.lanes);
+    ebb__replay_rename(&stage.replay, other, 2); /* no script names block 7 */
+    lanes_lock(&stage.lanes);
+    assert_int_equal(anew->script_block, EBB_SCRIPT_NONE);
+    lanes_unlock(&stage.lanes);
+    ebb__replay_rename(&stage.replay, right, 1);
+    lanes_lock(&stage.lanes);
+    lap(&stage, anew, false);
+    lap(&stage, anew, false);
+    assert_non_null(stage.replay.current);
+    assert_int_equal(anew->script_block, WEIGHT);
+    assert_int_equal(stage.replay.scripts[0].live[WEIGHT],
+                     ebb__block_index(&stage.lanes.table, anew));
+    stop(&stage);
+}
+
+/* Names may be given in any order, and twice. Of a name that is twice there, sizes decide. */
+static void names_are_found_after_changes(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct written written = accesses(4);
+    for (uint32_t i = 0; i < 4; i++)
+        written.blocks[i].size_bytes = written.events[i].size_bytes = (i + 1) * WEIGHT_BYTES;
+    set_script(&stage, &written);
+    struct prepared_script *prepared = &stage.replay.scripts[0];
+    static const struct ebb_renaming turned[] = {{1, 40}, {2, 30}, {4, 10}};
+    lanes_unlock(&stage.lanes);
+    ebb__replay_rename(&stage.replay, turned, 3);
+    lanes_lock(&stage.lanes);
+    static const uint64_t serials[] = {40, 30, 3, 10};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(ebb__names_persistent(prepared, serials[i], (i + 1) * WEIGHT_BYTES), i);
+        assert_int_equal(ebb__names_persistent(prepared, serials[i], WEIGHT_BYTES / 2),
+                         EBB_SCRIPT_NONE);
+    }
+    assert_int_equal(ebb__names_persistent(prepared, 1, WEIGHT_BYTES), EBB_SCRIPT_NONE);
+    assert_int_equal(ebb__names_persistent(prepared, 41, WEIGHT_BYTES), EBB_SCRIPT_NONE);
+    stop(&stage);
+}
+
 /* A free that comes late or never is no mismatch. */
 static void frees_are_hints(void **state)
 {
@@ -662,6 +726,8 @@ int main(void)
         cmocka_unit_test(each_script_has_its_matcher),
         cmocka_unit_test(what_hangs_on_a_position_is_done_there),
         cmocka_unit_test(another_allocation_ends_the_match_for_a_while),
+        cmocka_unit_test(a_weight_gets_another_name),
+        cmocka_unit_test(names_are_found_after_changes),
         cmocka_unit_test(frees_are_hints),
         cmocka_unit_test(an_order_that_varies_is_followed),
         cmocka_unit_test(accesses_are_a_clock),

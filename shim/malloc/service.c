@@ -24,6 +24,15 @@ static void take_script(struct ebb_runtime *runtime, int descriptor, uint64_t by
                                 : "a plan was refused: it cannot be read");
 }
 
+static void take_names(struct ebb_runtime *runtime, int descriptor, uint64_t bytes)
+{
+    struct ebb_renaming *renamings = ebb__renamings_copy(descriptor, bytes);
+    if (!renamings)
+        return;
+    ebb__runtime_rename(runtime, renamings, bytes / sizeof *renamings);
+    munmap(renamings, bytes);
+}
+
 /* Returns false if the parent is gone. */
 static bool serve_message(struct ebb_runtime *runtime)
 {
@@ -37,6 +46,8 @@ static bool serve_message(struct ebb_runtime *runtime)
         ebb__runtime_forget_scripts(runtime);
     else if (message.kind == EBB_MESSAGE_SCRIPT)
         take_script(runtime, count ? came[0] : -1, message.value);
+    else if (message.kind == EBB_MESSAGE_NAMES)
+        take_names(runtime, count ? came[0] : -1, message.value);
     else if (message.kind == EBB_MESSAGE_TRACE && (message.value & 255) <= EBB_OBSERVE_EXACTLY)
         ebb__runtime_set_trace(runtime, (enum ebb_observe)(message.value & 255),
                                message.value >> 8);

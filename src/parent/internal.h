@@ -100,8 +100,7 @@ struct learning {
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
-    size_t names_at;       /* iterations known when names of lasting blocks are looked at next */
-    size_t names_pause;    /* iterations to wait after they have changed */
+    uint64_t names_ns;     /* do not look for the names of lasting blocks before */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
     bool exactly;          /* each use is observed: without that, no plan fits */
     struct gaps gaps;
@@ -285,6 +284,9 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
 bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,
                              const struct ebb_model *model);
 bool ebb__parent_send_script(struct process *process, const struct ebb_script *script);
+/* Renames the persistent blocks in all scripts that the process has, and in those kept here. */
+bool ebb__parent_send_names(struct process *process, const struct ebb_renaming *renamings,
+                            size_t count);
 
 /* gaps.c: the iteration has been planned, and what it is may be new. Accesses are observed
  * outside of it only. */
@@ -334,8 +336,11 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
  * is useless. */
 bool ebb__names_hold(const struct process *process, const struct ebb_model *model);
 /* Names the persistent blocks of the model as this process does, by order and size. Returns false,
- * and changes nothing, if more than a twentieth of their bytes is not found. */
-bool ebb__names_find(const struct process *process, struct ebb_model *model);
+ * and changes nothing, if more than a twentieth of their bytes is not found.
+ *   renamings  out, or NULL: the names that have changed, ordered by `from`; the caller frees it
+ *   count      out: their number */
+bool ebb__names_find(const struct process *process, struct ebb_model *model,
+                     struct ebb_renaming **renamings, size_t *count);
 
 /* recall.c: finds the profile of a process that has said hello. Call before the welcome. */
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);

@@ -6,6 +6,8 @@
 #include "parent/internal.h"
 #include "plan/plan.h"
 
+#include <stdlib.h>
+
 /* True for an iteration of training, false for a loop inside of one (the initialisation of each
  * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much,
  * and touches most live bytes. A loop over frozen layers touches much that it allocates itself,
@@ -182,24 +184,25 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
 }
 
 /* A program may make its model anew: each fold of a validation does. The weights are then other
- * blocks of the same sizes, and the plan is sent again with their names. Each new plan costs, so
- * names that change often are followed ever more rarely. */
-static void follow_names(struct ebb_parent *parent, struct process *process)
+ * blocks of the same sizes, and all scripts get their names. Optimizers make their blocks at the
+ * end of a step, so the names are looked for until all are there. */
+static void follow_names(struct process *process)
 {
-    struct learning *learning = &process->learning;
     struct ebb_profile *learnt = &process->learnt;
-    size_t count = ebb__watch_iterations(process->stream.watch);
-    if (count < learning->names_at || !learnt->iteration_count)
+    uint64_t now = ebb__now_ns();
+    if (now < process->learning.names_ns || !learnt->iteration_count ||
+        process->sent.has_access_clock)
         return;
     struct ebb_model *model = &learnt->iterations[learnt->iteration_count - 1].model;
-    if (ebb__names_hold(process, model)) {
-        learning->names_pause /= 2;
-    } else {
-        learning->names_pause = 2 * learning->names_pause + 1;
-        if (ebb__names_find(process, model))
-            ebb__parent_plan(parent, process, model, 0);
+    struct ebb_renaming *renamings;
+    size_t count;
+    if (!ebb__names_hold(process, model) && ebb__names_find(process, model, &renamings, &count)) {
+        ebb__parent_send_names(process, renamings, count);
+        free(renamings);
     }
-    learning->names_at = count + 1 + learning->names_pause;
+    /* Long lists take long to compare: a small part of the time is spent on that. */
+    uint64_t took_ns = ebb__now_ns() - now, pause_ns = ebb__tuning()->retry_ns;
+    process->learning.names_ns = now + (64 * took_ns > pause_ns ? 64 * took_ns : pause_ns);
 }
 
 /* Watches an iteration that is planned, or followed without a plan. */
@@ -215,7 +218,7 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         ebb__parent_trace(process);
     } else if (planned) {
         hold(process);
-        follow_names(parent, process);
+        follow_names(process);
         ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
     }

@@ -144,7 +144,33 @@ bool ebb__names_hold(const struct process *process, const struct ebb_model *mode
     return wrong * 20 <= named;
 }
 
-bool ebb__names_find(const struct process *process, struct ebb_model *model)
+/* Renames the model's blocks. A block that was not found gets a serial that no live block has. */
+static size_t rename_blocks(const struct lists *lists, struct ebb_model *model,
+                            struct ebb_renaming *renamings)
+{
+    for (uint32_t i = 0; i < model->block_count; i++) {
+        struct ebb_model_block *block = &model->blocks[i];
+        if (block->alloc_tick != EBB_TICK_NONE)
+            continue;
+        size_t place = place_of(lists, block->serial);
+        if (place < lists->model_count)
+            block->serial = lists->found[place] == UINT32_MAX
+                                ? UINT64_MAX / 2 + place
+                                : lists->live[lists->found[place]].serial;
+    }
+    size_t count = 0;
+    for (size_t i = 0; renamings && i < lists->model_count; i++) {
+        uint64_t from = lists->of_model[i].serial;
+        uint64_t to = lists->found[i] == UINT32_MAX ? UINT64_MAX / 2 + i
+                                                    : lists->live[lists->found[i]].serial;
+        if (to != from && (count == 0 || renamings[count - 1].from < from))
+            renamings[count++] = (struct ebb_renaming){from, to};
+    }
+    return count;
+}
+
+bool ebb__names_find(const struct process *process, struct ebb_model *model,
+                     struct ebb_renaming **renamings, size_t *count)
 {
     struct lists lists;
     bool good = list(process, model, &lists);
@@ -157,16 +183,17 @@ bool ebb__names_find(const struct process *process, struct ebb_model *model)
         }
         good = (named - found) * 20 <= named;
     }
-    /* A block that was not found keeps a serial that no live block has. */
-    for (uint32_t i = 0; good && i < model->block_count; i++) {
-        struct ebb_model_block *block = &model->blocks[i];
-        if (block->alloc_tick != EBB_TICK_NONE)
-            continue;
-        size_t place = place_of(&lists, block->serial);
-        if (place < lists.model_count)
-            block->serial = lists.found[place] == UINT32_MAX
-                                ? UINT64_MAX / 2 + place
-                                : lists.live[lists.found[place]].serial;
+    struct ebb_renaming *made = NULL;
+    if (good && renamings) {
+        made = calloc(lists.model_count + 1, sizeof *made);
+        good = made != NULL;
+    }
+    if (good) {
+        size_t changed = rename_blocks(&lists, model, made);
+        if (renamings) {
+            *renamings = made;
+            *count = changed;
+        }
     }
     free_lists(&lists);
     return good;

@@ -8,21 +8,38 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-bool ebb__parent_send_script(struct process *process, const struct ebb_script *script)
+/* Sends a message with `bytes` in a file. */
+static bool send_in_file(struct process *process, enum ebb_message_kind kind, const void *what,
+                         size_t bytes)
 {
-    int memory = memfd_create("ebb-script", MFD_CLOEXEC);
+    int memory = memfd_create("ebb-message", MFD_CLOEXEC);
     if (memory < 0)
         return false;
     struct rlimit limit; /* the user's limit is for files; exceeding it would cause SIGXFSZ */
-    bool good = ebb__limit_raise(RLIMIT_FSIZE, script->bytes, &limit) &&
-                write(memory, script, script->bytes) == (ssize_t)script->bytes;
+    bool good = ebb__limit_raise(RLIMIT_FSIZE, bytes, &limit) &&
+                write(memory, what, bytes) == (ssize_t)bytes;
     ebb__limit_restore(RLIMIT_FSIZE, &limit);
     good = good &&
-           ebb__parent_send(
-               process, &(struct ebb_message){.kind = EBB_MESSAGE_SCRIPT, .value = script->bytes},
-               memory);
+           ebb__parent_send(process, &(struct ebb_message){.kind = kind, .value = bytes}, memory);
     close(memory);
     return good;
+}
+
+bool ebb__parent_send_script(struct process *process, const struct ebb_script *script)
+{
+    return send_in_file(process, EBB_MESSAGE_SCRIPT, script, script->bytes);
+}
+
+bool ebb__parent_send_names(struct process *process, const struct ebb_renaming *renamings,
+                            size_t count)
+{
+    struct sent *sent = &process->sent;
+    if (sent->script)
+        ebb__script_rename(sent->script, renamings, count);
+    if (sent->script_before)
+        ebb__script_rename(sent->script_before, renamings, count);
+    return count == 0 ||
+           send_in_file(process, EBB_MESSAGE_NAMES, renamings, count * sizeof *renamings);
 }
 
 /* Bytes that one operation needs at the same time, under any policy. 0: unknown. */

@@ -177,7 +177,7 @@ static bool blocks_are_there(struct process *process, bool *renamed)
         struct ebb_model *model = &profile->iterations[i].model;
         if (ebb__names_hold(process, model))
             continue;
-        if (!ebb__names_find(process, model))
+        if (!ebb__names_find(process, model, NULL, NULL))
             return false;
         *renamed = true;
     }

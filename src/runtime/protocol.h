@@ -27,14 +27,16 @@
 #define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, once COMPRESS arrives */
 
 enum ebb_message_kind {
-    EBB_MESSAGE_HELLO = 1,    /* process -> parent; descriptors: its socket and ring */
-    EBB_MESSAGE_WELCOME = 2,  /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
+    EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: its socket and ring */
+    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
                                 text: the tuning, as of ebb__tuning_write() */
-    EBB_MESSAGE_SCRIPT = 3,   /* parent -> process; descriptor: script; value: its bytes; without
+    EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes; without
                                 a descriptor and 0: forget all scripts */
-    EBB_MESSAGE_TRACE = 4,    /* parent -> process; value: ebb__observe_value() */
-    EBB_MESSAGE_TRIM = 5,     /* parent -> process; the ledger's budget has changed */
-    EBB_MESSAGE_SHRINK = 7,   /* parent -> process; release value bytes: another process starves */
+    EBB_MESSAGE_NAMES = 9,   /* parent -> process; descriptor: struct ebb_renaming, an array; value:
+                                its bytes */
+    EBB_MESSAGE_TRACE = 4,   /* parent -> process; value: ebb__observe_value() */
+    EBB_MESSAGE_TRIM = 5,    /* parent -> process; the ledger's budget has changed */
+    EBB_MESSAGE_SHRINK = 7,  /* parent -> process; release value bytes: another process starves */
     EBB_MESSAGE_COMPRESS = 8, /* parent -> process; do not store zeros after this */
     EBB_MESSAGE_WARN = 6,     /* process -> parent; text: for the person who runs the program */
 };

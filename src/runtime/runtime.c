@@ -395,6 +395,12 @@ enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtime,
     return ebb__replay_set_script(&runtime->replay, script, bytes);
 }
 
+void ebb__runtime_rename(struct ebb_runtime *runtime, const struct ebb_renaming *renamings,
+                         size_t count)
+{
+    ebb__replay_rename(&runtime->replay, renamings, count);
+}
+
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime)
 {
     ebb__replay_forget_scripts(&runtime->replay);

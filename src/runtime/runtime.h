@@ -92,6 +92,11 @@ EBB_NODISCARD enum ebb_status ebb__runtime_set_script(struct ebb_runtime *runtim
                                                       uint64_t bytes);
 /* Forgets all scripts. */
 void ebb__runtime_forget_scripts(struct ebb_runtime *runtime);
+/* Scripts name persistent blocks by serials. Those of all known scripts change as `renamings` says,
+ * which are ordered by `from`. Blocks that the script in force now names are evicted and fetched as
+ * its plan says. Thread-safe. */
+void ebb__runtime_rename(struct ebb_runtime *runtime, const struct ebb_renaming *renamings,
+                         size_t count);
 /* Sets when accesses are observed. A departure is observed for `allocations` at least, even if a
  * script is followed again before. */
 void ebb__runtime_set_trace(struct ebb_runtime *runtime, enum ebb_observe observe,

@@ -111,9 +111,9 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
     return true;
 }
 
-struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes)
+static void *copy_of(int descriptor, uint64_t bytes, uint64_t least_bytes)
 {
-    if (bytes < sizeof(struct ebb_script) || bytes > EBB_SCRIPT_MOST_BYTES)
+    if (bytes < least_bytes || bytes > EBB_SCRIPT_MOST_BYTES)
         return NULL;
     char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)
@@ -128,5 +128,42 @@ struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes)
         }
     }
     mprotect(copy, bytes, PROT_READ);
-    return (struct ebb_script *)(void *)copy;
+    return copy;
+}
+
+struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes)
+{
+    return copy_of(descriptor, bytes, sizeof(struct ebb_script));
+}
+
+uint64_t ebb__renamed(const struct ebb_renaming *renamings, size_t count, uint64_t serial)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (renamings[middle].from < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && renamings[low].from == serial ? renamings[low].to : serial;
+}
+
+void ebb__script_rename(struct ebb_script *script, const struct ebb_renaming *renamings,
+                        size_t count)
+{
+    struct ebb_script_block *blocks = (void *)((char *)script + script->blocks_offset);
+    for (uint32_t i = 0; i < script->persistent_count; i++)
+        blocks[i].serial = ebb__renamed(renamings, count, blocks[i].serial);
+}
+
+struct ebb_renaming *ebb__renamings_copy(int descriptor, uint64_t bytes)
+{
+    struct ebb_renaming *renamings = copy_of(descriptor, bytes, sizeof *renamings);
+    for (uint64_t i = 1; renamings && i < bytes / sizeof *renamings; i++)
+        if (renamings[i - 1].from >= renamings[i].from) {
+            munmap(renamings, bytes);
+            return NULL;
+        }
+    return renamings;
 }

@@ -44,6 +44,12 @@ struct ebb_script_block {
                          placement */
 };
 
+/* In all scripts the persistent block with serial `from` is now the one with serial `to`: a program
+ * makes its model anew. Arrays of these are ordered by `from`. */
+struct ebb_renaming {
+    uint64_t from, to;
+};
+
 /* A use, at this time after a clock position. The time is 0 if it varies (EBB_SCRIPT_UNORDERED). */
 struct ebb_script_use {
     uint32_t clock;
@@ -141,5 +147,12 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes);
  * truncate the file, so its contents are read only once. NULL: the size is impossible for a script,
  * the file is shorter, or memory is exhausted. Release it by munmap(). */
 struct ebb_script *ebb__script_copy(int descriptor, uint64_t bytes);
+/* Likewise of an array of renamings. Its order is checked. */
+struct ebb_renaming *ebb__renamings_copy(int descriptor, uint64_t bytes);
+/* The serial that `serial` has become. O(log count) */
+uint64_t ebb__renamed(const struct ebb_renaming *renamings, size_t count, uint64_t serial);
+/* The same for all persistent blocks of a script. They need not be in order afterwards. */
+void ebb__script_rename(struct ebb_script *script, const struct ebb_renaming *renamings,
+                        size_t count);
 
 #endif

@@ -22,6 +22,7 @@ struct reclaim {
     struct transfer *transfer;
     struct slab_hand hand;
     struct foresee foresee;
+    uint64_t short_until_ns; /* evict ahead of need before this time: memory was lacking lately */
     uint64_t alone_until_ns; /* do not ask other processes before this time: they released
                                 nothing */
 };
@@ -66,8 +67,8 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes);
 bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
 /* The policy's make_room(). */
 bool ebb__room_get(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
-/* Begins to evict ahead of need: while no plan is in force, some of the budget is kept free. So
- * what comes next need not wait for a write. */
+/* Begins to evict ahead of need: while no plan is in force and memory was lacking lately, some of
+ * the budget is kept free. So what comes next need not wait for a write. */
 void ebb__room_keep_free(struct reclaim *reclaim);
 /* Evicts victims until `bytes` are being evicted, or nothing more can be. */
 void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes);

@@ -28,6 +28,7 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes)
             break;
         becoming_free += victim->page_bytes;
         ebb__move_evict(reclaim->transfer, victim);
+        reclaim->short_until_ns = ebb__now_ns() + ebb__tuning()->ahead_ns;
     }
     struct block *fetch;
     while (available + becoming_free < bytes && (fetch = early_fetch(reclaim))) {
@@ -67,7 +68,8 @@ void ebb__room_keep_free(struct reclaim *reclaim)
 {
     uint64_t budget = atomic_load(&reclaim->core->ledger->budget_bytes);
     if (budget == UINT64_MAX || !ebb__store_may_write(&reclaim->transfer->store) ||
-        reclaim->core->policy->is_planned(reclaim->core->policy_context))
+        reclaim->core->policy->is_planned(reclaim->core->policy_context) ||
+        ebb__now_ns() > reclaim->short_until_ns)
         return;
     uint64_t wanted = budget / (uint64_t)ebb__tuning()->ahead_divisor;
     uint64_t available = ebb__pages_available(reclaim->memory);

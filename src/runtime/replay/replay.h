@@ -25,6 +25,18 @@ struct timer {
     bool in; /* true: a prefetch; false: an eviction */
 };
 
+/* What the persistent blocks of a script are called in this process. */
+struct names {
+    uint64_t *serials;   /* of each of them */
+    uint32_t *by_serial; /* their indices, ordered by that */
+};
+
+/* How long the stretches between clock events take. */
+struct pace {
+    uint64_t *stretch_ns;         /* by clock position: measured time from it to the next */
+    uint64_t took_ns, planned_ns; /* of all stretches passed so far, measured and planned */
+};
+
 /* A script, the runtime's tables for it, and its learnt corrections. */
 struct prepared_script {
     const struct ebb_script *script;
@@ -32,20 +44,20 @@ struct prepared_script {
     void *tables;                  /* memory of the tables that the pointers below use */
     size_t table_bytes;
     uint32_t *live; /* block index of each script block; NO_BLOCK: none is live */
+    struct names names;
     /* For each clock position, the absences whose eviction starts there, whose prefetch starts, and
      * which are due. The first array of each pair has the heads of the chains, clock_count of them.
      * The second has the next absence in the chain, for each of absence_count. */
     uint32_t *out_first, *out_next;
     uint32_t *in_first, *in_next;
     uint32_t *due_first, *due_next;
-    uint32_t *in_clock;           /* of each absence; moved earlier after a late prefetch */
-    uint64_t *in_delay_ns;        /* as in_clock */
-    uint64_t *out_delay_ns;       /* moved later after an eviction that was too early */
-    uint8_t *changes;             /* of each script block: it was expected to be read only, but
+    uint32_t *in_clock;     /* of each absence; moved earlier after a late prefetch */
+    uint64_t *in_delay_ns;  /* as in_clock */
+    uint64_t *out_delay_ns; /* moved later after an eviction that was too early */
+    uint8_t *changes;       /* of each script block: it was expected to be read only, but
                                      was written */
-    uint64_t *stretch_ns;         /* by clock position: measured time from it to the next */
-    uint64_t took_ns, planned_ns; /* of all stretches passed so far, measured and planned */
-    struct timer *timers;         /* a heap with space for two per absence */
+    struct pace pace;
+    struct timer *timers; /* a heap with space for two per absence */
     uint32_t timer_count;
     struct unordered unordered;
     /* Positions of the allocations that cover each unit of the static placement, ascending. Those
@@ -118,6 +130,13 @@ EBB_NODISCARD enum ebb_status ebb__replay_set_script(struct replay *replay,
                                                      const struct ebb_script *script,
                                                      uint64_t bytes);
 void ebb__replay_forget_scripts(struct replay *replay);
+/* names.c: see ebb__runtime_rename(). Takes the lock. */
+void ebb__replay_rename(struct replay *replay, const struct ebb_renaming *renamings, size_t count);
+/* The tables of names, when a script is prepared. */
+void ebb__names_prepare(struct prepared_script *prepared);
+/* The script's persistent block that is this one in the process. EBB_SCRIPT_NONE: none. */
+uint32_t ebb__names_persistent(const struct prepared_script *prepared, uint64_t serial,
+                               uint64_t size_bytes);
 
 /* clock.c */
 /* Positions passed in one step: `count` of them from `first` on, in `current`. The blocks due there

@@ -34,9 +34,10 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     const struct matcher *matcher = ebb__matcher_of(script);
     size_t matcher_words = matcher->words ? matcher->words(script) : 0;
     size_t placement_words = ebb__placement_table_words(replay, script);
-    size_t words =
-        script->block_count + 3 * clocks + 4 * absences + matcher_words + placement_words;
-    size_t bytes = words * sizeof(uint32_t) + clocks * sizeof(uint64_t) +
+    size_t persistent = script->persistent_count;
+    size_t words = script->block_count + 3 * clocks + 4 * absences + persistent + matcher_words +
+                   placement_words;
+    size_t bytes = words * sizeof(uint32_t) + (clocks + persistent) * sizeof(uint64_t) +
                    absences * (2 * sizeof(uint64_t) + 2 * sizeof *prepared->timers) +
                    script->block_count + 8;
     uint32_t *memory = ebb__core_memory(bytes);
@@ -48,8 +49,9 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     prepared->table_bytes = bytes;
     prepared->in_delay_ns = (uint64_t *)memory;
     prepared->out_delay_ns = prepared->in_delay_ns + absences;
-    prepared->stretch_ns = prepared->out_delay_ns + absences;
-    prepared->timers = (struct timer *)(prepared->stretch_ns + clocks);
+    prepared->pace.stretch_ns = prepared->out_delay_ns + absences;
+    prepared->names.serials = prepared->pace.stretch_ns + clocks;
+    prepared->timers = (struct timer *)(prepared->names.serials + persistent);
     memory = (uint32_t *)(prepared->timers + 2 * absences);
     prepared->live = memory;
     memory += script->block_count;
@@ -64,7 +66,9 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     prepared->in_next = memory + absences;
     prepared->due_next = memory + 2 * absences;
     prepared->in_clock = memory + 3 * absences;
-    memory += 4 * absences;
+    prepared->names.by_serial = memory + 4 * absences;
+    memory = prepared->names.by_serial + persistent;
+    ebb__names_prepare(prepared);
     if (matcher->prepare)
         matcher->prepare(prepared, memory);
     if (placement_words)

@@ -37,25 +37,6 @@ void ebb__clock_unbind(const struct replay *replay, struct prepared_script *curr
             current->live[known + i] = NO_BLOCK;
 }
 
-/* Compares serials and sizes, since a script may be of an earlier run with other allocations. */
-static uint32_t find_persistent(const struct ebb_script *script, uint64_t serial,
-                                uint64_t size_bytes)
-{
-    const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    uint32_t low = 0, high = script->persistent_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (blocks[middle].serial < serial)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < script->persistent_count && blocks[low].serial == serial &&
-                   blocks[low].size_bytes == size_bytes
-               ? low
-               : EBB_SCRIPT_NONE;
-}
-
 void ebb__clock_start(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     const struct ebb_script *script = current->script;
@@ -69,7 +50,7 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
         struct block *block = &replay->table->blocks[i];
         if (!ebb__block_is_live(block) || block->run.head != i)
             continue;
-        uint32_t known = find_persistent(script, block->serial, block->size_bytes);
+        uint32_t known = ebb__names_persistent(current, block->serial, block->size_bytes);
         if (known != EBB_SCRIPT_NONE)
             ebb__clock_bind(replay, current, block, known);
     }

@@ -48,23 +48,23 @@ void ebb__timers_pace(struct replay *replay, struct prepared_script *current, ui
     replay->lead_ns = 0;
     if (!current->matcher->is_ordered)
         return; /* the next event differs each time */
-    uint64_t *known = &current->stretch_ns[before];
+    uint64_t *known = &current->pace.stretch_ns[before];
     *known = *known ? (*known + took_ns) / 2 : took_ns;
-    current->took_ns += took_ns;
-    current->planned_ns += ebb__timers_stretch_ns(current, before);
+    current->pace.took_ns += took_ns;
+    current->pace.planned_ns += ebb__timers_stretch_ns(current, before);
 }
 
 /* Duration of the stretch behind `position`, as a multiple of the planned one. */
 static double pace(const struct prepared_script *current, uint32_t position)
 {
     double general = 1, planned = (double)ebb__timers_stretch_ns(current, position);
-    if (current->took_ns && current->planned_ns)
-        general = (double)current->took_ns / (double)current->planned_ns;
+    if (current->pace.took_ns && current->pace.planned_ns)
+        general = (double)current->pace.took_ns / (double)current->pace.planned_ns;
     general = general < PACE_LEAST ? PACE_LEAST : general;
     general = general > 1 / PACE_LEAST ? 1 / PACE_LEAST : general;
-    if (!current->stretch_ns[position] || planned <= 0)
+    if (!current->pace.stretch_ns[position] || planned <= 0)
         return general;
-    double own = (double)current->stretch_ns[position] / planned;
+    double own = (double)current->pace.stretch_ns[position] / planned;
     if (own > general * (double)ebb__tuning()->pace_range)
         return general * (double)ebb__tuning()->pace_range;
     return own < general / (double)ebb__tuning()->pace_range
