@@ -173,24 +173,24 @@ static void some_is_evicted_ahead_once_memory_was_lacking(void **state)
     start(&stage, false);
     struct transfer *transfer = &stage.lanes.transfer;
     uint64_t wanted = BLOCKS * BLOCK_BYTES / (uint64_t)ebb__tuning()->ahead_divisor;
-    ebb__room_keep_free(&stage.reclaim);
+    ebb__reclaim_ahead(&stage.reclaim);
     assert_int_equal(transfer->out_pending_bytes, 0);
     assert_true(ebb__room_make(&stage.reclaim, 1));
     assert_int_equal(transfer->out_pending_bytes, BLOCK_BYTES);
-    ebb__room_keep_free(&stage.reclaim); /* that is more than what is kept free */
+    ebb__reclaim_ahead(&stage.reclaim); /* that is more than what is kept free */
     assert_int_equal(transfer->out_pending_bytes, BLOCK_BYTES);
     assert_true(wanted <= BLOCK_BYTES);
 
     ebb__move_unqueue_out(transfer, stage.blocks[BLOCKS - 1]);
     memset(stage.next_use, 0, sizeof stage.next_use);
-    ebb__room_keep_free(&stage.reclaim);
+    ebb__reclaim_ahead(&stage.reclaim);
     assert_int_equal(transfer->out_pending_bytes, 0);
     stage.next_use[stage.blocks[2]->serial] = 5;
-    ebb__room_keep_free(&stage.reclaim);
+    ebb__reclaim_ahead(&stage.reclaim);
     assert_int_equal(stage.blocks[2]->transfer.queue, QUEUE_OUT);
     ebb__move_unqueue_out(transfer, stage.blocks[2]);
     stage.reclaim.short_until_ns = 1;
-    ebb__room_keep_free(&stage.reclaim);
+    ebb__reclaim_ahead(&stage.reclaim);
     assert_int_equal(transfer->out_pending_bytes, 0);
     stop(&stage);
 }
@@ -274,6 +274,57 @@ static void what_is_moved_is_counted(void **state)
     ebb__foresee_freed(foresee, table, stage.blocks[first == stage.blocks[0]]);
     assert_int_equal(foresee->rival.really_bytes, 0);
     assert_int_equal(foresee->rival.resident_bytes, (BLOCKS - 2) * BLOCK_BYTES);
+    stop(&stage);
+}
+
+static void evict(struct stage *stage, unsigned which)
+{
+    ebb__move_evict(&stage->lanes.transfer, stage->blocks[which]);
+    lanes_settle(&stage->lanes);
+    assert_int_equal(stage->blocks[which]->state, BLOCK_EVICTED);
+}
+
+/* What is expected next is fetched, and what is expected last gives way to it. It is counted once.
+ * What is expected hardly sooner than anything else stays where it is. */
+static void what_is_expected_next_is_fetched_ahead(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct table *table = &stage.lanes.table;
+    struct foresee *foresee = &stage.reclaim.foresee;
+    struct block *temporary = ebb__space_take(&stage.lanes.addresses, EBB_PAGE_BYTES);
+    assert_non_null(temporary);
+    table->uses.trace = true;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ebb__foresee_alloc(foresee, table, stage.blocks[i]);
+    for (unsigned i = 0; i < 2 * BLOCKS + 3; i++)
+        step(&stage, temporary, i % BLOCKS);
+    table->uses.event_number++;
+    evict(&stage, 1); /* the next are 3, 4, 5, 0, 1, 2 */
+    stage.reclaim.short_until_ns = UINT64_MAX;
+    ebb__reclaim_ahead(&stage.reclaim);
+    lanes_settle(&stage.lanes);
+    assert_int_equal(stage.blocks[1]->state, BLOCK_EVICTED);
+
+    evict(&stage, 3);
+    uint64_t before = foresee->rival.really_bytes;
+    stage.reclaim.look_at = 0;
+    ebb__reclaim_ahead(&stage.reclaim);
+    lanes_settle(&stage.lanes);
+    assert_int_equal(stage.blocks[3]->state, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(&stage.lanes, stage.blocks[3]));
+    assert_true(foresee->rival.really_bytes >= before + BLOCK_BYTES);
+    before = foresee->rival.really_bytes;
+    step(&stage, temporary, 3);
+    assert_int_equal(foresee->rival.really_bytes, before);
+
+    table->uses.trace = false; /* nothing is foreseen */
+    evict(&stage, 4);
+    stage.reclaim.look_at = 0;
+    ebb__reclaim_ahead(&stage.reclaim);
+    lanes_settle(&stage.lanes);
+    assert_int_equal(stage.blocks[4]->state, BLOCK_EVICTED);
     stop(&stage);
 }
 
@@ -553,6 +604,7 @@ int main(void)
         cmocka_unit_test(some_is_evicted_ahead_once_memory_was_lacking),
         cmocka_unit_test(while_accesses_are_observed_the_predicted_latest_goes),
         cmocka_unit_test(what_is_moved_is_counted),
+        cmocka_unit_test(what_is_expected_next_is_fetched_ahead),
         cmocka_unit_test(a_copy_is_kept_for_a_read),
         cmocka_unit_test(large_blocks_leave_by_the_part),
         cmocka_unit_test(as_much_leaves_as_is_lacking),

@@ -161,8 +161,10 @@ static bool is_costly(const struct ebb_watch_longer *longer)
 static bool take_longer(struct process *process)
 {
     size_t count = ebb__watch_iterations(process->stream.watch);
+    const struct gaps *gaps = &process->learning.gaps;
     struct ebb_watch_longer longer;
-    if (count == process->learning.judged_at || process->learning.gaps.planned)
+    if (count == process->learning.judged_at || gaps->planned ||
+        gaps->fresh < (unsigned)ebb__tuning()->beside_gaps)
         return false;
     process->learning.judged_at = count;
     if (!ebb__watch_longer(process->stream.watch, &longer) || !is_costly(&longer))

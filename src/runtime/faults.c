@@ -92,7 +92,7 @@ static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t addres
         return NULL;
     }
     fault_in_block(runtime, block, address, write);
-    ebb__room_keep_free(&runtime->reclaim);
+    ebb__reclaim_ahead(&runtime->reclaim);
     return block;
 }
 

@@ -40,7 +40,9 @@ static uint32_t next_cover(const void *context, uint32_t unit)
 static bool is_awaited(const void *context, const struct block *block)
 {
     const struct ebb_runtime *runtime = context;
-    return ebb__replay_is_awaited(&runtime->replay, block);
+    /* Without a plan it was fetched ahead, and its use is to be observed. */
+    return runtime->replay.current ? ebb__replay_is_awaited(&runtime->replay, block)
+                                   : runtime->table.uses.trace;
 }
 
 static void evicting(void *context, struct block *block)

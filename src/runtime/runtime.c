@@ -265,7 +265,7 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     if (ebb__observe_is_coarse(&runtime->transfer) && block->kind == BLOCK_HEAP &&
         block->state == BLOCK_RESIDENT)
         ebb__runtime_used(runtime, block, true, false);
-    ebb__room_keep_free(&runtime->reclaim);
+    ebb__reclaim_ahead(&runtime->reclaim);
     void *pointer = (void *)block->address;
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);

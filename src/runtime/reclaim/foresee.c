@@ -119,7 +119,10 @@ void ebb__foresee_used(struct foresee *foresee, struct table *table, const struc
         ebb__rival_recalled(&foresee->rival, block->page_bytes);
     struct foreseen *entry = known(foresee, table, block);
     ebb__predict_used(foresee->predictor, &entry->outlook, index - block->run.head, now(table));
-    ebb__rival_used(&foresee->rival, index, block->page_bytes, is_absent(block));
+    /* What was fetched ahead has been counted. */
+    bool fetched = is_absent(block) && !entry->fetched;
+    entry->fetched = false;
+    ebb__rival_used(&foresee->rival, index, block->page_bytes, fetched);
 }
 
 void ebb__foresee_freed(struct foresee *foresee, struct table *table, const struct block *block)
@@ -154,6 +157,24 @@ uint64_t ebb__foresee_distance(const struct foresee *foresee, const struct table
         return ebb__predict_distance(&entry->outlook, now(table));
     /* Never used in this observation: by its age, which counts operations only. */
     return table->uses.event_number - block->use.last;
+}
+
+uint64_t ebb__foresee_ahead(const struct foresee *foresee, const struct table *table,
+                            const struct block *block)
+{
+    const struct foreseen *entry = &foresee->blocks[ebb__block_index(table, block)];
+    const struct outlook *outlook = &entry->outlook;
+    bool is_known = is_noted(block) && entry->since == foresee->observations &&
+                    entry->serial == table->blocks[block->run.head].serial;
+    return is_known && !outlook->is_last && outlook->next_at > now(table)
+               ? outlook->next_at - now(table)
+               : UINT64_MAX;
+}
+
+void ebb__foresee_fetched(struct foresee *foresee, struct table *table, const struct block *block)
+{
+    known(foresee, table, block)->fetched = true;
+    ebb__rival_fetched(&foresee->rival, block->page_bytes);
 }
 
 void ebb__foresee_evicted(struct foresee *foresee, struct table *table, const struct block *block,

@@ -14,6 +14,7 @@ struct foreseen {
     struct rival_entry rival;
     uint64_t serial; /* of the allocation that `outlook` is about */
     uint64_t since;  /* the observation that the rest is about */
+    bool fetched;    /* it was fetched ahead, and not used since */
 };
 
 struct foresee {
@@ -36,6 +37,12 @@ bool ebb__foresee_leads(struct foresee *foresee, struct table *table);
 /* The expected distance of the next use. 0: it is in use. */
 uint64_t ebb__foresee_distance(const struct foresee *foresee, const struct table *table,
                                const struct block *block);
+/* The expected distance of the next use of an absent block that may be fetched ahead. UINT64_MAX:
+ * unknown, or it is overdue or freed first. */
+uint64_t ebb__foresee_ahead(const struct foresee *foresee, const struct table *table,
+                            const struct block *block);
+/* `block` is fetched ahead. */
+void ebb__foresee_fetched(struct foresee *foresee, struct table *table, const struct block *block);
 /* `block` is evicted, while `capacity_bytes` of blocks fit into memory. */
 void ebb__foresee_evicted(struct foresee *foresee, struct table *table, const struct block *block,
                           uint64_t capacity_bytes);

@@ -22,7 +22,8 @@ struct reclaim {
     struct transfer *transfer;
     struct slab_hand hand;
     struct foresee foresee;
-    uint64_t short_until_ns; /* evict ahead of need before this time: memory was lacking lately */
+    uint64_t short_until_ns; /* act ahead of need before this time: memory was lacking lately */
+    uint64_t look_at;        /* use or operation before which no block to fetch is looked for */
     uint64_t alone_until_ns; /* do not ask other processes before this time: they released
                                 nothing */
 };
@@ -57,6 +58,15 @@ struct block *ebb__victim_choose(struct reclaim *reclaim);
 /* The block to evict ahead of need. NULL: all are in use, as far as is known. */
 struct block *ebb__victim_ahead(struct reclaim *reclaim);
 
+/* The block that is used latest, as far as that is known. NULL: all are in use. *distance: of its
+ * next use. */
+struct block *ebb__victim_latest(struct reclaim *reclaim, uint64_t *distance);
+
+/* ahead.c */
+/* Begins to evict and fetch ahead of need if no plan is in force and memory was lacking lately.
+ * Call after each use and operation. */
+void ebb__reclaim_ahead(struct reclaim *reclaim);
+
 /* room.c */
 /* Evicts victims until `bytes` will be available. False: nothing is being evicted, so waiting is of
  * no use. Enough memory may then exist in an unsuitable form, and can be taken by force. */
@@ -67,9 +77,6 @@ bool ebb__room_make(struct reclaim *reclaim, uint64_t bytes);
 bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
 /* The policy's make_room(). */
 bool ebb__room_get(struct reclaim *reclaim, uint64_t bytes, struct asking *asking);
-/* Begins to evict ahead of need: while no plan is in force and memory was lacking lately, some of
- * the budget is kept free. So what comes next need not wait for a write. */
-void ebb__room_keep_free(struct reclaim *reclaim);
 /* Evicts victims until `bytes` are being evicted, or nothing more can be. */
 void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes);
 /* Approaches a budget step by step until it holds. The budget was just set, or the store prevented

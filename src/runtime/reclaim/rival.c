@@ -76,6 +76,11 @@ void ebb__rival_evicted(struct rival *rival, uint64_t bytes, uint64_t capacity_b
     rival->really_bytes += bytes;
 }
 
+void ebb__rival_fetched(struct rival *rival, uint64_t bytes)
+{
+    rival->really_bytes += bytes;
+}
+
 void ebb__rival_recalled(struct rival *rival, uint64_t bytes)
 {
     rival->really_bytes -= bytes < rival->really_bytes ? bytes : rival->really_bytes;

@@ -46,6 +46,8 @@ void ebb__rival_used(struct rival *rival, uint32_t index, uint64_t bytes, bool a
 void ebb__rival_freed(struct rival *rival, uint32_t index);
 /* `bytes` are really evicted. `capacity_bytes` fit into memory at this moment. */
 void ebb__rival_evicted(struct rival *rival, uint64_t bytes, uint64_t capacity_bytes);
+/* `bytes` are fetched before they are used. That use does not tell so again. */
+void ebb__rival_fetched(struct rival *rival, uint64_t bytes);
 /* That eviction was cancelled before it moved anything. */
 void ebb__rival_recalled(struct rival *rival, uint64_t bytes);
 /* Is what was really moved at most what LRU moved, a share `excess` of it, and an allowance of the

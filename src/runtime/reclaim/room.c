@@ -64,23 +64,6 @@ bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking
     return true;
 }
 
-void ebb__room_keep_free(struct reclaim *reclaim)
-{
-    uint64_t budget = atomic_load(&reclaim->core->ledger->budget_bytes);
-    if (budget == UINT64_MAX || !ebb__store_may_write(&reclaim->transfer->store) ||
-        reclaim->core->policy->is_planned(reclaim->core->policy_context) ||
-        ebb__now_ns() > reclaim->short_until_ns)
-        return;
-    uint64_t wanted = budget / (uint64_t)ebb__tuning()->ahead_divisor;
-    uint64_t available = ebb__pages_available(reclaim->memory);
-    while (available + reclaim->transfer->out_pending_bytes < wanted) {
-        struct block *victim = ebb__victim_ahead(reclaim);
-        if (!victim)
-            return;
-        ebb__move_evict(reclaim->transfer, victim);
-    }
-}
-
 void ebb__room_evict_until(struct reclaim *reclaim, uint64_t bytes)
 {
     while (reclaim->transfer->out_pending_bytes < bytes &&

@@ -74,9 +74,8 @@ static uint64_t next_use(const struct reclaim *reclaim, const struct block *bloc
                     : reclaim->core->policy->next_use(reclaim->core->policy_context, block);
 }
 
-/* The block that is used latest, as far as that is known. NULL: all are in use. *held_bytes: what
- * blocks hold. */
-static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes)
+/* See ebb__victim_latest(). *held_bytes: what blocks hold. */
+static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes, uint64_t *distance)
 {
     struct block *best = NULL;
     uint64_t best_key = 0;
@@ -95,6 +94,7 @@ static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes)
             best_key = key;
         }
     }
+    *distance = best_key;
     return best;
 }
 
@@ -113,11 +113,11 @@ static struct block *chosen(struct reclaim *reclaim, struct block *block, uint64
 
 struct block *ebb__victim_choose(struct reclaim *reclaim)
 {
-    uint64_t held_bytes = 0;
+    uint64_t held_bytes = 0, distance;
     struct block *best = ebb__slab_victim(reclaim);
     if (best)
         return best;
-    best = used_latest(reclaim, &held_bytes);
+    best = used_latest(reclaim, &held_bytes, &distance);
     if (!best)
         best = ebb__slab_oldest(reclaim);
     if (!best)
@@ -127,7 +127,16 @@ struct block *ebb__victim_choose(struct reclaim *reclaim)
 
 struct block *ebb__victim_ahead(struct reclaim *reclaim)
 {
-    uint64_t held_bytes = 0;
+    uint64_t held_bytes = 0, distance;
     struct block *best = ebb__slab_victim(reclaim);
-    return best ? best : chosen(reclaim, used_latest(reclaim, &held_bytes), held_bytes);
+    if (best)
+        return best;
+    best = used_latest(reclaim, &held_bytes, &distance);
+    return chosen(reclaim, best, held_bytes);
+}
+
+struct block *ebb__victim_latest(struct reclaim *reclaim, uint64_t *distance)
+{
+    uint64_t held_bytes = 0;
+    return used_latest(reclaim, &held_bytes, distance);
 }
