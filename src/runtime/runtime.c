@@ -177,13 +177,24 @@ static bool sees_first_use(const struct ebb_runtime *runtime)
     return runtime->table.uses.trace && !ebb__observe_is_coarse(&runtime->transfer);
 }
 
-/* Gives a new block its pages, at once or as its parts are used. False: memory is exhausted. */
+/* Would a new block of which no plan tells need pages that were never used? Programs allocate more
+ * than they use, and such a page costs the system memory. So it comes with the first use. */
+static bool needs_fresh_pages(const struct ebb_runtime *runtime, const struct block *block)
+{
+    return block->kind == BLOCK_HEAP && block->script_block == EBB_SCRIPT_NONE &&
+           ebb__pages_idle(&runtime->memory) < block->page_bytes &&
+           ebb__pages_available(&runtime->memory) >= block->page_bytes;
+}
+
+/* Gives a new block its pages, at once, at its first use, or as its parts are used. False: memory
+ * is exhausted. */
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
-    bool got;
-    if (runtime->table.uses.trace)
+    bool got, is_fresh = needs_fresh_pages(runtime, block);
+    if (runtime->table.uses.trace || is_fresh)
         ebb__part_split(&runtime->table, block);
-    if (block->kind != BLOCK_STATIC && (sees_first_use(runtime) || block->run.parts > 1))
+    if (block->kind != BLOCK_STATIC &&
+        (is_fresh || sees_first_use(runtime) || block->run.parts > 1))
         return true;
     /* If no plan relies on the block as a whole, it need not wait for memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&

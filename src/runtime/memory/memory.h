@@ -115,6 +115,8 @@ void ebb__memory_before_fork(struct memory *memory);
  * inherited. Call it after ebb__block_forked(). */
 void ebb__memory_forked(struct memory *memory);
 
+/* Bytes of pages that no block uses. */
+uint64_t ebb__pages_idle(const struct memory *memory);
 /* Bytes available without evicting. */
 uint64_t ebb__pages_available(const struct memory *memory);
 /* Within this part. `stack_top`: the end of the small-page stack. `move_empty`: moves pages without

@@ -231,13 +231,17 @@ static uintptr_t take_frame(struct memory *memory, uint64_t bytes, bool force)
     return 0;
 }
 
+uint64_t ebb__pages_idle(const struct memory *memory)
+{
+    return memory->frames.cached_bytes + memory->frames.tail_cache_bytes +
+           memory->page_stack_bytes + memory->cached_bytes +
+           memory->addresses->placement.cached_bytes;
+}
+
 uint64_t ebb__pages_available(const struct memory *memory)
 {
-    uint64_t cached = memory->frames.cached_bytes + memory->frames.tail_cache_bytes +
-                      memory->page_stack_bytes + memory->cached_bytes +
-                      memory->addresses->placement.cached_bytes;
-    uint64_t more = ebb__pages_unmade(memory);
-    return more > UINT64_MAX - cached ? UINT64_MAX : more + cached;
+    uint64_t idle = ebb__pages_idle(memory), more = ebb__pages_unmade(memory);
+    return more > UINT64_MAX - idle ? UINT64_MAX : more + idle;
 }
 
 bool ebb__pages_take(struct memory *memory, uintptr_t target, uint64_t bytes)
