@@ -45,8 +45,7 @@ CPYTHON = ("mmap threading subprocess multiprocessing_fork io socket ctypes byte
            "sqlite3 fork1 gc signal faulthandler pickle").split()
 NUMPY = "core lib linalg fft ma random polynomial".split()
 # It makes a histogram of 20 GB twice, of which it uses hardly any page.
-TOO_LARGE = {"lib": ("-k", "not (TestHistogramdd and test_big_arrays) and not (TestHistogram and "
-                           "test_big_arrays)")}
+TOO_LARGE = {"lib": ("-k", "not (TestHistogram and test_big_arrays)")}
 STRESS = {"vm": "--vm 1 --vm-bytes 128M", "malloc": "--malloc 1 --malloc-bytes 64M",
           "fork": "--fork 2", "pthread": "--pthread 2", "mmap": "--mmap 1 --mmap-bytes 64M"}
 
