@@ -178,10 +178,12 @@ static bool sees_first_use(const struct ebb_runtime *runtime)
 }
 
 /* Would a new block of which no plan tells need pages that were never used? Programs allocate more
- * than they use, and such a page costs the system memory. So it comes with the first use. */
+ * than they use, and such a page costs the system memory. So it comes with the first use. A large
+ * block would come apart by that. */
 static bool needs_fresh_pages(const struct ebb_runtime *runtime, const struct block *block)
 {
     return block->kind == BLOCK_HEAP && block->script_block == EBB_SCRIPT_NONE &&
+           !ebb__part_is_large(&runtime->table, block->page_bytes) &&
            ebb__pages_idle(&runtime->memory) < block->page_bytes &&
            ebb__pages_available(&runtime->memory) >= block->page_bytes;
 }
@@ -190,11 +192,11 @@ static bool needs_fresh_pages(const struct ebb_runtime *runtime, const struct bl
  * is exhausted. */
 static bool furnish(struct ebb_runtime *runtime, struct block *block)
 {
-    bool got, is_fresh = needs_fresh_pages(runtime, block);
-    if (runtime->table.uses.trace || is_fresh)
+    bool got;
+    if (runtime->table.uses.trace)
         ebb__part_split(&runtime->table, block);
     if (block->kind != BLOCK_STATIC &&
-        (is_fresh || sees_first_use(runtime) || block->run.parts > 1))
+        (sees_first_use(runtime) || block->run.parts > 1 || needs_fresh_pages(runtime, block)))
         return true;
     /* If no plan relies on the block as a whole, it need not wait for memory for all of it. */
     if (block->kind != BLOCK_STATIC && ebb__part_is_large(&runtime->table, block->page_bytes) &&
