@@ -58,6 +58,27 @@ static void callocs_are_zero(void **state)
     rig_close(rig);
 }
 
+/* A block that nobody touches takes no memory, and one that gets the pages of another one has them
+ * at once. */
+static void fresh_pages_come_with_the_first_use(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, false);
+    unsigned char *bytes = ebb__runtime_alloc(rig->runtime, 1 << 20, 64, false);
+    assert_non_null(bytes);
+    assert_int_equal(held(rig), 0);
+    bytes[5000] = 1;
+    assert_true(held(rig) >= 1 << 20);
+    uint64_t before = held(rig);
+    assert_true(ebb__runtime_free(rig->runtime, bytes));
+    bytes = ebb__runtime_alloc(rig->runtime, 1 << 20, 64, false);
+    assert_non_null(bytes);
+    assert_int_equal(rig->runtime->memory.cached_bytes, 0);
+    assert_int_equal(held(rig), before);
+    assert_true(ebb__runtime_free(rig->runtime, bytes));
+    rig_close(rig);
+}
+
 static void foreign_pointers(void **state)
 {
     (void)state;
@@ -1353,6 +1374,7 @@ int main(void)
         cmocka_unit_test(pages_are_not_exchanged),
         cmocka_unit_test(pages_are_exchanged_in_time),
         cmocka_unit_test(callocs_are_zero),
+        cmocka_unit_test(fresh_pages_come_with_the_first_use),
         cmocka_unit_test(foreign_pointers),
         cmocka_unit_test(budget_holds_and_bytes_survive),
         cmocka_unit_test(working_set_over_budget),

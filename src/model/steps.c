@@ -76,7 +76,7 @@ enum level {
     LEVEL_OPEN,  /* of those before it; after it, none is known yet */
 };
 
-/* Where the swing begins whose trough is number `at`. The trough before all is from before the
+/* The start of the swing with trough number `at`. The trough before all is from before the
  * model. The last one may be of the program's end. They are no neighbours. */
 static enum level level_of(const ebb_turns *turns, size_t at, uint64_t swing_bytes)
 {

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* A height this little above the bound is often reached; half and twice give the same packing. */
+/* A search often ends this little above the bound. Half and twice of it give the same packing. */
 #define NEAR 8192
 /* Heights closer than a 2000th are not distinguished; half and twice give the same packing. */
 #define CLOSE_ENOUGH 2000
