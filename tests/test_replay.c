@@ -381,6 +381,30 @@ static void names_are_found_after_changes(void **state)
     stop(&stage);
 }
 
+/* A script of few events does not know most blocks. Of those the least recently used goes first,
+ * however long ago that was. */
+static void unknown_blocks_go_by_their_age(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct block *old = lanes_block(&stage.lanes, 16 * KIB);
+    struct block *older = lanes_block(&stage.lanes, 16 * KIB);
+    struct written written = iteration(0);
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    assert_non_null(stage.replay.current);
+    stage.lanes.table.uses.event_number += 1000;
+    old->use.last = 500;
+    older->use.last = 400;
+    assert_true(ebb__replay_next_use(&stage.replay, older) >
+                ebb__replay_next_use(&stage.replay, old));
+    assert_true(ebb__replay_next_use(&stage.replay, old) >
+                ebb__replay_next_use(&stage.replay, weight));
+    stop(&stage);
+}
+
 /* A free that comes late or never is no mismatch. */
 static void frees_are_hints(void **state)
 {
@@ -728,6 +752,7 @@ int main(void)
         cmocka_unit_test(another_allocation_ends_the_match_for_a_while),
         cmocka_unit_test(a_weight_gets_another_name),
         cmocka_unit_test(names_are_found_after_changes),
+        cmocka_unit_test(unknown_blocks_go_by_their_age),
         cmocka_unit_test(frees_are_hints),
         cmocka_unit_test(an_order_that_varies_is_followed),
         cmocka_unit_test(accesses_are_a_clock),

@@ -107,5 +107,7 @@ uint64_t ebb__replay_next_use(const struct replay *replay, const struct block *b
     uint64_t whole = replay->current->script->clock_count;
     if (distance != UINT64_MAX)
         return distance;
-    return (age < whole ? age : whole) << 32;
+    /* Of the blocks that the script does not know, the least recently used first. */
+    uint64_t fine = age < UINT32_MAX ? age : UINT32_MAX;
+    return (age < whole ? age : whole) << 32 | fine;
 }
