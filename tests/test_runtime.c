@@ -67,7 +67,7 @@ static void fresh_pages_come_with_the_first_use(void **state)
     unsigned char *bytes = ebb__runtime_alloc(rig->runtime, 1 << 20, 64, false);
     assert_non_null(bytes);
     assert_int_equal(held(rig), 0);
-    bytes[5000] = 1;
+    ebb__runtime_fault(rig->runtime, (uintptr_t)bytes + 5000, true);
     assert_true(held(rig) >= 1 << 20);
     uint64_t before = held(rig);
     assert_true(ebb__runtime_free(rig->runtime, bytes));
