@@ -221,13 +221,18 @@ static void a_large_operation_is_several(void **state)
     ebb__model_fini(&model);
 }
 
+static void assert_whole(const struct ebb_model *model)
+{
+    for (uint32_t i = 0; i < model->block_count; i++)
+        assert_int_equal(model->blocks[i].part_count, 0);
+}
+
 /* One that is short is not divided, as no plan could act within it. */
 static void a_short_operation_is_one(void **state)
 {
     (void)state;
     struct ebb_model model = concatenation(16, 1, 0, 10000);
-    for (uint32_t i = 0; i < model.block_count; i++)
-        assert_int_equal(model.blocks[i].part_count, 0);
+    assert_whole(&model);
     ebb__model_fini(&model);
 }
 
@@ -236,8 +241,7 @@ static void a_scattered_operation_is_one(void **state)
 {
     (void)state;
     struct ebb_model model = concatenation(64, 23, 0, 2000000);
-    for (uint32_t i = 0; i < model.block_count; i++)
-        assert_int_equal(model.blocks[i].part_count, 0);
+    assert_whole(&model);
     check_planned(&model, 70);
     ebb__model_fini(&model);
 }

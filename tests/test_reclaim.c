@@ -210,6 +210,22 @@ static void step(struct stage *stage, struct block *temporary, unsigned place)
     ebb__foresee_freed(foresee, table, temporary);
 }
 
+/* The program has gone round its blocks twice and used the first three once more, observed. Returns
+ * what it allocates at each place. */
+static struct block *walk(struct stage *stage)
+{
+    struct table *table = &stage->lanes.table;
+    struct block *temporary = ebb__space_take(&stage->lanes.addresses, EBB_PAGE_BYTES);
+    assert_non_null(temporary);
+    table->uses.trace = true;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ebb__foresee_alloc(&stage->reclaim.foresee, table, stage->blocks[i]);
+    for (unsigned i = 0; i < 2 * BLOCKS + 3; i++)
+        step(stage, temporary, i % BLOCKS);
+    table->uses.event_number++;
+    return temporary;
+}
+
 /* While accesses are observed, the victim is what prediction expects to be used last, unless it has
  * moved too much. The policy knows better, or as well, otherwise. */
 static void while_accesses_are_observed_the_predicted_latest_goes(void **state)
@@ -220,14 +236,7 @@ static void while_accesses_are_observed_the_predicted_latest_goes(void **state)
     struct table *table = &stage.lanes.table;
     struct foresee *foresee = &stage.reclaim.foresee;
     struct rival *rival = &foresee->rival;
-    struct block *temporary = ebb__space_take(&stage.lanes.addresses, EBB_PAGE_BYTES);
-    assert_non_null(temporary);
-    table->uses.trace = true;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        ebb__foresee_alloc(foresee, table, stage.blocks[i]);
-    for (unsigned i = 0; i < 2 * BLOCKS + 3; i++)
-        step(&stage, temporary, i % BLOCKS);
-    table->uses.event_number++;
+    walk(&stage);
     /* The next are 3, 4, 5, 0, 1, 2. LRU would evict 3, the policy the last. */
     assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[2]);
     assert_int_equal(rival->really_bytes, BLOCK_BYTES);
@@ -293,14 +302,7 @@ static void what_is_expected_next_is_fetched_ahead(void **state)
     start(&stage, true);
     struct table *table = &stage.lanes.table;
     struct foresee *foresee = &stage.reclaim.foresee;
-    struct block *temporary = ebb__space_take(&stage.lanes.addresses, EBB_PAGE_BYTES);
-    assert_non_null(temporary);
-    table->uses.trace = true;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        ebb__foresee_alloc(foresee, table, stage.blocks[i]);
-    for (unsigned i = 0; i < 2 * BLOCKS + 3; i++)
-        step(&stage, temporary, i % BLOCKS);
-    table->uses.event_number++;
+    struct block *temporary = walk(&stage);
     evict(&stage, 1); /* the next are 3, 4, 5, 0, 1, 2 */
     stage.reclaim.short_until_ns = UINT64_MAX;
     ebb__reclaim_ahead(&stage.reclaim);

@@ -240,6 +240,17 @@ static void lap(struct stage *stage, const struct block *weight, bool swapped)
     drop(stage, blocks[SECOND]);
 }
 
+/* The program has followed its script for a lap. Returns its weight. */
+static struct block *start_planned(struct stage *stage)
+{
+    start(stage);
+    struct block *weight = lanes_block(&stage->lanes, WEIGHT_BYTES);
+    stage->written = iteration(0);
+    set_script(stage, &stage->written);
+    lap(stage, weight, false);
+    return weight;
+}
+
 static uint64_t count(const _Atomic uint64_t *counter)
 {
     return atomic_load(counter);
@@ -268,12 +279,8 @@ static void what_hangs_on_a_position_is_done_there(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage);
+    struct block *weight = start_planned(&stage);
     struct ebb_counters *counters = stage.lanes.ground.core.counters;
-    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
-    struct written written = iteration(0);
-    set_script(&stage, &written);
-    lap(&stage, weight, false);
     assert_non_null(stage.replay.current); /* since the third allocation */
     assert_int_equal(count(&counters->resyncs), 1);
     assert_int_equal(weight->script_block, WEIGHT);
@@ -300,12 +307,8 @@ static void another_allocation_ends_the_match_for_a_while(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage);
+    struct block *weight = start_planned(&stage);
     struct ebb_counters *counters = stage.lanes.ground.core.counters;
-    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
-    struct written written = iteration(0);
-    set_script(&stage, &written);
-    lap(&stage, weight, false);
     struct block *other = alloc(&stage, 128 * KIB);
     assert_null(stage.replay.current);
     assert_int_equal(count(&counters->mismatches), 1);
@@ -322,11 +325,7 @@ static void a_weight_gets_another_name(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage);
-    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
-    struct written written = iteration(0);
-    set_script(&stage, &written);
-    lap(&stage, weight, false);
+    struct block *weight = start_planned(&stage);
     lap(&stage, weight, false);
     assert_int_equal(weight->script_block, WEIGHT);
     struct due due = ebb__clock_step(&stage.replay, EBB_EVENT_FREE, weight);
@@ -387,13 +386,9 @@ static void unknown_blocks_go_by_their_age(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage);
-    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    const struct block *weight = start_planned(&stage);
     struct block *old = lanes_block(&stage.lanes, 16 * KIB);
     struct block *older = lanes_block(&stage.lanes, 16 * KIB);
-    struct written written = iteration(0);
-    set_script(&stage, &written);
-    lap(&stage, weight, false);
     assert_non_null(stage.replay.current);
     stage.lanes.table.uses.event_number += 1000;
     old->use.last = 500;
@@ -410,11 +405,7 @@ static void frees_are_hints(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage);
-    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
-    struct written written = iteration(0);
-    set_script(&stage, &written);
-    lap(&stage, weight, false);
+    struct block *weight = start_planned(&stage);
     struct block *first = alloc(&stage, bytes_of[FIRST]);
     struct block *second = alloc(&stage, bytes_of[SECOND]);
     struct block *third = alloc(&stage, bytes_of[THIRD]);

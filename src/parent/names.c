@@ -144,7 +144,15 @@ bool ebb__names_hold(const struct process *process, const struct ebb_model *mode
     return wrong * 20 <= named;
 }
 
-/* Renames the model's blocks. A block that was not found gets a serial that no live block has. */
+/* The serial of the model's block at `place` in this process. If it was not found it is one that no
+ * live block has. */
+static uint64_t name_at(const struct lists *lists, size_t place)
+{
+    return lists->found[place] == UINT32_MAX ? UINT64_MAX / 2 + place
+                                             : lists->live[lists->found[place]].serial;
+}
+
+/* Renames the model's blocks. Returns the number of `renamings`, if that is not NULL. */
 static size_t rename_blocks(const struct lists *lists, struct ebb_model *model,
                             struct ebb_renaming *renamings)
 {
@@ -154,15 +162,11 @@ static size_t rename_blocks(const struct lists *lists, struct ebb_model *model,
             continue;
         size_t place = place_of(lists, block->serial);
         if (place < lists->model_count)
-            block->serial = lists->found[place] == UINT32_MAX
-                                ? UINT64_MAX / 2 + place
-                                : lists->live[lists->found[place]].serial;
+            block->serial = name_at(lists, place);
     }
     size_t count = 0;
     for (size_t i = 0; renamings && i < lists->model_count; i++) {
-        uint64_t from = lists->of_model[i].serial;
-        uint64_t to = lists->found[i] == UINT32_MAX ? UINT64_MAX / 2 + i
-                                                    : lists->live[lists->found[i]].serial;
+        uint64_t from = lists->of_model[i].serial, to = name_at(lists, i);
         if (to != from && (count == 0 || renamings[count - 1].from < from))
             renamings[count++] = (struct ebb_renaming){from, to};
     }

@@ -98,41 +98,35 @@ static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes, 
     return best;
 }
 
-/* Only what is chosen is evicted, and the rivals of the choice hear of it. */
-static struct block *chosen(struct reclaim *reclaim, struct block *block, uint64_t held_bytes)
+/* needed: memory is needed now, so what is in use may be chosen. */
+static struct block *choose(struct reclaim *reclaim, bool needed)
 {
-    if (!block)
-        return NULL;
-    if (is_evicted_by_the_part(reclaim, block))
-        ebb__part_split(reclaim->table, &reclaim->table->blocks[block->run.head]);
-    ebb__foresee_evicted(&reclaim->foresee, reclaim->table, block,
-                         held_bytes + ebb__pages_available(reclaim->memory) +
-                             reclaim->transfer->out_pending_bytes);
-    return block;
+    uint64_t held_bytes = 0, distance;
+    struct block *best = ebb__slab_victim(reclaim);
+    if (best)
+        return best;
+    best = used_latest(reclaim, &held_bytes, &distance);
+    if (!best && needed)
+        best = ebb__slab_oldest(reclaim);
+    if (!best && needed)
+        best = earliest_touched(reclaim);
+    if (best && is_evicted_by_the_part(reclaim, best))
+        ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
+    if (best)
+        ebb__foresee_evicted(&reclaim->foresee, reclaim->table, best,
+                             held_bytes + ebb__pages_available(reclaim->memory) +
+                                 reclaim->transfer->out_pending_bytes);
+    return best;
 }
 
 struct block *ebb__victim_choose(struct reclaim *reclaim)
 {
-    uint64_t held_bytes = 0, distance;
-    struct block *best = ebb__slab_victim(reclaim);
-    if (best)
-        return best;
-    best = used_latest(reclaim, &held_bytes, &distance);
-    if (!best)
-        best = ebb__slab_oldest(reclaim);
-    if (!best)
-        best = earliest_touched(reclaim);
-    return chosen(reclaim, best, held_bytes);
+    return choose(reclaim, true);
 }
 
 struct block *ebb__victim_ahead(struct reclaim *reclaim)
 {
-    uint64_t held_bytes = 0, distance;
-    struct block *best = ebb__slab_victim(reclaim);
-    if (best)
-        return best;
-    best = used_latest(reclaim, &held_bytes, &distance);
-    return chosen(reclaim, best, held_bytes);
+    return choose(reclaim, false);
 }
 
 struct block *ebb__victim_latest(struct reclaim *reclaim, uint64_t *distance)

@@ -69,6 +69,8 @@ void ebb__replay_cross_border(struct replay *replay)
 {
     const struct prepared_script *current = replay->current;
     struct returning nearest[MOST_RETURNS];
+    if (!current->matcher->is_ordered || current->matcher->starts_at_once)
+        return;
     uint32_t now = ebb__clock_now(replay);
     for (uint32_t i = 0; i < current->script->absence_count; i++)
         if (is_evicted_at(current, i, now))

@@ -58,8 +58,7 @@ static void rename_in(struct prepared_script *prepared, const struct ebb_renamin
     sort(prepared);
 }
 
-/* Binds the blocks that the script in force names, and that were unknown to it. */
-static void bind_new(struct replay *replay, struct prepared_script *current)
+void ebb__names_bind(struct replay *replay, struct prepared_script *current)
 {
     for (uint32_t i = 1; i <= replay->table->count; i++) {
         struct block *block = &replay->table->blocks[i];
@@ -80,9 +79,8 @@ void ebb__replay_rename(struct replay *replay, const struct ebb_renaming *renami
     if (replay->awaited.script)
         rename_in(&replay->awaited, renamings, count);
     if (replay->current) {
-        bind_new(replay, replay->current);
-        if (replay->current->matcher->is_ordered && !replay->current->matcher->starts_at_once)
-            ebb__replay_cross_border(replay);
+        ebb__names_bind(replay, replay->current);
+        ebb__replay_cross_border(replay);
         ebb__replay_watch(replay);
     }
     pthread_mutex_unlock(&replay->core->lock);

@@ -134,6 +134,8 @@ void ebb__replay_forget_scripts(struct replay *replay);
 void ebb__replay_rename(struct replay *replay, const struct ebb_renaming *renamings, size_t count);
 /* The tables of names, when a script is prepared. */
 void ebb__names_prepare(struct prepared_script *prepared);
+/* Binds the live blocks that the script names and that are not bound. */
+void ebb__names_bind(struct replay *replay, struct prepared_script *current);
 /* The script's persistent block that is this one in the process. EBB_SCRIPT_NONE: none. */
 uint32_t ebb__names_persistent(const struct prepared_script *prepared, uint64_t serial,
                                uint64_t size_bytes);
@@ -221,8 +223,9 @@ void ebb__replay_take_over(struct replay *replay);
 void ebb__replay_look_for_script(struct replay *replay);
 
 /* border.c */
-/* The script in force has just begun at the present position. Evicts the blocks that its plan has
- * evicted there. Fetches those that its plan has resident, the next to be used first. */
+/* The script in force has just begun at the present position, or knows more blocks now. Evicts
+ * those that its plan has evicted there. Fetches those that its plan has resident, the next to be
+ * used first. Does nothing if allocations in order do not tell the position. */
 void ebb__replay_cross_border(struct replay *replay);
 /* Evicts the blocks of `absence`, unless they are needed first; fetches them. */
 void ebb__clock_leave(struct replay *replay, const struct prepared_script *current,

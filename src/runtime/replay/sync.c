@@ -46,14 +46,7 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
         struct block *block = &replay->table->blocks[i];
         block->script_block = EBB_SCRIPT_NONE;
     }
-    for (uint32_t i = 1; i <= replay->table->count; i++) {
-        struct block *block = &replay->table->blocks[i];
-        if (!ebb__block_is_live(block) || block->run.head != i)
-            continue;
-        uint32_t known = ebb__names_persistent(current, block->serial, block->size_bytes);
-        if (known != EBB_SCRIPT_NONE)
-            ebb__clock_bind(replay, current, block, known);
-    }
+    ebb__names_bind(replay, current);
     if (current->matcher->begin)
         current->matcher->begin(replay, current, position);
     replay->current = current;
@@ -66,8 +59,7 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
     current->used = ++replay->script_uses;
     atomic_fetch_add(&replay->core->counters->resyncs, 1);
     ebb__core_mark(replay->core, EBB_MARK_PLAN_ON, position);
-    if (current->matcher->is_ordered && !current->matcher->starts_at_once)
-        ebb__replay_cross_border(replay);
+    ebb__replay_cross_border(replay);
 }
 
 const struct matcher *ebb__matcher_of(const struct ebb_script *script)
