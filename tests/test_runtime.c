@@ -858,7 +858,7 @@ static void a_pause_ends_the_uses_before_it(void **state)
     (void)accesses_seen(rig, &kind);
     check(rig, &items[0]);
     assert_int_equal(accesses_seen(rig, &kind), 1);
-    usleep(600000);
+    nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL);
     check(rig, &items[1]);
     for (unsigned i = 2; i < 5; i++)
         assert_int_equal(state_of(rig, &items[i]), BLOCK_PARKED);

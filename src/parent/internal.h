@@ -180,6 +180,7 @@ struct lanes {
     struct ebb_machine machine; /* while LANES_KNOWN */
     bool compressed;            /* measured with a store that leaves out zeros */
     pthread_t prober;           /* while LANES_PROBING */
+    atomic_bool probed;         /* it has ended */
     enum ebb_status status;     /* its result; if it failed, why */
     struct ebb_error error;
 };
@@ -263,6 +264,9 @@ void ebb__budget_forget(struct ebb_parent *parent, const struct process *process
 
 /* lanes.c: starts a thread that measures the store's lanes while the program runs. */
 void ebb__lanes_begin(struct ebb_parent *parent);
+/* True if the lanes are known. If not, that thread is at work. If there can be none, measures at
+ * once. */
+bool ebb__lanes_known(struct ebb_parent *parent);
 /* Waits for that thread. If there is none, measures at once. */
 void ebb__lanes_await(struct ebb_parent *parent);
 /* Records that parent->lanes.machine is known. If `compressed` is true, the store leaves out zeros,

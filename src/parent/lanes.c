@@ -4,12 +4,22 @@
 
 #include "base/tuning.h"
 
+/* A program moves about its budget in an iteration: under a small one a long probe would take many
+ * of its iterations. */
+static uint64_t probe_bytes(const struct ebb_parent *parent)
+{
+    uint64_t most = ebb__tuning()->probe_bytes;
+    uint64_t budget = atomic_load(&parent->ledger->budget_bytes);
+    return budget < most ? budget : most;
+}
+
 static void *probe(void *argument)
 {
     struct ebb_parent *parent = argument;
     struct lanes *lanes = &parent->lanes;
-    lanes->status = ebb__machine_probe(parent->options.store, ebb__tuning()->probe_bytes,
-                                       &lanes->machine, &lanes->error);
+    lanes->status = ebb__machine_probe(parent->options.store, probe_bytes(parent), &lanes->machine,
+                                       &lanes->error);
+    atomic_store(&lanes->probed, true);
     return NULL;
 }
 
@@ -49,6 +59,14 @@ void ebb__lanes_await(struct ebb_parent *parent)
     bool slow = lanes->machine.out.ns_per_byte > ebb__tuning()->compress_from_ns_per_byte;
     ebb__lanes_know(parent, parent->options.compress == EBB_COMPRESS_ON ||
                                 (parent->options.compress == EBB_COMPRESS_AUTO && slow));
+}
+
+bool ebb__lanes_known(struct ebb_parent *parent)
+{
+    ebb__lanes_begin(parent);
+    if (parent->lanes.state != LANES_PROBING || atomic_load(&parent->lanes.probed))
+        ebb__lanes_await(parent);
+    return parent->lanes.state == LANES_KNOWN;
 }
 
 void ebb__lanes_fini(struct ebb_parent *parent)

@@ -50,8 +50,8 @@ static void hold(struct process *process)
     process->learning.unproven = false;
 }
 
-/* Is there an iteration that has not been looked at? */
-static bool is_attempt_due(const struct process *process)
+/* Is there an iteration that has not been looked at? A plan needs the lanes. */
+static bool is_attempt_due(struct ebb_parent *parent, const struct process *process)
 {
     const struct learning *learning = &process->learning;
     const struct ebb_watch *watch = process->stream.watch;
@@ -59,12 +59,13 @@ static bool is_attempt_due(const struct process *process)
     bool looked_at =
         count == learning->attempted_at && ebb__watch_patterns(watch) == learning->settled_pattern;
     return ebb__now_ns() >= learning->next_attempt_ns && ebb__watch_found(watch) &&
-           count != learning->traced_from && !looked_at;
+           count != learning->traced_from && !looked_at &&
+           (parent->options.record || ebb__lanes_known(parent));
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
 {
-    if (!is_attempt_due(process))
+    if (!is_attempt_due(parent, process))
         return;
     uint64_t now = ebb__now_ns();
     ebb__parent_settle(process);
@@ -84,7 +85,6 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         }
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
     } else if (model.has_accesses && is_worth_planning(process, &model)) {
-        ebb__lanes_await(parent);
         process->learning.attempted_at = SIZE_MAX; /* without a plan it is tried again */
         if (ebb__parent_plan(parent, process, &model, 0)) {
             bool reactive = parent->options.policy->reactive;

@@ -6,6 +6,18 @@
 #include "check/check.h"
 #include "plan/request/compile.h"
 
+/* A program whose iterations are short runs many of them without a plan while one is searched. */
+static uint64_t effort_steps(const struct ebb_model *model)
+{
+    const struct ebb_tuning *tuning = ebb__tuning();
+    double iterations_ns = (double)ebb__model_iteration_ns(model) * (double)tuning->plan_iterations;
+    double steps = iterations_ns / 1e9 * (double)tuning->plan_steps_a_second;
+    uint64_t least = tuning->plan_steps / 10;
+    return steps >= (double)tuning->plan_steps ? tuning->plan_steps
+           : steps > (double)least             ? (uint64_t)steps
+                                               : least;
+}
+
 struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
                                       const struct ebb_model *model,
                                       const struct ebb_machine *machine, uint64_t budget_bytes)
@@ -16,7 +28,7 @@ struct ebb_plan_terms ebb__plan_terms(const struct ebb_policy *policy,
                                    .budget_bytes = budget_bytes,
                                    .page_bytes = EBB_PAGE_BYTES,
                                    .smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes,
-                                   .effort_steps = ebb__tuning()->plan_steps};
+                                   .effort_steps = effort_steps(model)};
 }
 
 static uint64_t share_of(const struct ebb_plan_terms *terms)
