@@ -512,7 +512,7 @@ static void test_derive_checks(void **state)
     uint64_t times[3] = {0, 5, 9};
     struct ebb_model_block block = {
         .serial = 1, .size_bytes = 8, .alloc_tick = 0, .free_tick = 1, .span_ticks = 1};
-    struct ebb_model_access access = {0, 0};
+    struct ebb_model_access access = {0};
     struct ebb_model model = {.tick_count = 2,
                               .events = events,
                               .time_ns = times,
@@ -539,12 +539,45 @@ static void test_derive_checks(void **state)
     free(model.gaps);
 }
 
+/* Two uses of a block, each with its end: there is a gap behind each end, and none within. */
+static void test_a_held_block_has_no_gap(void **state)
+{
+    (void)state;
+    EBB_VEC(struct ebb_event) events = {0};
+    struct ebb_event begin = event_of(EBB_EVENT_ACCESS, 10, 1, 64);
+    struct ebb_event end = event_of(EBB_EVENT_ACCESS, 20, 1, 64);
+    begin.flags = EBB_EVENT_ANNOUNCED;
+    end.flags = EBB_EVENT_ANNOUNCED | EBB_EVENT_HELD;
+    assert_true(ebb_vec_push(&events, event_of(EBB_EVENT_ALLOC, 0, 1, 64)));
+    for (uint64_t i = 0; i < 2; i++) {
+        begin.time_ns += i * 100;
+        end.time_ns += i * 100;
+        assert_true(ebb_vec_push(&events, begin));
+        assert_true(ebb_vec_push(&events, end));
+    }
+    struct ebb_model model;
+    assert_int_equal(
+        ebb__model_build((struct ebb_event_span){events.items, events.count}, 1, 4, &model, NULL),
+        EBB_OK);
+    assert_int_equal(model.access_count, 4);
+    assert_int_equal(model.gap_count, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(model.accesses[1].tick == model.gaps[i].from_tick ||
+                    model.accesses[3].tick == model.gaps[i].from_tick);
+    ebb__model_fini(&model);
+    ebb_vec_free(&events);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs),    cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_free_at_the_border), cmocka_unit_test(test_what_counts),
-        cmocka_unit_test(test_derive_checks),      cmocka_unit_test(test_weights_of_like_sizes),
+        cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_free_at_the_border),
+        cmocka_unit_test(test_what_counts),
+        cmocka_unit_test(test_derive_checks),
+        cmocka_unit_test(test_weights_of_like_sizes),
+        cmocka_unit_test(test_a_held_block_has_no_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

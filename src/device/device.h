@@ -105,6 +105,11 @@ struct ebb_device {
  * up. `device` must keep its address. EBB_ERR_UNSUPPORTED if no device works. */
 EBB_NODISCARD enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
                                                struct ebb_error *error);
+/* Creates the host device that needs no userfaultfd, for a program that announces each use. Nobody
+ * serves its faults, so an access to an absent page ends the program with SIGSEGV. */
+EBB_NODISCARD enum ebb_status ebb__host_create_explicit(uint64_t least_bytes,
+                                                        struct ebb_device *device,
+                                                        struct ebb_error *error);
 /* Releases all that ebb__host_create() took. None of it may still be in use. */
 void ebb__host_destroy(struct ebb_device *device);
 /* For the child of a fork: sets up the same ranges under a new userfaultfd. */

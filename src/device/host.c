@@ -66,8 +66,8 @@ static enum ebb_status open_best(struct ebb_device *device, struct ebb_error *er
     return status; /* the best device's error says most */
 }
 
-enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
-                                 struct ebb_error *error)
+static enum ebb_status reserve_most(uint64_t least_bytes, struct ebb_device *device,
+                                    struct ebb_error *error)
 {
     uint64_t arena_bytes = (uint64_t)1 << 40;
     struct ebb_room room = ebb__room_look();
@@ -85,12 +85,38 @@ enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device
     }
     device->state = device;
     advise(device);
-    enum ebb_status status = open_best(device, error);
+    return EBB_OK;
+}
+
+static void unreserve(const struct ebb_device *device)
+{
+    ebb__os_call(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes, 0, 0, 0, 0);
+}
+
+enum ebb_status ebb__host_create_explicit(uint64_t least_bytes, struct ebb_device *device,
+                                          struct ebb_error *error)
+{
+    enum ebb_status status = reserve_most(least_bytes, device, error);
+    if (status)
+        return status;
+    status = ebb__host_protect_open(device, error);
+    if (status)
+        unreserve(device);
+    return status;
+}
+
+enum ebb_status ebb__host_create(uint64_t least_bytes, struct ebb_device *device,
+                                 struct ebb_error *error)
+{
+    enum ebb_status status = reserve_most(least_bytes, device, error);
+    if (status)
+        return status;
+    status = open_best(device, error);
     if (ebb__host.uffd < 0)
         ebb__uffd_close_node();
     ebb__host_settle_refusals();
     if (status != EBB_OK)
-        ebb__os_call(SYS_munmap, device->layout.arena.base, ebb__host.all_bytes, 0, 0, 0, 0);
+        unreserve(device);
     return status;
 }
 

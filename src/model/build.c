@@ -127,6 +127,7 @@ struct placed {
     uint32_t tick;
     uint64_t position;
     uint8_t access;
+    bool held;
 };
 
 static int by_position(const void *a, const void *b)
@@ -223,13 +224,15 @@ static bool write_events(struct builder *b, struct ebb_model *model, struct plac
                       (b->trace.events[entry->event].flags & EBB_EVENT_ANNOUNCED));
         if (out->kind != EBB_EVENT_ACCESS)
             continue;
+        const struct ebb_event *event = &b->trace.events[entry->event];
         model->has_accesses = true;
-        if (!note_unit(b, tick, &b->trace.events[entry->event]))
+        if (!note_unit(b, tick, event))
             return false;
         uint64_t position;
         if (position_of(b, entry, tick, &position))
             placed[(*placed_count)++] =
-                (struct placed){entry->block, (uint32_t)tick, position, out->access};
+                (struct placed){entry->block, (uint32_t)tick, position, out->access,
+                                (event->flags & EBB_EVENT_HELD) != 0};
     }
     model->time_ns[b->entries.count] = b->duration_ns;
     return true;
@@ -250,8 +253,8 @@ static bool write_accesses(struct builder *b, struct ebb_model *model, struct pl
         struct ebb_model_block *block = &b->blocks.items[i];
         block->first_access = (uint32_t)next;
         for (; next < count && placed[next].block == i; next++)
-            model->accesses[next] =
-                (struct ebb_model_access){placed[next].tick, placed[next].access};
+            model->accesses[next] = (struct ebb_model_access){
+                placed[next].tick, placed[next].access, placed[next].held};
         block->access_count = (uint32_t)next - block->first_access;
     }
     return true;

@@ -147,8 +147,9 @@ static uint32_t write_gaps(const struct ebb_model *model, struct ebb_gap *gaps)
             } else {
                 distance = block->span_ticks > walked ? block->span_ticks - walked : 0;
             }
-            gaps[written++] =
-                make_gap(model, after, i, access[k].tick, distance, last && !persistent);
+            if (last || !access[k + 1].held)
+                gaps[written++] =
+                    make_gap(model, after, i, access[k].tick, distance, last && !persistent);
             walked += distance;
         }
     }

@@ -54,6 +54,7 @@ struct ebb_model_block {
 struct ebb_model_access {
     uint32_t tick;
     uint8_t access; /* enum ebb_access_kind */
+    bool held;      /* the block was held since its previous event: there is no gap before it */
 };
 
 /* A gap: a time in which `block` is not used, from the end of the use that begins at `from_tick` to

@@ -264,7 +264,8 @@ static bool write_accesses(struct division *division)
                 const struct use *use = &division->uses.items[next];
                 uint32_t tick = division->made_tick[use->position % old->tick_count];
                 made->events[tick].access = use->access;
-                made->accesses[count++] = (struct ebb_model_access){tick, use->access};
+                made->accesses[count++] =
+                    (struct ebb_model_access){.tick = tick, .access = use->access};
             }
             out->access_count = count - out->first_access;
         }

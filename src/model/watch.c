@@ -167,6 +167,15 @@ size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
     return by_allocs ? watch->template.period_symbols : 0;
 }
 
+bool ebb__watch_is_marked(const struct ebb_watch *watch)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
+    return watch->found && watch->template.kind == EBB_SYMBOL_MARK && marks->events.count &&
+           stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes !=
+               EBB_ITERATION_BY_ACCESSES;
+}
+
 bool ebb__watch_is_held(const struct ebb_watch *watch)
 {
     return watch->held;

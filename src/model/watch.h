@@ -61,6 +61,8 @@ size_t ebb__watch_patterns(const struct ebb_watch *watch);
  * is found. A repetition that recurs keeps its number. */
 size_t ebb__watch_pattern(const struct ebb_watch *watch);
 
+/* Does the program mark where its iterations begin? */
+bool ebb__watch_is_marked(const struct ebb_watch *watch);
 /* The iteration found is planned and known to be one of the program's, so it is held. A period of
  * it and of other phrases (an evaluation after some iterations, a last batch) does not replace it
  * until ebb__watch_take_longer() is called. A repetition without it replaces it after a long

@@ -106,6 +106,8 @@ static bool send_plan(struct process *process, const struct ebb_plan_terms *term
     if (ebb__planned_script(planned, &script, NULL) != EBB_OK)
         return false;
     script->first_serial = first_serial;
+    if (script->alloc_count && process->stream.watch && ebb__watch_is_marked(process->stream.watch))
+        script->flags |= EBB_SCRIPT_MARKED;
     bool good = ebb__parent_send_script(process, script);
     bool fits = planned->plan.feasible && terms->budget_bytes != UINT64_MAX;
     free(sent->script_before);

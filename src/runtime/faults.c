@@ -73,8 +73,7 @@ static struct block *part_to_bring(struct ebb_runtime *runtime, struct block *bl
     return ebb__space_find(&runtime->addresses, address);
 }
 
-/* The block that the faulting thread may have to wait for. NULL: none. */
-static struct block *look_at_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
+struct block *ebb__runtime_look_at(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     if (ebb__placement_owns(&runtime->addresses, address)) {
         ebb__placement_fill(&runtime->memory, address);
@@ -108,7 +107,7 @@ void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool wri
     struct ebb_wait *wait = ebb__waits_enter(&runtime->table, address);
     pthread_mutex_lock(&runtime->core.lock);
     note_pause(runtime, address);
-    look_at_fault(runtime, address, write);
+    ebb__runtime_look_at(runtime, address, write);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);
@@ -123,7 +122,7 @@ bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool wri
     if (waits)
         note_pause(runtime, address);
     while (waits) {
-        block = look_at_fault(runtime, address, write);
+        block = ebb__runtime_look_at(runtime, address, write);
         ebb__wait_end(wait); /* from this point on the parent sees the block's own wait */
         wait = NULL;
         if (!block || block->state == BLOCK_RESIDENT || !ebb__block_is_live(block))

@@ -49,6 +49,8 @@ static inline void ebb__runtime_check(struct ebb_runtime *runtime)
 void ebb__runtime_announce(struct ebb_runtime *runtime); /* tells the parent that the runtime
                                                             works */
 
+/* faults.c: the block that a thread may have to wait for, if it touches `address`. NULL: none. */
+struct block *ebb__runtime_look_at(struct ebb_runtime *runtime, uintptr_t address, bool write);
 /* faults.c: the program uses a block. `absent`: it must be fetched for that. */
 void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool write, bool absent);
 

@@ -143,6 +143,15 @@ void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes)
         ebb__ledger_raise(&runtime->core.counters->peak_live_bytes, live);
 }
 
+void ebb__runtime_mark(struct ebb_runtime *runtime, enum ebb_mark mark, uint64_t value)
+{
+    pthread_mutex_lock(&runtime->core.lock);
+    ebb__core_mark(&runtime->core, mark, value);
+    if (mark == EBB_MARK_ITERATION)
+        ebb__replay_marked(&runtime->replay);
+    pthread_mutex_unlock(&runtime->core.lock);
+}
+
 /* Resets the facts known of a block. */
 static void make_new(struct ebb_runtime *runtime, struct block *block)
 {

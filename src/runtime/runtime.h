@@ -55,6 +55,8 @@ uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most);
  * content. Thread-safe. */
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime);
 void ebb__runtime_give_slab(struct ebb_runtime *runtime, uintptr_t slab);
+/* The program tells where it is: an iteration, a layer or a phase begins. Thread-safe. */
+void ebb__runtime_mark(struct ebb_runtime *runtime, enum ebb_mark mark, uint64_t value);
 /* `bytes` more are in use, or fewer if negative. Thread-safe, no lock. */
 void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes);
 
@@ -71,6 +73,27 @@ bool ebb__runtime_await(struct ebb_runtime *runtime, uintptr_t address, bool wri
  * calls_need_pins. False: it lies in no block. Thread-safe; touches the pages. */
 bool ebb__runtime_pin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
 void ebb__runtime_unpin(struct ebb_runtime *runtime, const void *pointer, uint64_t bytes);
+
+/* acquire.c, for programs that announce each use (config.announced). `pointer` is that of a live
+ * block. Makes it resident until it is released as often. False: its only copy is lost, and it is
+ * not acquired. *time_ns: when, on the clock of ebb__runtime_progress_ns(). Thread-safe; waits for
+ * transfers, touches no page. */
+bool ebb__runtime_acquire(struct ebb_runtime *runtime, const void *pointer, bool write,
+                          uint64_t *time_ns);
+void ebb__runtime_release(struct ebb_runtime *runtime, const void *pointer, uint64_t *time_ns);
+/* An iteration of `script`, a known one, begins. continues: the one before followed it, too, and
+ * nothing came between. False: it is not known. */
+bool ebb__runtime_begin(struct ebb_runtime *runtime, const struct ebb_script *script,
+                        bool continues);
+/* The iteration is over. Was its script followed to the end? */
+bool ebb__runtime_end(struct ebb_runtime *runtime);
+/* Starts writing the block back, or fetching it, unless it is on its way already. */
+void ebb__runtime_evict(struct ebb_runtime *runtime, const void *pointer);
+void ebb__runtime_prefetch(struct ebb_runtime *runtime, const void *pointer);
+/* The serial of the block, by which a script knows it. */
+uint64_t ebb__runtime_serial(struct ebb_runtime *runtime, const void *pointer);
+/* CLOCK_MONOTONIC minus the time that the program has waited for the runtime. */
+uint64_t ebb__runtime_progress_ns(struct ebb_runtime *runtime);
 
 /* Makes all blocks in [pointer, + bytes) resident, slabs too. They keep their pages until they are
  * freed. For a large block this applies to whole parts. Call it before the program changes the

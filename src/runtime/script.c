@@ -53,6 +53,17 @@ static bool place_ok(const struct ebb_script *script, uint32_t index)
            pages <= script->placement_bytes - block->place;
 }
 
+/* by_accesses: uses of persistent blocks are the only events. */
+static bool event_ok(const struct ebb_script *script, const struct ebb_script_event *event,
+                     bool by_accesses)
+{
+    if (by_accesses)
+        return event->kind == EBB_EVENT_ACCESS && event->block < script->persistent_count;
+    bool announced = script->flags & EBB_SCRIPT_ANNOUNCED && event->kind == EBB_EVENT_ACCESS;
+    return event->block < script->block_count &&
+           (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE || announced);
+}
+
 bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
 {
     if (bytes < sizeof *script || script->magic != EBB_SCRIPT_MAGIC || script->bytes > bytes)
@@ -71,14 +82,12 @@ bool ebb__script_valid(const struct ebb_script *script, uint64_t bytes)
         !array_fits(all, script->allocs_offset, script->alloc_count, sizeof(uint32_t)))
         return false;
     const struct ebb_script_event *events = ebb__script_events(script);
-    bool by_accesses = script->alloc_count == 0;
+    bool by_accesses = script->alloc_count == 0 && !(script->flags & EBB_SCRIPT_ANNOUNCED);
     for (uint32_t i = 0; i < script->clock_count; i++)
-        if (by_accesses
-                ? events[i].block >= script->persistent_count || events[i].kind != EBB_EVENT_ACCESS
-                : events[i].block >= script->block_count ||
-                      (events[i].kind != EBB_EVENT_ALLOC && events[i].kind != EBB_EVENT_FREE))
+        if (!event_ok(script, &events[i], by_accesses))
             return false;
-    if ((script->flags & EBB_SCRIPT_UNORDERED) && events[0].kind != EBB_EVENT_ALLOC)
+    if ((script->flags & EBB_SCRIPT_UNORDERED) &&
+        (events[0].kind != EBB_EVENT_ALLOC || script->flags & EBB_SCRIPT_ANNOUNCED))
         return false;
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     for (uint32_t i = 0, parts = 0; i < script->block_count; i++) {

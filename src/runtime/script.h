@@ -17,6 +17,11 @@
 /* Threads interleave, so the order of the events varies. Only the first event is fixed: an ALLOC of
  * a size that occurs nowhere else (replay/unordered.c). */
 #define EBB_SCRIPT_UNORDERED 1u
+/* The program announces each use: the beginnings and ends of uses are clock events, too. The order
+ * is fixed, and the program says when an iteration begins (replay/ordered.c). */
+#define EBB_SCRIPT_ANNOUNCED 2u
+/* The program marks where an iteration begins, and the template begins there. */
+#define EBB_SCRIPT_MARKED 4u
 #define EBB_SCRIPT_NO_PLACE UINT64_MAX
 
 struct ebb_script_event {
@@ -91,7 +96,7 @@ struct ebb_script {
     uint32_t absence_count;
     uint32_t persistent_count; /* the first blocks, this many, ordered by serial */
     uint32_t alloc_count;      /* number of ALLOC events among the clock events */
-    uint32_t flags;            /* EBB_SCRIPT_UNORDERED */
+    uint32_t flags;            /* EBB_SCRIPT_UNORDERED, _ANNOUNCED, or _MARKED */
     uint32_t reserved;
     uint64_t events_offset;   /* struct ebb_script_event[clock_count] */
     uint64_t blocks_offset;   /* struct ebb_script_block[block_count] */

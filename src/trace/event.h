@@ -49,6 +49,10 @@ enum ebb_mark {
     4u /* ACCESS to a part of a large block: the EBB_HUGE_BYTES from its start that contain the byte
           before size_bytes */
 
+#define EBB_EVENT_HELD                                                                             \
+    8u /* ACCESS: the program has held the block since its previous event, so that it could not     \
+          leave: it was acquired explicitly */
+
 struct ebb_event {
     uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never decreases in a file */
     uint64_t block;   /* serial from 1; 0 if the event has no block */

@@ -207,6 +207,14 @@ static uint64_t round_up(uint64_t offset)
     return (offset + 7) & ~(uint64_t)7;
 }
 
+static bool has_clock_allocs(const struct ebb_model *model)
+{
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].clock && model->events[tick].kind != EBB_EVENT_ACCESS)
+            return true;
+    return false;
+}
+
 /* Computes sizes and offsets of the script's tables. The uses are last, since their number is not
  * known yet. */
 static struct ebb_script layout(const struct compiler *compiler, const struct ebb_plan *plan,
@@ -224,6 +232,7 @@ static struct ebb_script layout(const struct compiler *compiler, const struct eb
         .absence_count = plan->absence_count,
         .persistent_count = compiler->persistent_count,
         .alloc_count = ebb__model_count_allocs(model),
+        .flags = ebb__model_announced(model) && has_clock_allocs(model) ? EBB_SCRIPT_ANNOUNCED : 0,
     };
     head.events_offset = round_up(sizeof head);
     head.blocks_offset =
@@ -320,19 +329,9 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
     return EBB_OK;
 }
 
-static bool has_clock_allocs(const struct ebb_model *model)
-{
-    for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        if (model->events[tick].clock && model->events[tick].kind != EBB_EVENT_ACCESS)
-            return true;
-    return false;
-}
-
 enum ebb_status ebb__compile_script(const struct ebb_model *model, const struct ebb_plan *plan,
                                     const struct ebb_places *places, struct ebb_script **script)
 {
-    if (ebb__model_announced(model) && has_clock_allocs(model))
-        return EBB_ERR_ARGUMENT;
     struct compiler compiler = {.model = model};
     use_vec uses = {0};
     enum ebb_status status = EBB_ERR_MEMORY;

@@ -217,7 +217,7 @@ static inline bool ebb__block_may_be_evicted(const struct uses *uses, const stru
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
            block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&
-           !block->inherited && block->pinned_until <= uses->event_number;
+           !block->inherited && block->pins == 0 && block->pinned_until <= uses->event_number;
 }
 /* Is the store's copy of `block` in our own store? */
 static inline bool ebb__relatives_wrote(const struct store_copies *copies,

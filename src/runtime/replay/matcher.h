@@ -1,8 +1,9 @@
-/* Matching: finds the position of the program in its script. One interface has three methods.
+/* Matching: finds the position of the program in its script. One interface has four methods.
  *
  *     ordered       events have a fixed order; an unexpected size ends the match
  *     unordered     threads interleave: each iteration has the same events, in varying order
  *     access clock  the program allocates nothing: the uses of some of its blocks are the events
+ *     announced     the program announces uses and iterations, in a fixed order
  *
  * The rest of replay knows matchers only by this table. A function that is NULL does nothing. All
  * are called with the lock held; prepare() and words() also without it. */
@@ -29,9 +30,9 @@ struct matcher {
                           uint32_t position);
     /* The script is followed from `position` on: binds the blocks of earlier allocations. */
     void (*begin)(struct replay *replay, struct prepared_script *prepared, uint32_t position);
-    /* Matches an ALLOC or FREE to the script in force, and performs the actions that it passes.
-     * False: the program has left the script. *due: `first` is the present position; set it and
-     * `count` to the positions passed. */
+    /* Matches an ALLOC, a FREE or an announced use to the script in force, and performs the actions
+     * that it passes. False: the program has left the script. *due: `first` is the present
+     * position; set it and `count` to the positions passed. */
     bool (*match)(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                   struct due *due);
     /* The position of an allocation of `size_bytes`, or of a FREE before it, if it were the next
@@ -50,6 +51,7 @@ struct matcher {
 extern const struct matcher ebb__matcher_ordered;
 extern const struct matcher ebb__matcher_unordered;
 extern const struct matcher ebb__matcher_access_clock;
+extern const struct matcher ebb__matcher_announced;
 
 /* The matcher for `script`. */
 const struct matcher *ebb__matcher_of(const struct ebb_script *script);

@@ -1,7 +1,10 @@
 /* Matching in order: allocation sizes identify the position.
  *
  * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once.
- * A new position is found if the newest allocations occur exactly once in the template. */
+ * A new position is found if the newest allocations occur exactly once in the template.
+ *
+ * A program that announces its uses (../acquire.c) also says where an iteration begins. Its uses
+ * must then be of the blocks that the script has there. */
 #include "runtime/replay/matcher.h"
 
 #include "base/tuning.h"
@@ -77,13 +80,24 @@ static void name_blocks(struct replay *replay, struct prepared_script *current, 
     }
 }
 
-/* An event passes one position. An ALLOC also passes the FREE events before it that have not
- * happened. */
+/* Passes the FREE events before the next other event. False: there is no other one. */
+static bool pass_frees(struct replay *replay, struct due *due)
+{
+    const struct prepared_script *current = replay->current;
+    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
+        if (++due->count > current->script->clock_count)
+            return false;
+        ebb__clock_pass(replay);
+    }
+    return true;
+}
+
+/* An event passes one position. An ALLOC, and an announced use, also passes the FREE events before
+ * it that have not happened. */
 bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct block *block,
                         struct due *due)
 {
     struct prepared_script *current = replay->current;
-    uint32_t clocks = current->script->clock_count;
     if (kind == EBB_EVENT_FREE) {
         uint32_t known = block->script_block;
         if (known == EBB_SCRIPT_NONE)
@@ -97,15 +111,15 @@ bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct 
         }
         return true;
     }
-    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
-        if (++due->count > clocks)
-            return false;
-        ebb__clock_pass(replay);
-    }
-    const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
-    if (event->size_bytes != block->size_bytes)
+    if (!pass_frees(replay, due))
         return false;
-    ebb__clock_bind(replay, current, block, event->block);
+    const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
+    if (event->kind != kind || event->size_bytes != block->size_bytes)
+        return false;
+    if (kind == EBB_EVENT_ACCESS && block->script_block != event->block)
+        return false;
+    if (kind == EBB_EVENT_ALLOC)
+        ebb__clock_bind(replay, current, block, event->block);
     ebb__clock_pass(replay);
     due->count++;
     return true;
@@ -123,6 +137,23 @@ const struct matcher ebb__matcher_ordered = {
     .find = find_position,
     .agreement = whole_agreement,
     .begin = name_blocks,
+    .match = ebb__ordered_match,
+    .next_position = next_position,
+};
+
+/* Other allocations before an iteration may have the same sizes as those in it. */
+static void begin_announced(struct replay *replay, struct prepared_script *current,
+                            uint32_t position)
+{
+    if (replay->continues)
+        name_blocks(replay, current, position);
+}
+
+/* The program says where an iteration begins: no position is looked for. */
+const struct matcher ebb__matcher_announced = {
+    .name = "announced",
+    .is_ordered = true,
+    .begin = begin_announced,
     .match = ebb__ordered_match,
     .next_position = next_position,
 };

@@ -104,6 +104,7 @@ struct replay {
     uint64_t missed;                /* access clock: faults on absent parts since then */
     uint64_t access_clock_began_ns; /* access clock: when the first event was last seen */
     uint64_t laps;
+    bool continues;          /* announced: the iteration before followed the script that begins */
     uint32_t planned_clocks; /* clock events of the last planned iteration */
 };
 
@@ -148,7 +149,8 @@ struct due {
     uint64_t script_sets;
     uint32_t first, count;
 };
-/* An ALLOC or FREE has happened. Matches it and queues the actions attached to it. */
+/* An ALLOC, a FREE or an announced use has happened. Matches it and queues the actions attached to
+ * it. */
 struct due ebb__clock_step(struct replay *replay, enum ebb_event_kind kind, struct block *block);
 /* Ends the step after the pages of a freed block are free: waits for the blocks that are due.
  * Releases the lock while it waits. */
@@ -221,6 +223,12 @@ void ebb__replay_take_over(struct replay *replay);
 /* sync.c */
 /* Finds the program's position in the known scripts. Puts a script in force if it finds one. */
 void ebb__replay_look_for_script(struct replay *replay);
+/* The program marks the begin of an iteration. If no script is followed, the newest one that begins
+ * at a mark is. */
+void ebb__replay_marked(struct replay *replay);
+/* The program says that an iteration of `script` begins, which it follows from now on. continues:
+ * it has just followed one of it. False: it is not known, and none is followed. */
+bool ebb__replay_begin(struct replay *replay, const struct ebb_script *script, bool continues);
 
 /* border.c */
 /* The script in force has just begun at the present position, or knows more blocks now. Evicts

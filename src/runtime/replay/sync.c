@@ -64,6 +64,8 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
 
 const struct matcher *ebb__matcher_of(const struct ebb_script *script)
 {
+    if (script->flags & EBB_SCRIPT_ANNOUNCED)
+        return &ebb__matcher_announced;
     if (script->alloc_count == 0)
         return &ebb__matcher_access_clock;
     return script->flags & EBB_SCRIPT_UNORDERED ? &ebb__matcher_unordered : &ebb__matcher_ordered;
@@ -99,4 +101,24 @@ void ebb__replay_look_for_script(struct replay *replay)
     }
     if (best)
         ebb__clock_start(replay, best, best_position);
+}
+
+void ebb__replay_marked(struct replay *replay)
+{
+    for (uint32_t i = replay->script_count; !replay->current && i-- > 0;) /* newest first */
+        if (replay->scripts[i].script->flags & EBB_SCRIPT_MARKED)
+            ebb__clock_start(replay, &replay->scripts[i],
+                             replay->scripts[i].script->clock_count - 1);
+}
+
+bool ebb__replay_begin(struct replay *replay, const struct ebb_script *script, bool continues)
+{
+    replay->current = NULL;
+    replay->continues = continues;
+    for (uint32_t i = 0; i < replay->script_count; i++)
+        if (replay->scripts[i].script == script) {
+            ebb__clock_start(replay, &replay->scripts[i], script->clock_count - 1);
+            return true;
+        }
+    return false;
 }

@@ -86,8 +86,10 @@ void ebb__move_finish_in(struct transfer *transfer, struct block *block)
         return;
     }
     atomic_fetch_add(&transfer->core->counters->moved_in_bytes, block->page_bytes);
-    bool keeps = block->copy.stays && ebb__relatives_wrote(&transfer->table->copies, block);
-    if (transfer->core->config.verify || keeps) {
+    bool announced = transfer->core->config.announced;
+    bool keeps =
+        (announced || block->copy.stays) && ebb__relatives_wrote(&transfer->table->copies, block);
+    if (transfer->core->config.verify || (keeps && !announced)) {
         /* Hashes before the program can write to the block or see it. */
         transfer->transfers++;
         pthread_mutex_unlock(&transfer->core->lock);

@@ -44,6 +44,10 @@ bool ebb__move_start_out(struct transfer *transfer, struct block *block)
     block->transfer.error = 0;
     block->transfer.chunk_bytes = 0;
     block->transfer.chunks_in_flight = 0;
+    if (transfer->core->config.announced && block->copy.is_there) {
+        evict_clean(transfer, block);
+        return false;
+    }
     bool clean_candidate = block->copy.is_there && block->copy.is_hashed;
     uint64_t hash[2] = {0, 0};
     if (clean_candidate || transfer->core->config.verify) {
