@@ -108,6 +108,15 @@ class Installed(unittest.TestCase):
         self.assertEqual(declared, exported)
         self.assertGreater(len(declared), 20)
 
+    def test_each_function_has_a_page(self):
+        pages = os.path.join(self.prefix, "share/man/man3")
+        for name in {name for _, text in headers() for name in DECLARED.findall(text)}:
+            with open(os.path.join(pages, f"{name}.3"), encoding="utf-8") as file:
+                page = file.read()
+            about = page.split(".SH DESCRIPTION")[1].split(".SH CONTEXT")[0]
+            self.assertGreater(len(about.split()), 3, name)
+            self.assertIn(f"{name}(", page.split(".SH SYNOPSIS")[1])
+
     def test_each_function_is_described(self):
         for name, text in headers():
             if name == "ebb.h":
