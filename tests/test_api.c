@@ -8,11 +8,13 @@
 
 #include "ebb/ebb.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -519,7 +521,49 @@ static void test_threads(void **state)
     ebb_context_destroy(context);
 }
 
-/* What is recorded is a trace that the tool reads: tests/test_api_cli.py looks at it. */
+static void note(void *user, const char *message)
+{
+    if (strstr(message, "full"))
+        (*(unsigned *)user)++;
+}
+
+/* The store takes 8 MiB. The training goes on in memory, and comes to the same result. */
+static void test_a_full_store(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ebb-store-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    if (mount("none", path, "tmpfs", 0, "size=8m") != 0) {
+        rmdir(path);
+        print_message("skipped: needs mounts\n");
+        return;
+    }
+    struct ebb_statistics free_run, full;
+    uint64_t expected = train(0, false, false, 3, &free_run);
+    unsigned told = 0;
+    struct ebb_options options = {.budget_bytes = free_run.peak_live_bytes / 2,
+                                  .store = path,
+                                  .machine = "nvme",
+                                  .warn = note,
+                                  .user = &told};
+    struct ebb_context *context;
+    struct net net;
+    assert_int_equal(ebb_context_create(&options, &context, NULL), EBB_OK);
+    net_open(&net, context);
+    net_init(&net);
+    for (unsigned i = 0; i < 3; i++)
+        net_iterate(&net, i);
+    assert_int_equal(net_digest(&net), expected);
+    ebb_statistics(context, &full);
+    assert_int_equal(full.store_errno, ENOSPC);
+    assert_true(full.over_budget_bytes > 0);
+    assert_int_equal(told, 1);
+    ebb_context_destroy(context);
+    assert_int_equal(umount(path), 0);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* What is recorded is a trace: tests/test_api_install.py reads it with the tool. */
 static void test_record(void **state)
 {
     (void)state;
@@ -553,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_kinds_have_their_plans),
         cmocka_unit_test(test_random_uses),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_a_full_store),
         cmocka_unit_test(test_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

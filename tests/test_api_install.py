@@ -67,6 +67,27 @@ class Installed(unittest.TestCase):
         self.assertEqual((68, 132, 8), (resident, live, all_of_them))
         self.assertGreaterEqual(planned, 6)
 
+    def test_a_recorded_trace_is_planned(self):
+        """`ebb plan` and `ebb compare` take the trace of a program that announces its uses."""
+        with open(os.path.join(SOURCE, "examples/explicit.c"), encoding="utf-8") as file:
+            text = file.read()
+        trace = os.path.join(self.folder.name, "explicit.ebbt")
+        changed = text.replace("    for (int i = 0; i < 8; i++) {",
+                               f'    must(ebb_record(context, "{trace}", &error));\n'
+                               "    for (int i = 0; i < 8; i++) {")
+        self.assertNotEqual(text, changed)
+        source = os.path.join(self.folder.name, "recorded.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(changed)
+        run(self.build("cc", source, "recorded"), env=self.env)
+        ebb = os.path.join(BIN, "ebb")
+        told = run(ebb, "info", trace)
+        self.assertRegex(told, r"iterations +8,")
+        self.assertRegex(told, r"blocks +33, of them 17 persistent with 68.00 MiB")
+        self.assertRegex(run(ebb, "plan", "--machine", "nvme", "--budget", "70%", trace),
+                         r"peak +[89][0-9]\.")
+        self.assertIn("fifo", run(ebb, "compare", "--machine", "nvme", "--budget", "70%", trace))
+
     def test_marked_example_alone_and_under_ebb(self):
         program = self.build("cc", os.path.join(SOURCE, "examples/marked.c"), "marked")
         alone = run(program, env=self.env)

@@ -23,6 +23,10 @@ extern "C" {
 
 struct ebb_context;
 
+/* Takes a message for the person who runs the program: the store is full, or works again. It may be
+ * called by any thread during any call, and must call no function of Ebb. */
+typedef void (*ebb_warning)(void *user, const char *message);
+
 /* Zero or NULL fields have the defaults that are given here. */
 struct ebb_options {
     uint64_t budget_bytes; /* most bytes of memory that tensors take, with all that Ebb needs to
@@ -32,6 +36,8 @@ struct ebb_options {
     const char *machine;   /* what plans assume of the lanes: a named machine, or `host`, which is
                               measured at creation; NULL: `host` */
     bool no_plan;          /* tensors move only if memory is lacking, or as the program says */
+    ebb_warning warn;      /* NULL: nobody is told */
+    void *user;            /* passed to `warn` */
 };
 
 /* Creates a context. EBB_ERR_ARGUMENT: an option is invalid, or a store cannot be written.

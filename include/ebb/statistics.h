@@ -26,6 +26,10 @@ struct ebb_statistics {
     uint64_t planned_iterations;      /* those that followed a plan from begin to end */
     uint64_t plans;                   /* plans made */
     uint64_t smallest_feasible_bytes; /* by the newest plan; 0: unknown */
+    /* The budget is exceeded only while the store cannot be written, and the program would have to
+     * stop otherwise. */
+    uint64_t over_budget_bytes; /* the most by which that was so; 0: never */
+    int store_errno;            /* of its last failure; 0: none */
 };
 
 /* Fills *statistics. Cannot fail. O(1). */

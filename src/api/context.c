@@ -23,6 +23,13 @@ static enum ebb_status open_store(void *given, struct ebb_store *store, struct e
     return ebb__store_open(context->places, UINT64_MAX, store, error);
 }
 
+static void on_warn(void *given, const char *message)
+{
+    const struct ebb_context *context = given;
+    if (context->warn)
+        context->warn(context->user, message);
+}
+
 /* Acquire reports it. */
 static void on_lost(void *context, const char *message)
 {
@@ -63,6 +70,7 @@ static enum ebb_status start_runtime(struct ebb_context *context, struct ebb_err
         .part_from_bytes = UINT64_MAX, /* a tensor moves as a whole */
         .process_id = (uint32_t)getpid(),
         .open_store = open_store,
+        .warn = on_warn,
         .lost = on_lost,
         .context = context,
     };
@@ -95,6 +103,8 @@ static enum ebb_status prepare(struct ebb_context *context, const struct ebb_opt
         !ebb_vec_push(&context->tensors, (struct tensor){0}))
         return ebb__fail(error, EBB_ERR_MEMORY, "context", "no memory");
     context->no_plan = options->no_plan;
+    context->warn = options->warn;
+    context->user = options->user;
     context->budget_bytes = options->budget_bytes ? options->budget_bytes : UINT64_MAX;
     context->ledger->magic = EBB_LEDGER_MAGIC;
     atomic_store(&context->ledger->budget_bytes, context->budget_bytes);

@@ -68,6 +68,8 @@ struct ebb_context {
     char *places;          /* of the store */
     uint64_t budget_bytes; /* UINT64_MAX: none */
     bool no_plan;
+    ebb_warning warn;
+    void *user;
     EBB_VEC(struct tensor) tensors; /* [0] is none */
     uint64_t held_bytes;            /* pages of tensors in use */
     enum phase_of_context phase;

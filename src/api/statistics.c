@@ -15,5 +15,7 @@ void ebb_statistics(struct ebb_context *context, struct ebb_statistics *statisti
     statistics->peak_live_bytes = atomic_load(&counters->peak_live_bytes);
     statistics->moved_out_bytes = atomic_load(&counters->moved_out_bytes);
     statistics->moved_in_bytes = atomic_load(&counters->moved_in_bytes);
+    statistics->over_budget_bytes = atomic_load(&context->ledger->over_bytes);
+    statistics->store_errno = (int)atomic_load(&counters->store_error);
     statistics->stall_ns = atomic_load(&counters->stall_ns);
 }

@@ -69,9 +69,24 @@ bool ebb__relatives_init(struct table *table)
     return relatives->living && relatives->deferred;
 }
 
+/* None of our blocks has a copy there any more. If it is an ancestor's, it may reuse the space. */
+static void close_store(struct table *table, unsigned index)
+{
+    struct ebb_store *store = &table->copies.stores[index];
+    int descriptors[EBB_STORE_MOST_PLACES];
+    size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
+    for (size_t i = 0; i < count; i++)
+        protect(table, descriptors[i], false);
+    store->ops->close(store->state);
+    store->ops = NULL;
+    close_descriptor(table, &table->copies.lines[index]);
+}
+
 void ebb__relatives_fini(struct table *table)
 {
     struct relatives *relatives = &table->copies.relatives;
+    if (table->copies.stores[table->copies.current].ops)
+        close_store(table, table->copies.current);
     close_descriptor(table, &relatives->base);
     if (relatives->living)
         munmap(relatives->living, MOST_LIVING * sizeof *relatives->living);
@@ -176,18 +191,6 @@ static unsigned free_store(const struct table *table)
     while (at < MAX_STORES && table->copies.copies[at])
         at++;
     return at;
-}
-
-/* None of our blocks has a copy there any more: lets the writer reuse the space. */
-static void close_store(struct table *table, unsigned index)
-{
-    struct ebb_store *store = &table->copies.stores[index];
-    int descriptors[EBB_STORE_MOST_PLACES];
-    size_t count = store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES);
-    for (size_t i = 0; i < count; i++)
-        protect(table, descriptors[i], false);
-    store->ops->close(store->state);
-    close_descriptor(table, &table->copies.lines[index]);
 }
 
 void ebb__relatives_forked(struct table *table, bool parent_wrote)
