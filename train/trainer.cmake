@@ -1,4 +1,5 @@
-# What the trainer knows without operations and without Ebb: networks, data, checkpoints. Tests link it alone.
+# What the trainer knows without operations and without Ebb: networks, data, checkpoints. Tests link
+# it alone.
 find_package(ZLIB REQUIRED)
 
 file(GLOB train_sources CONFIGURE_DEPENDS train/base/*.c train/net/*.c train/data/*.c

@@ -131,6 +131,11 @@ uint64_t ebb__data_test_batches(const struct ebb_data *data)
     return ((uint64_t)data->test.count + data->options.batch - 1) / data->options.batch;
 }
 
+uint64_t ebb__data_test_count(const struct ebb_data *data)
+{
+    return data->test.count;
+}
+
 /* Fisher and Yates: each order is equally likely. */
 static void put_in_order(struct ebb_data *data, uint64_t epoch)
 {

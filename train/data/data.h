@@ -49,6 +49,7 @@ void ebb__data_close(struct ebb_data *data);
 uint64_t ebb__data_epoch_batches(const struct ebb_data *data);
 /* Batches with all examples for tests; 0: there are none. */
 uint64_t ebb__data_test_batches(const struct ebb_data *data);
+uint64_t ebb__data_test_count(const struct ebb_data *data); /* examples */
 
 /* Fills the inputs and labels of training batch `number`, from 0. Images are floats (batch,
  * channels, height, width). Tokens are int32_t (batch, positions), and have labels as many. */
