@@ -110,6 +110,11 @@ void ebb__build_bind(struct ebb__builder *build, int argument, struct ebb__place
 void ebb__build_reorder(struct ebb__builder *build, uint32_t steps, const dnnl_memory_desc_t *from,
                         struct ebb__place source, const dnnl_memory_desc_t *to,
                         struct ebb__place target);
+/* The place of a value in the layout `to`: `source` itself if it has that layout. Otherwise
+ * `steps` reorder it into their workspace. */
+struct ebb__place ebb__build_adopt(struct ebb__builder *build, uint32_t steps,
+                                   const dnnl_memory_desc_t *from, struct ebb__place source,
+                                   const dnnl_memory_desc_t *to);
 /* The layout that a primitive wants for an argument. Zeros after a failure. */
 dnnl_memory_desc_t ebb__build_layout(const struct ebb__builder *build,
                                      const_dnnl_primitive_desc_t pd, int argument);

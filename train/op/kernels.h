@@ -82,4 +82,23 @@ static inline float ebb__exp(float x)
     return sum * power;
 }
 
+/* Sum of count products, in lanes that become a vector. The order of additions depends on `count`
+ * only. */
+static inline float ebb__dot(const float *a, const float *b, int64_t count)
+{
+    enum { LANES = 16 };
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        for (int j = 0; j < LANES; j++)
+            lanes[j] += a[i + j] * b[i + j];
+    }
+    float sum = 0;
+    for (; i < count; i++)
+        sum += a[i] * b[i];
+    for (int j = 0; j < LANES; j++)
+        sum += lanes[j];
+    return sum;
+}
+
 #endif

@@ -153,6 +153,17 @@ void ebb__build_reorder(struct ebb__builder *build, uint32_t steps, const dnnl_m
     ebb__build_bind(build, DNNL_ARG_TO, target);
 }
 
+struct ebb__place ebb__build_adopt(struct ebb__builder *build, uint32_t steps,
+                                   const dnnl_memory_desc_t *from, struct ebb__place source,
+                                   const dnnl_memory_desc_t *to)
+{
+    if (build->status != EBB_OK || dnnl_memory_desc_equal(from, to))
+        return source;
+    struct ebb__place target = ebb__build_workspace(build, steps, dnnl_memory_desc_get_size(to));
+    ebb__build_reorder(build, steps, from, source, to, target);
+    return target;
+}
+
 enum ebb_status ebb__primitives_run(struct ebb_op *op, enum ebb_op_step step,
                                     void *const *addresses, struct ebb_error *error)
 {
