@@ -14,8 +14,9 @@
 #include "train/op/op.h"
 
 /* (batch, channels, height, width). Parameters: weights (channels, inputs, height, width), with
- * groups (groups, channels / groups, inputs / groups, height, width), and bias if wanted. They begin
- * as He's normal distribution over the outputs, and zeros. BACKWARD_DATA does not read the input. */
+ * groups (groups, channels / groups, inputs / groups, height, width), and bias if wanted. They
+ * begin as He's normal distribution over the outputs, and zeros. BACKWARD_DATA does not read the
+ * input. */
 struct ebb_op_convolution {
     int64_t channels; /* of the output */
     int64_t kernel[2];
@@ -29,7 +30,8 @@ EBB_NODISCARD enum ebb_status ebb_op_convolution_create(
     const struct ebb_op_desc *input, struct ebb_op **op, struct ebb_error *error);
 
 /* Parameters: scale, shift. States: running mean and variance (unbiased), which EVALUATE uses.
- * BACKWARD_DATA reads the parameters' gradients. With `relu` a ReLU follows, whose mask is saved. */
+ * BACKWARD_DATA reads the parameters' gradients. With `relu` a ReLU follows, whose mask is saved.
+ */
 struct ebb_op_batch_norm {
     float epsilon;  /* 0: 1e-5 */
     float momentum; /* weight of the new value in running ones; 0: 0.1 */

@@ -9,11 +9,12 @@
  *     ebb_op_run(op, step, addresses, &call, &error);
  *     release them
  *
- * In training an operation runs FORWARD, later BACKWARD_WEIGHTS, then BACKWARD_DATA. So the gradient
- * of an input may take over the space of that input. Steps that op->steps lacks do not exist.
+ * In training an operation runs FORWARD, later BACKWARD_WEIGHTS, then BACKWARD_DATA. So the
+ * gradient of an input may take over the space of that input. Steps that op->steps lacks do not
+ * exist.
  *
- * The same inputs give the same bits in each call, wherever the buffers are, if the number of threads
- * (OMP_NUM_THREADS) is the same. Addresses are multiples of EBB_OP_ALIGNMENT_BYTES.
+ * The same inputs give the same bits in each call, wherever the buffers are, if the number of
+ * threads (OMP_NUM_THREADS) is the same. Addresses are multiples of EBB_OP_ALIGNMENT_BYTES.
  *
  * Constructors are in kinds.h, optimizers in optimizer.h. One thread at a time may call functions
  * that have the same engine. */
@@ -74,7 +75,7 @@ enum ebb_op_role {
     EBB_OP_PARAMETER,
     EBB_OP_STATE,     /* kept from step to step, not trained: running mean and variance */
     EBB_OP_SAVED,     /* written by FORWARD for backward steps */
-    EBB_OP_WORKSPACE, /* no contents before and after a step; no two steps have one in common */
+    EBB_OP_WORKSPACE, /* no contents before and after a step */
     EBB_OP_INPUT_GRADIENT,
     EBB_OP_OUTPUT_GRADIENT,
     EBB_OP_PARAMETER_GRADIENT,
@@ -103,6 +104,7 @@ struct ebb_op_buffer {
 
 struct ebb_op_engine;
 struct ebb_op_table;
+struct ebb__op_primitive;
 
 /* Fields are for reading. */
 struct ebb_op {
@@ -114,7 +116,8 @@ struct ebb_op {
     uint64_t flops[EBB_OP_STEP_COUNT]; /* floating-point operations, about; 0 if bound by memory */
     struct ebb_op_engine *engine;
     const struct ebb_op_table *table;
-    void *own; /* of the operation's kind */
+    struct ebb__op_primitive *primitives; /* of oneDNN, in the order in which steps run them */
+    void *own;                            /* of the operation's kind */
 };
 
 /* What differs between two runs of a step, other than the contents of the buffers. */
@@ -139,10 +142,10 @@ const struct ebb_op_desc *ebb_op_output(const struct ebb_op *op, uint32_t index)
 uint32_t ebb_op_count(const struct ebb_op *op, enum ebb_op_role role);
 bool ebb_op_has(const struct ebb_op *op, enum ebb_op_step step);
 
-/* Runs a step. `addresses` has op->buffer_count entries. Those with no use in this step are ignored,
- * the others must be valid. `call` may be NULL if the operation is not dropout.
- * EBB_ERR_ARGUMENT: no such step, a missing or misaligned address, or an index (label, token) out of
- * range. EBB_ERR_MEMORY, EBB_ERR_INTERNAL: oneDNN failed. Outputs are undefined then. */
+/* Runs a step. `addresses` has op->buffer_count entries. Those with no use in this step are
+ * ignored, the others must be valid. `call` may be NULL if the operation is not dropout.
+ * EBB_ERR_ARGUMENT: no such step, a missing or misaligned address, or an index (label, token) out
+ * of range. EBB_ERR_MEMORY, EBB_ERR_INTERNAL: oneDNN failed. Outputs are undefined then. */
 EBB_NODISCARD enum ebb_status ebb_op_run(struct ebb_op *op, enum ebb_op_step step,
                                          void *const *addresses, const struct ebb_op_call *call,
                                          struct ebb_error *error);
@@ -152,8 +155,8 @@ EBB_NODISCARD enum ebb_status ebb_op_run(struct ebb_op *op, enum ebb_op_step ste
  * of calls nor on the layout. */
 void ebb_op_fill(const struct ebb_op *op, uint32_t buffer, uint64_t seed, void *address);
 
-/* sum[i] += addend[i] for all bytes of a buffer: a value that several operations read has the sum of
- * their gradients. */
+/* sum[i] += addend[i] for all floats of a buffer: a value that several operations read has the sum
+ * of their gradients. */
 void ebb_op_accumulate(uint64_t bytes, void *sum, const void *addend);
 
 #endif
