@@ -1,0 +1,172 @@
+/* Gradients of the trainer's operations against finite differences of references in double
+ * precision, and optimizers against their formulas.
+ *
+ * The loss is the sum of the outputs, each times a number by chance: its output gradient. */
+#include "train_cases.h"
+
+#include "train/op/kernels.h"
+#include "train/op/optimizer.h"
+
+/* Truncation is of the order of its square, cancellation of 1e-16 divided by it. */
+static const double difference = 1e-5;
+
+/* Most elements of a buffer that are checked: those that are left out are spread evenly. */
+enum { ELEMENTS_MAX = 150 };
+
+static double loss_of(const struct rig *rig, const struct train_case *of)
+{
+    case_reference(rig, of, false);
+    int gradient = ebb_op_find(rig->op, EBB_OP_OUTPUT_GRADIENT, 0);
+    if (gradient < 0)
+        return Y[0] * (of->of.cross_entropy.weight > 0 ? (double)of->of.cross_entropy.weight : 1);
+    double sum = 0;
+    for (uint64_t i = 0; i < count_of(rig, EBB_OP_OUTPUT, 0); i++)
+        sum += Y[i] * rig_element(rig, (uint32_t)gradient, i);
+    return sum;
+}
+
+static void check_gradient(const struct rig *rig, const struct train_case *of, uint32_t gradient)
+{
+    const struct ebb_op_buffer *buffer = &rig->op->buffers[gradient];
+    bool input = buffer->role == EBB_OP_INPUT_GRADIENT;
+    double *value = value_of(rig, input ? EBB_OP_INPUT : EBB_OP_PARAMETER, buffer->index);
+    uint64_t count = ebb_op_desc_count(&buffer->desc), stride = count / ELEMENTS_MAX + 1;
+    double largest = 1e-3;
+    for (uint64_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(rig_element(rig, gradient, i)));
+    for (uint64_t i = 0; i < count; i += stride) {
+        double before = value[i];
+        value[i] = before + difference;
+        double above = loss_of(rig, of);
+        value[i] = before - difference;
+        double below = loss_of(rig, of);
+        value[i] = before;
+        double expected = (above - below) / (2 * difference);
+        double got = rig_element(rig, gradient, i);
+        if (!(fabs(got - expected) <= 1e-5 * largest))
+            fail_msg("%s %s: gradient %llu of %s %s is %.9g, not %.9g", rig->op->kind,
+                     rig->op->name, (unsigned long long)i, input ? "input" : "parameter",
+                     buffer->name, got, expected);
+    }
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    struct ebb_op_engine *engine;
+    assert_int_equal(ebb_op_engine_create(&engine, NULL), EBB_OK);
+    int checked = 0;
+    for (int i = 0; i < TRAIN_CASES; i++) {
+        const struct train_case *of = &train_cases[i];
+        struct ebb_op *op = case_create(engine, of);
+        struct rig rig;
+        rig_init(&rig, engine, op, 64);
+        rig_fill_all(&rig, CASE_CLASSES);
+        rig_load_all(&rig);
+        rig_run(&rig, EBB_OP_FORWARD);
+        if (ebb_op_has(op, EBB_OP_BACKWARD_WEIGHTS))
+            rig_run(&rig, EBB_OP_BACKWARD_WEIGHTS);
+        if (ebb_op_has(op, EBB_OP_BACKWARD_DATA))
+            rig_run(&rig, EBB_OP_BACKWARD_DATA);
+        for (uint32_t k = 0; k < op->buffer_count; k++) {
+            if (op->buffers[k].role == EBB_OP_INPUT_GRADIENT ||
+                op->buffers[k].role == EBB_OP_PARAMETER_GRADIENT) {
+                check_gradient(&rig, of, k);
+                checked++;
+            }
+        }
+        rig_fini(&rig);
+        ebb_op_destroy(op);
+    }
+    assert_true(checked > TRAIN_CASES);
+    ebb_op_engine_destroy(engine);
+}
+
+enum { COUNT = 5003 };
+
+struct flat {
+    float parameter[COUNT];
+    float gradient[COUNT];
+    float first[COUNT];
+    float second[COUNT];
+};
+
+static void fill_flat(struct flat *flat)
+{
+    memset(flat, 0, sizeof *flat);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        flat->parameter[i] = rig_number(1, i);
+        flat->gradient[i] = rig_number(2, i);
+    }
+}
+
+static void test_sgd(void **state)
+{
+    (void)state;
+    static struct flat flat;
+    fill_flat(&flat);
+    const struct ebb_sgd sgd = {.rate = 0.1f, .momentum = 0.9f, .decay = 0.01f};
+    double parameter = (double)flat.parameter[COUNT - 1], velocity = 0;
+    double gradient = (double)flat.gradient[COUNT - 1];
+    for (int step = 0; step < 5; step++) {
+        ebb_sgd_step(&sgd, COUNT, flat.parameter, flat.gradient, flat.first);
+        velocity = 0.9 * velocity + gradient + 0.01 * parameter;
+        parameter -= 0.1 * velocity;
+    }
+    assert_near(flat.parameter[COUNT - 1], parameter, 1e-6);
+    const struct ebb_sgd plain = {.rate = 0.5f};
+    float before = flat.parameter[3];
+    ebb_sgd_step(&plain, COUNT, flat.parameter, flat.gradient, NULL);
+    assert_near(flat.parameter[3], (double)(before - 0.5f * flat.gradient[3]), 1e-6);
+}
+
+static void test_adam(void **state)
+{
+    (void)state;
+    static struct flat flat;
+    fill_flat(&flat);
+    const struct ebb_adam adam = {
+        .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .decay = 0.01f};
+    double parameter = (double)flat.parameter[COUNT - 1], mean = 0, square = 0;
+    double gradient = (double)flat.gradient[COUNT - 1];
+    for (int step = 1; step <= 5; step++) {
+        ebb_adam_step(&adam, (uint64_t)step, COUNT, flat.parameter, flat.gradient, flat.first,
+                      flat.second);
+        mean = 0.9 * mean + 0.1 * gradient;
+        square = 0.999 * square + 0.001 * gradient * gradient;
+        parameter -= 0.1 * 0.01 * parameter;
+        parameter -=
+            0.1 * mean / (1 - pow(0.9, step)) / (sqrt(square / (1 - pow(0.999, step))) + 1e-8);
+    }
+    assert_near(flat.parameter[COUNT - 1], parameter, 2e-6);
+}
+
+/* Gradients of a value that two operations read are added up. */
+static void test_accumulate(void **state)
+{
+    (void)state;
+    static struct flat flat;
+    fill_flat(&flat);
+    float expected = flat.parameter[COUNT - 1] + flat.gradient[COUNT - 1];
+    ebb_op_accumulate(sizeof flat.parameter, flat.parameter, flat.gradient);
+    assert_true(flat.parameter[COUNT - 1] == expected);
+}
+
+static void test_exponential(void **state)
+{
+    (void)state;
+    for (float x = -87.0f; x <= 88.0f; x += 0.0137f) {
+        double expected = exp((double)x);
+        assert_true(fabs((double)ebb__exp(x) - expected) <= 2e-7 * expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adam),        cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_exponential),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

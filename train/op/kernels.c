@@ -1,0 +1,150 @@
+#include "train/op/kernels.h"
+
+#include "train/op/op.h"
+
+uint64_t ebb__mix_text(uint64_t seed, const char *text)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+    return ebb__mix(seed + ebb__mix(hash));
+}
+
+void ebb__range_each(uint64_t count, uint64_t grain, ebb__range_work *work, void *context)
+{
+    uint64_t ranges = (count + grain - 1) / grain;
+#pragma omp parallel for schedule(static) if (ranges > 1)
+    for (uint64_t i = 0; i < ranges; i++) {
+        uint64_t last = (i + 1) * grain;
+        work(context, i * grain, last < count ? last : count);
+    }
+}
+
+/* The bit of each of eight elements. Weighted sums of comparisons become vector code. */
+static inline uint8_t bits_of(const float *source, uint64_t count)
+{
+    uint32_t bits = 0;
+    for (uint64_t i = 0; i < count; i++)
+        bits |= (uint32_t)(source[i] > 0.0f) << i;
+    return (uint8_t)bits;
+}
+
+EBB_KERNEL
+void ebb__relu_range(float *target, const float *source, uint8_t *mask, uint64_t count)
+{
+    if (mask) {
+        uint64_t whole = count / 8;
+        for (uint64_t i = 0; i < whole; i++)
+            mask[i] = bits_of(source + 8 * i, 8);
+        if (count % 8 != 0)
+            mask[whole] = bits_of(source + 8 * whole, count % 8);
+    }
+    for (uint64_t i = 0; i < count; i++)
+        target[i] = source[i] > 0.0f ? source[i] : 0.0f;
+}
+
+EBB_KERNEL
+void ebb__mask_range(float *target, const float *source, const uint8_t *mask, uint64_t first,
+                     uint64_t count, float factor)
+{
+    uint64_t at = 0;
+    for (; at < count && (first + at) % 8 != 0; at++)
+        target[at] = mask[(first + at) / 8] >> (first + at) % 8 & 1 ? source[at] * factor : 0.0f;
+    const uint8_t *bytes = mask + (first + at) / 8;
+    for (; at + 8 <= count; at += 8, bytes++) {
+        uint32_t bits = *bytes;
+        for (uint32_t i = 0; i < 8; i++)
+            target[at + i] = bits >> i & 1 ? source[at + i] * factor : 0.0f;
+    }
+    for (uint32_t i = 0; at < count; at++, i++)
+        target[at] = *bytes >> i & 1 ? source[at] * factor : 0.0f;
+}
+
+EBB_KERNEL
+static void add_range(float *target, const float *a, const float *b, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        target[i] = a[i] + b[i];
+}
+
+struct loop {
+    float *target;
+    const float *a;
+    const float *b;
+    uint8_t *mask;
+    uint64_t count;
+    float factor;
+};
+
+/* The rest of the last word of the mask is written, too: all bytes of a buffer have contents. */
+static void end_mask(const struct loop *loop, uint64_t last)
+{
+    if (loop->mask && last == loop->count) {
+        uint64_t used = (last + 7) / 8;
+        memset(loop->mask + used, 0, ebb__mask_bytes(last) - used);
+    }
+}
+
+static void relu_work(void *context, uint64_t first, uint64_t last)
+{
+    const struct loop *loop = context;
+    ebb__relu_range(loop->target + first, loop->a + first,
+                    loop->mask ? loop->mask + first / 8 : NULL, last - first);
+    end_mask(loop, last);
+}
+
+static void add_work(void *context, uint64_t first, uint64_t last)
+{
+    const struct loop *loop = context;
+    add_range(loop->target + first, loop->a + first, loop->b + first, last - first);
+}
+
+static void add_relu_work(void *context, uint64_t first, uint64_t last)
+{
+    const struct loop *loop = context;
+    add_work(context, first, last);
+    ebb__relu_range(loop->target + first, loop->target + first,
+                    loop->mask ? loop->mask + first / 8 : NULL, last - first);
+    end_mask(loop, last);
+}
+
+static void mask_work(void *context, uint64_t first, uint64_t last)
+{
+    const struct loop *loop = context;
+    ebb__mask_range(loop->target + first, loop->a + first, loop->mask, first, last - first,
+                    loop->factor);
+}
+
+void ebb__relu(float *target, const float *source, uint8_t *mask, uint64_t count)
+{
+    struct loop loop = {.target = target, .a = source, .mask = mask, .count = count};
+    ebb__range_each(count, EBB__RANGE, relu_work, &loop);
+}
+
+void ebb__add(float *target, const float *a, const float *b, uint64_t count)
+{
+    struct loop loop = {.target = target, .a = a, .b = b, .count = count};
+    ebb__range_each(count, EBB__RANGE, add_work, &loop);
+}
+
+void ebb__add_relu(float *target, const float *a, const float *b, uint8_t *mask, uint64_t count)
+{
+    struct loop loop = {.target = target, .a = a, .b = b, .mask = mask, .count = count};
+    ebb__range_each(count, EBB__RANGE, add_relu_work, &loop);
+}
+
+void ebb__mask(float *target, const float *source, const uint8_t *mask, uint64_t count,
+               float factor)
+{
+    struct loop loop = {.target = target,
+                        .a = source,
+                        .mask = (uint8_t *)(uintptr_t)mask, /* only read */
+                        .count = count,
+                        .factor = factor};
+    ebb__range_each(count, EBB__RANGE, mask_work, &loop);
+}
+
+void ebb_op_accumulate(uint64_t bytes, void *sum, const void *addend)
+{
+    ebb__add(sum, sum, addend, bytes / sizeof(float));
+}
