@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define SETTLE_NS 200000u /* short beside a transfer: that the last one is over is not signalled */
+
 static uint32_t thread_id(void)
 {
     static _Thread_local uint32_t id;
@@ -406,7 +408,7 @@ void ebb__runtime_settle(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
     while (!ebb__lanes_are_idle(&runtime->transfer))
-        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + 5000000);
+        ebb__core_wait_until(&runtime->core, &runtime->core.changed, ebb__now_ns() + SETTLE_NS);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
 }

@@ -150,7 +150,7 @@ void ebb__runtime_let_kept(struct ebb_runtime *runtime);
  * instead of its parent's. */
 void ebb__runtime_set_slot(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot);
 
-/* For tests and debugging: waits until no transfer is queued or in flight. */
+/* Waits until no transfer is queued or in flight. */
 void ebb__runtime_settle(struct ebb_runtime *runtime);
 
 #endif
