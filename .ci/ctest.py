@@ -61,6 +61,15 @@ def has_lab(build):
         return not re.search(r"^EBB_LAB:.*=OFF$", cache.read(), re.M)
 
 
+def has_trainer(build):
+    """True if the build has oneDNN and libebb, and is not told to leave the trainer out."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
+        text = cache.read()
+    return (not re.search(r"^EBB_TRAIN:.*=OFF$", text, re.M)
+            and re.search(r"^DNNL_LIBRARY:.*=/", text, re.M) is not None
+            and os.path.exists(os.path.join(build, "bin", "libebb.so")))
+
+
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
 
@@ -93,7 +102,8 @@ def has_zero_copy():
 
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
-            "gpu": has_gpu, "lab": lambda: has_lab(build),
+            "gpu": has_gpu, "lab": lambda: has_lab(build), "trainer": lambda: has_trainer(build),
+            "dataset-fashion-mnist": lambda: os.path.isdir("/usr/share/datasets/fashion-mnist"),
             "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),
             "two CPUs": lambda: len(os.sched_getaffinity(0)) >= 2,

@@ -83,9 +83,10 @@ def sources(root):
 
 
 def resolve(root, path, name):
-    """The file of a quoted include: in the same folder, under src/, or under include/."""
+    """The file of a quoted include: in the same folder, under src/, include/ or train/."""
     beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
-    for candidate in (beside, f"src/{name}", f"include/{name}"):
+    trained = name if name.startswith("train/") else beside
+    for candidate in (beside, f"src/{name}", f"include/{name}", trained):
         if os.path.exists(os.path.join(root, candidate)):
             return candidate
     return None

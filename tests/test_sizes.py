@@ -35,7 +35,7 @@ HEAD = re.compile(r"(\w+)\(")
 
 
 def sources(root):
-    for top in ("src", "include", "shim", "cli"):
+    for top in ("src", "include", "shim", "cli", "train"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in sorted(names):
                 if name.endswith((".c", ".h")):

@@ -1,4 +1,5 @@
-/* The data of the trainer: IDX files, good and bad, and batches that depend on their number only. */
+/* The data of the trainer: IDX files, good and bad, and batches that depend on their number
+ * only. */
 #include "train/data/data.h"
 #include "train/data/idx.h"
 

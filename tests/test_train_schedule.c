@@ -1,6 +1,6 @@
 /* Schedules of the trainer, by symbolic execution: whatever shares a storage, each step reads what
- * the right step wrote. The rules of the check are those of memory. It knows none of the reasons why
- * slots share a storage. */
+ * the right step wrote. The rules of the check are those of memory. It knows none of the reasons
+ * why slots share a storage. */
 #include "train/exec/schedule.h"
 
 #include <setjmp.h>

@@ -52,7 +52,7 @@ static enum ebb_status stream_init(struct stream *stream, FILE *file, const char
     return EBB_OK;
 }
 
-/* --- saving ------------------------------------------------------------------------------------ */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 static enum ebb_status put(struct stream *stream, const void *bytes, size_t count,
                            struct ebb_error *error)
@@ -109,8 +109,8 @@ static enum ebb_status put_all(struct stream *stream, const struct ebb_checkpoin
     return status;
 }
 
-/* A new name is on the disk only once its folder is. Some file systems cannot do that: then the name
- * may be lost with the machine, but no file is damaged. */
+/* A new name is on the disk only once its folder is. Some file systems cannot do that: then the
+ * name may be lost with the machine, but no file is damaged. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_MOST];
@@ -159,7 +159,7 @@ enum ebb_status ebb__checkpoint_save(const char *path, const struct ebb_checkpoi
     return status;
 }
 
-/* --- loading ----------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static enum ebb_status get(struct stream *stream, void *bytes, size_t count,
                            struct ebb_error *error)

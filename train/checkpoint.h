@@ -5,8 +5,8 @@
  *     ebb__checkpoint_load(path, &head, &tensors, &error);
  *     first_iteration = head.iteration;
  *
- * The format is docs/formats/checkpoint.md. A file is complete or not there: it is written under
- * another name in the same folder, and takes its name when it is on the disk. A file is verified as
+ * The format is docs/formats/checkpoint.md. A file is complete or not there. It is written under
+ * another name in the same folder, and takes its own once it is on the disk. A file is verified as
  * a whole before any tensor is written. Not thread-safe for one path. */
 #ifndef EBB_TRAIN_CHECKPOINT_H
 #define EBB_TRAIN_CHECKPOINT_H

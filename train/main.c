@@ -33,7 +33,7 @@ static double now_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* --- set-up ------------------------------------------------------------------------------------ */
+/* --- set-up ----------------------------------------------------------------------------------- */
 
 static enum ebb_status make_net(struct session *session, struct ebb_error *error)
 {
@@ -67,6 +67,7 @@ static enum ebb_status make_exec(struct session *session, struct ebb_error *erro
     struct ebb_exec_options exec = {.mode = options->mode,
                                     .optimizer = options->optimizer,
                                     .rate = options->rate,
+                                    .halving_iterations = options->halving_iterations,
                                     .momentum = MOMENTUM,
                                     .decay = options->optimizer == EBB_OPTIMIZER_SGD ? SGD_DECAY
                                                                                      : ADAM_DECAY,
@@ -87,8 +88,8 @@ static enum ebb_status make_exec(struct session *session, struct ebb_error *erro
     return EBB_OK;
 }
 
-/* What one layer uses at the same time must be there at the same time. Ebb would find this out, too,
- * but cannot name the layer. */
+/* What one layer uses at the same time must be there at the same time. Ebb would find this out,
+ * too, but cannot name the layer. */
 static enum ebb_status check_budget(const struct session *session, uint64_t budget_bytes,
                                     struct ebb_error *error)
 {
@@ -157,7 +158,7 @@ static enum ebb_status begin(struct session *session, struct ebb_error *error)
     return status;
 }
 
-/* --- training ---------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 static enum ebb_status save(struct session *session, struct ebb_error *error)
 {
@@ -198,6 +199,8 @@ static enum ebb_status train(struct session *session, struct ebb_error *error)
             saved_at = exec->iteration;
         }
     }
+    /* Those of the training: a test uses other tensors. */
+    ebb_statistics(session->context, &session->figures.statistics);
     if (!options->is_quiet && session->figures.losses.count)
         ebb__report_progress_end();
     if (!status && options->checkpoint && saved_at != exec->iteration)

@@ -27,6 +27,7 @@ enum option_value {
     DATA,
     OPTIMIZER,
     RATE,
+    HALVE_RATE,
     STORE,
     MACHINE,
     SEED,
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"data", required_argument, NULL, DATA},
     {"optimizer", required_argument, NULL, OPTIMIZER},
     {"rate", required_argument, NULL, RATE},
+    {"halve-rate-every", required_argument, NULL, HALVE_RATE},
     {"store", required_argument, NULL, STORE},
     {"machine", required_argument, NULL, MACHINE},
     {"seed", required_argument, NULL, SEED},
@@ -79,6 +81,7 @@ void ebb__train_help(FILE *out)
           "  --epochs E             stop after so many passes over Fashion-MNIST\n"
           "  --optimizer O          sgd or adam (default: sgd, adam for gpt)\n"
           "  --rate R               learning rate (default: 0.01, 0.0003 for adam)\n"
+          "  --halve-rate-every K   after each K iterations (default: never)\n"
           "  --seed S               of parameters, data and dropout (default 1)\n\n"
           "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
           "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
@@ -211,6 +214,8 @@ static enum ebb_status read_option(struct ebb_train_options *options, int option
         return read_number(error, option, text, 0, UINT64_MAX, &options->seed);
     case CHECKPOINT_EVERY:
         return read_number(error, option, text, 1, COUNT_MOST, &options->checkpoint_iterations);
+    case HALVE_RATE:
+        return read_number(error, option, text, 1, COUNT_MOST, &options->halving_iterations);
     case RATE:
         return read_rate(options, text, error);
     case STORE:

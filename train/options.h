@@ -22,6 +22,7 @@ struct ebb_train_options {
     uint64_t epochs;       /* 0: by iterations */
     enum ebb_optimizer optimizer;
     float rate;
+    uint64_t halving_iterations; /* the rate is halved after so many; 0: never */
     uint64_t seed;
     const char *store; /* NULL: Ebb's default, as for all below */
     const char *machine;

@@ -54,8 +54,8 @@ uint64_t ebb__data_test_count(const struct ebb_data *data); /* examples */
 /* Fills the inputs and labels of training batch `number`, from 0. Images are floats (batch,
  * channels, height, width). Tokens are int32_t (batch, positions), and have labels as many. */
 void ebb__data_batch(struct ebb_data *data, uint64_t number, void *inputs, int32_t *labels);
-/* Likewise test batch `number`, below ebb__data_test_batches(). What the last one lacks has the label
- * -1. */
+/* Likewise test batch `number`, below ebb__data_test_batches(). What the last one lacks has the
+ * label -1. */
 void ebb__data_test_batch(const struct ebb_data *data, uint64_t number, void *inputs,
                           int32_t *labels);
 

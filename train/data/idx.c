@@ -11,8 +11,8 @@
 #define VALUES_MOST ((uint64_t)1 << 30)
 #define TYPE_UNSIGNED_BYTE 8
 
-/* Reads exactly `bytes`. A file that ends before, or whose compressed data are damaged, is malformed.
- * The system's errors are input errors. */
+/* Reads exactly `bytes`. A file that ends before, or whose compressed data are damaged, is
+ * malformed. The system's errors are input errors. */
 static enum ebb_status read_all(gzFile file, const char *path, void *out, uint64_t bytes,
                                 struct ebb_error *error)
 {

@@ -82,7 +82,7 @@ enum ebb_status ebb__exec_static_bytes(const struct ebb_exec *exec, uint64_t *by
     return status;
 }
 
-/* --- tensors ----------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static enum ebb_tensor_kind tensor_kind(const struct ebb_slot *slot)
 {
@@ -181,9 +181,9 @@ static enum ebb_status hold_all(struct ebb_exec *exec, struct ebb_error *error)
     return EBB_OK;
 }
 
-/* He's normal distribution has the variance 2 / outputs here. That suits the gradients, and batch norm
- * makes the values fit. Without it, values grow wherever a convolution has fewer outputs than inputs.
- * So such layers have 2 / inputs: the other choice that He leaves. */
+/* He's normal distribution has the variance 2 / outputs here. That suits the gradients, and batch
+ * norm makes the values fit. Without it, values grow wherever a convolution has fewer outputs than
+ * inputs. So such layers have 2 / inputs: the other choice that He leaves. */
 static void fit_to_inputs(const struct ebb_exec *exec, const struct ebb_slot *slot, float *weights)
 {
     const struct ebb_layer *layer = &exec->graph.net->layers[slot->layer];
@@ -223,7 +223,7 @@ enum ebb_status ebb__exec_begin(struct ebb_exec *exec, struct ebb_error *error)
     return status;
 }
 
-/* --- iterations -------------------------------------------------------------------------------- */
+/* --- iterations ------------------------------------------------------------------------------- */
 
 /* Kinds of iterations: each has a plan of its own. */
 enum { KIND_TRAINING, KIND_EVALUATION };

@@ -24,9 +24,10 @@
 struct ebb_exec_options {
     enum ebb_mode mode;
     enum ebb_optimizer optimizer;
-    float rate;     /* of learning */
-    float momentum; /* of SGD */
-    float decay;    /* of weights */
+    float rate;                  /* of learning, at first */
+    uint64_t halving_iterations; /* the rate is halved after each so many; 0: never */
+    float momentum;              /* of SGD */
+    float decay;                 /* of weights */
     uint64_t seed;
 };
 
@@ -66,8 +67,8 @@ EBB_NODISCARD enum ebb_status ebb__exec_attach(struct ebb_exec *exec, struct ebb
 /* Iterations that compute nothing, so that a plan is in force from the first one. Modes other than
  * EBB_MODE_EBB need none: then it does nothing. Errors as ebb_dry_run_end(). */
 EBB_NODISCARD enum ebb_status ebb__exec_dry_run(struct ebb_exec *exec, struct ebb_error *error);
-/* Gives parameters and states their first contents, which depend on the seed. A static mode acquires
- * everything here. Errors as ebb_tensor_acquire(). */
+/* Gives parameters and states their first contents, which depend on the seed. A static mode
+ * acquires everything here. Errors as ebb_tensor_acquire(). */
 EBB_NODISCARD enum ebb_status ebb__exec_begin(struct ebb_exec *exec, struct ebb_error *error);
 /* One iteration of training. */
 EBB_NODISCARD enum ebb_status ebb__exec_iterate(struct ebb_exec *exec,
@@ -78,14 +79,14 @@ EBB_NODISCARD enum ebb_status ebb__exec_evaluate(struct ebb_exec *exec, uint64_t
                                                  struct ebb_exec_result *result,
                                                  struct ebb_error *error);
 
-/* Persistent contents: slots [0, exec->train.persistent_count) are parameters, states, and states of
- * the optimizer. Acquires one of them, from then on until it is closed. */
+/* Persistent contents: slots [0, exec->train.persistent_count) are parameters, states, and states
+ * of the optimizer. Acquires one of them, from then on until it is closed. */
 EBB_NODISCARD enum ebb_status ebb__exec_open_slot(struct ebb_exec *exec, uint32_t slot,
                                                   enum ebb_use use, void **address,
                                                   struct ebb_error *error);
 enum ebb_status ebb__exec_close_slot(struct ebb_exec *exec, uint32_t slot, struct ebb_error *error);
 
-/* --- run.c ------------------------------------------------------------------------------------- */
+/* --- run.c ------------------------------------------------------------------------------------ */
 
 /* Which steps to run, and on what. */
 struct ebb_run {

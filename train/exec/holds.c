@@ -95,7 +95,7 @@ static void measure(struct ebb_schedule *schedule)
     }
 }
 
-/* --- Layrub's transfers ------------------------------------------------------------------------ */
+/* --- Layrub's transfers ----------------------------------------------------------------------- */
 
 /* The groups between which a storage is not used: [forward, backward]. */
 struct pause {
@@ -147,8 +147,8 @@ static int by_step(const void *a, const void *b)
     return first->storage < second->storage ? -1 : first->storage > second->storage;
 }
 
-/* A transfer starts after the barrier that ends the layer before. So it overlaps with one layer, and
- * the next barrier waits for it. Outputs with fewer than two layers between stay. */
+/* A transfer starts after the barrier that ends the layer before. So it overlaps with one layer,
+ * and the next barrier waits for it. Outputs with fewer than two layers between stay. */
 static bool add_transfers(struct ebb_schedule *schedule, const struct pause *pauses,
                           const uint32_t *first_steps, uint32_t groups)
 {

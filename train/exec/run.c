@@ -6,6 +6,8 @@
 
 #include "ebb/forecast.h"
 
+#include <math.h>
+
 /* Of Adam: the values of its paper (Kingma, Ba, 2015). */
 #define BETA_1 0.9f
 #define BETA_2 0.999f
@@ -88,6 +90,14 @@ static enum ebb_status run_op(struct ebb_run *run, const struct ebb_step *step,
     return status;
 }
 
+/* It depends on the number of the iteration only, so a resumed training has the same. */
+static float rate_of(const struct ebb_exec *exec)
+{
+    uint64_t every = exec->options.halving_iterations;
+    uint64_t halvings = every ? exec->iteration / every : 0;
+    return ldexpf(exec->options.rate, halvings < 100 ? -(int)halvings : -100);
+}
+
 /* All uses have a storage of their own, so they are the holds. */
 static void update(struct ebb_run *run, const struct ebb_step *step, void *const *addresses)
 {
@@ -97,10 +107,10 @@ static void update(struct ebb_run *run, const struct ebb_step *step, void *const
     uint64_t count = run->schedule->slots.items[parameter->slot].bytes / sizeof(float);
     float decay = op->buffers[parameter->buffer].decays ? options->decay : 0;
     if (options->optimizer == EBB_OPTIMIZER_SGD) {
-        struct ebb_sgd sgd = {options->rate, options->momentum, decay};
+        struct ebb_sgd sgd = {rate_of(run->exec), options->momentum, decay};
         ebb_sgd_step(&sgd, count, addresses[0], addresses[1], addresses[2]);
     } else {
-        struct ebb_adam adam = {options->rate, BETA_1, BETA_2, EPSILON, decay};
+        struct ebb_adam adam = {rate_of(run->exec), BETA_1, BETA_2, EPSILON, decay};
         ebb_adam_step(&adam, run->exec->iteration + 1, count, addresses[0], addresses[1],
                       addresses[2], addresses[3]);
     }

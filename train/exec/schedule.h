@@ -6,8 +6,9 @@
  * executor only follows. Memory that is not persistent is first written and last used within one
  * iteration.
  *
- * Three passes, each linear in the number of uses: schedule.c lists slots and steps, reuse.c gives
- * them storages, holds.c says what each step acquires, discards and transfers. */
+ * There are three passes, each linear in the number of uses. The first one (schedule.c) lists slots
+ * and steps. The second (reuse.c) gives them storages. The third (holds.c) says what each step
+ * acquires, discards and transfers. */
 #ifndef EBB_TRAIN_EXEC_SCHEDULE_H
 #define EBB_TRAIN_EXEC_SCHEDULE_H
 

@@ -3,7 +3,8 @@
  *     struct ebb_net *net;
  *     ebb__net_create("tiny", &options, &net, &error);
  *     uint32_t at = ebb__net_images(net);
- *     at = ebb__net_conv(net, at, (struct ebb_window){.kernel = 3, .stride = 1, .pad = 1}, 16, true);
+ *     at = ebb__net_conv(net, at, (struct ebb_window){.kernel = 3, .stride = 1, .pad = 1}, 16,
+ * true);
  *     at = ebb__net_relu(net, at);
  *     at = ebb__net_linear(net, at, options.classes, true);
  *     ebb__net_loss(net, at);
@@ -26,7 +27,8 @@ struct ebb_window {
 EBB_NODISCARD enum ebb_status ebb__net_create(const char *name,
                                               const struct ebb_net_options *options,
                                               struct ebb_net **net, struct ebb_error *error);
-/* Checks that the last layer is the loss. After a failure the net is destroyed, and *net is NULL. */
+/* Checks that the last layer is the loss. After a failure the net is destroyed, and *net is
+ * NULL. */
 EBB_NODISCARD enum ebb_status ebb__net_finish(struct ebb_net **net, struct ebb_error *error);
 
 uint32_t ebb__net_images(struct ebb_net *net); /* the input: batch, channels, size, size */
@@ -56,8 +58,8 @@ uint32_t ebb__net_attention(struct ebb_net *net, uint32_t input, uint32_t heads)
 /* The mean cross entropy of a softmax. */
 uint32_t ebb__net_loss(struct ebb_net *net, uint32_t input);
 
-/* Sets shape and parameters of a layer from its inputs. EBB_ERR_ARGUMENT: they do not fit; the error
- * names the layer. */
+/* Sets shape and parameters of a layer from its inputs. EBB_ERR_ARGUMENT: they do not fit; the
+ * error names the layer. */
 EBB_NODISCARD enum ebb_status ebb__layer_infer(const struct ebb_net *net, struct ebb_layer *layer,
                                                struct ebb_error *error);
 

@@ -32,7 +32,8 @@ void ebb__net_build_cnn(struct ebb_net *net)
 }
 
 /* The one-column version: Krizhevsky, One weird trick for parallelizing convolutional neural
- * networks, 2014. It has no local response normalisation. 61,100,840 parameters, as torchvision's. */
+ * networks, 2014. It has no local response normalisation. 61,100,840 parameters, as
+ * torchvision's. */
 void ebb__net_build_alexnet(struct ebb_net *net)
 {
     const struct ebb_window first = {.kernel = 11, .stride = 4, .pad = 2};
