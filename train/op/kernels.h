@@ -18,6 +18,13 @@
 #define EBB_KERNEL
 #endif
 
+/* A vector of 16 floats at any address of a float. The compiler divides it into what the processor
+ * has. Plain loops do not become vectors everywhere: buffers may be equal, a mask is of bits. */
+enum { EBB__LANES = 16 };
+typedef float ebb__vector __attribute__((vector_size(64), aligned(4), may_alias));
+#define EBB__AT(pointer) (*(ebb__vector *)(pointer))
+#define EBB__READ(pointer) (*(const ebb__vector *)(pointer))
+
 /* Elements of a range that one thread computes: half of a 32 KiB cache. A multiple of 64, so that
  * no two threads write one word of a mask. */
 enum { EBB__RANGE = 4096 };
