@@ -47,20 +47,7 @@ static float log_sum(const float *row, int64_t count, float highest)
 EBB_KERNEL
 static float highest_of(const float *row, int64_t count)
 {
-    enum { LANES = 16 };
-    float lanes[LANES], highest = row[0];
-    for (int j = 0; j < LANES; j++)
-        lanes[j] = row[0];
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (int j = 0; j < LANES; j++)
-            lanes[j] = row[i + j] > lanes[j] ? row[i + j] : lanes[j];
-    }
-    for (; i < count; i++)
-        highest = row[i] > highest ? row[i] : highest;
-    for (int j = 0; j < LANES; j++)
-        highest = lanes[j] > highest ? lanes[j] : highest;
-    return highest;
+    return ebb__highest(row, count);
 }
 
 static void forward_range(void *context, uint64_t first, uint64_t last)

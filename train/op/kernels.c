@@ -60,8 +60,6 @@ void ebb__relu_range(float *target, const float *source, uint8_t *mask, uint64_t
         target[i] = source[i] > 0.0f ? source[i] : 0.0f;
 }
 
-typedef int32_t lanes __attribute__((vector_size(64), aligned(4), may_alias));
-
 static inline float masked(const float *source, const uint8_t *mask, uint64_t bit, float factor)
 {
     return mask[bit / 8] >> bit % 8 & 1 ? *source * factor : 0.0f;
@@ -74,15 +72,16 @@ void ebb__mask_range(float *target, const float *source, const uint8_t *mask, ui
     uint64_t at = 0;
     for (; at < count && (first + at) % 8 != 0; at++)
         target[at] = masked(source + at, mask, first + at, factor);
-    const lanes own_bit = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
-                           1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+    const ebb__bits own_bit = {1,       1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                               1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                               1 << 12, 1 << 13, 1 << 14, 1 << 15};
     for (; at + EBB__LANES <= count; at += EBB__LANES) {
         const uint8_t *bytes = mask + (first + at) / 8;
-        lanes stays = ((bytes[0] | bytes[1] << 8) & own_bit) != 0;
+        ebb__bits stays = ((bytes[0] | bytes[1] << 8) & own_bit) != 0;
         /* Not a masked load: these wait for stores with the same offset in a page, which took twice
          * as long (measured on Zen 5). */
         ebb__vector scaled = EBB__READ(source + at) * factor;
-        *(lanes *)(target + at) = (lanes)scaled & stays;
+        *(ebb__bits *)(target + at) = (ebb__bits)scaled & stays;
     }
     for (; at < count; at++)
         target[at] = masked(source + at, mask, first + at, factor);
