@@ -46,9 +46,7 @@ static void softmax_rows(float *weights, int64_t time, int64_t first, int64_t la
 {
     for (int64_t i = first; i < last; i++) {
         float *row = weights + (i - first) * time;
-        float highest = row[0];
-        for (int64_t j = 1; j <= i; j++)
-            highest = row[j] > highest ? row[j] : highest;
+        float highest = ebb__highest(row, i + 1);
         enum { LANES = 16 };
         float lanes[LANES] = {0}, sum = 0;
         int64_t j = 0;
