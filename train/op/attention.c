@@ -15,7 +15,8 @@
 
 enum { WEIGHTS = EBB__DY + 1, WORKSPACE_EVALUATE, WORKSPACE_DATA };
 
-enum { BLOCK = 128 }; /* rows: sgemm is as fast as with more (measured with 64 features a head) */
+/* Rows. Of 32 to 512, 64 and 128 are fastest (measured: 512 positions, 64 features a head). */
+enum { BLOCK = 128 };
 
 struct attention {
     int64_t batch;
