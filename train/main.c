@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Usual values for images: Krizhevsky and others, 2012. */
 #define MOMENTUM 0.9f
@@ -266,8 +267,18 @@ static int fail(const struct ebb_error *error)
     return ebb_status_exit_code(error->status);
 }
 
+/* Threads of OpenMP spin while they wait, and take the processors from the transfers. OpenMP reads
+ * its environment when it is loaded, so the program starts itself anew. */
+static void wait_without_spinning(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv); /* if that fails, transfers are slower */
+}
+
 int main(int argc, char **argv)
 {
+    wait_without_spinning(argv);
     struct session session = {0};
     struct ebb_error error = {0};
     enum ebb_status status = ebb__train_options(argc, argv, &session.options, &error);
