@@ -25,8 +25,8 @@ enum ebb_mark {
     EBB_MARK_NONE = 0,
     EBB_MARK_ITERATION = 1, /* an iteration begins, according to the program or an importer; value
                                1: it was found by accesses, and allocations are not clock events */
-    EBB_MARK_LAYER = 2,     /* layer number in size_bytes */
-    EBB_MARK_PHASE = 3,     /* phase number in size_bytes (forward, backward, update, evaluate) */
+    EBB_MARK_LAYER = 2,     /* the work of a layer begins: its number from 1; 0: of none */
+    EBB_MARK_PHASE = 3,     /* a phase begins; value: enum ebb_phase_kind */
     EBB_MARK_TRACE_ON = 4,  /* accesses are observed from here on */
     EBB_MARK_TRACE_OFF = 5, /* accesses are not observed from here on */
     EBB_MARK_PLAN_ON = 6,   /* a plan is in force; value = template position (clock events) */
@@ -36,6 +36,15 @@ enum ebb_mark {
     EBB_MARK_LAP = 9,       /* the runtime passed the template's start; value = iteration number */
     EBB_MARK_WAIT = 10,     /* a wait of a program thread for the runtime ends here; value in ns */
     EBB_MARK_COUNT
+};
+
+/* Phases of a training iteration. Layer and phase hold until the next mark of the same kind. */
+enum ebb_phase_kind {
+    EBB_PHASE_NONE = 0,
+    EBB_PHASE_FORWARD = 1,
+    EBB_PHASE_BACKWARD = 2,
+    EBB_PHASE_UPDATE = 3, /* the optimizer changes the weights */
+    EBB_PHASE_EVALUATE = 4,
 };
 
 #define EBB_ITERATION_BY_ACCESSES 1u /* the value of such a mark */
