@@ -166,7 +166,7 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances recurrence steps units",
+        "access_clock derive detect instances recurrence stages steps units",
         "landmark parts stream",
         "build slots windows",
         "properties scale splice times unordered watch_iterations watch_phrases",
