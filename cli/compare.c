@@ -148,6 +148,7 @@ static enum ebb_status compare_plan(const char *trace, const char *budget,
         return status;
     row.plan = planned.plan;
     row.plan.absences = NULL; /* only the figures are kept */
+    row.plan.rules = (struct ebb_plan_rules){0};
     ebb__planned_fini(&planned);
     row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);
     snprintf(row.policy, sizeof row.policy, "%s", terms.policy->name);

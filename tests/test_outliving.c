@@ -200,7 +200,7 @@ static void simulator_counts_both_instances(void **state)
     struct ebb_model model = build();
     struct ebb_machine machine;
     assert_int_equal(ebb__machine_named("pcie4", &machine, NULL), EBB_OK);
-    struct ebb_sim_request request = {&model, &machine, NULL, 0, PEAK_BYTES, 4096};
+    struct ebb_sim_request request = {&model, &machine, NULL, 0, PEAK_BYTES, 4096, NULL};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&request, NULL, &result, NULL), EBB_OK);
     assert_true(result.steady && result.feasible);
