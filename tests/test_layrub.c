@@ -1,5 +1,5 @@
-/* Layrub and static memory, on networks made by hand. Peaks, stalls and moved bytes are those that
- * were worked out on paper. Every plan passes the checker, and the simulator confirms it. */
+/* Layrub, vDNN and static memory, on networks made by hand. Peaks, stalls and moved bytes are those
+ * that were worked out on paper. Every plan passes the checker, and the simulator confirms it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -330,6 +330,45 @@ static void layers_must_be_marked(void **state)
     ebb__model_fini(&model);
 }
 
+/* vDNN with the layers that are marked: the maps of Layrub, and no barrier. A map is fetched when
+ * the layer begins that uses the one before. Output 3 is too small to move, so output 2 is fetched
+ * two layers ahead. The largest maps stand for those of convolutions. */
+static void vdnn_knows_layers(void **state)
+{
+    (void)state;
+    struct chain chain = {.layers = 6,
+                          .weight = 10,
+                          .scratch = 5,
+                          .output = {100, 200, 100, 20, 100, 100, 100},
+                          .marked = true};
+    struct blocks blocks;
+    struct ebb_model model = chain_make(&chain, &blocks);
+    const struct ebb_machine slow = lanes(5);
+    struct ebb_plan_request request = {.model = &model,
+                                       .machine = &slow,
+                                       .budget_bytes = model.peak_bytes,
+                                       .page_bytes = 1,
+                                       .smallest_block_bytes = 50};
+    struct ebb_plan plan = make("vdnn:all", &request);
+    assert_holds(&request, &plan);
+    assert_int_equal(plan.rules.barrier_count, 0);
+    assert_int_equal(plan.absence_count, 3);
+    static const uint32_t outputs[] = {1, 2, 4};
+    static const uint64_t fetched_ns[] = {9012, 7012, 6010}; /* layers 3, 5 and 6 begin backward */
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(plan.absences[i].block, blocks.output[outputs[i]]);
+        assert_int_equal(plan.absences[i].in_start_ns, fetched_ns[i]);
+    }
+    assert_int_equal(plan.stall_ns, 0); /* the longest copy, of 1,000 ns, has a whole layer */
+    ebb__plan_fini(&plan);
+    plan = make("vdnn:conv", &request);
+    assert_holds(&request, &plan);
+    assert_int_equal(plan.absence_count, 1);
+    assert_int_equal(plan.absences[0].block, blocks.output[1]);
+    ebb__plan_fini(&plan);
+    ebb__model_fini(&model);
+}
+
 /* A framework that allocates once: outputs are what forward layers write. Weights stay. */
 static void persistent_outputs(void **state)
 {
@@ -370,7 +409,7 @@ int main(void)
         cmocka_unit_test(peaks_by_hand),      cmocka_unit_test(what_is_migrated),
         cmocka_unit_test(barriers_cost_time), cmocka_unit_test(what_is_shared),
         cmocka_unit_test(random_chains),      cmocka_unit_test(layers_must_be_marked),
-        cmocka_unit_test(persistent_outputs),
+        cmocka_unit_test(persistent_outputs), cmocka_unit_test(vdnn_knows_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
