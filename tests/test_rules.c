@@ -144,6 +144,38 @@ static void barriers_are_checked(void **state)
     ebb__model_fini(&fixture.model);
 }
 
+/* A second block, of 60 bytes, is to be fetched from 50 on. That is when the program reaches the
+ * first barrier. It waits there for 70 ns for a copy out. The fetch starts behind the barrier. */
+static void fetches_start_behind_barriers(void **state)
+{
+    (void)state;
+    struct maker maker = {0};
+    uint32_t a = make_block(&maker, 100), tiny = make_block(&maker, 1);
+    uint32_t other = make_persistent(&maker, 60);
+    make_event(&maker, 0, EBB_EVENT_ALLOC, a, 0);
+    make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
+    make_event(&maker, 20, EBB_EVENT_ALLOC, tiny, 0);
+    make_event(&maker, 50, EBB_EVENT_FREE, tiny, 0); /* 3 */
+    make_event(&maker, 310, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ);
+    make_event(&maker, 350, EBB_EVENT_ACCESS, other, EBB_ACCESS_READ); /* 5 */
+    make_event(&maker, 400, EBB_EVENT_FREE, a, 0);
+    struct ebb_model model = make_model(&maker, 1000);
+    const struct ebb_absence absences[] = {
+        {.block = a, .from_tick = 1, .to_tick = 4, .in_start_ns = 150},
+        {.block = other, .from_tick = 5, .to_tick = 5, .in_start_ns = 50}};
+    uint32_t barriers[] = {3, 4};
+    const struct ebb_plan_rules rules = {.barriers = barriers, .barrier_count = 2};
+    struct ebb_sim_request request = {&model, &one, absences, 2, 1000, 1, &rules};
+    struct ebb_sim_times times[2];
+    const struct ebb_sim_detail detail = {times, NULL};
+    struct ebb_sim_result result;
+    assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
+    assert_int_equal(result.stall_ns, 70);
+    assert_int_equal(times[1].in_start_ns, 50);
+    assert_int_equal(times[1].in_end_ns, 110);
+    ebb__model_fini(&model);
+}
+
 /* Too little memory for the fetch: the barrier is passed, and the budget is broken. */
 static void barriers_do_not_hang(void **state)
 {
@@ -319,6 +351,7 @@ int main(void)
         cmocka_unit_test(shares_on_the_circle),
         cmocka_unit_test(shares_are_checked),
         cmocka_unit_test(all_is_kept),
+        cmocka_unit_test(fetches_start_behind_barriers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
