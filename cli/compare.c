@@ -54,7 +54,8 @@ static const char help[] =
     "Plans each trace under each policy and budget, checks and simulates each plan, and\n"
     "shows them side by side; below, the memory that the allocators of others would have\n"
     "held for each whole trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and what\n"
-    "Ebb's packing needs for its iteration.\n";
+    "Ebb's packing needs for its iteration. Policies that need layer marks are left out of\n"
+    "a trace without them, unless --policies names them.\n";
 static const char tail[] =
     "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap\n";
 
@@ -148,6 +149,7 @@ static enum ebb_status compare_plan(const char *trace, const char *budget,
         return status;
     row.plan = planned.plan;
     row.plan.absences = NULL; /* only the figures are kept */
+    row.plan.rules = (struct ebb_plan_rules){0};
     ebb__planned_fini(&planned);
     row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);
     snprintf(row.policy, sizeof row.policy, "%s", terms.policy->name);
@@ -218,6 +220,8 @@ static enum ebb_status compare_trace(const char *trace, const struct options *op
         for (size_t p = 0; !status && p < policies->count; p++) {
             terms.policy = policies->items[p];
             status = compare_plan(trace, budgets->items[b], terms, peak_bytes, results, error);
+            if (status == EBB_ERR_UNSUPPORTED && !options->given.policies)
+                status = EBB_OK; /* of all policies, those that the trace suffices for */
         }
     return status;
 }

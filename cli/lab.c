@@ -18,7 +18,9 @@ enum ebb_status ebb__lab_trace_open(const char *path, struct ebb_trace *trace,
 enum ebb_status ebb__lab_bounds(const struct ebb_plan_request *request, const struct ebb_plan *plan,
                                 bool zero_stall, struct ebb_bounds *bounds, struct ebb_error *error)
 {
-    *bounds = (struct ebb_bounds){.known = true};
+    *bounds = (struct ebb_bounds){.known = plan->rules.share_count == 0};
+    if (!bounds->known)
+        return EBB_OK; /* the bound is on plans in which each block has memory of its own */
     enum ebb_status status =
         ebb__bound_peak(request, ebb__tuning()->bound_steps, &bounds->peak_bytes, error);
     if (!status && !zero_stall && plan->stall_ns > 0)

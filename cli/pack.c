@@ -86,6 +86,9 @@ static enum ebb_status plan_load(const char *path, const struct ebb_model *model
     status = ebb__check_plan(&check, &file->plan, error);
     if (status)
         ebb__error_set_remedy(error, "make the plan anew: ebb plan FILE -o PLAN");
+    else if (file->plan.rules.share_count || file->plan.rules.keeps_all)
+        status = ebb__fail(error, EBB_ERR_UNSUPPORTED, path,
+                           "%s says itself which blocks share memory", file->plan.policy);
     return status;
 }
 

@@ -97,6 +97,23 @@ static json_t *json_huge_rounded(const struct ebb_planned *planned)
     return array;
 }
 
+/* Writes what the plan asks of the program beyond absences, if it does. */
+static void json_rules(json_t *root, const struct ebb_plan_rules *rules)
+{
+    json_t *barriers = json_array(), *shares = json_array();
+    for (uint32_t i = 0; i < rules->barrier_count; i++)
+        json_array_append_new(barriers, json_bytes(rules->barriers[i]));
+    for (uint32_t i = 0; i < rules->share_count; i++) {
+        json_t *item = json_object();
+        json_object_set_new(item, "block", json_bytes(rules->shares[i].block));
+        json_object_set_new(item, "host", json_bytes(rules->shares[i].host));
+        json_array_append_new(shares, item);
+    }
+    json_object_set_new(root, "barriers", barriers);
+    json_object_set_new(root, "shares", shares);
+    json_object_set_new(root, "keeps_all", json_boolean(rules->keeps_all));
+}
+
 static enum ebb_status plan_write(const char *path, const struct ebb_planned *planned,
                                   const struct ebb_bounds *bounds, struct ebb_error *error)
 {
@@ -135,6 +152,8 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     }
     json_object_set_new(root, "absences", absences);
     json_object_set_new(root, "huge_rounded_blocks", json_huge_rounded(planned));
+    if (!ebb__plan_is_plain(plan))
+        json_rules(root, &plan->rules);
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;

@@ -68,7 +68,8 @@ static enum ebb_status simulate(const struct ebb_offline *options, const struct 
                                           file->plan.absences,
                                           file->plan.absence_count,
                                           file->plan.budget_bytes,
-                                          file->page_bytes};
+                                          file->page_bytes,
+                                          &file->plan.rules};
         return ebb__simulate(&request, NULL, result, error);
     }
     struct ebb_reactive_request request = {model, &file->machine, file->plan.budget_bytes,

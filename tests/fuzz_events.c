@@ -107,7 +107,8 @@ static void use(const struct ebb_model *model, const char *policy)
                                             plan.absences,
                                             plan.absence_count,
                                             request.budget_bytes,
-                                            request.page_bytes};
+                                            request.page_bytes,
+                                            &plan.rules};
         struct ebb_sim_result result;
         FUZZ_REQUIRE(ebb__simulate(&simulated, NULL, &result, &error) == EBB_OK);
         struct ebb_script *script;

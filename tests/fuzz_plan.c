@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                           file.plan.absences,
                                           file.plan.absence_count,
                                           file.plan.budget_bytes,
-                                          file.page_bytes};
+                                          file.page_bytes,
+                                          &file.plan.rules};
         struct ebb_sim_result result;
         status = ebb__simulate(&request, NULL, &result, &error);
         FUZZ_REQUIRE(status == EBB_OK || status == EBB_ERR_ARGUMENT);

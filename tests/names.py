@@ -3,7 +3,7 @@
 OWN_POLICIES = ["ebb", "fifo", "none"]  # src/plan/plan.c
 LAB_POLICIES = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa",
                 "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
-                "lru"]  # src/lab/lab.c
+                "lru", "static", "layrub:inter", "layrub:intra", "layrub:hybrid"]  # src/lab/lab.c
 ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
 
 # Options of the commands that plan, in the order of cli/offline.c.

@@ -39,7 +39,8 @@ static inline void assert_holds(const struct ebb_plan_request *request, const st
     if (plan->reactive)
         return;
     struct ebb_sim_request again = {request->model,      request->machine,   plan->absences,
-                                    plan->absence_count, plan->budget_bytes, request->page_bytes};
+                                    plan->absence_count, plan->budget_bytes, request->page_bytes,
+                                    &plan->rules};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
     assert_int_equal(result.iteration_ns, plan->iteration_ns);

@@ -30,4 +30,10 @@ static inline const struct ebb_policy *policy_named(const char *name)
     return NULL;
 }
 
+/* True if the policy refuses a model in which the program has not marked its layers. */
+static inline bool needs_layers(const struct ebb_policy *policy)
+{
+    return strncmp(policy->name, "layrub:", 7) == 0;
+}
+
 #endif

@@ -22,6 +22,7 @@ struct maker {
     EBB_VEC(struct ebb_model_event) events;
     EBB_VEC(uint64_t) times;
     EBB_VEC(struct ebb_model_block) blocks;
+    EBB_VEC(struct ebb_model_mark) marks;
 };
 
 /* xorshift: gives the same numbers on every machine. */
@@ -71,6 +72,18 @@ static inline void make_event(struct maker *maker, uint64_t time_ns, enum ebb_ev
         maker->blocks.items[block].free_tick = tick;
 }
 
+/* The program marks that a layer or phase begins. */
+static inline void make_mark(struct maker *maker, uint64_t time_ns, enum ebb_mark kind,
+                             uint32_t value)
+{
+    struct ebb_model_event event = {
+        .block = EBB_TICK_NONE, .kind = EBB_EVENT_MARK, .mark = (uint8_t)kind};
+    struct ebb_model_mark mark = {(uint32_t)maker->events.count, value};
+    if (!ebb_vec_push(&maker->events, event) || !ebb_vec_push(&maker->times, time_ns) ||
+        !ebb_vec_push(&maker->marks, mark))
+        abort();
+}
+
 /* Makes the model and empties the maker. Release the model with ebb__model_fini(). */
 static inline struct ebb_model make_model(struct maker *maker, uint64_t iteration_ns)
 {
@@ -78,6 +91,8 @@ static inline struct ebb_model make_model(struct maker *maker, uint64_t iteratio
                               .block_count = (uint32_t)maker->blocks.count,
                               .events = maker->events.items,
                               .blocks = maker->blocks.items,
+                              .marks = maker->marks.items,
+                              .mark_count = (uint32_t)maker->marks.count,
                               .has_accesses = true};
     uint32_t ticks = model.tick_count;
     if (!ebb_vec_push(&maker->times, iteration_ns))

@@ -185,10 +185,10 @@ static void test_stalloc(void **state)
     static const struct ebb_event expected[] = {
         {0, 1, 512, EBB_EVENT_ALLOC, 0, 0, 0, 0},
         {1000, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_ITERATION, 0, 0},
-        {2000, 0, 0, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
-        {3000, 0, 12, EBB_EVENT_MARK, 0, EBB_MARK_LAYER, 0, 0},
+        {2000, 0, EBB_PHASE_FORWARD, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
+        {3000, 0, 13, EBB_EVENT_MARK, 0, EBB_MARK_LAYER, 0, 0},
         {4000, 2, 1024, EBB_EVENT_ALLOC, 0, 0, 0, 0},
-        {7000, 0, 1, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
+        {7000, 0, EBB_PHASE_BACKWARD, EBB_EVENT_MARK, 0, EBB_MARK_PHASE, 0, 0},
         {8000, 2, 1024, EBB_EVENT_FREE, 0, 0, 0, 0},
         {10000, 0, UINT64_MAX, EBB_EVENT_MARK, 0, EBB_MARK_ITERATION, 0, 0},
         {11000, 1, 512, EBB_EVENT_FREE, 0, 0, 0, 0},

@@ -226,7 +226,8 @@ static void nothing_moves_for_nothing(void **state)
                                               rest,
                                               plan.absence_count - 1,
                                               request.budget_bytes - request.budget_bytes / 50,
-                                              1};
+                                              1,
+                                              NULL};
             struct ebb_sim_result result;
             assert_int_equal(ebb__simulate(&without, NULL, &result, NULL), EBB_OK);
             needless += result.feasible && result.iteration_ns <= plan.iteration_ns;

@@ -187,7 +187,8 @@ static void offline_read(const char *path, const struct ebb_plan_terms *terms,
     assert_int_equal(ebb__planned_check(planned, &error), EBB_OK);
     const struct ebb_sim_request again = {planned->request.model,     terms->machine,
                                           planned->plan.absences,     planned->plan.absence_count,
-                                          planned->plan.budget_bytes, terms->page_bytes};
+                                          planned->plan.budget_bytes, terms->page_bytes,
+                                          &planned->plan.rules};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&again, NULL, &result, NULL), EBB_OK);
     assert_int_equal(result.stall_ns, planned->plan.stall_ns);

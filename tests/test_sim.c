@@ -40,7 +40,7 @@ static struct small small_make(uint64_t b_bytes, uint64_t b_alloc_ns, uint64_t b
 static struct ebb_sim_result run(const struct small *small, const struct ebb_machine *machine,
                                  uint64_t budget, struct ebb_sim_times *times, uint64_t *stalls)
 {
-    struct ebb_sim_request request = {&small->model, machine, &small->absence, 1, budget, 1};
+    struct ebb_sim_request request = {&small->model, machine, &small->absence, 1, budget, 1, NULL};
     struct ebb_sim_detail detail = {times, stalls};
     struct ebb_sim_result result;
     struct ebb_error error;
@@ -206,7 +206,7 @@ static void freed_at_tick_0(void **state)
     make_event(&maker, 40, EBB_EVENT_ALLOC, a, 0);
     make_event(&maker, 50, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
     struct small small = {make_model(&maker, 100), {0}};
-    struct ebb_sim_request request = {&small.model, &one, NULL, 0, 70, 1};
+    struct ebb_sim_request request = {&small.model, &one, NULL, 0, 70, 1, NULL};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&request, NULL, &result, NULL), EBB_OK);
     assert_int_equal(result.peak_bytes, 70);
@@ -240,7 +240,7 @@ static void lanes_are_serial_and_share(void **state)
     struct ebb_sim_detail detail = {times, NULL};
     struct ebb_sim_result result;
     struct ebb_machine machine = one;
-    struct ebb_sim_request request = {&model, &machine, absences, 3, 1000, 1};
+    struct ebb_sim_request request = {&model, &machine, absences, 3, 1000, 1, NULL};
     assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
     assert_int_equal(times[0].out_end_ns, 200);
     assert_int_equal(times[1].out_start_ns, 200);
@@ -264,7 +264,7 @@ static void wrong_requests(void **state)
 {
     (void)state;
     struct small small = small_make(50, 150, 500);
-    struct ebb_sim_request request = {&small.model, &one, &small.absence, 1, 1000, 1};
+    struct ebb_sim_request request = {&small.model, &one, &small.absence, 1, 1000, 1, NULL};
     struct ebb_sim_result result;
     small.absence.block = 99;
     assert_int_equal(ebb__simulate(&request, NULL, &result, NULL), EBB_ERR_ARGUMENT);

@@ -15,6 +15,7 @@
 #include "ebb/forecast.h"
 #include "ebb/iteration.h"
 #include "ebb/mark.h"
+#include "ebb/phase.h"
 #include "ebb/statistics.h"
 #include "ebb/status.h"
 #include "ebb/tensor.h"

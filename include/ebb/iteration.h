@@ -21,18 +21,11 @@
 #define EBB_ITERATION_H
 
 #include "ebb/context.h"
+#include "ebb/phase.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum ebb_phase {
-    EBB_PHASE_FORWARD = 1,
-    EBB_PHASE_BACKWARD,
-    EBB_PHASE_UPDATE,
-    EBB_PHASE_EVALUATE,
-    EBB_PHASE_COUNT
-};
 
 #define EBB_ITERATION_KINDS 8u
 

@@ -1,4 +1,4 @@
-#include "check/check.h"
+#include "check/internal.h"
 
 #include "base/tuning.h"
 
@@ -8,54 +8,32 @@
 
 #define NEVER UINT32_MAX
 
-/* An absence on an unrolled clock that begins with the iteration of its ready event. */
-struct span {
-    uint64_t ready, out_start, out_end, in_start, in_end, need;
-};
-
 struct interval {
     uint64_t first, last;
     uint32_t absence;
 };
 
-/* A change of the resident bytes. At one instant copies out end first, then the program's events
- * happen in order, then copies in start. During a stall the clock stands still. A copy out then
- * ends right before the event at which it was ready; a copy in starts before the use. */
-enum change_class { OUT_ENDS, IN_STARTS, EVENT_HAPPENS };
-#define FIRST 0
-#define LAST UINT64_MAX
-
-struct change {
-    uint64_t time_ns;
-    uint64_t order; /* order among equal times: FIRST, order_at() or LAST */
-    int64_t bytes;
-};
-
-static uint64_t order_at(uint32_t tick, enum change_class class)
-{
-    return (uint64_t)tick * 4 + class;
-}
-
-struct check {
-    const struct ebb_check_request *request;
-    const struct ebb_model *model;
-    const struct ebb_plan *plan;
-    struct ebb_error *error;
-    uint64_t turn_ns;
-    uint32_t *next_use;   /* by tick: the next event of the same block */
-    uint32_t *next_clock; /* by tick: the first clock event after it */
-    struct span *spans;
-    bool *taken;   /* by tick: an absence begins after it */
-    bool *dropped; /* by tick: a FREE of a block that is already evicted */
-};
-
-#define VIOLATION(check, ...) ebb__fail((check)->error, EBB_ERR_FORMAT, "plan", __VA_ARGS__)
-
-static uint64_t bytes_of(const struct check *check, uint32_t block)
+uint64_t ebb__check_bytes(const struct check *check, uint32_t block)
 {
     uint64_t page = check->request->page_bytes > 1 ? check->request->page_bytes : 1;
     uint64_t size = check->model->blocks[block].size_bytes;
     return size % page ? size - size % page + page : size;
+}
+
+uint64_t ebb__check_unroll(const struct check *check, uint64_t time_ns, uint64_t after_ns)
+{
+    while (time_ns < after_ns)
+        time_ns += check->turn_ns;
+    return time_ns;
+}
+
+/* The margin is ignored if that is a clock event. */
+uint32_t ebb__check_ready_tick(const struct check *check, const struct ebb_absence *absence)
+{
+    if (!absence->out_within)
+        return check->next_clock[absence->from_tick];
+    return (uint32_t)(((uint64_t)absence->from_tick + absence->margin_ticks) %
+                      check->model->tick_count);
 }
 
 static double lane_time(const struct ebb_lane *lane, uint64_t bytes)
@@ -103,14 +81,6 @@ static void next_use_find(struct check *check)
     }
 }
 
-/* The first instant at or after `after_ns` that equals `time_ns` modulo an iteration. */
-static uint64_t unroll(const struct check *check, uint64_t time_ns, uint64_t after_ns)
-{
-    while (time_ns < after_ns)
-        time_ns += check->turn_ns;
-    return time_ns;
-}
-
 static enum ebb_status gap_check(struct check *check, uint32_t i)
 {
     const struct ebb_model *model = check->model;
@@ -145,20 +115,11 @@ static enum ebb_status gap_check(struct check *check, uint32_t i)
 static enum ebb_status copy_check(struct check *check, uint32_t i, const char *direction,
                                   const struct ebb_lane *lane, uint64_t taken_ns)
 {
-    double needs = lane_time(lane, bytes_of(check, check->plan->absences[i].block));
+    double needs = lane_time(lane, ebb__check_bytes(check, check->plan->absences[i].block));
     if ((double)taken_ns + (double)check->plan->stall_ns + 2 < needs)
         return VIOLATION(check, "absence %u: copy %s takes %" PRIu64 " ns, the lane needs %.0f", i,
                          direction, taken_ns, needs);
     return EBB_OK;
-}
-
-/* The event at which the eviction may start. The margin is ignored if that is a clock event. */
-static uint32_t ready_tick(const struct check *check, const struct ebb_absence *absence)
-{
-    if (!absence->out_within)
-        return check->next_clock[absence->from_tick];
-    return (uint32_t)(((uint64_t)absence->from_tick + absence->margin_ticks) %
-                      check->model->tick_count);
 }
 
 /* Without a clock event, the use must be over by the number of later events and by the time since
@@ -167,9 +128,10 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
 {
     const struct ebb_model *model = check->model;
     const struct ebb_absence *absence = &check->plan->absences[i];
-    uint32_t ready = ready_tick(check, absence), ticks = model->tick_count;
+    uint32_t ready = ebb__check_ready_tick(check, absence), ticks = model->tick_count;
     uint32_t length = (absence->to_tick + ticks - absence->from_tick - 1) % ticks + 1;
-    uint64_t after_ns = unroll(check, model->time_ns[ready], model->time_ns[absence->from_tick]);
+    uint64_t after_ns =
+        ebb__check_unroll(check, model->time_ns[ready], model->time_ns[absence->from_tick]);
     uint32_t clock = check->next_clock[absence->from_tick];
     uint32_t to_clock = (clock + ticks - absence->from_tick - 1) % ticks + 1;
     if (absence->margin_ticks == 0 || absence->margin_ticks >= length || to_clock >= length)
@@ -179,7 +141,8 @@ static enum ebb_status within_check(struct check *check, uint32_t i)
     while (back < ticks && !model->events[(absence->from_tick + ticks - back) % ticks].clock)
         back++;
     uint64_t began_ns = model->time_ns[(absence->from_tick + ticks - back) % ticks];
-    uint64_t lasts_ns = unroll(check, model->time_ns[absence->from_tick], began_ns) - began_ns;
+    uint64_t lasts_ns =
+        ebb__check_unroll(check, model->time_ns[absence->from_tick], began_ns) - began_ns;
     uint64_t over_ns = lasts_ns / ebb__tuning()->within_drift_divisor;
     if (over_ns < ebb__tuning()->within_ns)
         over_ns = ebb__tuning()->within_ns;
@@ -195,7 +158,7 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     const struct ebb_model *model = check->model;
     const struct ebb_absence *absence = &check->plan->absences[i];
     struct span *span = &check->spans[i];
-    uint32_t ready = ready_tick(check, absence);
+    uint32_t ready = ebb__check_ready_tick(check, absence);
     uint64_t ready_ns = model->time_ns[ready];
     span->ready = ready_ns;
     if (absence->out_start_ns > check->turn_ns || absence->out_end_ns > check->turn_ns ||
@@ -211,24 +174,26 @@ static enum ebb_status times_check(struct check *check, uint32_t i)
     uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % model->tick_count;
     uint64_t after_margin_ns = ready_ns;
     if (!absence->out_within)
-        after_margin_ns = unroll(check, model->time_ns[check->next_clock[after_margin]], ready_ns);
-    span->out_start = unroll(check, absence->out_start_ns, after_margin_ns);
+        after_margin_ns =
+            ebb__check_unroll(check, model->time_ns[check->next_clock[after_margin]], ready_ns);
+    span->out_start = ebb__check_unroll(check, absence->out_start_ns, after_margin_ns);
     if (span->out_start > span->need)
         return VIOLATION(check, "absence %u: block %u is evicted outside its gap, while in use", i,
                          absence->block);
-    span->out_end = unroll(check, absence->out_end_ns, span->out_start);
+    span->out_end = ebb__check_unroll(check, absence->out_end_ns, span->out_start);
     if (span->out_end > span->need)
         return VIOLATION(check, "absence %u: the copy out ends after its gap", i);
     if (!absence->drops) {
-        span->in_start = unroll(check, absence->in_start_ns, span->out_end);
+        span->in_start = ebb__check_unroll(check, absence->in_start_ns, span->out_end);
         /* In a gap longer than an iteration that instant may occur twice: the copy must not be too
          * early. */
         uint64_t later_ns = span->in_start + check->turn_ns;
-        if (later_ns <= span->need && unroll(check, absence->in_end_ns, later_ns) <= span->need)
+        if (later_ns <= span->need &&
+            ebb__check_unroll(check, absence->in_end_ns, later_ns) <= span->need)
             span->in_start = later_ns;
         if (span->in_start > span->need)
             return VIOLATION(check, "absence %u: the copy in starts before the copy out ends", i);
-        span->in_end = unroll(check, absence->in_end_ns, span->in_start);
+        span->in_end = ebb__check_unroll(check, absence->in_end_ns, span->in_start);
         if (span->in_end > span->need)
             return VIOLATION(check, "absence %u: block %u is back late", i, absence->block);
     }
@@ -275,117 +240,12 @@ static enum ebb_status lane_check(struct check *check, bool in)
     return status;
 }
 
-static int change_compare(const void *left, const void *right)
-{
-    const struct change *a = left, *b = right;
-    if (a->time_ns != b->time_ns)
-        return a->time_ns < b->time_ns ? -1 : 1;
-    return (a->order > b->order) - (a->order < b->order);
-}
-
-struct instant {
-    uint64_t turn, time_ns, order;
-};
-
-/* The instant next to the event at `tick`, which may be at an iteration's very end. */
-static struct instant instant_at(const struct check *check, uint64_t unrolled_ns, uint32_t tick,
-                                 enum change_class class)
-{
-    uint64_t time_ns = check->model->time_ns[tick];
-    return (struct instant){(unrolled_ns - time_ns) / check->turn_ns, time_ns,
-                            order_at(tick, class)};
-}
-
-/* Lists the resident bytes just before tick 0, and every change after it. */
-static int64_t changes_list(struct check *check, struct change *changes, uint32_t *count)
-{
-    const struct ebb_model *model = check->model;
-    int64_t resident = 0;
-    for (uint32_t b = 0; b < model->block_count; b++) {
-        const struct ebb_model_block *block = &model->blocks[b];
-        int64_t bytes = (int64_t)bytes_of(check, b);
-        if (block->alloc_tick == EBB_TICK_NONE) {
-            resident += bytes;
-            continue;
-        }
-        uint64_t end = (uint64_t)block->alloc_tick + block->span_ticks;
-        for (uint64_t boundary = model->tick_count; boundary <= end; boundary += model->tick_count)
-            resident += bytes;
-    }
-    for (uint32_t i = 0; i < check->plan->absence_count; i++) {
-        const struct ebb_absence *absence = &check->plan->absences[i];
-        const struct span *span = &check->spans[i];
-        int64_t bytes = (int64_t)bytes_of(check, absence->block);
-        uint32_t ready = ready_tick(check, absence), to = absence->to_tick;
-        struct instant out = instant_at(check, span->ready, ready, OUT_ENDS);
-        if (span->out_end > span->ready) /* at an iteration's end: before the remaining events
-                                            there */
-            out = (struct instant){(span->out_end - 1) / check->turn_ns,
-                                   (span->out_end - 1) % check->turn_ns + 1, FIRST};
-        struct instant back = {span->in_start / check->turn_ns, span->in_start % check->turn_ns,
-                               LAST};
-        if (absence->drops) {
-            back.turn = to <= ready ? 1 : 0;
-            check->dropped[to] = true;
-        } else if (span->in_start == span->need) {
-            back = instant_at(check, span->need, to, IN_STARTS);
-        }
-        if (back.turn > out.turn)
-            resident -= bytes * (int64_t)(back.turn - out.turn);
-        changes[(*count)++] = (struct change){out.time_ns, out.order, -bytes};
-        if (!absence->drops)
-            changes[(*count)++] = (struct change){back.time_ns, back.order, bytes};
-    }
-    for (uint32_t t = 0; t < model->tick_count; t++) {
-        const struct ebb_model_event *event = &model->events[t];
-        bool alloc = event->kind == EBB_EVENT_ALLOC;
-        if (event->block >= model->block_count || check->dropped[t] ||
-            (!alloc && event->kind != EBB_EVENT_FREE))
-            continue;
-        int64_t bytes = (int64_t)bytes_of(check, event->block);
-        changes[(*count)++] =
-            (struct change){model->time_ns[t], order_at(t, EVENT_HAPPENS), alloc ? bytes : -bytes};
-    }
-    return resident;
-}
-
-static enum ebb_status curve_check(struct check *check)
-{
-    uint32_t count = 0;
-    const struct ebb_plan *plan = check->plan;
-    size_t room = check->model->tick_count + 2 * (size_t)plan->absence_count;
-    struct change *changes = malloc((room + 1) * sizeof *changes);
-    if (!changes)
-        return EBB_ERR_MEMORY;
-    int64_t resident = changes_list(check, changes, &count);
-    qsort(changes, count, sizeof *changes, change_compare);
-    enum ebb_status status = EBB_OK;
-    for (uint32_t i = 0; i <= count && !status; i++) {
-        uint64_t at_ns = i ? changes[i - 1].time_ns : 0;
-        if (i)
-            resident += changes[i - 1].bytes;
-        if (resident < 0)
-            status = VIOLATION(check, "more is evicted than is resident at %" PRIu64 " ns", at_ns);
-        else if ((uint64_t)resident > plan->peak_bytes)
-            status = VIOLATION(check,
-                               "%" PRId64 " bytes resident at %" PRIu64
-                               " ns, over the claimed peak of %" PRIu64,
-                               resident, at_ns, plan->peak_bytes);
-        else if (plan->feasible && (uint64_t)resident > check->request->budget_bytes)
-            status = VIOLATION(
-                check, "%" PRId64 " bytes resident at %" PRIu64 " ns, over the budget of %" PRIu64,
-                resident, at_ns, check->request->budget_bytes);
-    }
-    free(changes);
-    return status;
-}
-
 static enum ebb_status figures_check(struct check *check)
 {
     const struct ebb_plan *plan = check->plan;
     uint64_t out_bytes = 0, in_bytes = 0;
     for (uint32_t i = 0; i < plan->absence_count; i++) {
-        uint64_t bytes = bytes_of(check, plan->absences[i].block);
+        uint64_t bytes = ebb__check_bytes(check, plan->absences[i].block);
         out_bytes += bytes;
         in_bytes += plan->absences[i].drops ? 0 : bytes;
     }
@@ -412,10 +272,12 @@ enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
     check.next_use = malloc(model->tick_count * sizeof *check.next_use);
     check.next_clock = malloc(model->tick_count * sizeof *check.next_clock);
     check.spans = calloc(plan->absence_count + 1u, sizeof *check.spans);
+    check.lives = calloc(model->block_count + 1u, sizeof *check.lives);
     check.taken = calloc(model->tick_count, sizeof *check.taken);
     check.dropped = calloc(model->tick_count, sizeof *check.dropped);
     enum ebb_status status = EBB_ERR_MEMORY;
-    if (check.next_use && check.next_clock && check.spans && check.taken && check.dropped) {
+    if (check.next_use && check.next_clock && check.spans && check.lives && check.taken &&
+        check.dropped) {
         next_clock_find(&check);
         next_use_find(&check);
         status = EBB_OK;
@@ -426,18 +288,21 @@ enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
             status = times_check(&check, i);
     }
     if (!status)
+        status = ebb__check_rules(&check);
+    if (!status)
         status = lane_check(&check, false);
     if (!status)
         status = lane_check(&check, true);
     if (!status)
         status = figures_check(&check);
     if (!status)
-        status = curve_check(&check);
+        status = ebb__check_curve(&check);
     if (status == EBB_ERR_MEMORY)
         ebb__fail(error, status, "plan", "out of memory");
     free(check.next_use);
     free(check.next_clock);
     free(check.spans);
+    free(check.lives);
     free(check.taken);
     free(check.dropped);
     return status;

@@ -11,6 +11,13 @@
  *   - Each copy takes at least its lane's time. If the plan declares stalls, it may take less on
  *     the model clock, by at most the stall: that clock stands still meanwhile.
  *   - Each lane has at most one copy at a time.
+ * If the plan has rules (struct ebb_plan_rules):
+ *   - No copy is under way at a barrier, if it was requested before. A block is back at the last
+ *     barrier before its use.
+ *   - A block that lies in its host's memory is born in the backward work of the layer that uses
+ *     the host for the last time. The host is allocated, present and no smaller. Each block is in
+ *     one share at most.
+ *   - If each block keeps its memory, there are no absences.
  * For the plan: the resident bytes at every instant are within its claimed peak. That peak is
  * within the budget unless `feasible == false`. Its sums are those of its absences.
  *

@@ -15,6 +15,10 @@ static const struct ebb_policy policies[] = {
     {"vdnn:all", ebb__swap_vdnn, NULL, false},
     {"vdnn:conv", ebb__swap_vdnn, NULL, false},
     {"lru", ebb__swap_lru, NULL, true},
+    {"static", ebb__swap_static, ebb__swap_static_zero_stall, false},
+    {"layrub:inter", ebb__swap_layrub, ebb__swap_layrub_zero_stall, false},
+    {"layrub:intra", ebb__swap_layrub, ebb__swap_layrub_zero_stall, false},
+    {"layrub:hybrid", ebb__swap_layrub, ebb__swap_layrub_zero_stall, false},
 };
 
 static const struct ebb_pool pools[] = {

@@ -238,6 +238,25 @@ static bool write_events(struct builder *b, struct ebb_model *model, struct plac
     return true;
 }
 
+/* Lists the values of the program's marks. Most iterations have none. */
+static bool write_marks(const struct builder *b, struct ebb_model *model)
+{
+    EBB_VEC(struct ebb_model_mark) marks = {0};
+    for (uint32_t tick = 0; tick < model->tick_count; tick++) {
+        if (model->events[tick].kind != EBB_EVENT_MARK)
+            continue;
+        uint64_t value = b->trace.events[b->entries.items[tick].event].size_bytes;
+        struct ebb_model_mark mark = {tick, value < UINT32_MAX ? (uint32_t)value : UINT32_MAX};
+        if (!ebb_vec_push(&marks, mark)) {
+            ebb_vec_free(&marks);
+            return false;
+        }
+    }
+    model->marks = marks.items;
+    model->mark_count = (uint32_t)marks.count;
+    return true;
+}
+
 /* Gives each block its accesses, in order. */
 static bool write_accesses(struct builder *b, struct ebb_model *model, struct placed *placed,
                            size_t count)
@@ -268,7 +287,7 @@ static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
     model->time_ns = calloc(ticks + 1, sizeof *model->time_ns);
     struct placed *placed = malloc((ticks + 1) * sizeof *placed);
     bool ok = model->events && model->time_ns && placed && write_events(b, model, placed, &count) &&
-              write_accesses(b, model, placed, count);
+              write_accesses(b, model, placed, count) && write_marks(b, model);
     free(placed);
     if (!ok)
         return EBB_ERR_MEMORY;

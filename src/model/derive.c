@@ -184,6 +184,9 @@ static enum ebb_status check_ticks(const struct ebb_model *model, struct ebb_err
     for (uint32_t i = 0; !why && i < model->access_count; i++)
         if (model->accesses[i].tick >= count)
             why = "an access lies behind the last tick";
+    for (uint32_t i = 0; !why && i < model->mark_count; i++)
+        if (model->marks[i].tick >= count)
+            why = "a mark lies behind the last tick";
     return why ? ebb__fail(error, EBB_ERR_ARGUMENT, "model", "%s", why) : EBB_OK;
 }
 
@@ -289,6 +292,7 @@ void ebb__model_fini(struct ebb_model *model)
     free(model->blocks);
     free(model->accesses);
     free(model->gaps);
+    free(model->marks);
     memset(model, 0, sizeof *model);
 }
 

@@ -57,6 +57,12 @@ struct ebb_model_access {
     bool held;      /* the block was held since its previous event: there is no gap before it */
 };
 
+/* A mark of the program: its layer or phase from `tick` on. events[tick].mark is its kind. */
+struct ebb_model_mark {
+    uint32_t tick;
+    uint32_t value; /* larger values count as UINT32_MAX */
+};
+
 /* A gap: a time in which `block` is not used, from the end of the use that begins at `from_tick` to
  * the event at `to_tick`. With ends_in_free, `to_tick` is the block's FREE: its bytes are never
  * needed again. Both ticks are on the cyclic timeline; if to_tick <= from_tick, the gap crosses the
@@ -94,6 +100,8 @@ struct ebb_model {
     uint32_t access_count;
     struct ebb_gap *gaps; /* every gap of every block, grouped by block */
     uint32_t gap_count;
+    struct ebb_model_mark *marks; /* by tick; NULL: the iteration has none (stages.h) */
+    uint32_t mark_count;
     uint64_t peak_bytes;  /* max of load_bytes */
     uint32_t peak_tick;   /* the first tick at which load_bytes is peak_bytes */
     bool has_accesses;    /* false: the trace has none for this iteration */

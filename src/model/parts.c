@@ -275,6 +275,16 @@ static bool write_accesses(struct division *division)
     return true;
 }
 
+/* Marks are events that no part drops. They move to `made`. */
+static void move_marks(struct division *division, struct ebb_model *old)
+{
+    for (uint32_t i = 0; i < old->mark_count; i++)
+        old->marks[i].tick = division->made_tick[old->marks[i].tick];
+    division->made.marks = old->marks;
+    division->made.mark_count = old->mark_count;
+    old->marks = NULL;
+}
+
 static uint32_t *table(size_t count, bool none)
 {
     uint32_t *made = calloc(count + 1, sizeof *made);
@@ -314,6 +324,8 @@ enum ebb_status ebb__model_divide(struct ebb_model *model, const uint32_t *unit_
 {
     struct division division = {.old = model, .unit_at_tick = unit_at_tick};
     enum ebb_status status = divide(&division);
+    if (!status)
+        move_marks(&division, model);
     ebb_vec_free(&division.uses);
     ebb_vec_free(&division.parts);
     free(division.first_part);

@@ -202,6 +202,8 @@ static bool remove_lacking(struct ebb_model *model, const uint8_t *lacking)
         model->time_ns[before[i]] = model->time_ns[i];
     }
     bool good = before && place;
+    for (uint32_t i = 0; good && i < model->mark_count; i++)
+        model->marks[i].tick = before[model->marks[i].tick];
     if (good) {
         model->time_ns[before[ticks]] = model->time_ns[ticks];
         model->tick_count = before[ticks];
@@ -229,8 +231,12 @@ static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
     made.time_ns = copy_of(model->time_ns, (model->tick_count + 1u) * sizeof *model->time_ns);
     made.blocks = copy_of(model->blocks, model->block_count * sizeof *model->blocks);
     made.accesses = copy_of(model->accesses, model->access_count * sizeof *model->accesses);
+    if (model->mark_count)
+        made.marks = copy_of(model->marks, model->mark_count * sizeof *model->marks);
+    made.mark_count = model->mark_count;
     uint8_t *lacking = calloc(model->block_count + 1u, 1);
-    if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking) {
+    if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking ||
+        (made.mark_count && !made.marks)) {
         free(lacking);
         ebb__model_fini(&made);
         return EBB_ERR_MEMORY;

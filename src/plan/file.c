@@ -151,6 +151,63 @@ static enum ebb_status read_huge_rounded(const struct reader *reader, const json
     return EBB_OK;
 }
 
+/* An array of `object`, of `most` items at most. *count is 0 if it is missing. */
+static enum ebb_status take_array(const struct reader *reader, const json_t *root, const char *key,
+                                  size_t most, const json_t **array, uint32_t *count)
+{
+    *array = json_object_get(root, key);
+    *count = 0;
+    if (*array && !json_is_array(*array))
+        return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name, "member %s must be an array",
+                         key);
+    if (json_array_size(*array) > most)
+        return ebb__fail(reader->error, EBB_ERR_FORMAT, reader->name,
+                         "member %s has more than %zu entries", key, most);
+    *count = (uint32_t)json_array_size(*array);
+    return EBB_OK;
+}
+
+/* Reads what the plan asks of the program beyond absences; the members may be missing. */
+static enum ebb_status read_rules(const struct reader *reader, const json_t *root)
+{
+    const struct ebb_model *model = reader->model;
+    struct ebb_plan_rules *rules = &reader->file->plan.rules;
+    const json_t *barriers, *shares;
+    enum ebb_status status = EBB_OK;
+    if (json_object_get(root, "keeps_all"))
+        status = take_boolean(reader, root, "", "keeps_all", &rules->keeps_all);
+    if (!status)
+        status = take_array(reader, root, "barriers", model->tick_count, &barriers,
+                            &rules->barrier_count);
+    if (!status)
+        status =
+            take_array(reader, root, "shares", model->block_count, &shares, &rules->share_count);
+    if (status)
+        return status;
+    rules->barriers = calloc(rules->barrier_count + 1u, sizeof *rules->barriers);
+    rules->shares = calloc(rules->share_count + 1u, sizeof *rules->shares);
+    if (!rules->barriers || !rules->shares)
+        return ebb__fail_memory(reader->name, rules->barrier_count * sizeof *rules->barriers,
+                                reader->error);
+    for (uint32_t i = 0; i < rules->barrier_count; i++) {
+        const json_t *item = json_array_get(barriers, i);
+        json_int_t tick = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (tick < 0 || tick >= model->tick_count ||
+            (i && tick <= (json_int_t)rules->barriers[i - 1]))
+            return fail(reader, "member barriers ", "must have ticks of the trace, ascending");
+        rules->barriers[i] = (uint32_t)tick;
+    }
+    for (uint32_t i = 0; !status && i < rules->share_count; i++) {
+        const json_t *item = json_array_get(shares, i);
+        status = take_index(reader, item, "shares: ", "block", model->block_count - 1,
+                            &rules->shares[i].block);
+        if (!status)
+            status = take_index(reader, item, "shares: ", "host", model->block_count - 1,
+                                &rules->shares[i].host);
+    }
+    return status;
+}
+
 static enum ebb_status read_figures(const struct reader *reader, const json_t *root)
 {
     struct ebb_plan *plan = &reader->file->plan;
@@ -216,6 +273,8 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
                                     reader->error);
     if (!status)
         status = read_huge_rounded(reader, json_object_get(root, "huge_rounded_blocks"));
+    if (!status)
+        status = read_rules(reader, root);
     return status ? status : read_absences(reader, json_object_get(root, "absences"));
 }
 

@@ -47,6 +47,26 @@ struct ebb_absence {
                         program does not wait for it there */
 };
 
+/* A block that lies in the memory of another one, its host, from its allocation to its free. It
+ * takes no bytes of its own. The host keeps its bytes until both are freed. */
+struct ebb_share {
+    uint32_t block;
+    uint32_t host;
+};
+
+/* What a plan asks of the program beyond absences. Only policies for comparison do. The runtime
+ * cannot carry it out, so such a plan has no script. */
+struct ebb_plan_rules {
+    uint32_t *barriers; /* ticks, ascending. Before the event at each, the program waits for copies:
+                           for all copies out that were requested, and for the blocks whose
+                           absences end before the next barrier */
+    uint32_t barrier_count;
+    struct ebb_share *shares;
+    uint32_t share_count;
+    bool keeps_all; /* each block has memory of its own for the whole iteration; there are no
+                       absences */
+};
+
 struct ebb_plan {
     char policy[32];
     uint64_t budget_bytes;
@@ -56,6 +76,7 @@ struct ebb_plan {
                                          operation */
     struct ebb_absence *absences;     /* sorted by out_start_ns */
     uint32_t absence_count;
+    struct ebb_plan_rules rules; /* as a rule empty */
     /* Predictions, made by the simulator, for one iteration in steady state. */
     uint64_t peak_bytes; /* resident */
     uint64_t stall_ns;
@@ -152,11 +173,20 @@ EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(ebb_planner make,
                                                           struct ebb_plan *plan,
                                                           struct ebb_error *error);
 
+/* True if the plan consists of absences alone: the runtime can carry it out. */
+static inline bool ebb__plan_is_plain(const struct ebb_plan *plan)
+{
+    return !plan->rules.barrier_count && !plan->rules.share_count && !plan->rules.keeps_all;
+}
+
 static inline void ebb__plan_fini(struct ebb_plan *plan)
 {
     free(plan->absences);
+    free(plan->rules.barriers);
+    free(plan->rules.shares);
     plan->absences = NULL;
     plan->absence_count = 0;
+    plan->rules = (struct ebb_plan_rules){0};
 }
 
 #endif

@@ -158,7 +158,8 @@ static bool block_begin(struct sim *sim, uint64_t bytes, bool forced, uint64_t w
         return false;
     }
     take(sim, bytes);
-    sim->lap.room_stall_ns += waited_ns;
+    if (sim->wait.kind == WAIT_ROOM)
+        sim->lap.room_stall_ns += waited_ns;
     return true;
 }
 
@@ -198,6 +199,47 @@ static bool block_use(struct sim *sim, uint32_t absence, bool forced)
     return false;
 }
 
+/* True if a copy out is running, or was requested and waits for the lane. */
+static bool is_writing_back(const struct sim *sim)
+{
+    bool writing = sim->out.absence != NONE;
+    for (uint32_t i = sim->out_queue.first; !writing && i < sim->out_queue.end; i++)
+        writing = sim->state[sim->out_queue.items[i]] == QUEUED;
+    return writing;
+}
+
+/* Returns false if the event at sim->tick waits at a barrier: for copies out, or for a block whose
+ * absence ends before the next barrier. */
+static bool barrier_pass(struct sim *sim, bool forced)
+{
+    const struct ebb_plan_rules *rules = sim->request->rules;
+    uint32_t ticks = sim->model->tick_count;
+    if (!rules || sim->barrier == rules->barrier_count ||
+        rules->barriers[sim->barrier] != sim->tick)
+        return true;
+    if (sim->wait.kind != WAIT_BARRIER)
+        sim->wait.passed = 0;
+    sim->wait.kind = WAIT_BARRIER;
+    sim->wait.demanded = NONE;
+    if (is_writing_back(sim))
+        return false;
+    uint32_t next = rules->barriers[(sim->barrier + 1) % rules->barrier_count];
+    uint32_t length = (next + ticks - sim->tick - 1) % ticks + 1;
+    for (; sim->wait.passed < length; sim->wait.passed++) {
+        uint32_t absence = sim->ending[(sim->tick + sim->wait.passed) % ticks];
+        if (absence == NONE || sim->state[absence] == RESIDENT ||
+            sim->request->absences[absence].drops)
+            continue;
+        if (forced && sim->in.absence == NONE && sim->state[absence] == EVICTED)
+            in_begin(sim, absence);
+        sim->wait.demanded = absence;
+        return false;
+    }
+    sim->wait.kind = WAIT_NONE;
+    sim->barrier++;
+    return true;
+}
+
 /* Applies the event at sim->tick to its block; returns false if it must wait. */
 static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
 {
@@ -213,7 +255,7 @@ static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
     case EBB_EVENT_ALLOC:
         return block_begin(sim, bytes, forced, waited_ns);
     case EBB_EVENT_FREE:
-        block_end(sim, bytes, absence);
+        block_end(sim, sim->freed_bytes[event->block], absence);
         return true;
     case EBB_EVENT_ACCESS:
     case EBB_EVENT_LAUNCH:
@@ -231,7 +273,7 @@ static bool event_happen(struct sim *sim, bool forced)
         for (uint32_t i = sim->ready_first[sim->tick]; i < sim->ready_first[sim->tick + 1]; i++)
             absence_ready(sim, sim->ready_list[i]);
     uint64_t waited_ns = waited ? sim->now_ns - sim->wait.since_ns : 0;
-    if (!event_apply(sim, forced, waited_ns)) {
+    if (!barrier_pass(sim, forced) || !event_apply(sim, forced, waited_ns)) {
         if (!waited)
             sim->wait.since_ns = sim->now_ns;
         return false;
@@ -251,7 +293,7 @@ static bool event_happen(struct sim *sim, bool forced)
 static bool triggers_fire(struct sim *sim)
 {
     bool fired = false;
-    while (sim->trigger < sim->in_count) {
+    while (sim->trigger < sim->in_count && sim->wait.kind != WAIT_BARRIER) {
         uint32_t absence = sim->by_in_start[sim->trigger].absence;
         if (sim->by_in_start[sim->trigger].in_start_ns > sim->model_ns)
             break;
@@ -306,7 +348,7 @@ static void lap_run(struct sim *sim)
     sim->lap =
         (struct ebb_sim_result){.feasible = sim->resident_bytes <= sim->request->budget_bytes,
                                 .peak_bytes = sim->resident_bytes};
-    sim->tick = sim->trigger = 0;
+    sim->tick = sim->trigger = sim->barrier = 0;
     sim->model_ns = 0;
     for (;;) {
         /* At one instant: ends first, then events, then starts. */

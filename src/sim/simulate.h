@@ -1,7 +1,7 @@
 /* The simulator: repeats one iteration under a plan and a machine until it is steady.
  *
  *     struct ebb_sim_request request = {&model, &machine, plan.absences, plan.absence_count,
- *                                       budget_bytes, page_bytes};
+ *                                       budget_bytes, page_bytes, &plan.rules};
  *     struct ebb_sim_result result;
  *     status = ebb__simulate(&request, NULL, &result, &error);
  *
@@ -21,6 +21,9 @@
  *   - An allocation takes its pages at once and stalls until they fit.
  *   - Bytes count until the copy out ends, and again from the start of the copy in.
  *   - If the machine is not duplex, two running copies have half their rate each.
+ *   - At a barrier the program waits for copies (struct ebb_plan_rules). No copy in becomes due
+ *     meanwhile.
+ *   - A block in the memory of its host takes no bytes. The host's bytes count until both are free.
  *   - If nothing can progress, the budget is exceeded (feasible == false) and the run continues.
  *
  * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O((events
@@ -42,7 +45,8 @@ struct ebb_sim_request {
     const struct ebb_absence *absences; /* all fields are read but keep_copy and the ends */
     uint32_t absence_count;
     uint64_t budget_bytes;
-    uint64_t page_bytes; /* as in struct ebb_plan_request */
+    uint64_t page_bytes;                /* as in struct ebb_plan_request */
+    const struct ebb_plan_rules *rules; /* NULL: none */
 };
 
 /* Result for one absence in the steady state; times modulo the stall-free iteration. */
@@ -74,8 +78,8 @@ struct ebb_sim_result {
     bool feasible; /* the budget was never exceeded in the last iteration */
 };
 
-/* EBB_ERR_ARGUMENT if an absence names no block or tick of the model; EBB_ERR_MEMORY. `detail` may
- * be NULL. */
+/* EBB_ERR_ARGUMENT if an absence or a rule names no block or tick of the model; EBB_ERR_MEMORY.
+ * `detail` may be NULL. */
 EBB_NODISCARD enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
                                             const struct ebb_sim_detail *detail,
                                             struct ebb_sim_result *result, struct ebb_error *error);

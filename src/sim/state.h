@@ -32,11 +32,13 @@ enum wait_kind {
     WAIT_NONE,
     WAIT_ROOM,  /* an allocation needs memory */
     WAIT_BLOCK, /* a use needs a block that is not resident */
+    WAIT_BARRIER,
 };
 
 struct wait {
     enum wait_kind kind;
-    uint32_t demanded; /* WAIT_BLOCK: the absence that the program waits for; otherwise NONE */
+    uint32_t demanded; /* the absence that the program waits for; NONE for memory and copies out */
+    uint32_t passed;   /* WAIT_BARRIER: ticks behind it whose blocks are resident */
     uint64_t bytes;    /* WAIT_ROOM: the bytes needed */
     uint64_t since_ns;
 };
@@ -47,6 +49,7 @@ struct sim {
     const struct ebb_model *model;
     uint64_t lap_ns;
     uint64_t *block_bytes;
+    uint64_t *freed_bytes; /* by block: what its FREE releases */
     uint32_t *ending;      /* by tick: the absence that ends there, or NONE */
     uint8_t *state;        /* by absence */
     bool *wanted_in;       /* its in_start has been reached */
@@ -62,6 +65,7 @@ struct sim {
     uint64_t now_ns, model_ns; /* real and model clock; model_ns is within the iteration */
     uint32_t tick;             /* next event */
     uint32_t trigger;          /* next entry of by_in_start */
+    uint32_t barrier;          /* next barrier of the rules */
     struct wait wait;
     struct ebb_sim_result lap; /* figures of the current iteration */
 };

@@ -6,6 +6,8 @@
 #ifndef EBB_TRACE_EVENT_H
 #define EBB_TRACE_EVENT_H
 
+#include "ebb/phase.h"
+
 #include <stdint.h>
 
 enum ebb_event_kind {
@@ -25,8 +27,8 @@ enum ebb_mark {
     EBB_MARK_NONE = 0,
     EBB_MARK_ITERATION = 1, /* an iteration begins, according to the program or an importer; value
                                1: it was found by accesses, and allocations are not clock events */
-    EBB_MARK_LAYER = 2,     /* layer number in size_bytes */
-    EBB_MARK_PHASE = 3,     /* phase number in size_bytes (forward, backward, update, evaluate) */
+    EBB_MARK_LAYER = 2,     /* the work of a layer begins: its number from 1; 0: of none */
+    EBB_MARK_PHASE = 3,     /* a phase begins; value: enum ebb_phase */
     EBB_MARK_TRACE_ON = 4,  /* accesses are observed from here on */
     EBB_MARK_TRACE_OFF = 5, /* accesses are not observed from here on */
     EBB_MARK_PLAN_ON = 6,   /* a plan is in force; value = template position (clock events) */

@@ -7,7 +7,8 @@
  *     NAME->CLASS Layer : F-start a module begins or ends, in pass F or B
  *
  * Other lines with a colon are ignored. The format has no times: each record counts as 1 us later
- * than the one before. A module whose name contains `layers.N` begins layer N. Source: STAlloc's
+ * than the one before. A module whose name contains `layers.N` begins layer N + 1: marks count from
+ * 1. A weight pass computes gradients, so it is marked as backward. Source: STAlloc's
  * Allocator/trace.cpp, utils/ and Synthesizer/trace_parser.py. Linear in the file. */
 #include "base/text.h"
 #include "lab/import/events.h"
@@ -102,14 +103,18 @@ static enum ebb_status read_mark(struct ebb_import_events *events, struct ebb_te
         return ebb__import_mark(events, EBB_MARK_ITERATION, value);
     }
     if (starts_with(line, "micro-batch")) {
-        static const char *const passes[] = {"F", "B", "W"};
-        for (value = 0; value < 3; value++)
-            if (more && ebb__text_is(word, passes[value]))
-                return ebb__import_mark(events, EBB_MARK_PHASE, value);
+        static const struct {
+            const char *name;
+            enum ebb_phase phase;
+        } passes[] = {
+            {"F", EBB_PHASE_FORWARD}, {"B", EBB_PHASE_BACKWARD}, {"W", EBB_PHASE_BACKWARD}};
+        for (size_t i = 0; i < 3; i++)
+            if (more && ebb__text_is(word, passes[i].name))
+                return ebb__import_mark(events, EBB_MARK_PHASE, passes[i].phase);
         return ebb__import_fail(events, "is neither pass F, B nor W");
     }
     if (more && ends_with(word, "-start") && layer_number(line, &value))
-        return ebb__import_mark(events, EBB_MARK_LAYER, value);
+        return ebb__import_mark(events, EBB_MARK_LAYER, value + 1);
     return EBB_OK;
 }
 

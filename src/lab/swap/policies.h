@@ -9,6 +9,14 @@ enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb
                               struct ebb_error *error);
 enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
+enum ebb_status ebb__swap_static(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                 struct ebb_error *error);
+enum ebb_status ebb__swap_static_zero_stall(const struct ebb_plan_request *request,
+                                            struct ebb_plan *plan, struct ebb_error *error);
+enum ebb_status ebb__swap_layrub(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                 struct ebb_error *error);
+enum ebb_status ebb__swap_layrub_zero_stall(const struct ebb_plan_request *request,
+                                            struct ebb_plan *plan, struct ebb_error *error);
 enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error);
 enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,

@@ -95,7 +95,7 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
 static bool has_pages(const struct ebb_planned *planned)
 {
     return planned->plan.feasible && !planned->plan.reactive && !planned->model->unordered &&
-           is_of_runtime(planned->request.page_bytes);
+           ebb__plan_is_plain(&planned->plan) && is_of_runtime(planned->request.page_bytes);
 }
 
 /* Plans again with more huge pages, which cost less to move and to use. Blocks are huge-rounded,
@@ -180,6 +180,9 @@ enum ebb_status ebb__planned_script(struct ebb_planned *planned, struct ebb_scri
 {
     struct ebb_places *places = &planned->places;
     enum ebb_status status = EBB_OK;
+    if (!ebb__plan_is_plain(&planned->plan))
+        return ebb__fail(error, EBB_ERR_UNSUPPORTED, "script", "%s is only for comparison",
+                         planned->plan.policy);
     if (!places->offsets)
         status = ebb__place_blocks(&planned->request, &planned->plan, places, error);
     if (status != EBB_OK)

@@ -71,7 +71,8 @@ EBB_NODISCARD enum ebb_status ebb__planned_zero_stall(const struct ebb_plan_term
 EBB_NODISCARD enum ebb_status ebb__planned_check(const struct ebb_planned *planned,
                                                  struct ebb_error *error);
 /* The plan in the runtime's form, with addresses; fills planned->places. Not for reactive plans.
- * *script is malloc'ed. Errors as in ebb__place_blocks() and ebb__compile_script(). */
+ * EBB_ERR_UNSUPPORTED if the plan has rules. *script is malloc'ed. Other errors as in
+ * ebb__place_blocks() and ebb__compile_script(). */
 EBB_NODISCARD enum ebb_status ebb__planned_script(struct ebb_planned *planned,
                                                   struct ebb_script **script,
                                                   struct ebb_error *error);

@@ -37,7 +37,8 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
                                           .absences = swap->absences,
                                           .absence_count = absences_build(swap),
                                           .budget_bytes = swap->request->budget_bytes,
-                                          .page_bytes = swap->request->page_bytes};
+                                          .page_bytes = swap->request->page_bytes,
+                                          .rules = swap->rules};
         struct ebb_sim_detail detail = {.times = swap->times, .tick_stall_ns = swap->tick_stall_ns};
         struct ebb_sim_result result;
         ebb__effort_spend(&swap->effort,
@@ -133,7 +134,8 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
         qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
         struct ebb_sim_request request = {
             swap->model,         swap->request->machine,      plan->absences,
-            plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes};
+            plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes,
+            swap->rules};
         struct ebb_sim_detail detail = {.times = swap->times};
         enum ebb_status status = ebb__simulate(&request, &detail, result, error);
         if (status)

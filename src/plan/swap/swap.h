@@ -59,6 +59,7 @@ struct ebb_swap {
     struct ebb_effort effort; /* of the whole search: counts operations on gaps and cells */
     uint64_t limit_steps;     /* of that effort: the end of refinement */
     uint64_t started_ns;
+    const struct ebb_plan_rules *rules; /* of the policy, for the simulator; or NULL */
     uint64_t *tick_stall_ns; /* tick_count, owned by the policy: filled by each evaluation; or
                                 NULL */
 
