@@ -11,7 +11,7 @@
 static const double difference = 1e-5;
 
 /* Most elements of a buffer that are checked: those that are left out are spread evenly. */
-enum { ELEMENTS_MAX = 150 };
+enum { ELEMENTS_MAX = 60 };
 
 static double loss_of(const struct rig *rig, const struct train_case *of)
 {

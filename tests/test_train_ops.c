@@ -1,6 +1,7 @@
-/* The trainer's operations: outputs against plain references, and what holds for each step of each
- * operation: it keeps to the buffers that it declares, its bits do not depend on addresses, and it
- * may work in place where it says so. */
+/* The trainer's operations: outputs against plain references, and what holds for all steps.
+ *
+ * A step keeps to the buffers that it declares. Its bits do not depend on addresses. It may work in
+ * place where it says so. */
 #include "train_cases.h"
 
 static struct ebb_op_engine *engine;
@@ -158,6 +159,25 @@ static void test_in_place(void **state)
     assert_true(checked >= 20);
 }
 
+/* A mean that is large against the deviation costs no digits beyond those of the input. */
+static void test_far_mean(void **state)
+{
+    (void)state;
+    const struct train_case of = {"far", BATCH_NORM,      BLOCKED,
+                                  4,     {1, 16, 96, 96}, {.batch_norm = {.relu = false}}};
+    struct rig rig;
+    rig_init(&rig, engine, case_create(engine, &of), 0);
+    rig_fill_all(&rig, 1);
+    rig_fill(&rig, EBB__X, 5, 1000.0f, 1.0f);
+    rig_load_all(&rig);
+    rig_run(&rig, EBB_OP_FORWARD);
+    case_reference(&rig, &of, false);
+    rig_compare(&rig, EBB__Y, rig.value[EBB__Y], 2e-5, "with a far mean");
+    struct ebb_op *op = rig.op;
+    rig_fini(&rig);
+    ebb_op_destroy(op);
+}
+
 /* The moments of a batch move the running ones by the momentum. */
 static void test_running_statistics(void **state)
 {
@@ -311,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_recompute_gives_the_same_bits),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_running_statistics),
+        cmocka_unit_test(test_far_mean),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_errors),

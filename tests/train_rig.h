@@ -1,5 +1,5 @@
-/* The rig of tests of the trainer's operations: runs a step with exactly the buffers that the
- * operation declares, and checks that it keeps to them.
+/* The rig of tests of the trainer's operations. It runs a step with exactly the buffers that the
+ * step declares, and checks that it keeps to them.
  *
  * Buffers that a step overwrites are filled with NaN before, so what it leaves out shows. Behind
  * each buffer are guard bytes. What a step only reads must have the same bytes afterwards. */

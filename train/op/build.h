@@ -73,9 +73,10 @@ void ebb__build_replace(struct ebb__builder *build, uint32_t buffer, uint32_t ot
 /* Says how a parameter or state begins. */
 void ebb__build_fill(struct ebb__builder *build, uint32_t buffer, enum ebb_op_filling filling,
                      float spread, bool decays);
-/* Inputs, outputs, their gradients, in this order, with the uses that all operations have: forward
- * steps read inputs and write outputs; backward steps read output gradients; the data step writes
- * input gradients. With one of each the positions are those of `enum ebb__build_place`. */
+/* Adds inputs, outputs, and their gradients, in this order, with the uses that are usual.
+ * Forward steps read inputs and write outputs. Backward steps read output gradients, and the data
+ * step writes input gradients. With one of each the positions are those of `enum ebb__build_place`.
+ */
 void ebb__build_values(struct ebb__builder *build, uint32_t input_count,
                        const struct ebb_op_desc *const *inputs, const struct ebb_op_desc *output);
 enum ebb__build_place { EBB__X, EBB__Y, EBB__DX, EBB__DY };

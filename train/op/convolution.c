@@ -146,14 +146,17 @@ static void add_weights(struct ebb__builder *build, struct convolution *own)
         ebb__build_reorder(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
 }
 
+/* The primitive chooses the layout of the input gradient. With plain rows of few channels
+ * it would take a hundred times as long. */
 static void add_data(struct ebb__builder *build, struct convolution *own)
 {
+    dnnl_memory_desc_t source = ebb__desc_any(&own->input);
     dnnl_memory_desc_t weights = ebb__desc_any(&own->weights);
     dnnl_convolution_desc_t desc;
     ebb__build_check(build,
                      dnnl_convolution_backward_data_desc_init(
-                         &desc, dnnl_convolution_direct, &own->source, &weights,
-                         &own->output.layout, own->stride, own->padding, own->padding),
+                         &desc, dnnl_convolution_direct, &source, &weights, &own->output.layout,
+                         own->stride, own->padding, own->padding),
                      "a convolution's data");
     const_dnnl_primitive_desc_t pd =
         ebb__build_pd(build, &desc, own->forward, "a convolution's data");
@@ -163,16 +166,17 @@ static void add_data(struct ebb__builder *build, struct convolution *own)
     dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_WEIGHTS);
     struct ebb__place w = ebb__build_adopt(build, EBB__DATA, &own->weights.layout,
                                            ebb__place(own->weights_at), &wanted);
-    bool same = dnnl_memory_desc_equal(&own->source, &own->input.layout);
+    source = ebb__build_layout(build, pd, DNNL_ARG_DIFF_SRC);
+    bool same = dnnl_memory_desc_equal(&source, &own->input.layout);
     struct ebb__place target =
         same ? ebb__place(EBB__DX)
-             : ebb__build_workspace(build, EBB__DATA, dnnl_memory_desc_get_size(&own->source));
+             : ebb__build_workspace(build, EBB__DATA, dnnl_memory_desc_get_size(&source));
     ebb__build_primitive(build, pd, EBB__DATA);
     ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
     ebb__build_bind(build, DNNL_ARG_WEIGHTS, w);
     ebb__build_bind(build, DNNL_ARG_DIFF_SRC, target);
     if (!same)
-        ebb__build_reorder(build, EBB__DATA, &own->source, target, &own->input.layout,
+        ebb__build_reorder(build, EBB__DATA, &source, target, &own->input.layout,
                            ebb__place(EBB__DX));
 }
 

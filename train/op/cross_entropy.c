@@ -44,17 +44,21 @@ static float log_sum(const float *row, int64_t count, float highest)
     return highest + (float)log(sum);
 }
 
+EBB_KERNEL
+static float highest_of(const float *row, int64_t count)
+{
+    return ebb__highest(row, count);
+}
+
 static void forward_range(void *context, uint64_t first, uint64_t last)
 {
     const struct rows *rows = context;
     int64_t classes = rows->own->classes;
     for (uint64_t i = first; i < last; i++) {
         const float *row = rows->scores + (int64_t)i * classes;
-        int64_t best = 0;
-        for (int64_t j = 1; j < classes; j++)
-            best = row[j] > row[best] ? j : best;
-        rows->sums[i] = log_sum(row, classes, row[best]);
-        rows->hits[i] = rows->labels[i] == best;
+        float highest = highest_of(row, classes);
+        rows->sums[i] = log_sum(row, classes, highest);
+        rows->hits[i] = rows->labels[i] >= 0 && row[rows->labels[i]] >= highest;
     }
 }
 

@@ -19,26 +19,29 @@ struct pass {
     struct dropout own;
 };
 
-/* 64 decisions, of 32 random bits each. */
-static uint64_t decide(uint64_t key, uint64_t word, uint32_t threshold)
+/* Decides about the 64 elements of a word. Their numbers have 32 bits, which vectors can multiply:
+ * Wellons' "lowbias32" (hash-prospector, 2018), from where a mixed counter of the word begins. */
+EBB_KERNEL
+static void decide(uint8_t *mask, uint64_t key, uint64_t word, uint32_t threshold)
 {
-    uint64_t bits = 0;
-    for (uint64_t i = 0; i < 32; i++) {
-        uint64_t two = ebb__mix(key + (word * 32 + i) * UINT64_C(0x9e3779b97f4a7c15));
-        bits |= (uint64_t)((uint32_t)two >= threshold) << 2 * i;
-        bits |= (uint64_t)((uint32_t)(two >> 32) >= threshold) << (2 * i + 1);
+    uint64_t mixed = ebb__mix(key + word * UINT64_C(0x9e3779b97f4a7c15));
+    uint32_t base = (uint32_t)mixed, salt = (uint32_t)(mixed >> 32);
+    float stays[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        uint32_t number = base + i * UINT32_C(0x9e3779b9);
+        number = (number ^ number >> 16) * UINT32_C(0x7feb352d);
+        number = (number ^ number >> 15) * UINT32_C(0x846ca68b);
+        number ^= number >> 16 ^ salt;
+        stays[i] = number >= threshold ? 1.0f : 0.0f;
     }
-    return bits;
+    ebb__relu_range(stays, stays, mask + 8 * word, 64);
 }
 
 static void forward_range(void *context, uint64_t first, uint64_t last)
 {
     const struct pass *pass = context;
-    for (uint64_t word = first / 64; word < (last + 63) / 64; word++) {
-        uint64_t bits = decide(pass->key, word, pass->own.threshold);
-        for (int i = 0; i < 8; i++)
-            pass->mask[8 * word + (uint64_t)i] = (uint8_t)(bits >> 8 * i);
-    }
+    for (uint64_t word = first / 64; word < (last + 63) / 64; word++)
+        decide(pass->mask, pass->key, word, pass->own.threshold);
     ebb__mask_range(pass->target + first, pass->source + first, pass->mask, first, last - first,
                     pass->own.factor);
 }

@@ -2,6 +2,10 @@
 
 #include "train/op/op.h"
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 uint64_t ebb__mix_text(uint64_t seed, const char *text)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -20,7 +24,7 @@ void ebb__range_each(uint64_t count, uint64_t grain, ebb__range_work *work, void
     }
 }
 
-/* The bit of each of eight elements. Weighted sums of comparisons become vector code. */
+/* The bit of each of up to eight elements. */
 static inline uint8_t bits_of(const float *source, uint64_t count)
 {
     uint32_t bits = 0;
@@ -29,18 +33,36 @@ static inline uint8_t bits_of(const float *source, uint64_t count)
     return (uint8_t)bits;
 }
 
+/* Every x86-64 has an instruction for four bits at a time, which compilers do not find. */
+static inline uint8_t bits_of_eight(const float *source)
+{
+#if defined(__SSE__)
+    __m128 zero = _mm_setzero_ps();
+    int low = _mm_movemask_ps(_mm_cmpgt_ps(_mm_loadu_ps(source), zero));
+    int high = _mm_movemask_ps(_mm_cmpgt_ps(_mm_loadu_ps(source + 4), zero));
+    return (uint8_t)(low | high << 4);
+#else
+    return bits_of(source, 8);
+#endif
+}
+
 EBB_KERNEL
 void ebb__relu_range(float *target, const float *source, uint8_t *mask, uint64_t count)
 {
     if (mask) {
         uint64_t whole = count / 8;
         for (uint64_t i = 0; i < whole; i++)
-            mask[i] = bits_of(source + 8 * i, 8);
+            mask[i] = bits_of_eight(source + 8 * i);
         if (count % 8 != 0)
             mask[whole] = bits_of(source + 8 * whole, count % 8);
     }
     for (uint64_t i = 0; i < count; i++)
         target[i] = source[i] > 0.0f ? source[i] : 0.0f;
+}
+
+static inline float masked(const float *source, const uint8_t *mask, uint64_t bit, float factor)
+{
+    return mask[bit / 8] >> bit % 8 & 1 ? *source * factor : 0.0f;
 }
 
 EBB_KERNEL
@@ -49,15 +71,20 @@ void ebb__mask_range(float *target, const float *source, const uint8_t *mask, ui
 {
     uint64_t at = 0;
     for (; at < count && (first + at) % 8 != 0; at++)
-        target[at] = mask[(first + at) / 8] >> (first + at) % 8 & 1 ? source[at] * factor : 0.0f;
-    const uint8_t *bytes = mask + (first + at) / 8;
-    for (; at + 8 <= count; at += 8, bytes++) {
-        uint32_t bits = *bytes;
-        for (uint32_t i = 0; i < 8; i++)
-            target[at + i] = bits >> i & 1 ? source[at + i] * factor : 0.0f;
+        target[at] = masked(source + at, mask, first + at, factor);
+    const ebb__bits own_bit = {1,       1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                               1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                               1 << 12, 1 << 13, 1 << 14, 1 << 15};
+    for (; at + EBB__LANES <= count; at += EBB__LANES) {
+        const uint8_t *bytes = mask + (first + at) / 8;
+        ebb__bits stays = ((bytes[0] | bytes[1] << 8) & own_bit) != 0;
+        /* Not a masked load: these wait for stores with the same offset in a page, which took twice
+         * as long (measured on Zen 5). */
+        ebb__vector scaled = EBB__READ(source + at) * factor;
+        *(ebb__bits *)(target + at) = (ebb__bits)scaled & stays;
     }
-    for (uint32_t i = 0; at < count; at++, i++)
-        target[at] = *bytes >> i & 1 ? source[at] * factor : 0.0f;
+    for (; at < count; at++)
+        target[at] = masked(source + at, mask, first + at, factor);
 }
 
 EBB_KERNEL

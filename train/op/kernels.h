@@ -18,6 +18,14 @@
 #define EBB_KERNEL
 #endif
 
+/* A vector of 16 floats at any address of a float. The compiler divides it into what the processor
+ * has. Plain loops do not become vectors everywhere: buffers may be equal, a mask is of bits. */
+enum { EBB__LANES = 16 };
+typedef float ebb__vector __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t ebb__bits __attribute__((vector_size(64), aligned(4), may_alias));
+#define EBB__AT(pointer) (*(ebb__vector *)(pointer))
+#define EBB__READ(pointer) (*(const ebb__vector *)(pointer))
+
 /* Elements of a range that one thread computes: half of a 32 KiB cache. A multiple of 64, so that
  * no two threads write one word of a mask. */
 enum { EBB__RANGE = 4096 };
@@ -80,6 +88,26 @@ static inline float ebb__exp(float x)
     float power;
     memcpy(&power, &bits, sizeof power);
     return sum * power;
+}
+
+/* The highest of `count` floats, at least one. In vectors, which compilers do not make of it. */
+static inline float ebb__highest(const float *row, int64_t count)
+{
+    float highest = row[0];
+    int64_t i = 0;
+    if (count >= EBB__LANES) {
+        ebb__vector most = EBB__READ(row);
+        for (i = EBB__LANES; i + EBB__LANES <= count; i += EBB__LANES) {
+            ebb__vector here = EBB__READ(row + i);
+            ebb__bits above = here > most;
+            most = (ebb__vector)(((ebb__bits)here & above) | ((ebb__bits)most & ~above));
+        }
+        for (int j = 0; j < EBB__LANES; j++)
+            highest = most[j] > highest ? most[j] : highest;
+    }
+    for (; i < count; i++)
+        highest = row[i] > highest ? row[i] : highest;
+    return highest;
 }
 
 /* Sum of count products, in lanes that become a vector. The order of additions depends on `count`

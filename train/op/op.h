@@ -150,9 +150,9 @@ EBB_NODISCARD enum ebb_status ebb_op_run(struct ebb_op *op, enum ebb_op_step ste
                                          void *const *addresses, const struct ebb_op_call *call,
                                          struct ebb_error *error);
 
-/* Fills a parameter or state with its first contents, padding included. They depend on `seed`, the
- * names of operation and buffer, and the row-major index of each element only: neither on the order
- * of calls nor on the layout. */
+/* Fills a parameter or state with its first contents, padding included. An element depends on
+ * `seed`, the names of operation and buffer, and its row-major index. It depends neither on the
+ * order of calls nor on the layout. */
 void ebb_op_fill(const struct ebb_op *op, uint32_t buffer, uint64_t seed, void *address);
 
 /* sum[i] += addend[i] for all floats of a buffer: a value that several operations read has the sum

@@ -2,9 +2,7 @@
 
 #include "train/op/kernels.h"
 
-enum { LANES = 16 };
-
-#define INLINE static inline __attribute__((always_inline))
+enum { LANES = EBB__LANES };
 
 uint64_t ebb__planes_channels(const struct ebb__planes *planes)
 {
@@ -42,74 +40,126 @@ static void repeat(float *pattern, const struct ebb__planes *planes, uint64_t pl
         pattern[i] = first[i % block];
 }
 
-/* Loops are written once, for a width that is known when compiling and for any other. Vectors
- * follow each other, and the last may be short. */
-#define EACH_VECTOR(width, count, body)                                                            \
-    do {                                                                                           \
-        uint64_t v = 0;                                                                            \
-        for (; v + (width) <= (count); v += (width)) {                                             \
-            for (uint64_t l = 0; l < (width); l++)                                                 \
-                body;                                                                              \
-        }                                                                                          \
-        for (uint64_t l = 0; v + l < (count); l++)                                                 \
-            body;                                                                                  \
-    } while (0)
-
 struct lanes {
     float sum[EBB__WIDTH_MAX];
     float square[EBB__WIDTH_MAX];
     float mean[EBB__WIDTH_MAX];
 };
 
-INLINE void sum_any(struct lanes *lanes, const float *x, uint64_t count, uint64_t width)
-{
-    EACH_VECTOR(width, count, lanes->sum[l] += x[v + l]);
-}
+struct coefficients {
+    float mean[EBB__WIDTH_MAX];
+    float factor[EBB__WIDTH_MAX];
+    float offset[EBB__WIDTH_MAX];
+    float slope[EBB__WIDTH_MAX];
+};
 
+#define AT EBB__AT
+#define READ EBB__READ
+
+/* Each loop is there for vectors, and for other widths and what remains. */
+#define EACH_ELEMENT(from, width, count, body)                                                     \
+    for (uint64_t v = (from); v < (count); v += (width)) {                                         \
+        uint64_t end = (count)-v < (width) ? (count)-v : (width);                                  \
+        for (uint64_t l = 0; l < end; l++)                                                         \
+            body;                                                                                  \
+    }
+
+/* Four sums, since an addition waits for the one before. */
 EBB_KERNEL
 static void sum_lanes(struct lanes *lanes, const float *x, uint64_t count, uint64_t width)
 {
-    if (width == LANES)
-        sum_any(lanes, x, count, LANES);
-    else
-        sum_any(lanes, x, count, width);
-}
-
-INLINE void spread_any(struct lanes *lanes, const float *x, uint64_t count, uint64_t width)
-{
-    EACH_VECTOR(width, count, {
-        float from = x[v + l] - lanes->mean[l];
-        lanes->sum[l] += from;
-        lanes->square[l] += from * from;
-    });
+    uint64_t done = 0;
+    if (width == LANES) {
+        ebb__vector a = READ(lanes->sum), b = {0}, c = {0}, d = {0};
+        for (; done + 4 * LANES <= count; done += 4 * LANES) {
+            a += READ(x + done);
+            b += READ(x + done + LANES);
+            c += READ(x + done + 2 * LANES);
+            d += READ(x + done + 3 * LANES);
+        }
+        AT(lanes->sum) = (a + b) + (c + d);
+    }
+    EACH_ELEMENT(done, width, count, lanes->sum[l] += x[v + l])
 }
 
 EBB_KERNEL
 static void spread_lanes(struct lanes *lanes, const float *x, uint64_t count, uint64_t width)
 {
-    if (width == LANES)
-        spread_any(lanes, x, count, LANES);
-    else
-        spread_any(lanes, x, count, width);
-}
-
-INLINE void product_any(struct lanes *lanes, const float *x, const float *gradient, uint64_t count,
-                        uint64_t width)
-{
-    EACH_VECTOR(width, count, {
-        lanes->sum[l] += gradient[v + l];
-        lanes->square[l] += gradient[v + l] * (x[v + l] - lanes->mean[l]);
-    });
+    uint64_t done = 0;
+    if (width == LANES) {
+        ebb__vector mean = READ(lanes->mean), sum = READ(lanes->sum), other = {0};
+        ebb__vector square = READ(lanes->square), other_square = {0};
+        for (; done + 2 * LANES <= count; done += 2 * LANES) {
+            ebb__vector from = READ(x + done) - mean, next = READ(x + done + LANES) - mean;
+            sum += from;
+            other += next;
+            square += from * from;
+            other_square += next * next;
+        }
+        AT(lanes->sum) = sum + other;
+        AT(lanes->square) = square + other_square;
+    }
+    EACH_ELEMENT(done, width, count, {
+        float from = x[v + l] - lanes->mean[l];
+        lanes->sum[l] += from;
+        lanes->square[l] += from * from;
+    })
 }
 
 EBB_KERNEL
 static void product_lanes(struct lanes *lanes, const float *x, const float *gradient,
                           uint64_t count, uint64_t width)
 {
-    if (width == LANES)
-        product_any(lanes, x, gradient, count, LANES);
-    else
-        product_any(lanes, x, gradient, count, width);
+    uint64_t done = 0;
+    if (width == LANES) {
+        ebb__vector mean = READ(lanes->mean), sum = READ(lanes->sum), product = READ(lanes->square);
+        ebb__vector other = {0}, other_product = {0};
+        for (; done + 2 * LANES <= count; done += 2 * LANES) {
+            ebb__vector here = READ(gradient + done), next = READ(gradient + done + LANES);
+            sum += here;
+            other += next;
+            product += here * (READ(x + done) - mean);
+            other_product += next * (READ(x + done + LANES) - mean);
+        }
+        AT(lanes->sum) = sum + other;
+        AT(lanes->square) = product + other_product;
+    }
+    EACH_ELEMENT(done, width, count, {
+        lanes->sum[l] += gradient[v + l];
+        lanes->square[l] += gradient[v + l] * (x[v + l] - lanes->mean[l]);
+    })
+}
+
+EBB_KERNEL
+static void normalise(float *target, const float *x, const struct coefficients *with,
+                      uint64_t count, uint64_t width)
+{
+    uint64_t done = 0;
+    if (width == LANES) {
+        ebb__vector mean = READ(with->mean), factor = READ(with->factor),
+                    offset = READ(with->offset);
+        for (; done + LANES <= count; done += LANES)
+            AT(target + done) = (READ(x + done) - mean) * factor + offset;
+    }
+    EACH_ELEMENT(done, width, count,
+                 target[v + l] = (x[v + l] - with->mean[l]) * with->factor[l] + with->offset[l])
+}
+
+EBB_KERNEL
+static void gradient_of(float *target, const float *gradient, const float *x,
+                        const struct coefficients *with, uint64_t count, uint64_t width)
+{
+    uint64_t done = 0;
+    if (width == LANES) {
+        ebb__vector mean = READ(with->mean), factor = READ(with->factor);
+        ebb__vector offset = READ(with->offset), slope = READ(with->slope);
+        for (; done + LANES <= count; done += LANES)
+            AT(target + done) =
+                factor * (READ(gradient + done) - offset - (READ(x + done) - mean) * slope);
+    }
+    EACH_ELEMENT(done, width, count,
+                 target[v + l] = with->factor[l] * (gradient[v + l] - with->offset[l] -
+                                                    (x[v + l] - with->mean[l]) * with->slope[l]))
 }
 
 /* Adds lanes up to channels, in double: `target` gets the sums, scaled. */
@@ -182,48 +232,6 @@ static void products_range(void *context, uint64_t first, uint64_t last)
         fold(pass->partial + plane * 2 * block, lanes.sum, planes, 1);
         fold(pass->partial + (plane * 2 + 1) * block, lanes.square, planes, 1);
     }
-}
-
-struct coefficients {
-    float mean[EBB__WIDTH_MAX];
-    float factor[EBB__WIDTH_MAX];
-    float offset[EBB__WIDTH_MAX];
-    float slope[EBB__WIDTH_MAX];
-};
-
-INLINE void normalise_any(float *target, const float *x, const struct coefficients *with,
-                          uint64_t count, uint64_t width)
-{
-    EACH_VECTOR(width, count,
-                target[v + l] = (x[v + l] - with->mean[l]) * with->factor[l] + with->offset[l]);
-}
-
-EBB_KERNEL
-static void normalise(float *target, const float *x, const struct coefficients *with,
-                      uint64_t count, uint64_t width)
-{
-    if (width == LANES)
-        normalise_any(target, x, with, count, LANES);
-    else
-        normalise_any(target, x, with, count, width);
-}
-
-INLINE void gradient_any(float *target, const float *gradient, const float *x,
-                         const struct coefficients *with, uint64_t count, uint64_t width)
-{
-    EACH_VECTOR(width, count,
-                target[v + l] = with->factor[l] * (gradient[v + l] - with->offset[l] -
-                                                   (x[v + l] - with->mean[l]) * with->slope[l]));
-}
-
-EBB_KERNEL
-static void gradient_of(float *target, const float *gradient, const float *x,
-                        const struct coefficients *with, uint64_t count, uint64_t width)
-{
-    if (width == LANES)
-        gradient_any(target, gradient, x, with, count, LANES);
-    else
-        gradient_any(target, gradient, x, with, count, width);
 }
 
 static void set_coefficients(struct coefficients *with, const struct ebb__plane_pass *pass,
