@@ -75,6 +75,10 @@ static enum ebb_status start_runtime(struct ebb_context *context, struct ebb_err
         .context = context,
     };
     status = ebb__runtime_create(&config, &context->runtime, error);
+    if (!status && ebb__slabs_create(context->runtime, &context->slabs) != EBB_OK) {
+        status = ebb__fail(error, EBB_ERR_MEMORY, "context", "no memory");
+        ebb__runtime_destroy(context->runtime);
+    }
     if (status)
         ebb__host_destroy(&context->device);
     return status;
@@ -145,8 +149,9 @@ void ebb_context_destroy(struct ebb_context *context)
     if (!context)
         return;
     for (size_t i = 1; i < context->tensors.count; i++)
-        if (context->tensors.items[i].address)
+        if (context->tensors.items[i].address && !context->tensors.items[i].is_small)
             ebb__runtime_free(context->runtime, context->tensors.items[i].address);
+    ebb__slabs_destroy(context->slabs);
     ebb__runtime_destroy(context->runtime);
     ebb__host_destroy(&context->device);
     ebb__api_plan_fini(context);

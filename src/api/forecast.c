@@ -24,7 +24,7 @@ static enum ebb_status time_with(struct budgets *budgets, uint64_t budget_bytes,
         return status;
     *ns = plan.feasible ? plan.iteration_ns : 0;
     if (least_bytes)
-        *least_bytes = plan.smallest_feasible_bytes;
+        *least_bytes = plan.smallest_feasible_bytes + budgets->terms.beside_bytes;
     ebb__plan_fini(&plan);
     return EBB_OK;
 }
@@ -63,6 +63,7 @@ static enum ebb_status forecast(struct ebb_context *context, const struct ebb_mo
                               .model = model,
                               .error = error};
     budgets.terms.effort_steps /= EFFORT_DIVISOR;
+    budgets.terms.beside_bytes = ebb__api_small_bytes(context);
     uint64_t whole_ns = 0, least = 0, unused;
     *out = (struct ebb_forecast){.peak_bytes = model->peak_bytes,
                                  .static_bytes = all_bytes(context),
@@ -71,7 +72,8 @@ static enum ebb_status forecast(struct ebb_context *context, const struct ebb_mo
     if (!status)
         status = time_with(&budgets, 1, &unused, &least);
     out->least_bytes = least;
-    uint64_t ceiling = model->peak_bytes + model->peak_bytes / 8, from = least ? least - 1 : 0;
+    out->peak_bytes += budgets.terms.beside_bytes;
+    uint64_t ceiling = out->peak_bytes + model->peak_bytes / 8, from = least ? least - 1 : 0;
     if (ceiling < least)
         ceiling = least;
     if (!status)

@@ -13,6 +13,7 @@
 #include "machine/machine.h"
 #include "model/model.h"
 #include "runtime/runtime.h"
+#include "runtime/slabs.h"
 #include "trace/file.h"
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct tensor {
     uint32_t holds; /* uses in progress */
     enum ebb_tensor_kind kind;
     bool is_declared;
+    bool is_small;  /* an object in a slab: never moved, and in no plan */
     bool is_alive;  /* it has contents */
     bool was_alive; /* before the dry run */
     char name[API_NAME_BYTES];
@@ -64,6 +66,7 @@ struct ebb_context {
     struct ebb_ledger *ledger;
     struct ebb_ring *ring;
     struct ebb_runtime *runtime;
+    struct ebb_slabs *slabs;
     struct ebb_machine machine;
     char *places;          /* of the store */
     uint64_t budget_bytes; /* UINT64_MAX: none */
@@ -72,6 +75,7 @@ struct ebb_context {
     void *user;
     EBB_VEC(struct tensor) tensors; /* [0] is none */
     uint64_t held_bytes;            /* pages of tensors in use */
+    uint64_t small_bytes;           /* of all small tensors */
     enum phase_of_context phase;
     uint32_t kind;    /* of the iteration in progress */
     bool is_recorded; /* its events are */
@@ -105,6 +109,8 @@ static inline uint32_t ebb__api_tensor_of(uint64_t life)
 }
 
 /* record.c. All expect the lock. */
+/* What small tensors take of the budget: their slabs now, or what they will be. */
+uint64_t ebb__api_small_bytes(const struct ebb_context *context);
 void ebb__api_record_event(struct ebb_context *context, enum ebb_event_kind kind,
                            const struct tensor *tensor, enum ebb_access_kind access, bool held);
 void ebb__api_record_mark(struct ebb_context *context, enum ebb_mark mark, uint64_t value);

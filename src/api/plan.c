@@ -75,16 +75,18 @@ static enum ebb_status plan_model(struct ebb_context *context, struct plan_of_ki
 {
     struct ebb_plan_terms terms =
         ebb__plan_terms(ebb__plan_policy("ebb"), model, &context->machine, context->budget_bytes);
+    terms.beside_bytes = ebb__api_small_bytes(context);
     struct ebb_planned planned;
     struct ebb_script *script = NULL;
     enum ebb_status status = ebb__planned_make(&terms, &planned, error);
     if (status)
         return status;
-    context->counts.smallest_feasible_bytes = planned.plan.smallest_feasible_bytes;
+    uint64_t least_bytes = planned.plan.smallest_feasible_bytes + terms.beside_bytes;
+    context->counts.smallest_feasible_bytes = least_bytes;
     if (!planned.plan.feasible) {
         status =
             ebb__fail(error, EBB_INFEASIBLE, "budget", "an iteration needs at least %llu bytes",
-                      (unsigned long long)planned.plan.smallest_feasible_bytes);
+                      (unsigned long long)least_bytes);
         ebb__error_set_remedy(error, "give a budget of at least that");
     }
     if (!status)

@@ -1,9 +1,21 @@
 /* Records: the events of an iteration, as a trace would have them. */
 #include "api/internal.h"
 
+#include "base/geometry.h"
 #include "base/map.h"
 
+#include <stdatomic.h>
+
 #define MOST_EVENTS ((size_t)1 << 24) /* a limit: an iteration with more is not planned */
+
+uint64_t ebb__api_small_bytes(const struct ebb_context *context)
+{
+    uint64_t now = atomic_load(&context->ring->counters.slab_peak_bytes);
+    /* Classes are at most an eighth apart, and slabs are not full. */
+    uint64_t expected = context->small_bytes + context->small_bytes / 4;
+    expected = (expected + EBB_SLAB_BYTES - 1) & ~(uint64_t)(EBB_SLAB_BYTES - 1);
+    return now > expected ? now : expected;
+}
 
 static void push(struct ebb_context *context, struct record *record, const struct ebb_event *event)
 {
@@ -31,7 +43,7 @@ void ebb__api_record_event(struct ebb_context *context, enum ebb_event_kind kind
                            const struct tensor *tensor, enum ebb_access_kind access, bool held)
 {
     struct record *record = present(context);
-    if (!record && !context->writer)
+    if (tensor->is_small || (!record && !context->writer))
         return;
     uint32_t index = (uint32_t)(tensor - context->tensors.items);
     struct ebb_event event = {
@@ -65,7 +77,7 @@ bool ebb__api_record_begin(struct ebb_context *context, struct record *record)
     bool good = ebb_vec_push(&record->events, event);
     for (size_t i = 1; good && i < context->tensors.count; i++) {
         const struct tensor *tensor = &context->tensors.items[i];
-        if (tensor->is_alive && tensor->is_declared && tensor->of == i)
+        if (tensor->is_alive && tensor->is_declared && !tensor->is_small && tensor->of == i)
             good = ebb_vec_push(&record->events,
                                 ((struct ebb_event){.block = ebb__api_life(context, tensor),
                                                     .size_bytes = tensor->bytes,

@@ -56,8 +56,11 @@ enum ebb_status ebb_tensor_declare(struct ebb_context *context, const struct ebb
         return refuse(error, &made, "its alignment is no power of two up to 2 MiB");
     if (desc->kind < EBB_TENSOR_PARAMETER || desc->kind >= EBB_TENSOR_KIND_COUNT)
         return refuse(error, &made, "there is no such kind of tensors");
+    made.is_small = made.bytes <= EBB_SMALL_MOST_BYTES && made.alignment <= EBB_PAGE_BYTES;
     pthread_mutex_lock(&context->lock);
     enum ebb_status status = add(context, &made, tensor, error);
+    if (!status && made.is_small)
+        context->small_bytes += made.bytes;
     pthread_mutex_unlock(&context->lock);
     return status;
 }
@@ -124,9 +127,18 @@ static void end_life(struct ebb_context *context, struct tensor *tensor)
     ebb__api_record_event(context, EBB_EVENT_FREE, tensor, EBB_ACCESS_UNKNOWN, false);
     tensor->is_alive = false;
     if (tensor->address && context->phase != API_DRY_RUN) {
-        ebb__runtime_free(context->runtime, tensor->address);
+        if (tensor->is_small)
+            ebb__slabs_free(context->slabs, tensor->address);
+        else
+            ebb__runtime_free(context->runtime, tensor->address);
         tensor->address = NULL;
     }
+}
+
+static void *small_object(struct ebb_context *context, uint64_t bytes, uint64_t alignment)
+{
+    uint64_t least = bytes < EBB_SMALL_LEAST_BYTES ? EBB_SMALL_LEAST_BYTES : bytes;
+    return ebb__slabs_alloc(context->slabs, least, alignment);
 }
 
 /* New contents begin. The lock is released meanwhile, and `tensor` is in use. */
@@ -144,8 +156,10 @@ static enum ebb_status begin_life(struct ebb_context *context, uint32_t index,
     if (context->phase == API_DRY_RUN)
         return EBB_OK;
     uint64_t bytes = tensor->bytes, alignment = tensor->alignment;
+    bool is_small = tensor->is_small;
     pthread_mutex_unlock(&context->lock);
-    void *address = ebb__runtime_alloc(context->runtime, bytes, alignment, false);
+    void *address = is_small ? small_object(context, bytes, alignment)
+                             : ebb__runtime_alloc(context->runtime, bytes, alignment, false);
     pthread_mutex_lock(&context->lock);
     tensor = &context->tensors.items[index];
     tensor->address = address;
@@ -166,7 +180,7 @@ static enum ebb_status hold(struct ebb_context *context, uint32_t index, enum eb
     ebb__api_record_event(context, EBB_EVENT_ACCESS, tensor,
                           write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
                           was_held || use == EBB_USE_OVERWRITE);
-    if (context->phase == API_DRY_RUN)
+    if (context->phase == API_DRY_RUN || tensor->is_small)
         return EBB_OK;
     const void *address = tensor->address;
     uint64_t time_ns;
@@ -218,7 +232,7 @@ enum ebb_status ebb_tensor_release(struct ebb_context *context, ebb_tensor tenso
         status = refuse(error, base, "it is released, but not acquired");
     if (!status) {
         /* Only then may another thread take its memory. The runtime does not wait here for it. */
-        if (context->phase != API_DRY_RUN)
+        if (context->phase != API_DRY_RUN && !base->is_small)
             ebb__runtime_release(context->runtime, base->address, &context->time_ns);
         ebb__api_record_event(context, EBB_EVENT_ACCESS, base, EBB_ACCESS_READ, true);
         count_hold(context, base, false);
@@ -272,7 +286,7 @@ static enum ebb_status hint(struct ebb_context *context, ebb_tensor tensor,
 {
     pthread_mutex_lock(&context->lock);
     const struct tensor *base = ebb__api_tensor(context, tensor, error);
-    if (base && base->address && context->phase != API_DRY_RUN)
+    if (base && base->address && !base->is_small && context->phase != API_DRY_RUN)
         does(context->runtime, base->address);
     pthread_mutex_unlock(&context->lock);
     return base ? EBB_OK : EBB_ERR_ARGUMENT;

@@ -11,6 +11,7 @@
 #include "device/host.h"
 #include "device/os.h"
 #include "device/room.h"
+#include "device/runs.h"
 #include "device/uffd.h"
 
 #include <errno.h>
@@ -126,6 +127,7 @@ void ebb__host_destroy(struct ebb_device *device)
         close(ebb__host.uffd);
     ebb__host.uffd = -1;
     ebb__host.fixed = (struct ebb_device_range){0};
+    ebb__runs_close();
     munmap((void *)device->layout.arena.base, ebb__host.all_bytes);
 }
 

@@ -24,9 +24,9 @@ static bool map_in_arena(uintptr_t address, uint64_t bytes)
         if (errno != ENOMEM || !ebb__ballast_give())
             return false;
     ebb__runs_note(address, true);
-    uint64_t huge_bytes = bytes & ~(EBB_HUGE_BYTES - 1);
-    if (address % EBB_HUGE_BYTES == 0 && huge_bytes)
-        ebb__os_advise(address, huge_bytes, MADV_HUGEPAGE);
+    /* The tail is advised, too: otherwise it would be a mapping of its own. */
+    if (address % EBB_HUGE_BYTES == 0 && bytes >= EBB_HUGE_BYTES)
+        ebb__os_advise(address, bytes, MADV_HUGEPAGE);
     return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -42,6 +43,13 @@ bool ebb__runs_open(const struct ebb_device_layout *layout)
     runs.begins = table;
     runs.most = most_mappings();
     return true;
+}
+
+void ebb__runs_close(void)
+{
+    if (runs.begins)
+        munmap(runs.begins, runs.units);
+    memset(&runs, 0, sizeof runs);
 }
 
 bool ebb__runs_begins(uintptr_t address)

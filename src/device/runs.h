@@ -15,6 +15,8 @@ bool ebb__runs_open(const struct ebb_device_layout *layout);
 /* Notes that a run begins at `address` in arena or staging, or that it has merged with its
  * neighbours. */
 void ebb__runs_note(uintptr_t address, bool begins);
+/* The ranges of the layout are no longer in use. */
+void ebb__runs_close(void);
 /* True if a run begins there. */
 bool ebb__runs_begins(uintptr_t address);
 /* The runs in the arena, or in staging, have reached their limit. */
