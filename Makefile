@@ -54,11 +54,12 @@ test: deps
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
 
-# Builds without src/lab, and runs the tests of that build that start no programs under Ebb.
+# Builds without src/lab, and runs the tests of that build that start no programs under Ebb. The
+# longest tests of code that does not know src/lab run in the other build only.
 without-lab: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|docs|layers)'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts)'
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left

@@ -111,6 +111,17 @@ class Plans(Case):
             self.assertIn("iteration", done.stdout)
 
 
+class Deep(Case):
+    def test_resnet_1517_within_a_budget(self):
+        """The deepest network, with small images. Large ones: bench/layrub.py --deepest."""
+        figures = self.figures("resnet-1517 --batch 1 --size 32 --classes 10 --iterations 2",
+                               "--budget 3G")
+        self.assertEqual(figures["planned_iterations"], 2)
+        self.assertLessEqual(figures["peak_resident_bytes"], 3 << 30)
+        self.assertGreater(figures["static_peak_bytes"], 6 << 30)
+        self.assertEqual(len(set(figures["losses"])), 2)
+
+
 class Fashion(Case):
     def test_it_learns(self):
         """A third of an epoch suffices for far more than a guess. Four epochs give 91 %."""
