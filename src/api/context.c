@@ -156,8 +156,9 @@ void ebb_context_destroy(struct ebb_context *context)
     ebb__host_destroy(&context->device);
     ebb__api_plan_fini(context);
     /* A file that could not be written has no footer, which its readers see. */
-    enum ebb_status closed =
-        context->writer ? ebb__trace_writer_close(context->writer, NULL) : EBB_OK;
+    enum ebb_status closed = context->recording.writer
+                                 ? ebb__trace_writer_close(context->recording.writer, NULL)
+                                 : EBB_OK;
     (void)closed;
     release(context);
     atomic_store(&exists, false);

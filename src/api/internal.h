@@ -86,11 +86,12 @@ struct ebb_context {
         struct retired *next;
         struct ebb_script *script;
         uint64_t bytes;
-    } * retired;                     /* scripts that the runtime may still refer to */
-    struct record *newest;           /* of the newest iteration, whatever its kind; NULL: none */
-    struct ebb_trace_writer *writer; /* of ebb_record(); NULL: none */
-    enum ebb_status record_status;   /* the first failure of the writer */
-    struct ebb_error record_error;
+    } * retired;           /* scripts that the runtime may still refer to */
+    struct record *newest; /* of the newest iteration, whatever its kind; NULL: none */
+    struct recording {
+        struct ebb_trace_writer *writer; /* of ebb_record(); NULL: none */
+        enum ebb_status status;          /* its first failure */
+    } recording;
     struct ebb_statistics counts; /* iterations and plans */
 };
 

@@ -41,7 +41,7 @@ enum ebb_status ebb_iteration_begin(struct ebb_context *context, uint32_t kind,
     enum ebb_status status = begin(context, API_ITERATION, kind, error);
     if (!status) {
         context->time_ns = ebb__runtime_progress_ns(context->runtime);
-        if (context->writer)
+        if (context->recording.writer)
             ebb__api_record_mark(context, EBB_MARK_ITERATION, 0);
         context->is_recorded = begin_record(context);
         ebb__api_plan_begin(context, kind);
@@ -177,11 +177,11 @@ enum ebb_status ebb_record(struct ebb_context *context, const char *path, struct
     pthread_mutex_lock(&context->lock);
     enum ebb_status status = EBB_OK;
     struct ebb_trace_info info = {.process_id = (uint32_t)getpid()};
-    if (!path || context->writer)
+    if (!path || context->recording.writer)
         status = ebb__fail(error, EBB_ERR_ARGUMENT, "ebb_record",
                            path ? "a file is being recorded" : "there is no path");
     if (!status)
-        status = ebb__trace_writer_open(path, &info, &context->writer, error);
+        status = ebb__trace_writer_open(path, &info, &context->recording.writer, error);
     if (!status) {
         context->time_ns = ebb__runtime_progress_ns(context->runtime);
         ebb__api_record_mark(context, EBB_MARK_TRACE_ON, 0);

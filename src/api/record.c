@@ -19,9 +19,10 @@ uint64_t ebb__api_small_bytes(const struct ebb_context *context)
 
 static void push(struct ebb_context *context, struct record *record, const struct ebb_event *event)
 {
-    if (context->writer && context->phase != API_DRY_RUN && context->record_status == EBB_OK)
-        context->record_status =
-            ebb__trace_writer_append(context->writer, event, 1, &context->record_error);
+    if (context->recording.writer && context->phase != API_DRY_RUN &&
+        context->recording.status == EBB_OK)
+        context->recording.status =
+            ebb__trace_writer_append(context->recording.writer, event, 1, NULL);
     if (!record)
         return;
     if (record->events.count >= MOST_EVENTS || !ebb_vec_push(&record->events, *event))
@@ -43,7 +44,7 @@ void ebb__api_record_event(struct ebb_context *context, enum ebb_event_kind kind
                            const struct tensor *tensor, enum ebb_access_kind access, bool held)
 {
     struct record *record = present(context);
-    if (tensor->is_small || (!record && !context->writer))
+    if (tensor->is_small || (!record && !context->recording.writer))
         return;
     uint32_t index = (uint32_t)(tensor - context->tensors.items);
     struct ebb_event event = {
