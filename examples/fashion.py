@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NETWORK = "cnn --data fashion --batch 512 --rate 0.2 --halve-rate-every 118".split()
+NETWORK = "cnn --data fashion --batch 128 --rate 0.05 --halve-rate-every 468".split()
 WIDTH, HEIGHT, EDGE = 720, 320, 44
 
 

@@ -17,13 +17,16 @@ static uint32_t linear_relu(struct ebb_net *net, uint32_t at, uint32_t outputs)
     return ebb__net_relu(net, ebb__net_linear(net, at, outputs, true));
 }
 
-/* For images of 28x28. Batch norm makes it learn fast enough to be a test. */
+/* For images of 28x28. Batch norm makes it learn fast enough to be a test. Several layers of a size
+ * make what one of them uses a small part of the whole. */
 void ebb__net_build_cnn(struct ebb_net *net)
 {
     uint32_t at = ebb__net_images(net);
-    for (uint32_t channels = 32; channels <= 64; channels *= 2) {
-        at = ebb__net_conv(net, at, window_3x3, channels, false);
-        at = ebb__net_relu(net, ebb__net_batch_norm(net, at));
+    for (uint32_t channels = 16; channels <= 32; channels *= 2) {
+        for (uint32_t layer = 0; layer < 3; layer++) {
+            at = ebb__net_conv(net, at, window_3x3, channels, false);
+            at = ebb__net_relu(net, ebb__net_batch_norm(net, at));
+        }
         at = ebb__net_max_pool(net, at, halve_2x2);
     }
     at = linear_relu(net, at, 128);
