@@ -2,14 +2,11 @@
 #include "api/internal.h"
 
 #include "base/clock.h"
-#include "base/geometry.h"
-#include "base/tuning.h"
+#include "runtime/core/core.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define LEAST_ARENA_BYTES ((uint64_t)1 << 34)
@@ -37,13 +34,6 @@ static void on_lost(void *context, const char *message)
     (void)message;
 }
 
-static void *shared_memory(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 static enum ebb_status find_machine(struct ebb_context *context, const char *name,
                                     struct ebb_error *error)
 {
@@ -51,9 +41,7 @@ static enum ebb_status find_machine(struct ebb_context *context, const char *nam
         return ebb__machine_find(name, &context->machine, error);
     if (context->budget_bytes == UINT64_MAX)
         return ebb__machine_named("nvme", &context->machine, error); /* nothing will move */
-    uint64_t most = ebb__tuning()->probe_bytes;
-    return ebb__machine_probe(context->places,
-                              context->budget_bytes < most ? context->budget_bytes : most,
+    return ebb__machine_probe(context->places, ebb__machine_probe_bytes(context->budget_bytes),
                               &context->machine, error);
 }
 
@@ -86,10 +74,8 @@ static enum ebb_status start_runtime(struct ebb_context *context, struct ebb_err
 
 static void release(struct ebb_context *context)
 {
-    if (context->ledger)
-        munmap(context->ledger, sizeof *context->ledger);
-    if (context->ring)
-        munmap(context->ring, ebb__ring_bytes(RING_EVENTS));
+    ebb__core_unmap(context->ledger, sizeof *context->ledger);
+    ebb__core_unmap(context->ring, ebb__ring_bytes(RING_EVENTS));
     ebb_vec_free(&context->tensors);
     free(context->places);
     pthread_mutex_destroy(&context->lock);
@@ -101,8 +87,8 @@ static enum ebb_status prepare(struct ebb_context *context, const struct ebb_opt
 {
     const char *folder = getenv("TMPDIR");
     context->places = strdup(options->store ? options->store : folder && *folder ? folder : "/tmp");
-    context->ledger = shared_memory(sizeof *context->ledger);
-    context->ring = shared_memory(ebb__ring_bytes(RING_EVENTS));
+    context->ledger = ebb__core_memory(sizeof *context->ledger);
+    context->ring = ebb__core_memory(ebb__ring_bytes(RING_EVENTS));
     if (!context->places || !context->ledger || !context->ring ||
         !ebb_vec_push(&context->tensors, (struct tensor){0}))
         return ebb__fail(error, EBB_ERR_MEMORY, "context", "no memory");

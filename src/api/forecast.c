@@ -8,7 +8,6 @@
 
 struct budgets {
     struct ebb_plan_terms terms;
-    const struct ebb_model *model;
     struct ebb_error *error;
 };
 
@@ -60,20 +59,19 @@ static enum ebb_status forecast(struct ebb_context *context, const struct ebb_mo
 {
     struct budgets budgets = {.terms = ebb__plan_terms(ebb__plan_policy("ebb"), model,
                                                        &context->machine, model->peak_bytes),
-                              .model = model,
                               .error = error};
     budgets.terms.effort_steps /= EFFORT_DIVISOR;
     budgets.terms.beside_bytes = ebb__api_small_bytes(context);
-    uint64_t whole_ns = 0, least = 0, unused;
+    uint64_t whole_ns = 0, unused;
     *out = (struct ebb_forecast){.peak_bytes = model->peak_bytes,
                                  .static_bytes = all_bytes(context),
                                  .iteration_ns = ebb__model_iteration_ns(model)};
     enum ebb_status status = time_with(&budgets, UINT64_MAX / 4, &whole_ns, NULL);
     if (!status)
-        status = time_with(&budgets, 1, &unused, &least);
-    out->least_bytes = least;
+        status = time_with(&budgets, 1, &unused, &out->least_bytes);
     out->peak_bytes += budgets.terms.beside_bytes;
-    uint64_t ceiling = out->peak_bytes + model->peak_bytes / 8, from = least ? least - 1 : 0;
+    uint64_t least = out->least_bytes, from = least ? least - 1 : 0;
+    uint64_t ceiling = out->peak_bytes + model->peak_bytes / 8;
     if (ceiling < least)
         ceiling = least;
     if (!status)
@@ -96,13 +94,14 @@ enum ebb_status ebb_forecast(struct ebb_context *context, struct ebb_forecast *o
     if (!out)
         return ebb__fail(error, EBB_ERR_ARGUMENT, "ebb_forecast", "an argument is NULL");
     pthread_mutex_lock(&context->lock);
+    const struct plan_of_kind *plan = &context->plans[context->kind]; /* of the newest iteration */
     struct ebb_model model;
     enum ebb_status status = EBB_OK;
-    if (!context->newest || context->phase != API_IDLE || !context->newest->is_whole)
+    if (context->phase != API_IDLE || !plan->newest.is_whole)
         status = ebb__fail(error, EBB_ERR_ARGUMENT, "ebb_forecast",
                            "there is no whole iteration to forecast for");
     if (!status)
-        status = ebb__api_model(&context->plans[context->kind], &model, error);
+        status = ebb__api_model(plan, &model, error);
     if (!status) {
         status = forecast(context, &model, out, error);
         ebb__model_fini(&model);

@@ -47,15 +47,13 @@ struct record {
 /* The plan of a kind of iterations. */
 struct plan_of_kind {
     struct ebb_script *script; /* NULL: none yet */
-    uint64_t script_bytes;
-    uint32_t *tensors; /* of each persistent block of the script */
-    uint64_t *names;   /* what the script calls it at present */
+    uint32_t *tensors;         /* of each persistent block of the script */
+    uint64_t *names;           /* what the script calls it at present */
     struct record newest;
     struct record before; /* the iteration before `newest`, if alike; empty: none */
     uint64_t planned_digest;
     uint64_t unplanned_digest; /* of the last iteration that did not follow the plan */
     unsigned plans;            /* made for this digest */
-    bool is_final;             /* further plans would not differ */
 };
 
 enum phase_of_context { API_IDLE, API_ITERATION, API_DRY_RUN };
@@ -81,13 +79,8 @@ struct ebb_context {
     bool is_recorded; /* its events are */
     uint64_t time_ns; /* of the newest event */
     struct plan_of_kind plans[EBB_ITERATION_KINDS];
-    const struct ebb_script *followed; /* by the last iteration, to its end; NULL: none */
-    struct retired {
-        struct retired *next;
-        struct ebb_script *script;
-        uint64_t bytes;
-    } * retired;           /* scripts that the runtime may still refer to */
-    struct record *newest; /* of the newest iteration, whatever its kind; NULL: none */
+    const struct ebb_script *followed;    /* by the last iteration, to its end; NULL: none */
+    EBB_VEC(struct ebb_script *) retired; /* scripts that the runtime may still refer to */
     struct recording {
         struct ebb_trace_writer *writer; /* of ebb_record(); NULL: none */
         enum ebb_status status;          /* its first failure */

@@ -56,7 +56,6 @@ static void end_record(struct ebb_context *context)
     struct plan_of_kind *plan = &context->plans[context->kind];
     ebb__api_record_mark(context, EBB_MARK_ITERATION, 0); /* the time at which it ended */
     context->is_recorded = false;
-    context->newest = &plan->newest;
     if (plan->newest.events.count <= plan->newest.first + 1)
         plan->newest.is_whole = false;
     if (plan->before.digest != plan->newest.digest || !plan->before.is_whole)

@@ -24,11 +24,9 @@ static bool is_wanted(const struct plan_of_kind *plan)
 
 static void retire(struct ebb_context *context, struct plan_of_kind *plan)
 {
-    struct retired *old = plan->script ? malloc(sizeof *old) : NULL;
-    if (old) { /* otherwise it leaks, since the runtime may refer to it */
-        *old = (struct retired){context->retired, plan->script, plan->script_bytes};
-        context->retired = old;
-    }
+    /* Without memory for its place in the list it leaks, since the runtime may refer to it. */
+    if (plan->script)
+        (void)ebb_vec_push(&context->retired, plan->script);
     free(plan->tensors);
     free(plan->names);
     plan->tensors = NULL;
@@ -58,7 +56,6 @@ static enum ebb_status install(struct ebb_context *context, struct plan_of_kind 
     script->flags |= EBB_SCRIPT_ANNOUNCED; /* also if nothing is allocated in the iteration */
     retire(context, plan);
     plan->script = script;
-    plan->script_bytes = script->bytes;
     if (!keep_names(plan) ||
         ebb__runtime_set_script(context->runtime, script, script->bytes) != EBB_OK) {
         retire(context, plan);
@@ -160,9 +157,7 @@ void ebb__api_plan_fini(struct ebb_context *context)
         ebb__api_record_fini(&plan->newest);
         ebb__api_record_fini(&plan->before);
     }
-    for (struct retired *old = context->retired, *next; old; old = next) {
-        next = old->next;
-        free(old->script);
-        free(old);
-    }
+    for (size_t i = 0; i < context->retired.count; i++)
+        free(context->retired.items[i]);
+    ebb_vec_free(&context->retired);
 }

@@ -2,6 +2,7 @@
 #include "api/internal.h"
 
 #include "base/geometry.h"
+#include "runtime/core/core.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static enum ebb_status may_acquire(const struct ebb_context *context, const stru
         return refuse(error, tensor, "it is overwritten while another use of it goes on");
     if (use != EBB_USE_OVERWRITE && !tensor->is_alive && !is_assumed(context, tensor))
         return refuse(error, tensor, "it is used, but has no contents");
-    uint64_t pages = (tensor->bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+    uint64_t pages = ebb__whole_pages(tensor->bytes);
     uint64_t needed = context->held_bytes + (tensor->holds ? 0 : pages);
     if (needed <= context->budget_bytes || context->phase == API_DRY_RUN)
         return EBB_OK;
@@ -116,7 +117,7 @@ static enum ebb_status may_acquire(const struct ebb_context *context, const stru
 
 static void count_hold(struct ebb_context *context, struct tensor *tensor, bool begins)
 {
-    uint64_t pages = (tensor->bytes + EBB_PAGE_BYTES - 1) & ~(EBB_PAGE_BYTES - 1);
+    uint64_t pages = ebb__whole_pages(tensor->bytes);
     if (begins ? tensor->holds++ == 0 : --tensor->holds == 0)
         context->held_bytes += begins ? pages : -pages;
 }

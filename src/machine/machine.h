@@ -53,6 +53,10 @@ EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, 
 EBB_NODISCARD enum ebb_status ebb__machine_find(const char *spec, struct ebb_machine *machine,
                                                 struct ebb_error *error);
 
+/* How much a probe for a program with this budget transfers each way. The program moves about its
+ * budget in an iteration: under a small one a long probe would take many of its iterations. */
+uint64_t ebb__machine_probe_bytes(uint64_t budget_bytes);
+
 /* Measures the lanes of the store into *machine, named `host`. `places` lists directories, one a
  * line, as for ebb__store_open(). Uses O_DIRECT if the file system supports it, and 8 MiB requests,
  * two in flight in each place. Transfers `probe_bytes` each way (e.g. 256 MiB): first one way at a

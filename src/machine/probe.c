@@ -11,6 +11,7 @@
 #include "base/geometry.h"
 #include "base/lines.h"
 #include "base/order.h"
+#include "base/tuning.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -227,6 +228,12 @@ static enum ebb_status open_files(const char *places, struct files *files, struc
         files->descriptor[files->count++] = file;
     }
     return files->count ? EBB_OK : ebb__fail(error, EBB_ERR_IO, places, "no place of a store");
+}
+
+uint64_t ebb__machine_probe_bytes(uint64_t budget_bytes)
+{
+    uint64_t most = ebb__tuning()->probe_bytes;
+    return budget_bytes < most ? budget_bytes : most;
 }
 
 enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,

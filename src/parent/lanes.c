@@ -4,21 +4,13 @@
 
 #include "base/tuning.h"
 
-/* A program moves about its budget in an iteration: under a small one a long probe would take many
- * of its iterations. */
-static uint64_t probe_bytes(const struct ebb_parent *parent)
-{
-    uint64_t most = ebb__tuning()->probe_bytes;
-    uint64_t budget = atomic_load(&parent->ledger->budget_bytes);
-    return budget < most ? budget : most;
-}
-
 static void *probe(void *argument)
 {
     struct ebb_parent *parent = argument;
     struct lanes *lanes = &parent->lanes;
-    lanes->status = ebb__machine_probe(parent->options.store, probe_bytes(parent), &lanes->machine,
-                                       &lanes->error);
+    uint64_t bytes = ebb__machine_probe_bytes(atomic_load(&parent->ledger->budget_bytes));
+    lanes->status =
+        ebb__machine_probe(parent->options.store, bytes, &lanes->machine, &lanes->error);
     atomic_store(&lanes->probed, true);
     return NULL;
 }

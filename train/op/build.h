@@ -116,6 +116,22 @@ void ebb__build_reorder(struct ebb__builder *build, uint32_t steps, const dnnl_m
 struct ebb__place ebb__build_adopt(struct ebb__builder *build, uint32_t steps,
                                    const dnnl_memory_desc_t *from, struct ebb__place source,
                                    const dnnl_memory_desc_t *to);
+/* The other way: a primitive writes a value in the layout `from`, which is to be at `target` in the
+ * layout `to`. This is the place where it writes: `target` if the layouts are the same, otherwise a
+ * workspace of `steps`. Behind the primitive ebb__build_deliver() reorders it, if necessary. */
+struct ebb__place ebb__build_outlet(struct ebb__builder *build, uint32_t steps,
+                                    const dnnl_memory_desc_t *from, struct ebb__place target,
+                                    const dnnl_memory_desc_t *to);
+void ebb__build_deliver(struct ebb__builder *build, uint32_t steps, const dnnl_memory_desc_t *from,
+                        struct ebb__place outlet, const dnnl_memory_desc_t *to,
+                        struct ebb__place target);
+/* `steps` read the parameter, in the layout that the primitive wants for its weights. */
+struct ebb__place ebb__build_weights(struct ebb__builder *build, uint32_t steps,
+                                     const_dnnl_primitive_desc_t pd, uint32_t parameter,
+                                     const struct ebb_op_desc *desc);
+/* A primitive from the input to the output. saved: the buffer of its workspace; 0: none. */
+void ebb__build_map(struct ebb__builder *build, const_dnnl_primitive_desc_t pd, uint32_t steps,
+                    uint32_t saved);
 /* The layout that a primitive wants for an argument. Zeros after a failure. */
 dnnl_memory_desc_t ebb__build_layout(const struct ebb__builder *build,
                                      const_dnnl_primitive_desc_t pd, int argument);

@@ -132,18 +132,15 @@ static void add_weights(struct ebb__builder *build, struct convolution *own)
         ebb__build_adopt(build, EBB__WEIGHTS, &own->input.layout, ebb__place(EBB__X), &own->source);
     dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_DIFF_WEIGHTS);
     struct ebb__place gradient = ebb__place(own->weights_at + 1);
-    bool same = dnnl_memory_desc_equal(&wanted, &own->weights.layout);
     struct ebb__place target =
-        same ? gradient
-             : ebb__build_workspace(build, EBB__WEIGHTS, dnnl_memory_desc_get_size(&wanted));
+        ebb__build_outlet(build, EBB__WEIGHTS, &wanted, gradient, &own->weights.layout);
     ebb__build_primitive(build, pd, EBB__WEIGHTS);
     ebb__build_bind(build, DNNL_ARG_SRC, x);
     ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
     ebb__build_bind(build, DNNL_ARG_DIFF_WEIGHTS, target);
     if (own->options.bias)
         ebb__build_bind(build, DNNL_ARG_DIFF_BIAS, ebb__place(own->bias_at + 1));
-    if (!same)
-        ebb__build_reorder(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
+    ebb__build_deliver(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
 }
 
 /* The primitive chooses the layout of the input gradient. With plain rows of few channels
@@ -162,22 +159,15 @@ static void add_data(struct ebb__builder *build, struct convolution *own)
         ebb__build_pd(build, &desc, own->forward, "a convolution's data");
     if (build->status != EBB_OK)
         return;
-    ebb__build_use(build, own->weights_at, EBB__DATA, EBB_USE_READ);
-    dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_WEIGHTS);
-    struct ebb__place w = ebb__build_adopt(build, EBB__DATA, &own->weights.layout,
-                                           ebb__place(own->weights_at), &wanted);
+    struct ebb__place w = ebb__build_weights(build, EBB__DATA, pd, own->weights_at, &own->weights);
     source = ebb__build_layout(build, pd, DNNL_ARG_DIFF_SRC);
-    bool same = dnnl_memory_desc_equal(&source, &own->input.layout);
     struct ebb__place target =
-        same ? ebb__place(EBB__DX)
-             : ebb__build_workspace(build, EBB__DATA, dnnl_memory_desc_get_size(&source));
+        ebb__build_outlet(build, EBB__DATA, &source, ebb__place(EBB__DX), &own->input.layout);
     ebb__build_primitive(build, pd, EBB__DATA);
     ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
     ebb__build_bind(build, DNNL_ARG_WEIGHTS, w);
     ebb__build_bind(build, DNNL_ARG_DIFF_SRC, target);
-    if (!same)
-        ebb__build_reorder(build, EBB__DATA, &source, target, &own->input.layout,
-                           ebb__place(EBB__DX));
+    ebb__build_deliver(build, EBB__DATA, &source, target, &own->input.layout, ebb__place(EBB__DX));
 }
 
 enum ebb_status ebb_op_convolution_create(struct ebb_op_engine *engine, const char *name,

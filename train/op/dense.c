@@ -82,18 +82,15 @@ static void add_weights(struct ebb__builder *build, struct dense *own)
     ebb__build_use(build, EBB__X, EBB__WEIGHTS, EBB_USE_READ);
     dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_DIFF_WEIGHTS);
     struct ebb__place gradient = ebb__place(own->weights_at + 1);
-    bool same = dnnl_memory_desc_equal(&wanted, &own->weights.layout);
     struct ebb__place target =
-        same ? gradient
-             : ebb__build_workspace(build, EBB__WEIGHTS, dnnl_memory_desc_get_size(&wanted));
+        ebb__build_outlet(build, EBB__WEIGHTS, &wanted, gradient, &own->weights.layout);
     ebb__build_primitive(build, pd, EBB__WEIGHTS);
     ebb__build_bind(build, DNNL_ARG_SRC, ebb__place(EBB__X));
     ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
     ebb__build_bind(build, DNNL_ARG_DIFF_WEIGHTS, target);
     if (own->bias)
         ebb__build_bind(build, DNNL_ARG_DIFF_BIAS, ebb__place(own->bias_at + 1));
-    if (!same)
-        ebb__build_reorder(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
+    ebb__build_deliver(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
 }
 
 static void add_data(struct ebb__builder *build, struct dense *own)
@@ -108,10 +105,7 @@ static void add_data(struct ebb__builder *build, struct dense *own)
         ebb__build_pd(build, &desc, own->forward, "an inner product's data");
     if (build->status != EBB_OK)
         return;
-    ebb__build_use(build, own->weights_at, EBB__DATA, EBB_USE_READ);
-    dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_WEIGHTS);
-    struct ebb__place w = ebb__build_adopt(build, EBB__DATA, &own->weights.layout,
-                                           ebb__place(own->weights_at), &wanted);
+    struct ebb__place w = ebb__build_weights(build, EBB__DATA, pd, own->weights_at, &own->weights);
     ebb__build_primitive(build, pd, EBB__DATA);
     ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
     ebb__build_bind(build, DNNL_ARG_WEIGHTS, w);

@@ -18,16 +18,6 @@ static const_dnnl_primitive_desc_t describe(struct ebb__builder *build, dnnl_pro
     return ebb__build_pd(build, &desc, NULL, "LRN");
 }
 
-static void add_forward(struct ebb__builder *build, const_dnnl_primitive_desc_t pd, uint32_t steps,
-                        uint32_t saved)
-{
-    ebb__build_primitive(build, pd, steps);
-    ebb__build_bind(build, DNNL_ARG_SRC, ebb__place(EBB__X));
-    ebb__build_bind(build, DNNL_ARG_DST, ebb__place(EBB__Y));
-    if (saved)
-        ebb__build_bind(build, DNNL_ARG_WORKSPACE, ebb__place(saved));
-}
-
 static void add_data(struct ebb__builder *build, const struct ebb_op_lrn *options,
                      const struct ebb_op_desc *input, const_dnnl_primitive_desc_t forward,
                      uint32_t saved)
@@ -72,8 +62,9 @@ enum ebb_status ebb_op_lrn_create(struct ebb_op_engine *engine, const char *name
         ebb__build_use(&build, saved, EBB__FORWARD, EBB_USE_OVERWRITE);
         ebb__build_use(&build, saved, EBB__DATA, EBB_USE_READ);
     }
-    add_forward(&build, forward, EBB__FORWARD, saved);
-    add_forward(&build, describe(&build, dnnl_forward_inference, &full, input), EBB__EVALUATE, 0);
+    ebb__build_map(&build, forward, EBB__FORWARD, saved);
+    ebb__build_map(&build, describe(&build, dnnl_forward_inference, &full, input), EBB__EVALUATE,
+                   0);
     add_data(&build, &full, input, forward, saved);
     return ebb__build_end(&build, op);
 }

@@ -57,16 +57,6 @@ static const_dnnl_primitive_desc_t describe(struct ebb__builder *build, const st
     return ebb__build_pd(build, &desc, NULL, "pooling");
 }
 
-static void add_forward(struct ebb__builder *build, const_dnnl_primitive_desc_t pd, uint32_t steps,
-                        uint32_t saved)
-{
-    ebb__build_primitive(build, pd, steps);
-    ebb__build_bind(build, DNNL_ARG_SRC, ebb__place(EBB__X));
-    ebb__build_bind(build, DNNL_ARG_DST, ebb__place(EBB__Y));
-    if (saved)
-        ebb__build_bind(build, DNNL_ARG_WORKSPACE, ebb__place(saved));
-}
-
 static void add_data(struct ebb__builder *build, const struct pooling *own,
                      const struct ebb_op_desc *input, const dnnl_memory_desc_t *target,
                      const_dnnl_primitive_desc_t forward, uint32_t saved)
@@ -117,10 +107,10 @@ static enum ebb_status create(struct ebb_op_engine *engine, const char *kind, co
         ebb__build_use(&build, saved, EBB__FORWARD, EBB_USE_OVERWRITE);
         ebb__build_use(&build, saved, EBB__DATA, EBB_USE_READ);
     }
-    add_forward(&build, forward, EBB__FORWARD, saved);
+    ebb__build_map(&build, forward, EBB__FORWARD, saved);
     const_dnnl_primitive_desc_t inference =
         describe(&build, &own, dnnl_forward_inference, &input->layout, &target);
-    add_forward(&build, inference, EBB__EVALUATE, 0);
+    ebb__build_map(&build, inference, EBB__EVALUATE, 0);
     add_data(&build, &own, input, &target, forward, saved);
     return ebb__build_end(&build, op);
 }

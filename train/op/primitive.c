@@ -164,6 +164,42 @@ struct ebb__place ebb__build_adopt(struct ebb__builder *build, uint32_t steps,
     return target;
 }
 
+struct ebb__place ebb__build_outlet(struct ebb__builder *build, uint32_t steps,
+                                    const dnnl_memory_desc_t *from, struct ebb__place target,
+                                    const dnnl_memory_desc_t *to)
+{
+    return dnnl_memory_desc_equal(from, to)
+               ? target
+               : ebb__build_workspace(build, steps, dnnl_memory_desc_get_size(from));
+}
+
+void ebb__build_deliver(struct ebb__builder *build, uint32_t steps, const dnnl_memory_desc_t *from,
+                        struct ebb__place outlet, const dnnl_memory_desc_t *to,
+                        struct ebb__place target)
+{
+    if (!dnnl_memory_desc_equal(from, to))
+        ebb__build_reorder(build, steps, from, outlet, to, target);
+}
+
+struct ebb__place ebb__build_weights(struct ebb__builder *build, uint32_t steps,
+                                     const_dnnl_primitive_desc_t pd, uint32_t parameter,
+                                     const struct ebb_op_desc *desc)
+{
+    ebb__build_use(build, parameter, steps, EBB_USE_READ);
+    dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_WEIGHTS);
+    return ebb__build_adopt(build, steps, &desc->layout, ebb__place(parameter), &wanted);
+}
+
+void ebb__build_map(struct ebb__builder *build, const_dnnl_primitive_desc_t pd, uint32_t steps,
+                    uint32_t saved)
+{
+    ebb__build_primitive(build, pd, steps);
+    ebb__build_bind(build, DNNL_ARG_SRC, ebb__place(EBB__X));
+    ebb__build_bind(build, DNNL_ARG_DST, ebb__place(EBB__Y));
+    if (saved)
+        ebb__build_bind(build, DNNL_ARG_WORKSPACE, ebb__place(saved));
+}
+
 enum ebb_status ebb__primitives_run(struct ebb_op *op, enum ebb_op_step step,
                                     void *const *addresses, struct ebb_error *error)
 {
