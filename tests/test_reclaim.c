@@ -164,6 +164,29 @@ static void of_what_is_in_use_the_earliest_touched_goes(void **state)
     stop(&stage);
 }
 
+/* A block whose move failed is left alone for some events. If nothing else can be evicted, it is
+ * tried again, but only once an event. A parked block has been moved, so nothing pins it. */
+static void a_pinned_block_is_tried_again_if_there_is_no_other(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, false);
+    struct uses *uses = &stage.lanes.table.uses;
+    for (unsigned i = 1; i < BLOCKS; i++)
+        stage.blocks[i]->kept = true;
+    stage.blocks[0]->pinned_until = uses->event_number + ebb__tuning()->pinned_events;
+    assert_null(ebb__victim_choose(&stage.reclaim));
+    uses->event_number++;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[0]);
+    assert_null(ebb__victim_ahead(&stage.reclaim)); /* memory is not needed now */
+    stage.blocks[1]->kept = false;
+    assert_ptr_equal(ebb__victim_choose(&stage.reclaim), stage.blocks[1]);
+    stage.blocks[1]->kept = true;
+    assert_true(ebb__move_park(&stage.lanes.transfer, stage.blocks[0]));
+    assert_true(ebb__block_may_be_evicted(uses, stage.blocks[0]));
+    stop(&stage);
+}
+
 /* Once memory was lacking, some of it is kept free. What is in use stays, and so does everything if
  * nothing was lacking lately. */
 static void some_is_evicted_ahead_once_memory_was_lacking(void **state)
@@ -603,6 +626,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_used_latest_is_chosen),
         cmocka_unit_test(of_what_is_in_use_the_earliest_touched_goes),
+        cmocka_unit_test(a_pinned_block_is_tried_again_if_there_is_no_other),
         cmocka_unit_test(some_is_evicted_ahead_once_memory_was_lacking),
         cmocka_unit_test(while_accesses_are_observed_the_predicted_latest_goes),
         cmocka_unit_test(what_is_moved_is_counted),

@@ -211,13 +211,19 @@ static inline void ebb__block_cancel(struct block *block)
     if (block->transfer.end == TRANSFER_GOES_ON)
         block->transfer.end = TRANSFER_CANCELLED;
 }
-/* Is the block in memory, and may it be evicted at this moment to free memory? Inherited pages are
- * not in the ledger, so evicting them frees nothing there. */
-static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)
+/* Is the block in memory, and may it be evicted at this moment to free memory? A move of it may fail
+ * as the last one did. Inherited pages are not in the ledger, so evicting them frees nothing there.
+ */
+static inline bool ebb__block_may_be_moved(const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
            block->transfer.queue != QUEUE_OUT && !block->transfer.urgent && !block->kept &&
-           !block->inherited && block->pins == 0 && block->pinned_until <= uses->event_number;
+           !block->inherited && block->pins == 0;
+}
+/* As above, and no move has failed lately. */
+static inline bool ebb__block_may_be_evicted(const struct uses *uses, const struct block *block)
+{
+    return ebb__block_may_be_moved(block) && block->pinned_until <= uses->event_number;
 }
 /* Is the store's copy of `block` in our own store? */
 static inline bool ebb__relatives_wrote(const struct store_copies *copies,

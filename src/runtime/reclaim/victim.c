@@ -13,7 +13,10 @@
  * touched earliest is evicted first. So a program that walks over more than the budget without
  * allocating makes progress. If a block is evicted and needed again within one operation, it is not
  * evicted again before the next event. So an operation whose blocks do not fit together exceeds the
- * budget as little as possible, instead of thrashing. */
+ * budget as little as possible, instead of thrashing.
+ *
+ * A block whose move failed, because the kernel held its pages, is left alone for some events. If
+ * nothing else can be evicted, it is tried again, once an event. */
 #include "runtime/reclaim/reclaim.h"
 
 #include "base/tuning.h"
@@ -98,7 +101,23 @@ static struct block *used_latest(struct reclaim *reclaim, uint64_t *held_bytes, 
     return best;
 }
 
-/* needed: memory is needed now, so what is in use may be chosen. */
+/* The block whose move failed first, if not since the last event: what pinned it may be over. */
+static struct block *earliest_pinned(const struct reclaim *reclaim)
+{
+    struct block *best = NULL;
+    uint64_t since_event = reclaim->table->uses.event_number + ebb__tuning()->pinned_events;
+    for (uint32_t i = 1; i <= reclaim->table->count; i++) {
+        struct block *block = &reclaim->table->blocks[i];
+        if (block->kind == BLOCK_HEAP && ebb__block_may_be_moved(block) &&
+            block->pinned_until > reclaim->table->uses.event_number &&
+            block->pinned_until < since_event &&
+            (!best || block->pinned_until < best->pinned_until))
+            best = block;
+    }
+    return best;
+}
+
+/* needed: memory is needed now, so what is in use or was pinned may be chosen. */
 static struct block *choose(struct reclaim *reclaim, bool needed)
 {
     uint64_t held_bytes = 0, distance;
@@ -110,6 +129,8 @@ static struct block *choose(struct reclaim *reclaim, bool needed)
         best = ebb__slab_oldest(reclaim);
     if (!best && needed)
         best = earliest_touched(reclaim);
+    if (!best && needed)
+        best = earliest_pinned(reclaim);
     if (best && is_evicted_by_the_part(reclaim, best))
         ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
     if (best)

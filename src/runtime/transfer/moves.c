@@ -71,6 +71,7 @@ bool ebb__move_park(struct transfer *transfer, struct block *block)
         return false;
     }
     ebb__block_become(block, BLOCK_PARKED);
+    block->pinned_until = 0;
     if (block->kind == BLOCK_SLAB)
         transfer->core->policy->slab_parked(transfer->core->policy_context, block);
     return true;
