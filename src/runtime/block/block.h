@@ -211,9 +211,8 @@ static inline void ebb__block_cancel(struct block *block)
     if (block->transfer.end == TRANSFER_GOES_ON)
         block->transfer.end = TRANSFER_CANCELLED;
 }
-/* Is the block in memory, and may it be evicted at this moment to free memory? A move of it may fail
- * as the last one did. Inherited pages are not in the ledger, so evicting them frees nothing there.
- */
+/* Is the block in memory, and may it be evicted to free memory? A move of it may fail as the last
+ * one did. Inherited pages are not in the ledger, so evicting them frees nothing there. */
 static inline bool ebb__block_may_be_moved(const struct block *block)
 {
     return (block->state == BLOCK_RESIDENT || block->state == BLOCK_PARKED) &&
