@@ -67,6 +67,21 @@ class Installed(unittest.TestCase):
         self.assertEqual((68, 132, 8), (resident, live, all_of_them))
         self.assertGreaterEqual(planned, 6)
 
+    def test_the_installed_command_finds_its_library(self):
+        ebb = os.path.join(self.prefix, "bin", "ebb")
+        result = run(ebb, "run", "--budget", "64M", "-q", "--summary-json", "summary.json", "--",
+                     "/bin/echo", "good", cwd=self.folder.name)
+        self.assertEqual("good\n", result)
+        with open(os.path.join(self.folder.name, "summary.json"), encoding="utf-8") as file:
+            self.assertEqual(1, json.load(file)["processes"])
+
+    @unittest.skipUnless(os.access(os.path.join(BIN, "ebb-train"), os.X_OK), "without the trainer")
+    def test_the_installed_trainer_finds_the_library(self):
+        trainer = os.path.join(self.prefix, "bin", "ebb-train")
+        result = run(trainer, "cnn", "--batch", "8", "--iterations", "2",
+                     cwd=self.folder.name)
+        self.assertIn("loss", result)
+
     def test_a_recorded_trace_is_planned(self):
         """`ebb plan` and `ebb compare` take the trace of a program that announces its uses."""
         with open(os.path.join(SOURCE, "examples/explicit.c"), encoding="utf-8") as file:
