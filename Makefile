@@ -63,8 +63,8 @@ without-lab: deps
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left
-# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), or wait for
-# whole packings (pack).
+# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), wait for
+# whole packings (pack), or build programs without the sanitizer (api_install).
 asan tsan: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
