@@ -3,6 +3,7 @@
 
 Checks the output and the exit codes, and that a hostile pickle executes nothing.
 """
+import gzip
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ import tempfile
 import unittest
 
 EBB = os.path.join(os.environ.get("EBB_BIN_DIR", "build/dev/bin"), "ebb")
+TRACES = os.path.join(os.environ.get("EBB_SOURCE_DIR", "."), "tests", "traces")
 MIB = 1 << 20
 
 
@@ -116,6 +118,76 @@ class Import(unittest.TestCase):
                 self.assertEqual(found["iterations"], iterations)
             self.assertEqual(direct, converted)
 
+    def profiled(self, name, device_type):
+        """What the profiler itself says of a device: its highest total, its total at the start,
+        and the blocks that are freed without an allocation."""
+        with gzip.open(os.path.join(TRACES, name)) as file:
+            events = json.load(file)["traceEvents"]
+        memory = sorted((event["ts"], event["args"]) for event in events
+                        if event["name"] == "[memory]" and
+                        event["args"]["Device Type"] == device_type)
+        memory = [args for _, args in memory]
+        totals = [args["Total Allocated"] for args in memory]
+        live, older = set(), []
+        for args in memory:
+            if args["Bytes"] > 0:
+                live.add(args["Addr"])
+            elif args["Addr"] in live:
+                live.remove(args["Addr"])
+            else:
+                older.append(-args["Bytes"])
+        return max(totals), totals[0] - memory[0]["Bytes"], older
+
+    def test_profiles(self):
+        """The peak is that of the profiler, and blocks older than the window are reported."""
+        for name, device, kind, iterations in (("torch-profile-cpu.json.gz", "cpu", 0, 0),
+                                               ("torch-profile-cuda.json.gz", "cpu", 0, 3),
+                                               ("torch-profile-cuda.json.gz", "cuda:0", 1, 2)):
+            out = self.path("profile.ebbt")
+            code, text, err = run("import", "torch-profile", os.path.join(TRACES, name), "-o", out,
+                                  "--device", device)
+            self.assertEqual((code, text), (0, ""))
+            highest, start, older = self.profiled(name, kind)
+            found = self.info(out)
+            self.assertEqual(found["existing_blocks"], len(older))
+            self.assertEqual(found["existing_bytes"], sum(older))
+            self.assertEqual(found["peak_bytes"], highest - start + sum(older))
+            self.assertEqual(found["iterations"], iterations)
+            self.assertEqual(f"{len(older)} blocks, " in err, bool(older))
+            self.assertNotIn("add up", err)
+
+    def test_several_devices(self):
+        source, out = os.path.join(TRACES, "torch-profile-cuda.json.gz"), self.path("x.ebbt")
+        code, text, err = run("import", "torch-profile", source, "-o", out)
+        self.assertEqual((code, text), (1, ""))
+        self.assertEqual(err.splitlines(), [
+            f"ebb: import: {source}: has several devices: cpu (258 events), cuda:0 (271 events)",
+            "ebb: choose one: 'ebb import KIND IN -o FILE --device cpu'"])
+        code, _, err = run("import", "torch-profile", source, "-o", out, "--device", "cuda:7")
+        self.assertEqual(code, 2)
+        self.assertIn("has no device 'cuda:7'; it has cpu (258 events), cuda:0 (271 events)", err)
+        singa = self.path("singa", b"Malloc 0x1 8 1\nFree 0x1 8 2\n")
+        code, _, err = run("import", "singa", singa, "-o", out, "--device", "cpu")
+        self.assertEqual((code, err), (
+            2, f"ebb: import: {singa}: a trace of kind 'singa' names no devices\n"))
+        self.assertFalse(os.path.exists(out))
+
+    def test_damaged_profiles(self):
+        """A file that is cut anywhere is refused in one line, and nothing is written."""
+        with open(os.path.join(TRACES, "torch-profile-cpu.json.gz"), "rb") as file:
+            packed = file.read()
+        plain = gzip.decompress(packed)
+        out = self.path("x.ebbt")
+        for data in [packed[:len(packed) * i // 7] for i in range(1, 7)] + \
+                    [plain[:len(plain) * i // 7] for i in range(1, 7)]:
+            path = self.path("cut", data)
+            for command in (["import", "torch-profile", path, "-o", out], ["info", path]):
+                code, text, err = run(*command)
+                self.assertEqual((code, text), (1, ""))
+                self.assertRegex(err.splitlines()[0],
+                                 r"cut: (byte \d+: the file ends|not an Ebb trace)")
+        self.assertFalse(os.path.exists(out))
+
     def test_errors(self):
         bad = self.path("bad.csv", b"Malloc 0x1 8 1\nMalloc 0x1 8 2\n")
         for command in (["info", bad], ["plan", bad, "--budget", "50%"],
@@ -140,7 +212,7 @@ class Import(unittest.TestCase):
         self.assertRegex(err, r"\Aebb: import: .*no/such/folder: ")
         code, out, _ = run("import", "--help")
         self.assertEqual(code, 0)
-        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile"):
             self.assertIn(f"  {kind} ", out)
 
 

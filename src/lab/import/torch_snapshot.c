@@ -197,14 +197,15 @@ static enum ebb_status read_snapshot(struct reader *reader)
     return status;
 }
 
-enum ebb_status ebb__torch_snapshot_read(const uint8_t *bytes, size_t size, const char *name,
+enum ebb_status ebb__torch_snapshot_read(const uint8_t *bytes, size_t size,
+                                         struct ebb_import_request *request,
                                          struct ebb_trace *trace, struct ebb_error *error)
 {
     struct reader reader = {0};
-    enum ebb_status status = ebb__pickle_read(bytes, size, name, &reader.pickle, error);
+    enum ebb_status status = ebb__pickle_read(bytes, size, request->name, &reader.pickle, error);
     if (status)
         return status;
-    ebb__import_events_init(&reader.events, name, "entry", error);
+    ebb__import_events_init(&reader.events, request->name, "entry", error);
     status = read_snapshot(&reader);
     if (!status)
         status = ebb__import_finish(&reader.events, 1000, trace);
