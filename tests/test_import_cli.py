@@ -172,20 +172,47 @@ class Import(unittest.TestCase):
             2, f"ebb: import: {singa}: a trace of kind 'singa' names no devices\n"))
         self.assertFalse(os.path.exists(out))
 
+    def test_xplanes(self):
+        """Peaks by the allocator's own peak_bytes_in_use, less what is in no event. TensorFlow's
+        counts whole chunks, so the peak of what was asked for is below it."""
+        for name, peak, older, iterations in (
+                ("jax-gpu.xplane.pb.gz", 123_732_224 - 512 * 1024, (1, MIB), 16),
+                ("tensorflow-bfc.xplane.pb.gz", 337_956, (3, 70_664), 4)):
+            out = self.path("xplane.ebbt")
+            code, text, err = run("import", "xplane", os.path.join(TRACES, name), "-o", out)
+            self.assertEqual((code, text), (0, ""))
+            found = self.info(out)
+            self.assertEqual(found["peak_bytes"], peak)
+            self.assertEqual((found["existing_blocks"], found["existing_bytes"]), older)
+            self.assertEqual(found["iterations"], iterations)
+            self.assertIn("older than the window", err)
+            self.assertNotIn("add up", err)
+
+    def test_without_lifetimes(self):
+        source, out = os.path.join(TRACES, "jax-memory.prof.gz"), self.path("x.ebbt")
+        for command in (["import", "xplane", source, "-o", out], ["info", source]):
+            code, text, err = run(*command)
+            self.assertEqual((code, text), (1, ""))
+            self.assertIn("is a pprof profile", err.splitlines()[0])
+            self.assertIn("without lifetimes", err.splitlines()[0])
+        self.assertFalse(os.path.exists(out))
+
     def test_damaged_profiles(self):
         """A file that is cut anywhere is refused in one line, and nothing is written."""
-        with open(os.path.join(TRACES, "torch-profile-cpu.json.gz"), "rb") as file:
-            packed = file.read()
-        plain = gzip.decompress(packed)
         out = self.path("x.ebbt")
-        for data in [packed[:len(packed) * i // 7] for i in range(1, 7)] + \
-                    [plain[:len(plain) * i // 7] for i in range(1, 7)]:
-            path = self.path("cut", data)
-            for command in (["import", "torch-profile", path, "-o", out], ["info", path]):
-                code, text, err = run(*command)
-                self.assertEqual((code, text), (1, ""))
-                self.assertRegex(err.splitlines()[0],
-                                 r"cut: (byte \d+: the file ends|not an Ebb trace)")
+        for kind, name in (("torch-profile", "torch-profile-cpu.json.gz"),
+                           ("xplane", "tensorflow-bfc.xplane.pb.gz")):
+            with open(os.path.join(TRACES, name), "rb") as file:
+                packed = file.read()
+            plain = gzip.decompress(packed)
+            for data in [whole[:len(whole) * i // 7] for i in range(1, 7)
+                         for whole in (packed, plain)]:
+                path = self.path("cut", data)
+                for command in (["import", kind, path, "-o", out], ["info", path]):
+                    code, text, err = run(*command)
+                    self.assertEqual((code, text), (1, ""))
+                    self.assertRegex(err.splitlines()[0],
+                                     r"cut: (byte \d+: (the file )?ends|not an Ebb trace)")
         self.assertFalse(os.path.exists(out))
 
     def test_errors(self):
@@ -212,7 +239,7 @@ class Import(unittest.TestCase):
         self.assertRegex(err, r"\Aebb: import: .*no/such/folder: ")
         code, out, _ = run("import", "--help")
         self.assertEqual(code, 0)
-        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile"):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile", "xplane"):
             self.assertIn(f"  {kind} ", out)
 
 

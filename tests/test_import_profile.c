@@ -161,9 +161,9 @@ static void test_clock(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    expect_refused(TRACE(""), "has no memory events: profile with profile_memory=True");
+    expect_refused(TRACE(""), "has no memory events: PyTorch writes them with profile_memory=True");
     expect_refused("{\"schemaVersion\": 1}", "has no traceEvents, so it is no Chrome trace");
-    expect_refused("[]", "has no memory events: profile with profile_memory=True");
+    expect_refused("[]", "has no memory events: PyTorch writes them with profile_memory=True");
     expect_refused("{\"traceEvents\": [", "byte 17: the file ends within its JSON");
     expect_refused("{\"traceEvents\": [{\"name\": \"a", "byte 28: the file ends within its JSON");
     expect_refused("{\"traceEvents\": [{\"name\": \"a\"}",

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "lab/import/gzip.h"
 #include "lab/import/kinds.h"
+#include "lab/import/lifeless.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,6 +21,8 @@ static const struct ebb_importer importers[] = {
      ebb__torch_snapshot_recognises, ebb__torch_snapshot_read},
     {"torch-profile", "PyTorch's profile with its memory: Chrome trace (JSON) of torch.profiler",
      true, ebb__torch_profile_recognises, ebb__torch_profile_read},
+    {"xplane", "TensorFlow's or JAX's profile with its memory: *.xplane.pb", true,
+     ebb__xplane_recognises, ebb__xplane_read},
 };
 
 static const size_t importer_count = sizeof importers / sizeof importers[0];
@@ -73,6 +76,19 @@ static enum ebb_status unpack(const uint8_t *bytes, size_t size, const char *nam
     return ebb__fail(error, EBB_ERR_FORMAT, name, "is empty, no trace");
 }
 
+/* Refuses a memory profile without lifetimes. */
+static enum ebb_status check_lifetimes(const struct plain *plain, const char *name,
+                                       struct ebb_error *error)
+{
+    const struct ebb_lifeless *lifeless = ebb__lifeless_find(plain->bytes, plain->size);
+    if (!lifeless)
+        return EBB_OK;
+    ebb__fail(error, EBB_ERR_UNSUPPORTED, name, "%s", lifeless->why);
+    if (error)
+        ebb__error_set_remedy(error, "%s", lifeless->remedy);
+    return EBB_ERR_UNSUPPORTED;
+}
+
 /* Reads what is not compressed. */
 static enum ebb_status import_plain(const struct ebb_importer *importer, const struct plain *plain,
                                     struct ebb_import_request *request, struct ebb_trace *trace,
@@ -82,7 +98,9 @@ static enum ebb_status import_plain(const struct ebb_importer *importer, const s
     if (request->device && !importer->has_devices)
         return ebb__fail(error, EBB_ERR_ARGUMENT, name, "a trace of kind '%s' names no devices",
                          importer->name);
-    enum ebb_status status = importer->read(plain->bytes, plain->size, request, trace, error);
+    enum ebb_status status = check_lifetimes(plain, name, error);
+    if (!status)
+        status = importer->read(plain->bytes, plain->size, request, trace, error);
     if (status) {
         if (status == EBB_ERR_FORMAT && error && !error->remedy[0])
             ebb__error_set_remedy(error, "docs/formats/import.md says what '%s' reads",
@@ -131,6 +149,8 @@ static enum ebb_status read_any(const struct plain *plain, const char *path,
     for (size_t i = 0; i < importer_count; i++)
         if (importers[i].recognises(plain->bytes, plain->size))
             return import_plain(&importers[i], plain, &request, trace, error);
+    if (check_lifetimes(plain, path, error))
+        return EBB_ERR_UNSUPPORTED;
     ebb__fail(error, EBB_ERR_FORMAT, path, "not an Ebb trace, nor one that Ebb imports");
     ebb__error_set_remedy(error, "make a trace with 'ebb record -o FILE -- CMD'; 'ebb import "
                                  "--help' lists what else is read");

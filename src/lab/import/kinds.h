@@ -15,5 +15,6 @@ EBB_IMPORTER(rmm);
 EBB_IMPORTER(stalloc);
 EBB_IMPORTER(torch_snapshot);
 EBB_IMPORTER(torch_profile);
+EBB_IMPORTER(xplane);
 
 #endif

@@ -156,7 +156,8 @@ static size_t count_jumps(const struct ebb_samples *samples)
         const struct ebb_sample *s = &samples->samples.items[i];
         if (s->kind == EBB_SAMPLE_ITERATION)
             continue;
-        uint64_t next = s->kind == EBB_SAMPLE_ALLOC ? total + s->size_bytes : total - s->size_bytes;
+        uint64_t next =
+            s->kind == EBB_SAMPLE_ALLOC ? total + s->counted_bytes : total - s->counted_bytes;
         jumps += total != EBB_SAMPLE_TOTAL_UNKNOWN && s->total_bytes != next;
         total = s->total_bytes;
     }
@@ -222,9 +223,9 @@ struct misfit {
 struct replay {
     struct ebb_samples *samples;
     struct ebb_import_events events;
-    struct ebb_map live; /* address -> 1: allocated, 0: freed */
+    struct ebb_map live; /* address -> bytes that the total counts, and 1; 0: freed */
     size_t older_count;  /* blocks that are older than the window */
-    uint64_t older_bytes;
+    uint64_t older_bytes, older_counted_bytes;
     uint64_t base_bytes; /* the profiler's total at the start */
     uint64_t most_bytes; /* its highest total */
     bool has_totals;
@@ -244,46 +245,59 @@ static enum ebb_status replay_alloc(struct replay *r, const struct ebb_sample *s
 {
     uint64_t live;
     enum ebb_status status = EBB_OK;
+    if (s->counted_bytes > EBB_EVENT_SIZE_LIMIT)
+        return ebb__import_fail(&r->events, "a block of %" PRIu64 " bytes is impossibly large",
+                                s->counted_bytes);
     if (ebb__map_get(&r->live, s->address, &live) && live) {
         note_misfit(&r->lost_frees, s);
-        uint64_t before = r->events.live_bytes;
+        r->load_bytes -= (int64_t)(live - 1);
         status = ebb__import_free(&r->events, s->address, EBB_IMPORT_SIZE_UNKNOWN);
-        r->load_bytes -= (int64_t)(before - r->events.live_bytes);
     }
     if (!status)
         status = ebb__import_alloc(&r->events, s->address, s->size_bytes);
-    if (!status && !ebb__map_put(&r->live, s->address, 1))
-        return fail_memory(r->samples);
     if (status)
         return status;
-    r->load_bytes += (int64_t)s->size_bytes;
+    r->load_bytes += (int64_t)s->counted_bytes;
     if (r->load_bytes > r->peak_bytes)
         r->peak_bytes = r->load_bytes;
+    return ebb__map_put(&r->live, s->address, s->counted_bytes + 1) ? EBB_OK
+                                                                    : fail_memory(r->samples);
+}
+
+/* The free of a block that was allocated before the window. */
+static enum ebb_status replay_older(struct replay *r, const struct ebb_sample *s)
+{
+    enum ebb_status status = ebb__import_free(&r->events, s->address, s->size_bytes);
+    if (status)
+        return status;
+    if (r->older_counted_bytes > INT64_MAX / 4 || s->counted_bytes > EBB_EVENT_SIZE_LIMIT)
+        return ebb__import_fail(&r->events, "all blocks together are impossibly large");
+    r->older_count++;
+    r->older_bytes += s->size_bytes;
+    r->older_counted_bytes += s->counted_bytes;
+    r->load_bytes -= (int64_t)s->counted_bytes;
     return EBB_OK;
 }
 
 static enum ebb_status replay_free(struct replay *r, const struct ebb_sample *s)
 {
-    uint64_t live, before = r->events.live_bytes;
+    uint64_t live;
     bool known = ebb__map_get(&r->live, s->address, &live);
+    enum ebb_status status = EBB_OK;
     if (known && !live) {
         note_misfit(&r->stray_frees, s);
         return EBB_OK;
     }
-    enum ebb_status status =
-        ebb__import_free(&r->events, s->address, known ? EBB_IMPORT_SIZE_UNKNOWN : s->size_bytes);
+    if (!known) {
+        status = replay_older(r, s);
+    } else {
+        status = ebb__import_free(&r->events, s->address, EBB_IMPORT_SIZE_UNKNOWN);
+        r->load_bytes -= (int64_t)(live - 1);
+        if (live - 1 != s->counted_bytes)
+            note_misfit(&r->other_sizes, s);
+    }
     if (status)
         return status;
-    uint64_t freed = known ? before - r->events.live_bytes : s->size_bytes;
-    if (freed != s->size_bytes)
-        note_misfit(&r->other_sizes, s);
-    if (!known) {
-        if (r->older_bytes > INT64_MAX / 2)
-            return ebb__import_fail(&r->events, "all blocks together are impossibly large");
-        r->older_count++;
-        r->older_bytes += s->size_bytes;
-    }
-    r->load_bytes -= (int64_t)freed;
     return ebb__map_put(&r->live, s->address, 0) ? EBB_OK : fail_memory(r->samples);
 }
 
@@ -292,10 +306,11 @@ static void follow_total(struct replay *r, const struct ebb_sample *s)
     if (s->total_bytes == EBB_SAMPLE_TOTAL_UNKNOWN)
         return;
     if (!r->has_totals) {
-        r->base_bytes = s->kind == EBB_SAMPLE_FREE ? s->total_bytes + s->size_bytes
-                                                   : s->total_bytes - s->size_bytes;
-        if (s->kind == EBB_SAMPLE_ALLOC && s->total_bytes < s->size_bytes)
-            r->base_bytes = 0;
+        r->base_bytes = s->total_bytes;
+        if (s->kind == EBB_SAMPLE_FREE)
+            r->base_bytes += s->counted_bytes;
+        else
+            r->base_bytes -= s->counted_bytes < s->total_bytes ? s->counted_bytes : s->total_bytes;
         r->most_bytes = r->base_bytes;
         r->has_totals = true;
     }
@@ -337,22 +352,22 @@ static void say(struct replay *r)
     if (r->older_count)
         ebb__import_note(request, "older than the window, counted from its start: %zu blocks, %s",
                          r->older_count, ebb_size_format(r->older_bytes, one, sizeof one));
-    if (r->has_totals && r->base_bytes > r->older_bytes)
+    if (r->has_totals && r->base_bytes > r->older_counted_bytes)
         ebb__import_note(request, "left out, allocated throughout the window and in no event: %s",
-                         ebb_size_format(r->base_bytes - r->older_bytes, one, sizeof one));
+                         ebb_size_format(r->base_bytes - r->older_counted_bytes, one, sizeof one));
     say_misfit(r, &r->stray_frees, "left out, frees of blocks that are already freed");
     say_misfit(r, &r->lost_frees, "blocks that end where their address is allocated again");
     say_misfit(r, &r->other_sizes, "frees of another size than their block, which counts");
     if (!r->has_totals)
         return;
-    int64_t reported = (int64_t)(r->most_bytes - r->base_bytes), ours = r->peak_bytes;
-    uint64_t whole = r->older_bytes + (uint64_t)(reported > ours ? reported : ours);
-    uint64_t apart = (uint64_t)(reported > ours ? reported - ours : ours - reported);
-    if (apart > whole / 100)
+    uint64_t reported = r->most_bytes - r->base_bytes, ours = (uint64_t)r->peak_bytes;
+    uint64_t apart = reported > ours ? reported - ours : ours - reported;
+    uint64_t older = r->older_counted_bytes;
+    if (apart > (older + (reported > ours ? reported : ours)) / 100)
         ebb__import_note(request,
                          "the events add up to a peak of %s, but the profiler's totals to %s",
-                         ebb_size_format(r->older_bytes + (uint64_t)ours, one, sizeof one),
-                         ebb_size_format(r->older_bytes + (uint64_t)reported, two, sizeof two));
+                         ebb_size_format(older + ours, one, sizeof one),
+                         ebb_size_format(older + reported, two, sizeof two));
 }
 
 enum ebb_status ebb__samples_finish(struct ebb_samples *samples, const char *no_samples,

@@ -18,9 +18,10 @@ struct ebb_sample {
     uint64_t place; /* in the file, from 1 */
     uint64_t time_ns;
     uint64_t address;
-    uint64_t size_bytes;
-    uint64_t total_bytes; /* on its device after it, according to the profiler */
-    uint32_t device;      /* of the table; an iteration is on all devices of its process */
+    uint64_t size_bytes;    /* what was asked for */
+    uint64_t counted_bytes; /* what the total counts for it */
+    uint64_t total_bytes;   /* on its device after it, according to the profiler */
+    uint32_t device;        /* of the table; an iteration is on all devices of its process */
     uint32_t thread;
     enum ebb_sample_kind kind;
 };

@@ -167,6 +167,7 @@ static enum ebb_status take_memory(struct reader *r, const json_t *event, struct
     sample->kind = bytes < 0 ? EBB_SAMPLE_FREE : EBB_SAMPLE_ALLOC;
     sample->address = (uint64_t)address;
     sample->size_bytes = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
+    sample->counted_bytes = sample->size_bytes;
     sample->total_bytes = known ? (uint64_t)json_integer_value(total) : EBB_SAMPLE_TOTAL_UNKNOWN;
     return ebb__samples_add(&r->samples, sample);
 }
@@ -285,7 +286,8 @@ enum ebb_status ebb__torch_profile_read(const uint8_t *bytes, size_t size,
                            "has no traceEvents, so it is no Chrome trace");
     if (!status)
         status = ebb__samples_finish(
-            &r.samples, "has no memory events: profile with profile_memory=True", trace);
+            &r.samples, "has no memory events: PyTorch writes them with profile_memory=True",
+            trace);
     if (!status && r.samples.begin_ns <= UINT64_MAX - r.base_ns)
         trace->info.start_unix_ns = r.base_ns + r.samples.begin_ns;
     ebb__samples_fini(&r.samples);
