@@ -85,6 +85,59 @@ class Import(unittest.TestCase):
             self.assertEqual(found["period_events"], 6)
             self.assertEqual(found["peak_bytes"], 30 * MIB - 100)
 
+    def test_real_snapshots(self):
+        """Of a training on a GPU, the second with expandable segments. The profile of the same
+        program, torch-profile-cuda.json.gz, has the same peak. There sizes are rounded."""
+        highest, _, _ = self.profiled("torch-profile-cuda.json.gz", 1)
+        for name in ("torch-snapshot.pickle.gz", "torch-snapshot-expandable.pickle.gz"):
+            found = self.info(os.path.join(TRACES, name))
+            self.assertEqual((found["iterations"], found["events"]), (3, 388))
+            self.assertLess(abs(found["peak_bytes"] - highest), highest // 100)
+
+    def test_devices_of_snapshots(self):
+        two = snapshot()
+        two["device_traces"][1] = two["device_traces"][0][:9]
+        source, out = self.path("two.pickle", pickle.dumps(two)), self.path("x.ebbt")
+        code, text, err = run("import", "torch-snapshot", source, "-o", out)
+        self.assertEqual((code, text), (1, ""))
+        self.assertEqual(err.splitlines()[0], f"ebb: import: {source}: has several devices: "
+                                              "cuda:0 (24 events), cuda:1 (6 events)")
+        for device, blocks in (("cuda:0", 13), ("cuda:1", 4), ("1", 4)):
+            command = ("import", "torch-snapshot", source, "-o", out, "--device", device)
+            self.assertEqual(run(*command), (0, "", ""))
+            self.assertEqual(self.info(out)["blocks"], blocks)
+        code, _, err = run("import", "torch-snapshot", source, "-o", out, "--device", "cuda:2")
+        self.assertEqual(code, 2)
+        self.assertIn("has no device 'cuda:2'; it has cuda:0 (24 events), cuda:1", err)
+
+    def test_unreadable_snapshots(self):
+        """The version that wrote the file is named, as far as the file tells."""
+        def refused(data, why, remedy):
+            source, out = self.path("bad.pickle", data), self.path("x.ebbt")
+            code, text, err = run("import", "torch-snapshot", source, "-o", out)
+            self.assertEqual((code, text), (1, ""))
+            lines = err.splitlines()
+            self.assertEqual(lines[0], f"ebb: import: {source}: {why}")
+            self.assertIn(remedy, lines[1])
+            self.assertFalse(os.path.exists(out))
+        new = snapshot()
+        new["device_traces"][0][2].update(size=-1)
+        new["device_traces"][0][0].update(user_metadata="", compile_context="N/A")
+        refused(pickle.dumps(new), "entry 3: size is negative",
+                "pickle protocol 4, with the fields of PyTorch 2.10 or later")
+        new["device_traces"][0][0]["pool_id"] = (0, 0)
+        refused(pickle.dumps(new, protocol=2), "entry 3: size is negative",
+                "pickle protocol 2, with the fields of PyTorch 2.12 or later")
+        refused(pickle.dumps(snapshot()["segments"]),
+                "no memory snapshot with a history (device_traces)", "PyTorch 1.x")
+        refused(pickle.dumps({"segments": [], "device_traces": [[], []]}),
+                "its history is empty: call torch.cuda.memory._record_memory_history() before the "
+                "training", "pickle protocol 4")
+        refused(b"\x80\x07N.", "byte 1: pickle protocol 7 is not known, 2 to 5 are",
+                "pickle protocol 7")
+        refused(pickle.dumps(snapshot(), protocol=0),
+                "byte 0: no pickle of protocol 2 or later begins like this", "docs/formats")
+
     def test_nothing_is_executed(self):
         sign = self.path("executed")
         for protocol in (0, 1, 2, 3, 4, 5):

@@ -1,8 +1,8 @@
 /* XLA's profile, XSpace (*.xplane.pb): TensorFlow and JAX write it.
  *
- * A plane has lines, one a thread, and a line has events. Names are in tables of the plane. Only the
- * BFC allocator reports: it serves GPUs, and CPUs if TensorFlow is told so. Each MemoryAllocation
- * and MemoryDeallocation has statistics: addr, requested_bytes, allocation_bytes and
+ * A plane has lines, one a thread, and a line has events. Names are in tables of the plane. Only
+ * the BFC allocator reports: it serves GPUs, and CPUs if TensorFlow is told so. Its events are
+ * MemoryAllocation and MemoryDeallocation, with addr, requested_bytes, allocation_bytes and
  * allocator_name. bytes_allocated is all that is in use after it. An event with step_num and _r
  * begins an iteration. Source: xplane.proto and bfc_allocator.cc of openxla/xla. Linear in the
  * file, but for the order of times. */
