@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -241,6 +242,56 @@ class Import(unittest.TestCase):
             self.assertIn("older than the window", err)
             self.assertNotIn("add up", err)
 
+    def test_buffer_assignments(self):
+        """The load never exceeds XLA's allocations, and comes near them. Each buffer of a run is
+        used, and only what a module is given lasts."""
+        for name, lasting in (("jax-buffers.txt.gz", 11), ("jax-loop-buffers.txt.gz", 9),
+                              ("tensorflow-buffers.txt.gz", 1)):
+            out = self.path("xla.ebbt")
+            source = os.path.join(TRACES, name)
+            self.assertEqual(run("import", "xla", source, "-o", out), (0, "", ""))
+            found = self.info(out)
+            self.assertEqual(found["iterations"], 3)
+            self.assertTrue(found["accesses"])
+            with gzip.open(source, "rt") as file:
+                lines = re.findall(r"^allocation \d+: size (\d+), (.*)$", file.read(), re.M)
+            sizes = [int(size) for size, what in lines if "thread-local" not in what]
+            self.assertEqual(lasting, sum("parameter" in what or "constant" in what
+                                          for _, what in lines))
+            self.assertLessEqual(found["peak_bytes"], sum(sizes))
+            self.assertGreater(found["peak_bytes"], 0.9 * sum(sizes))
+
+    def test_parts_of_buffer_assignments(self):
+        """Newer releases write a section a file. Without one the message says which is missing.
+        The order does not matter, and without uses there are no accesses."""
+        with gzip.open(os.path.join(TRACES, "tensorflow-buffers.txt.gz")) as file:
+            whole = file.read()
+        uses, ranges = whole.index(b"Used values:"), whole.index(b"HloLiveRange")
+        parts = whole[:uses], whole[uses:ranges], whole[ranges:]
+        out = self.path("x.ebbt")
+        for present, why in (((0, 1), "lacks live ranges (BufferLiveRange)"),
+                             ((2, 1), "lacks a buffer assignment (BufferAssignment)")):
+            source = self.path("part", b"".join(parts[i] for i in present))
+            for command in (["import", "xla", source, "-o", out], ["info", source]):
+                code, text, err = run(*command)
+                self.assertEqual((code, text), (1, ""))
+                self.assertIn(f"part: {why}", err.splitlines()[0])
+                self.assertIn("M-live-range.txt", err.splitlines()[1])
+        self.assertFalse(os.path.exists(out))
+        found = self.info(self.path("order", parts[2] + parts[1] + parts[0]))
+        self.assertEqual(dict(found, detect_ns=0),
+                         dict(self.info(self.path("whole", whole)), detect_ns=0))
+        source = self.path("part", parts[0] + parts[2])
+        code, text, err = run("import", "xla", source, "-o", out)
+        self.assertEqual((code, text), (0, ""))
+        self.assertEqual(err, f"ebb: import: {source}: there are no accesses, since it lacks the "
+                              "uses (Used values)\n")
+        self.assertFalse(self.info(out)["accesses"])
+        damaged = whole.replace(b"offset=0", b"offset=9", 1)
+        code, text, err = run("import", "xla", self.path("bad", damaged), "-o", out)
+        self.assertEqual((code, text), (1, ""))
+        self.assertIn("bad: line 3: a value lies outside of its allocation", err)
+
     def test_without_lifetimes(self):
         source, out = os.path.join(TRACES, "jax-memory.prof.gz"), self.path("x.ebbt")
         for command in (["import", "xplane", source, "-o", out], ["info", source]):
@@ -292,7 +343,7 @@ class Import(unittest.TestCase):
         self.assertRegex(err, r"\Aebb: import: .*no/such/folder: ")
         code, out, _ = run("import", "--help")
         self.assertEqual(code, 0)
-        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile", "xplane"):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile", "xplane", "xla"):
             self.assertIn(f"  {kind} ", out)
 
 

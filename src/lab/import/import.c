@@ -23,6 +23,8 @@ static const struct ebb_importer importers[] = {
      true, ebb__torch_profile_recognises, ebb__torch_profile_read},
     {"xplane", "TensorFlow's or JAX's profile with its memory: *.xplane.pb", true,
      ebb__xplane_recognises, ebb__xplane_read},
+    {"xla", "XLA's buffer assignment with live ranges, as --xla_dump_to writes it", false,
+     ebb__xla_recognises, ebb__xla_read},
 };
 
 static const size_t importer_count = sizeof importers / sizeof importers[0];

@@ -16,5 +16,6 @@ EBB_IMPORTER(stalloc);
 EBB_IMPORTER(torch_snapshot);
 EBB_IMPORTER(torch_profile);
 EBB_IMPORTER(xplane);
+EBB_IMPORTER(xla);
 
 #endif
