@@ -15,6 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Some releases count time from the start of the profile, others from 1970. */
+#define YEAR_2001_NS UINT64_C(1000000000000000000)
+
 /* Numbers of fields in xplane.proto. */
 enum { SPACE_PLANE = 1 };
 enum { PLANE_NAME = 2, PLANE_LINE = 3, PLANE_EVENT_NAMES = 4, PLANE_STAT_NAMES = 5 };
@@ -278,7 +281,7 @@ enum ebb_status ebb__xplane_read(const uint8_t *bytes, size_t size,
                                      "has no memory events: only the BFC allocator writes them, "
                                      "on GPUs or with TF_CPU_ALLOCATOR_USE_BFC=true",
                                      trace);
-    if (!status)
+    if (!status && r.samples.begin_ns >= YEAR_2001_NS)
         trace->info.start_unix_ns = r.samples.begin_ns;
     ebb__samples_fini(&r.samples);
     ebb__map_fini(&r.texts);
