@@ -28,7 +28,14 @@ static enum ebb_status write_trace(const char *path, const struct ebb_trace *tra
 
 struct options {
     const char *out;
+    const char *device;
 };
+
+static void print_notes(const struct ebb_import_request *request)
+{
+    for (size_t i = 0; i < request->note_count; i++)
+        fprintf(stderr, "ebb: import: %s: %s\n", request->name, request->notes[i]);
+}
 
 int ebb__cmd_import(int argc, char **argv)
 {
@@ -38,15 +45,21 @@ int ebb__cmd_import(int argc, char **argv)
          .kind = EBB_OPTION_TEXT,
          .argument = "FILE",
          .offset = offsetof(struct options, out),
-         .help = "where to write; an existing file is replaced"}};
+         .help = "where to write; an existing file is replaced"},
+        {.name = "device",
+         .kind = EBB_OPTION_TEXT,
+         .argument = "NAME",
+         .offset = offsetof(struct options, device),
+         .help = "whose memory, if IN has several devices: cpu, cuda:0"}};
     static const struct ebb_usage usage = {
         .command = "import",
-        .text = "usage: ebb import KIND IN -o FILE\n\n"
+        .text = "usage: ebb import KIND IN -o FILE [--device NAME]\n\n"
                 "Writes the trace IN of another tool as the Ebb trace FILE. KIND is one of\n",
         .more = print_kinds,
         .options = known,
-        .count = 1,
-        .tail = "Commands that read a trace read these kinds, too, by their content.\n\n"
+        .count = sizeof known / sizeof known[0],
+        .tail = "IN may be compressed (gzip). Commands that read a trace read these kinds, too, "
+                "by their content.\n\n"
                 "example: ebb import singa vgg.csv -o vgg.ebbt && ebb info vgg.ebbt\n"};
     struct options options = {0};
     int code = ebb__options_parse(&usage, argc, argv, &options);
@@ -62,9 +75,12 @@ int ebb__cmd_import(int argc, char **argv)
         return ebb__command_usage("import", "no -o FILE given");
     struct ebb_error error = {0};
     struct ebb_trace trace;
-    enum ebb_status status = ebb__import(importer, argv[optind + 1], &trace, &error);
+    struct ebb_import_request request = {.name = argv[optind + 1], .device = options.device};
+    enum ebb_status status = ebb__import(importer, &request, &trace, &error);
     if (!status)
         status = write_trace(options.out, &trace, &error);
+    if (!status)
+        print_notes(&request);
     ebb__trace_fini(&trace);
     return status ? ebb__command_fail("import", &error) : 0;
 }

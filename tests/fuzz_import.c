@@ -66,14 +66,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < count; i++) {
         struct ebb_trace trace;
         struct ebb_error error = {0};
+        struct ebb_import_request request = {.name = "input"};
         importers[i].recognises(data, size);
         enum ebb_status status =
-            ebb__import_memory(&importers[i], data, size, "input", &trace, &error);
+            ebb__import_memory(&importers[i], data, size, &request, &trace, &error);
         if (status == EBB_OK) {
             require_trace(&trace);
             require_use(&trace);
         } else {
-            FUZZ_REQUIRE(status == EBB_ERR_FORMAT);
+            FUZZ_REQUIRE(status == EBB_ERR_FORMAT || status == EBB_ERR_UNSUPPORTED);
             FUZZ_REQUIRE(error.status == status && error.why[0] && !strcmp(error.what, "input"));
             FUZZ_REQUIRE(!trace.events && !trace.count);
         }

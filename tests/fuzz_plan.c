@@ -26,8 +26,9 @@ static const struct ebb_model *model(void)
     if (analysis.has_model)
         return &analysis.model;
     struct ebb_trace trace;
+    struct ebb_import_request request = {.name = "program"};
     FUZZ_REQUIRE(ebb__import_memory(ebb__importer_find("singa"), (const uint8_t *)program,
-                                    sizeof program - 1, "program", &trace, NULL) == EBB_OK);
+                                    sizeof program - 1, &request, &trace, NULL) == EBB_OK);
     struct ebb_event_span span = {trace.events, trace.count};
     FUZZ_REQUIRE(ebb__analyse(span, &analysis, NULL) == EBB_OK && analysis.has_model);
     ebb__trace_fini(&trace);

@@ -29,6 +29,45 @@ def torch(*entries):
         [dict(zip(keys, entry), stream=0, time_us=10 + i) for i, entry in enumerate(entries)]]})
 
 
+def profile(*memory, end="]}"):
+    """A Chrome trace with memory events of (address, bytes)."""
+    return '{"traceEvents": [' + ", ".join(
+        f'{{"name": "[memory]", "pid": 1, "tid": 1, "ts": {10 + i}, "args": {{"Addr": {address}, '
+        f'"Bytes": {size}, "Device Type": 0, "Device Id": -1}}}}'
+        for i, (address, size) in enumerate(memory)) + end
+
+
+def varint(number):
+    low = bytes([number & 127 | (128 if number > 127 else 0)])
+    return low + varint(number >> 7) if number > 127 else low
+
+
+def field(number, value):
+    """A field of a protocol buffer: a number, or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def xplane(*memory):
+    """An XSpace with a line of memory events, each with its statistics by name."""
+    names = ("addr", "allocation_bytes")
+    events = b"".join(field(4, field(1, 1) + b"".join(
+        field(4, field(1, 1 + names.index(name)) + field(4, value))
+        for name, value in stats.items())) for stats in memory)
+    tables = field(4, field(1, 1) + field(2, field(2, b"MemoryAllocation"))) + b"".join(
+        field(5, field(1, 1 + i) + field(2, field(2, name.encode())))
+        for i, name in enumerate(names))
+    return field(1, field(2, b"/host:CPU") + field(3, events) + tables)
+
+
+def buffers(*values, ranges=("a{}:0-1",)):
+    return "\n".join(["BufferAssignment:", "allocation 0: size 8, preallocated-temp:",
+                      *(f" value: {value}: f32[]" for value in values),
+                      "HloLiveRange (max 2):", "  BufferLiveRange:",
+                      *("    " + text for text in ranges)]) + "\n"
+
+
 def pools(*rows):
     return "id,lower,upper,size\n" + "".join(row + "\n" for row in rows)
 
@@ -83,6 +122,47 @@ BAD = {
         "nan": (torch(("alloc", 1, float("nan"))), "entry 1: size is not a whole number"),
         "empty": ("", "is empty, no trace"),
     },
+    "torch-profile": {
+        "huge": (profile((1, 8), (2, LIMIT + 1)),
+                 f"event 2: a block of {LIMIT + 1} bytes is impossibly large"),
+        "huger": (profile((1, 1 << 70)),
+                  "byte 119: no valid JSON: too big integer"),
+        "nan": (profile((1, "NaN")), "byte 100: no valid JSON: invalid token near 'NaN'"),
+        "half": (profile((1, 8.5)), "event 1: Bytes is not a whole number"),
+        "cut": (profile((1, 8), end=""),
+                f"byte {len(profile((1, 8), end=''))}: the file ends within its events"),
+        "no memory": (profile(), "has no memory events: PyTorch writes them with "
+                                 "profile_memory=True"),
+        "no trace": ('{"a": 1}', "has no traceEvents, so it is no Chrome trace"),
+        "empty": ("", "is empty, no trace"),
+    },
+    "xplane": {
+        "huge": (xplane({"addr": 1, "allocation_bytes": 8},
+                        {"addr": 2, "allocation_bytes": LIMIT + 1}),
+                 f"event 2: a block of {LIMIT + 1} bytes is impossibly large"),
+        "no address": (xplane({"allocation_bytes": 8}), "event 1: a memory event without addr"),
+        "no size": (xplane({"addr": 8}), "event 1: a memory event without allocation_bytes"),
+        "cut": (xplane({"addr": 1})[:-1],
+                "byte 0: ends too early, or is no XSpace (protocol buffer)"),
+        "no memory": (xplane(), "has no memory events: only the BFC allocator writes them, on "
+                                "GPUs or with TF_CPU_ALLOCATOR_USE_BFC=true"),
+        "empty": ("", "is empty, no trace"),
+    },
+    "xla": {
+        "outside": (buffers("<1 a @0> (size=8,offset=1)"),
+                    "line 3: a value lies outside of its allocation"),
+        "twice": (buffers("<1 a @0> (size=8,offset=0)", "<1 a @0> (size=8,offset=0)"),
+                  "line 4: a value has two places"),
+        "negative": (buffers("<1 a @0> (size=-8,offset=0)"),
+                     "line 3: a value lacks its name, size or offset"),
+        "ends first": (buffers("<1 a @0> (size=8,offset=0)", ranges=("a{}:2-1",)),
+                       "line 6: a live range is not FIRST-LAST"),
+        "nan": (buffers("<1 a @0> (size=8,offset=0)", ranges=("a{}:0-nan",)),
+                "line 6: a live range is not FIRST-LAST"),
+        "no ranges": ("BufferAssignment:\n", "lacks live ranges (BufferLiveRange)"),
+        "no values": (buffers(), "has no value with memory and a live range"),
+        "empty": ("", "is empty, no trace"),
+    },
     "pack": {
         "overlap": (pools("a,0,2,1", "b,0,2,1", "a,1,3,1"),
                     "line 4: id 'a' again, with a lifetime that overlaps that of line 2"),
@@ -121,14 +201,16 @@ class BadInput(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["in"])  # no other file is left
 
     def test_importers(self):
-        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
+        for kind in ("singa", "rmm", "stalloc", "torch-snapshot", "torch-profile", "xplane", "xla"):
             for name, (content, why) in BAD[kind].items():
                 with self.subTest(kind=kind, wrong=name):
                     self.expect(content, 1, why, "import", kind, "IN", "-o", "out.ebbt")
 
     def test_what_reads_a_trace(self):
-        for kind in ("singa", "rmm", "stalloc", "torch-snapshot"):
-            content, why = BAD[kind]["overlap"]
+        for kind, wrong in (("singa", "overlap"), ("rmm", "overlap"), ("stalloc", "overlap"),
+                            ("torch-snapshot", "overlap"), ("torch-profile", "huge"),
+                            ("xplane", "huge"), ("xla", "outside")):
+            content, why = BAD[kind][wrong]
             for command in (["info"], ["plan", "--budget", "50%"], ["pack"], ["compare"]):
                 with self.subTest(kind=kind, command=command[0]):
                     self.expect(content, 1, why, command[0], "IN", *command[1:])

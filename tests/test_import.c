@@ -21,7 +21,8 @@ static void expect_events_of(const char *kind, const void *text, size_t size,
     const struct ebb_importer *importer = ebb__importer_find(kind);
     assert_non_null(importer);
     assert_true(importer->recognises(text, size));
-    enum ebb_status status = ebb__import_memory(importer, text, size, "dir/sample", &trace, &error);
+    struct ebb_import_request request = {.name = "dir/sample"};
+    enum ebb_status status = ebb__import_memory(importer, text, size, &request, &trace, &error);
     if (status)
         fail_msg("%s: %s", error.what, error.why);
     assert_true(trace.complete);
@@ -48,8 +49,9 @@ static void expect_refused_bytes(const char *kind, const void *text, size_t size
 {
     struct ebb_trace trace;
     struct ebb_error error = {0};
+    struct ebb_import_request request = {.name = "sample"};
     enum ebb_status status =
-        ebb__import_memory(ebb__importer_find(kind), text, size, "sample", &trace, &error);
+        ebb__import_memory(ebb__importer_find(kind), text, size, &request, &trace, &error);
     assert_int_equal(status, EBB_ERR_FORMAT);
     assert_int_equal(ebb_status_exit_code(status), 1);
     assert_string_equal(error.what, "sample");

@@ -6,12 +6,16 @@
 
 #define EBB_IMPORTER(kind)                                                                         \
     bool ebb__##kind##_recognises(const uint8_t *bytes, size_t size);                              \
-    enum ebb_status ebb__##kind##_read(const uint8_t *bytes, size_t size, const char *name,        \
+    enum ebb_status ebb__##kind##_read(const uint8_t *bytes, size_t size,                          \
+                                       struct ebb_import_request *request,                         \
                                        struct ebb_trace *trace, struct ebb_error *error)
 
 EBB_IMPORTER(singa);
 EBB_IMPORTER(rmm);
 EBB_IMPORTER(stalloc);
 EBB_IMPORTER(torch_snapshot);
+EBB_IMPORTER(torch_profile);
+EBB_IMPORTER(xplane);
+EBB_IMPORTER(xla);
 
 #endif

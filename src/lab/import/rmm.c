@@ -104,12 +104,12 @@ static enum ebb_status read_line(struct reader *reader, struct ebb_text line)
                     : ebb__import_free(events, id, size_bytes);
 }
 
-enum ebb_status ebb__rmm_read(const uint8_t *bytes, size_t size, const char *name,
+enum ebb_status ebb__rmm_read(const uint8_t *bytes, size_t size, struct ebb_import_request *request,
                               struct ebb_trace *trace, struct ebb_error *error)
 {
     struct reader reader = {0};
     struct ebb_text rest = {(const char *)bytes, size}, line;
-    ebb__import_events_init(&reader.events, name, "line", error);
+    ebb__import_events_init(&reader.events, request->name, "line", error);
     enum ebb_status status = EBB_OK;
     while (!status && ebb__text_line(&rest, &line)) {
         struct ebb_text look = line, word;

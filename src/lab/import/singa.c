@@ -138,13 +138,14 @@ static enum ebb_status read_line(struct reader *reader, struct ebb_text line)
     }
 }
 
-enum ebb_status ebb__singa_read(const uint8_t *bytes, size_t size, const char *name,
-                                struct ebb_trace *trace, struct ebb_error *error)
+enum ebb_status ebb__singa_read(const uint8_t *bytes, size_t size,
+                                struct ebb_import_request *request, struct ebb_trace *trace,
+                                struct ebb_error *error)
 {
     struct reader reader = {0};
     struct ebb_text rest = {(const char *)bytes, size}, line, word;
     uint64_t index;
-    ebb__import_events_init(&reader.events, name, "line", error);
+    ebb__import_events_init(&reader.events, request->name, "line", error);
     if (first_line(bytes, size, &line) && ebb__text_word(&line, &word))
         reader.has_index = !ebb__text_number(word, &index);
     enum ebb_status status = EBB_OK;

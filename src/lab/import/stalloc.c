@@ -118,12 +118,13 @@ static enum ebb_status read_mark(struct ebb_import_events *events, struct ebb_te
     return EBB_OK;
 }
 
-enum ebb_status ebb__stalloc_read(const uint8_t *bytes, size_t size, const char *name,
-                                  struct ebb_trace *trace, struct ebb_error *error)
+enum ebb_status ebb__stalloc_read(const uint8_t *bytes, size_t size,
+                                  struct ebb_import_request *request, struct ebb_trace *trace,
+                                  struct ebb_error *error)
 {
     struct ebb_import_events events;
     struct ebb_text rest = {(const char *)bytes, size}, line;
-    ebb__import_events_init(&events, name, "line", error);
+    ebb__import_events_init(&events, request->name, "line", error);
     enum ebb_status status = EBB_OK;
     while (!status && ebb__text_line(&rest, &line)) {
         struct ebb_text look = line, word;
