@@ -31,7 +31,7 @@ NETS = {
     "densenet-121": ("--batch 2 --size 32 --classes 10", 60),
     "gpt-2": ("--batch 2 --size 32 --classes 100", 60),
 }
-POLICIES = ["static", "layrub:intra", "layrub:inter", "layrub:hybrid"]
+POLICIES = ["static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"]
 
 
 def run(*words, check=True):
@@ -80,7 +80,8 @@ class SameBits(Case):
         for policy in POLICIES:
             other = self.figures(*words, f"--policy {policy}")
             self.assertEqual(other["losses"], base["losses"], policy)
-            self.assertEqual(other["moved_out_bytes"] > 0, policy in POLICIES[2:], policy)
+            moves = policy in POLICIES[2:] and not (net == "gpt-2" and policy == "vdnn:conv")
+            self.assertEqual(other["moved_out_bytes"] > 0, moves, policy)
         other = self.figures(*words, f"--budget {least}%")
         self.assertEqual(other["losses"], base["losses"], f"{least} %")
         self.assertLessEqual(other["peak_resident_bytes"], other["budget_bytes"])

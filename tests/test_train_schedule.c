@@ -16,7 +16,8 @@
 static const char *const nets[] = {"cnn",       "alexnet",     "vgg-16",     "googlenet",
                                    "resnet-18", "resnet-50",   "resnet-152", "gpt-2",
                                    "wrn-28-10", "resnet-1517", "gpt-3",      "densenet-121"};
-static const char *const mode_names[] = {"ebb", "static", "intra", "inter", "hybrid"};
+static const char *const mode_names[] = {"ebb",    "static", "intra", "inter",
+                                         "hybrid", "all",    "conv"};
 
 struct made {
     struct ebb_net *net;
@@ -250,8 +251,9 @@ static void test_figures(void **state)
     }
 }
 
-/* What is evicted is fetched before it is used, and nothing uses it in between. */
-static void check_transfers(const struct ebb_schedule *schedule)
+/* What is evicted is fetched before it is used, and nothing uses it in between. Returns how many
+ * storages are evicted. */
+static uint32_t check_transfers(const struct ebb_schedule *schedule)
 {
     uint8_t *is_away = calloc(schedule->storages.count, 1);
     assert_non_null(is_away);
@@ -272,8 +274,53 @@ static void check_transfers(const struct ebb_schedule *schedule)
             assert_false(is_away[schedule->slots.items[schedule->holds.items[h].slot].storage]);
     }
     assert_int_equal(at, schedule->transfers.count);
-    assert_true(evicted > 0);
     free(is_away);
+    return evicted;
+}
+
+/* Does the layer whose work begins with `step` use a storage that migrates? */
+static bool needs_a_fetched_one(const struct ebb_schedule *schedule, uint32_t step)
+{
+    const struct ebb_step *steps = schedule->steps.items;
+    for (uint32_t number = step;
+         number < schedule->steps.count && steps[number].layer == steps[step].layer &&
+         steps[number].phase == steps[step].phase;
+         number++)
+        for (uint32_t h = 0; h < steps[number].hold_count; h++)
+            for (uint32_t t = 0; t < schedule->transfers.count; t++) {
+                const struct ebb_transfer_at *transfer = &schedule->transfers.items[t];
+                uint32_t slot = schedule->holds.items[steps[number].first_hold + h].slot;
+                if (transfer->transfer == EBB_TRANSFER_PREFETCH && transfer->step < step &&
+                    schedule->slots.items[slot].storage == transfer->storage)
+                    return true;
+            }
+    return false;
+}
+
+/* vDNN fetches when the layer begins that needs the output before. The first one has none before
+ * it. A barrier follows each layer with a transfer, and no other. */
+static void check_vdnn(const struct ebb_schedule *schedule)
+{
+    uint32_t first = EBB_NONE;
+    bool is_pending = false;
+    for (uint32_t t = 0; t < schedule->transfers.count; t++) {
+        const struct ebb_transfer_at *transfer = &schedule->transfers.items[t];
+        if (transfer->transfer == EBB_TRANSFER_BARRIER) {
+            assert_true(is_pending);
+            is_pending = false;
+            continue;
+        }
+        if (t > 0 && schedule->transfers.items[t - 1].step != transfer->step)
+            assert_false(is_pending);
+        is_pending = true;
+        if (transfer->transfer == EBB_TRANSFER_EVICT)
+            continue;
+        if (first == EBB_NONE)
+            first = transfer->step;
+        if (transfer->step != first)
+            assert_true(needs_a_fetched_one(schedule, transfer->step));
+    }
+    assert_false(is_pending);
 }
 
 static void test_transfers(void **state)
@@ -283,11 +330,17 @@ static void test_transfers(void **state)
         struct made made;
         struct ebb_schedule schedule;
         make(&made, nets[n]);
-        for (int mode = EBB_MODE_INTER; mode <= EBB_MODE_HYBRID; mode++) {
+        uint32_t evicted[EBB_MODE_COUNT];
+        for (int mode = EBB_MODE_INTER; mode <= EBB_MODE_VDNN_CONV; mode++) {
             schedule_of(&made, (enum ebb_mode)mode, true, &schedule);
-            check_transfers(&schedule);
+            evicted[mode] = check_transfers(&schedule);
+            if (mode >= EBB_MODE_VDNN_ALL)
+                check_vdnn(&schedule);
             ebb__schedule_destroy(&schedule);
         }
+        assert_true(evicted[EBB_MODE_INTER] > 0 && evicted[EBB_MODE_HYBRID] > 0);
+        assert_true(evicted[EBB_MODE_VDNN_CONV] < evicted[EBB_MODE_VDNN_ALL]);
+        assert_int_equal(evicted[EBB_MODE_VDNN_CONV] > 0, strncmp(nets[n], "gpt", 3) != 0);
         schedule_of(&made, EBB_MODE_EBB, true, &schedule);
         assert_int_equal(schedule.transfers.count, 0);
         ebb__schedule_destroy(&schedule);

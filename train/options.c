@@ -85,7 +85,7 @@ void ebb__train_help(FILE *out)
           "  --seed S               of parameters, data and dropout (default 1)\n\n"
           "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
           "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
-          "                         layrub:hybrid\n"
+          "                         layrub:hybrid, vdnn:all, vdnn:conv\n"
           "  --store DIR            where evicted tensors go: a folder, or memory\n"
           "  --machine M            lanes that plans assume (default: measured)\n\n"
           "  --checkpoint FILE      save the training here at the end\n"
@@ -165,8 +165,8 @@ static enum ebb_status read_rate(struct ebb_train_options *options, const char *
 static enum ebb_status read_word(struct ebb_train_options *options, int option, const char *text,
                                  struct ebb_error *error)
 {
-    static const char *const policies[] = {"ebb", "static", "layrub:intra", "layrub:inter",
-                                           "layrub:hybrid"};
+    static const char *const policies[] = {
+        "ebb", "static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"};
     static const char *const data[] = {"fashion", "synthetic"};
     static const char *const optimizers[] = {"sgd", "adam"};
     int found;
@@ -175,7 +175,8 @@ static enum ebb_status read_word(struct ebb_train_options *options, int option, 
         found = word(text, policies, EBB_MODE_COUNT);
         if (found < 0)
             return fail_value(error, option, text,
-                              "ebb, static, layrub:intra, layrub:inter or layrub:hybrid");
+                              "ebb, static, layrub:intra, layrub:inter, layrub:hybrid, vdnn:all or "
+                              "vdnn:conv");
         options->mode = (enum ebb_mode)found;
         options->policy = policies[found];
         return EBB_OK;

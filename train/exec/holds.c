@@ -1,9 +1,7 @@
-/* The third pass: what each step acquires and discards, what Layrub transfers, and the figures. */
+/* The third pass: what each step acquires and discards, and the figures. */
 #include "train/exec/schedule.h"
 
 #include "train/base/fail.h"
-
-#include <stdlib.h>
 
 /* Uses of one storage within a step are one hold. An operation that works in place reads and writes
  * it. One that hands a copy on touches nothing if source and target are the same. */
@@ -95,107 +93,12 @@ static void measure(struct ebb_schedule *schedule)
     }
 }
 
-/* --- Layrub's transfers ----------------------------------------------------------------------- */
-
-/* The groups between which a storage is not used: [forward, backward]. */
-struct pause {
-    uint32_t forward, backward; /* EBB_NONE: none */
-};
-
-static bool begins_group(const struct ebb_schedule *schedule, uint32_t number)
-{
-    const struct ebb_step *step = &schedule->steps.items[number];
-    return number == 0 || step->layer != step[-1].layer || step->phase != step[-1].phase;
-}
-
-/* For each output, the last use in forward and the first one in backward. */
-static void find_pauses(const struct ebb_schedule *schedule, struct pause *pauses)
-{
-    uint32_t group = EBB_NONE;
-    for (uint32_t s = 0; s < schedule->storages.count; s++)
-        pauses[s] = (struct pause){EBB_NONE, EBB_NONE};
-    for (uint32_t number = 0; number < schedule->steps.count; number++) {
-        const struct ebb_step *step = &schedule->steps.items[number];
-        group += begins_group(schedule, number);
-        for (uint32_t h = step->first_hold; h < step->first_hold + step->hold_count; h++) {
-            uint32_t storage = schedule->slots.items[schedule->holds.items[h].slot].storage;
-            uint32_t slot = schedule->storages.items[storage].slot;
-            if (schedule->slots.items[slot].role != EBB_SLOT_VALUE)
-                continue;
-            if (step->phase == EBB_PHASE_FORWARD)
-                pauses[storage].forward = group;
-            else if (pauses[storage].backward == EBB_NONE)
-                pauses[storage].backward = group;
-        }
-    }
-}
-
-static bool add_transfer(struct ebb_schedule *schedule, uint32_t step, enum ebb_transfer transfer,
-                         uint32_t storage)
-{
-    struct ebb_transfer_at added = {.step = step, .transfer = transfer, .storage = storage};
-    return ebb__list_push(&schedule->transfers, added);
-}
-
-static int by_step(const void *a, const void *b)
-{
-    const struct ebb_transfer_at *first = a, *second = b;
-    if (first->step != second->step)
-        return first->step < second->step ? -1 : 1;
-    if (first->transfer != second->transfer)
-        return first->transfer < second->transfer ? -1 : 1;
-    return first->storage < second->storage ? -1 : first->storage > second->storage;
-}
-
-/* A transfer starts after the barrier that ends the layer before. So it overlaps with one layer,
- * and the next barrier waits for it. Outputs with fewer than two layers between stay. */
-static bool add_transfers(struct ebb_schedule *schedule, const struct pause *pauses,
-                          const uint32_t *first_steps, uint32_t groups)
-{
-    for (uint32_t g = 1; g < groups; g++)
-        if (schedule->steps.items[first_steps[g]].phase != EBB_PHASE_UPDATE &&
-            !add_transfer(schedule, first_steps[g], EBB_TRANSFER_BARRIER, 0))
-            return false;
-    for (uint32_t s = 0; s < schedule->storages.count; s++) {
-        uint32_t forward = pauses[s].forward, backward = pauses[s].backward;
-        if (forward == EBB_NONE || backward == EBB_NONE || backward - forward < 4)
-            continue;
-        if (!add_transfer(schedule, first_steps[forward + 1], EBB_TRANSFER_EVICT, s) ||
-            !add_transfer(schedule, first_steps[backward - 1], EBB_TRANSFER_PREFETCH, s))
-            return false;
-    }
-    qsort(schedule->transfers.items, schedule->transfers.count, sizeof *schedule->transfers.items,
-          by_step);
-    return true;
-}
-
-static bool plan_transfers(struct ebb_schedule *schedule)
-{
-    struct pause *pauses = malloc((schedule->storages.count + 1) * sizeof *pauses);
-    uint32_t *first_steps = malloc(schedule->steps.count * sizeof *first_steps);
-    bool is_good = pauses && first_steps;
-    if (is_good) {
-        uint32_t groups = 0;
-        for (uint32_t number = 0; number < schedule->steps.count; number++)
-            if (begins_group(schedule, number))
-                first_steps[groups++] = number;
-        find_pauses(schedule, pauses);
-        is_good = add_transfers(schedule, pauses, first_steps, groups);
-    }
-    free(pauses);
-    free(first_steps);
-    return is_good;
-}
-
 enum ebb_status ebb__schedule_hold(struct ebb_schedule *schedule, struct ebb_error *error)
 {
-    bool migrates = schedule->options.is_training && (schedule->options.mode == EBB_MODE_INTER ||
-                                                      schedule->options.mode == EBB_MODE_HYBRID);
     bool is_good = true;
     for (uint32_t number = 0; is_good && number < schedule->steps.count; number++)
         is_good =
             hold_step(schedule, &schedule->steps.items[number]) && discard_after(schedule, number);
-    is_good = is_good && (!migrates || plan_transfers(schedule));
     if (!is_good)
         return ebb__train_fail_memory(error, schedule->graph->net->name);
     measure(schedule);

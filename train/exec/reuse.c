@@ -78,7 +78,7 @@ static bool take_copy(struct reuse *reuse, const struct ebb_step *step, uint32_t
                       const struct ebb_step_use *written)
 {
     struct ebb_schedule *schedule = reuse->schedule;
-    if (schedule->options.mode != EBB_MODE_EBB || step->kind != EBB_STEP_RUN ||
+    if (!ebb__mode_is_dynamic(schedule->options.mode) || step->kind != EBB_STEP_RUN ||
         !schedule->graph->ops[step->layer]->buffers[written->buffer].is_copy)
         return false;
     uint32_t gradient = schedule->gradient_slots[step->layer];
@@ -108,7 +108,7 @@ static bool works_in_place(const struct ebb_schedule *schedule, uint32_t layer, 
 {
     enum ebb_layer_kind kind = schedule->graph->net->layers[layer].kind;
     enum ebb_mode mode = schedule->options.mode;
-    if (mode == EBB_MODE_EBB || kind == EBB_LAYER_RELU || kind == EBB_LAYER_DROPOUT)
+    if (ebb__mode_is_dynamic(mode) || kind == EBB_LAYER_RELU || kind == EBB_LAYER_DROPOUT)
         return true;
     const struct ebb_slot *gradient = &schedule->slots.items[written];
     return (mode == EBB_MODE_INTRA || mode == EBB_MODE_HYBRID) &&

@@ -19,6 +19,16 @@ bool ebb__mode_is_static(enum ebb_mode mode)
     return mode == EBB_MODE_STATIC || mode == EBB_MODE_INTRA;
 }
 
+bool ebb__mode_is_vdnn(enum ebb_mode mode)
+{
+    return mode == EBB_MODE_VDNN_ALL || mode == EBB_MODE_VDNN_CONV;
+}
+
+bool ebb__mode_is_dynamic(enum ebb_mode mode)
+{
+    return mode == EBB_MODE_EBB || ebb__mode_is_vdnn(mode);
+}
+
 /* Returns the new slot; EBB_NONE: out of memory. */
 static uint32_t add_slot(struct ebb_schedule *schedule, enum ebb_slot_role role, uint32_t layer,
                          uint32_t buffer, const char *name, uint64_t bytes)
@@ -308,7 +318,9 @@ enum ebb_status ebb__schedule_create(const struct ebb_graph *graph,
     if (!add_slots(schedule) || !add_steps(schedule))
         return ebb__train_fail_memory(error, graph->net->name);
     enum ebb_status status = ebb__schedule_reuse(schedule, error);
-    return status ? status : ebb__schedule_hold(schedule, error);
+    if (!status)
+        status = ebb__schedule_hold(schedule, error);
+    return status ? status : ebb__schedule_migrate(schedule, error);
 }
 
 void ebb__schedule_destroy(struct ebb_schedule *schedule)

@@ -6,9 +6,9 @@
  * executor only follows. Memory that is not persistent is first written and last used within one
  * iteration.
  *
- * There are three passes, each linear in the number of uses. The first one (schedule.c) lists slots
- * and steps. The second (reuse.c) gives them storages. The third (holds.c) says what each step
- * acquires, discards and transfers. */
+ * There are four passes, each linear in the number of uses, but for sorting. The first one
+ * (schedule.c) lists slots and steps. The second (reuse.c) gives them storages. The third (holds.c)
+ * says what each step acquires and discards, the fourth (migrate.c) what is transferred when. */
 #ifndef EBB_TRAIN_EXEC_SCHEDULE_H
 #define EBB_TRAIN_EXEC_SCHEDULE_H
 
@@ -24,11 +24,13 @@
 #define EBB_NONE UINT32_MAX
 
 enum ebb_mode {
-    EBB_MODE_EBB,    /* acquired around each step, discarded at the last use */
-    EBB_MODE_STATIC, /* each storage is held all the time, as in Caffe */
-    EBB_MODE_INTRA,  /* static, but a gradient takes the space of its value */
-    EBB_MODE_INTER,  /* outputs migrate; a barrier after each layer */
-    EBB_MODE_HYBRID, /* both */
+    EBB_MODE_EBB,       /* acquired around each step, discarded at the last use */
+    EBB_MODE_STATIC,    /* each storage is held all the time, as in Caffe */
+    EBB_MODE_INTRA,     /* static, but a gradient takes the space of its value */
+    EBB_MODE_INTER,     /* outputs migrate; a barrier after each layer */
+    EBB_MODE_HYBRID,    /* both */
+    EBB_MODE_VDNN_ALL,  /* memory as EBB_MODE_EBB, and outputs migrate */
+    EBB_MODE_VDNN_CONV, /* only those that convolutions read */
     EBB_MODE_COUNT
 };
 
@@ -91,7 +93,7 @@ struct ebb_step {
 
 enum ebb_transfer { EBB_TRANSFER_BARRIER, EBB_TRANSFER_EVICT, EBB_TRANSFER_PREFETCH };
 
-/* Before a step. Only Layrub's modes have them. */
+/* Before a step. Only the modes of Layrub and vDNN have them. */
 struct ebb_transfer_at {
     uint32_t step;
     enum ebb_transfer transfer;
@@ -141,14 +143,20 @@ EBB_NODISCARD enum ebb_status ebb__schedule_create(const struct ebb_graph *graph
                                                    struct ebb_error *error);
 void ebb__schedule_destroy(struct ebb_schedule *schedule);
 
-/* The second and third pass. */
+/* The second, third and fourth pass. */
 EBB_NODISCARD enum ebb_status ebb__schedule_reuse(struct ebb_schedule *schedule,
                                                   struct ebb_error *error);
 EBB_NODISCARD enum ebb_status ebb__schedule_hold(struct ebb_schedule *schedule,
                                                  struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__schedule_migrate(struct ebb_schedule *schedule,
+                                                    struct ebb_error *error);
 
 /* Does the mode hold all storages all the time? */
 bool ebb__mode_is_static(enum ebb_mode mode);
+/* May every operation work in place, and is memory discarded at the last use? */
+bool ebb__mode_is_dynamic(enum ebb_mode mode);
+/* Does vDNN decide what migrates? */
+bool ebb__mode_is_vdnn(enum ebb_mode mode);
 
 static inline bool ebb__slot_is_persistent(const struct ebb_slot *slot)
 {
