@@ -79,6 +79,11 @@ static void assert_same_model(const struct ebb_model *a, const struct ebb_model 
         assert_int_equal(a->accesses[i].tick, b->accesses[i].tick);
         assert_int_equal(a->accesses[i].access, b->accesses[i].access);
     }
+    assert_int_equal(a->mark_count, b->mark_count);
+    for (uint32_t i = 0; i < a->mark_count; i++) {
+        assert_int_equal(a->marks[i].tick, b->marks[i].tick);
+        assert_int_equal(a->marks[i].value, b->marks[i].value);
+    }
     for (uint32_t i = 0; i < a->gap_count; i++) {
         assert_int_equal(a->gaps[i].from_ns, b->gaps[i].from_ns);
         assert_int_equal(a->gaps[i].length_ns, b->gaps[i].length_ns);
@@ -118,6 +123,40 @@ static void is_read_as_written(void **state)
         ebb__profile_fini(&read);
         ebb__profile_fini(&profile);
     }
+}
+
+/* Policies on layers need the values of marks in a later run, too. */
+static void marks_keep_their_values(void **state)
+{
+    (void)state;
+    struct maker maker = {0};
+    make_mark(&maker, 0, EBB_MARK_PHASE, EBB_PHASE_FORWARD);
+    make_mark(&maker, 0, EBB_MARK_LAYER, 7);
+    uint32_t block = make_block(&maker, 1 << 20);
+    make_event(&maker, 10, EBB_EVENT_ALLOC, block, EBB_ACCESS_UNKNOWN);
+    make_mark(&maker, 20, EBB_MARK_PHASE, EBB_PHASE_BACKWARD);
+    make_mark(&maker, 20, EBB_MARK_LAYER, UINT32_MAX);
+    make_event(&maker, 30, EBB_EVENT_FREE, block, EBB_ACCESS_UNKNOWN);
+    struct ebb_model model = make_model(&maker, 40);
+    struct ebb_profile profile = make_profile(3, 0), read;
+    ebb__profile_add(&profile, &model, 1);
+    struct ebb_profile_key key = {.words = {1, 2}};
+    uint8_t *bytes;
+    size_t size;
+    struct ebb_error error = {0};
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    if (ebb__profile_decode(bytes, size, key, "x", &read, &error) != EBB_OK)
+        fail_msg("%s", error.why);
+    assert_int_equal(read.iterations[0].model.mark_count, 4);
+    assert_same_model(&read.iterations[0].model, &profile.iterations[0].model);
+    free(bytes);
+    ebb__profile_fini(&read);
+    profile.iterations[0].model.marks[1].tick = 2; /* an allocation */
+    assert_int_equal(ebb__profile_encode(&profile, key, &bytes, &size), EBB_OK);
+    assert_int_equal(ebb__profile_decode(bytes, size, key, "x", &read, &error), EBB_ERR_FORMAT);
+    assert_string_equal(error.why, "a mark that is no event");
+    free(bytes);
+    ebb__profile_fini(&profile);
 }
 
 static void newest_iterations_stay(void **state)
@@ -616,6 +655,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_read_as_written),
+        cmocka_unit_test(marks_keep_their_values),
         cmocka_unit_test(newest_iterations_stay),
         cmocka_unit_test(damage_is_seen),
         cmocka_unit_test(other_versions_are_refused),

@@ -1,9 +1,9 @@
 /* Gradients of the trainer's operations against finite differences of references in double
  * precision, and optimizers against their formulas.
  *
- * The loss is the sum of the outputs, each times its output gradient. That is a number by chance,
- * or almost the output itself: then the terms of a normalisation's gradient nearly cancel each
- * other, and an error in one of them is large beside their sum. */
+ * The loss is the sum of the outputs, each times its output gradient. These are numbers by chance,
+ * or almost the outputs themselves. In the second case the terms of a normalisation's gradient
+ * nearly cancel each other. An error in one of them is large beside their sum. */
 #include "train_cases.h"
 
 #include "train/op/kernels.h"

@@ -66,8 +66,8 @@ struct ebb_context {
     struct ebb_runtime *runtime;
     struct ebb_slabs *slabs;
     struct ebb_machine machine;
-    char *places;          /* of the store */
-    uint64_t budget_bytes; /* UINT64_MAX: none */
+    char *places;                 /* of the store */
+    uint64_t budget_bytes;        /* UINT64_MAX: none */
     bool no_plan;
     ebb_warning warn;
     void *user;
@@ -87,6 +87,12 @@ struct ebb_context {
     } recording;
     struct ebb_statistics counts; /* iterations and plans */
 };
+
+/* A dry run assumes that it has contents before the iteration. */
+static inline bool ebb__api_is_assumed(const struct tensor *tensor)
+{
+    return tensor->kind == EBB_TENSOR_PARAMETER || tensor->kind == EBB_TENSOR_OPTIMIZER;
+}
 
 /* tensor.c */
 /* The tensor whose space `tensor` has. NULL, with *error: there is no such tensor. */

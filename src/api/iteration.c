@@ -118,8 +118,7 @@ static void assume(struct ebb_context *context, bool begins)
         struct tensor *tensor = &context->tensors.items[i];
         if (begins) {
             tensor->was_alive = tensor->is_alive;
-            tensor->is_alive |=
-                tensor->kind == EBB_TENSOR_PARAMETER || tensor->kind == EBB_TENSOR_OPTIMIZER;
+            tensor->is_alive |= ebb__api_is_assumed(tensor);
         } else {
             tensor->is_alive = tensor->was_alive;
         }

@@ -35,6 +35,7 @@ static enum ebb_status add(struct ebb_context *context, const struct tensor *mad
     struct tensor *added = &context->tensors.items[index];
     if (added->of == 0)
         added->of = index;
+    added->is_alive = context->phase == API_DRY_RUN && ebb__api_is_assumed(added);
     if (!added->name[0])
         snprintf(added->name, sizeof added->name, "tensor %u", (unsigned)index);
     *tensor = index;
@@ -88,12 +89,6 @@ enum ebb_status ebb_tensor_alias(struct ebb_context *context, ebb_tensor of, uin
     return status;
 }
 
-static bool is_assumed(const struct ebb_context *context, const struct tensor *tensor)
-{
-    return context->phase == API_DRY_RUN &&
-           (tensor->kind == EBB_TENSOR_PARAMETER || tensor->kind == EBB_TENSOR_OPTIMIZER);
-}
-
 static enum ebb_status may_acquire(const struct ebb_context *context, const struct tensor *tensor,
                                    enum ebb_use use, struct ebb_error *error)
 {
@@ -101,7 +96,7 @@ static enum ebb_status may_acquire(const struct ebb_context *context, const stru
         return refuse(error, tensor, "there is no such use");
     if (use == EBB_USE_OVERWRITE && tensor->holds)
         return refuse(error, tensor, "it is overwritten while another use of it goes on");
-    if (use != EBB_USE_OVERWRITE && !tensor->is_alive && !is_assumed(context, tensor))
+    if (use != EBB_USE_OVERWRITE && !tensor->is_alive)
         return refuse(error, tensor, "it is used, but has no contents");
     uint64_t pages = ebb__whole_pages(tensor->bytes);
     uint64_t needed = context->held_bytes + (tensor->holds ? 0 : pages);
@@ -176,8 +171,6 @@ static enum ebb_status hold(struct ebb_context *context, uint32_t index, enum eb
 {
     struct tensor *tensor = &context->tensors.items[index];
     bool write = use != EBB_USE_READ;
-    if (!tensor->is_alive) /* a dry run assumes that it has contents */
-        tensor->is_alive = true;
     ebb__api_record_event(context, EBB_EVENT_ACCESS, tensor,
                           write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
                           was_held || use == EBB_USE_OVERWRITE);

@@ -77,7 +77,8 @@ static uint64_t iteration_bytes(const struct ebb_model *model)
 {
     return 8 + 4 + 4 + 1 + 8 + (uint64_t)model->tick_count * (EBB_PROFILE_EVENT_BYTES + 8) + 8 +
            (uint64_t)model->block_count * EBB_PROFILE_BLOCK_BYTES +
-           (uint64_t)model->access_count * EBB_PROFILE_ACCESS_BYTES;
+           (uint64_t)model->access_count * EBB_PROFILE_ACCESS_BYTES + 4 +
+           (uint64_t)model->mark_count * EBB_PROFILE_MARK_BYTES;
 }
 
 static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *iteration)
@@ -111,6 +112,9 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
             out = put8(put32(out, access->tick), access->access);
         }
     }
+    out = put32(out, model->mark_count);
+    for (uint32_t i = 0; i < model->mark_count; i++)
+        out = put32(put32(out, model->marks[i].tick), model->marks[i].value);
     return out;
 }
 

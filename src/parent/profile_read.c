@@ -85,7 +85,7 @@ static const char *check_events(const struct ebb_model *model)
                          : !by_accesses && !later_part &&
                                (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE);
         if (event->clock != clock)
-            return "an event that is no clock, or is one";
+            return "a wrong clock flag on an event";
     }
     return NULL;
 }
@@ -174,7 +174,7 @@ static const char *take_events(struct cursor *cursor, struct ebb_model *model)
         event->mark = take8(cursor);
         uint8_t clock = take8(cursor);
         if (clock > 1)
-            return "an event that is no clock, or is one";
+            return "a wrong clock flag on an event";
         event->clock = clock;
     }
     for (uint32_t i = 0; i <= model->tick_count; i++)
@@ -219,6 +219,26 @@ static const char *take_accesses(struct cursor *cursor, struct ebb_model *model)
     return NULL;
 }
 
+static const char *take_marks(struct cursor *cursor, struct ebb_model *model)
+{
+    uint32_t count = take32(cursor);
+    if (count > (uint64_t)(cursor->end - cursor->at) / EBB_PROFILE_MARK_BYTES)
+        return "an impossible number of marks";
+    model->marks = count ? calloc(count, sizeof *model->marks) : NULL;
+    if (count && !model->marks)
+        return "no memory for it";
+    model->mark_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct ebb_model_mark *mark = &model->marks[i];
+        mark->tick = take32(cursor);
+        mark->value = take32(cursor);
+        if (mark->tick >= model->tick_count || model->events[mark->tick].kind != EBB_EVENT_MARK ||
+            (i && mark->tick <= mark[-1].tick))
+            return "a mark that is no event";
+    }
+    return NULL;
+}
+
 static const char *take_model(struct cursor *cursor, struct ebb_model *model)
 {
     model->tick_count = take32(cursor);
@@ -244,6 +264,8 @@ static const char *take_model(struct cursor *cursor, struct ebb_model *model)
         why = take_blocks(cursor, model);
     if (!why)
         why = take_accesses(cursor, model);
+    if (!why)
+        why = take_marks(cursor, model);
     if (why)
         return why;
     return cursor->short_of ? "it ends within an iteration" : check_model(model);
