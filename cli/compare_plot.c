@@ -18,9 +18,10 @@
 #define TOP 40
 #define BOTTOM 58
 #define HEAD 44
-#define LEGEND_WIDTH 200
+#define LEGEND_WIDTH 224
 #define LEGEND_LINE 21
-#define SIDE_STEP 2.4 /* pixels between points of one budget */
+#define SIDE_STEP 2.4  /* most pixels between points of one budget */
+#define SIDE_MOST 14.0 /* most pixels between the first one and the last one */
 
 struct series {
     const char *policy;
@@ -137,8 +138,9 @@ static enum ebb_status plot_make(struct plot *plot, struct ebb_error *error)
         for (uint32_t t = 0; !status && t < comparison->traces.count; t++)
             status = panel_add(plot, m, t, error);
     }
-    plot->first = 10 * floor(plot->first / 10 + 1e-9);
-    plot->last = 10 * ceil(plot->last / 10 - 1e-9);
+    /* Budgets are whole bytes, so 40 % may be slightly less. */
+    plot->first = 10 * floor(plot->first / 10 + 0.01);
+    plot->last = 10 * ceil(plot->last / 10 - 0.01);
     if (plot->last - plot->first < 10)
         plot->last = plot->first + 10;
     return status;
@@ -258,7 +260,8 @@ static const struct ebb_compare_point *point_after(const struct panel *panel, co
 static void series_draw(const struct plot *plot, const struct panel *panel, size_t index)
 {
     const struct series *series = &plot->series.items[index];
-    double side = SIDE_STEP * ((double)index - ((double)plot->series.count - 1) / 2);
+    double others = (double)plot->series.count - 1;
+    double side = fmin(SIDE_STEP, SIDE_MOST / fmax(others, 1)) * ((double)index - others / 2);
     const struct ebb_compare_point *point = NULL;
     line_begin(plot->out, series);
     for (char pen = 'M'; (point = point_after(panel, series->policy, point ? point->memory : 0));
@@ -308,12 +311,23 @@ static void legend_draw(const struct plot *plot, double x, double y)
     if (!plot->bounded)
         return;
     fprintf(plot->out, "<path class=\"bound\" d=\"M%.1f %.1fh34v10h-34z\"/>\n", x, y - 5);
-    label(plot->out, x + 44, y + 4, "", "no plan is there");
+    label(plot->out, x + 44, y + 4, "", "bound: no plan is there");
+}
+
+/* A line of panels for each machine, if that is not too wide. */
+static size_t columns_of(const struct plot *plot)
+{
+    size_t same = 0;
+    while (same < plot->panels.count && plot->panels.items[same].machine == 0)
+        same++;
+    if (plot->panels.count < 2)
+        return 1;
+    return same == 3 ? 3 : 2;
 }
 
 static void draw(struct plot *plot)
 {
-    size_t columns = plot->panels.count > 1 ? 2 : 1;
+    size_t columns = columns_of(plot);
     size_t lines = (plot->panels.count + columns - 1) / columns;
     double legend = HEAD + TOP + LEGEND_LINE * (double)(plot->series.count + 2);
     double width = (double)columns * PANEL_WIDTH + LEGEND_WIDTH;
