@@ -53,6 +53,13 @@ def run(*arguments, **more):
     return done.returncode, done.stdout, done.stderr
 
 
+def catches(pid, number):
+    """True if the process has a handler for the signal."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        caught = re.search(r"^SigCgt:\s+(\w+)", file.read(), re.M).group(1)
+    return int(caught, 16) >> (number - 1) & 1
+
+
 def masked(text):
     """The text without what depends on the machine: planning times, the last column."""
     return re.sub(r"(?m)^(\S+ .* \d+) +\d+\.\d{3}$", r"\1        s", text)
@@ -470,7 +477,9 @@ class Harness(Case):
         with subprocess.Popen([EBB, "compare", self.net, "--machine", "pcie3", "--budgets",
                                ",".join(["45%", "zero-stall"] * 500), "--csv", out, "--json"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-            time.sleep(1.5)
+            while not catches(child.pid, signal.SIGINT):
+                time.sleep(0.02)
+            time.sleep(0.5)
             child.send_signal(signal.SIGINT)
             shown, err = child.communicate(timeout=60)
         self.assertEqual(child.returncode, -signal.SIGINT)
