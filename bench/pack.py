@@ -52,7 +52,8 @@ def rows_of_minimalloc(args, folder):
         path = os.path.join(args.data, "minimalloc", f"{letter}.{CAPACITY}.csv")
         times, peers = [], []
         for _ in range(args.runs):
-            found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit", "60")
+            found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit",
+                             str(args.seconds))
             times.append(found["solve_ns"])
             if args.minimalloc:
                 peers.append(minimalloc_ns(args, path, os.path.join(folder, "out.csv")))
@@ -73,7 +74,8 @@ def rows_like(args):
         for letter in "ABCDEF":
             for seed in range(1 + args.seed, 1 + args.seed + args.like):
                 write_planted(path, "--like", letter, "--seed", str(seed))
-                found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit", "60")
+                found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit",
+                                 str(args.seconds))
                 more = {"minimalloc_ns": minimalloc_ns(args, path, out)} if args.minimalloc else {}
                 yield row_of(f"like {letter} seed {seed}", found, **more)
 
@@ -119,6 +121,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="added to those of planted instances")
     parser.add_argument("--like", type=int, default=0, metavar="N",
                         help="pack N random instances like each of MiniMalloc's instead")
+    parser.add_argument("--seconds", type=float, default=60,
+                        help="most for an instance that has a capacity")
     parser.add_argument("-o", "--out", help="write the rows as JSON")
     args = parser.parse_args()
     done = []
