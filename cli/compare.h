@@ -183,9 +183,10 @@ EBB_NODISCARD enum ebb_status ebb__compare_points(const struct ebb_comparison *c
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+/* Print the results, as text or as JSON. EBB_ERR_MEMORY; JSON: EBB_ERR_IO if standard output cannot
+ * be written. The text leaves that to the caller, as the next two do for `out`. */
 EBB_NODISCARD enum ebb_status ebb__compare_print(const struct ebb_comparison *comparison,
                                                  struct ebb_error *error);
-/* Prints the results as JSON. Returns false if out of memory, or stdout cannot be written. */
 EBB_NODISCARD enum ebb_status ebb__compare_print_json(const struct ebb_comparison *comparison,
                                                       struct ebb_error *error);
 void ebb__compare_write_csv(const struct ebb_comparison *comparison, FILE *out);
