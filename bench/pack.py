@@ -3,11 +3,13 @@
 
     bench/pack.py --data ../shared/data -o pack.json
     bench/pack.py --minimalloc PATH/minimalloc       with MiniMalloc itself, in turns on one core
+    bench/pack.py --like 20                          20 random instances like each of A to F
 
 The instances are MiniMalloc's A to F at their capacity, and the larger ones of idealloc. SINGA's
 traces are packed by SmartPool as published and by the default. Random instances have a planted
 optimum (planted.py). Times are those of the search alone (`solve_ns`), and for MiniMalloc those of
-the process. Each is the median of --runs.
+the process. Each is the median of --runs. With --like, only instances that planted.py makes with
+the structure of A to F are packed, at the same capacity. A line sums up each letter.
 """
 import argparse
 import json
@@ -50,7 +52,8 @@ def rows_of_minimalloc(args, folder):
         path = os.path.join(args.data, "minimalloc", f"{letter}.{CAPACITY}.csv")
         times, peers = [], []
         for _ in range(args.runs):
-            found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit", "60")
+            found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit",
+                             str(args.seconds))
             times.append(found["solve_ns"])
             if args.minimalloc:
                 peers.append(minimalloc_ns(args, path, os.path.join(folder, "out.csv")))
@@ -59,7 +62,37 @@ def rows_of_minimalloc(args, folder):
         yield row_of(f"minimalloc/{letter}", found, **more)
 
 
+def write_planted(path, *options):
+    with open(path, "w", encoding="utf-8") as file:
+        subprocess.run([os.path.join(HERE, "planted.py"), *options], stdout=file, check=True)
+
+
+def rows_like(args):
+    """Instances with the structure of MiniMalloc's, each at its capacity."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = os.path.join(folder, "like.csv"), os.path.join(folder, "out.csv")
+        for letter in "ABCDEF":
+            for seed in range(1 + args.seed, 1 + args.seed + args.like):
+                write_planted(path, "--like", letter, "--seed", str(seed))
+                found = ebb_pack(args, path, "--capacity", str(CAPACITY), "--time-limit",
+                                 str(args.seconds))
+                more = {"minimalloc_ns": minimalloc_ns(args, path, out)} if args.minimalloc else {}
+                yield row_of(f"like {letter} seed {seed}", found, **more)
+
+
+def show_like(rows_done):
+    """The instances that reached the capacity, and the times, by letter."""
+    for letter in "ABCDEF":
+        some = [row for row in rows_done if row["instance"].startswith(f"like {letter} ")]
+        times = [row["solve_ns"] / 1e9 for row in some]
+        print(f"like {letter}: {sum(row['feasible'] for row in some)} of {len(some)} at capacity; "
+              f"{statistics.median(times):.3f} s median, {max(times):.3f} s most")
+
+
 def rows(args):
+    if args.like:
+        yield from rows_like(args)
+        return
     with tempfile.TemporaryDirectory() as folder:
         if args.data:
             yield from rows_of_minimalloc(args, folder)
@@ -73,10 +106,8 @@ def rows(args):
                     yield row_of(f"singa/{name}", ebb_pack(args, path, "--pool", pool))
         for buffers, seed, even in PLANTED:
             path = os.path.join(folder, "planted.csv")
-            with open(path, "w", encoding="utf-8") as file:
-                subprocess.run([os.path.join(HERE, "planted.py"), "--buffers", str(buffers),
-                                "--seed", str(seed + args.seed), "--even", str(even)],
-                               stdout=file, check=True)
+            write_planted(path, "--buffers", str(buffers), "--seed", str(seed + args.seed),
+                          "--even", str(even))
             yield row_of(f"planted/{buffers} seed {seed + args.seed} even {even}",
                          ebb_pack(args, path, "--time-limit", "5"))
 
@@ -88,6 +119,10 @@ def main():
     parser.add_argument("--minimalloc", help="path of MiniMalloc's program")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="added to those of planted instances")
+    parser.add_argument("--like", type=int, default=0, metavar="N",
+                        help="pack N random instances like each of MiniMalloc's instead")
+    parser.add_argument("--seconds", type=float, default=60,
+                        help="most for an instance that has a capacity")
     parser.add_argument("-o", "--out", help="write the rows as JSON")
     args = parser.parse_args()
     done = []
@@ -101,6 +136,8 @@ def main():
         print(f"{row['instance']:<40} {row['pool']:<10} {row['buffers']:>7} {row['ratio']:13.6f} "
               f"{'yes' if row['optimal'] else 'no':>7} {row['solve_ns'] / 1e9:8.3f} {peer}",
               flush=True)
+    if args.like:
+        show_like(done)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:
             json.dump({"schema": "ebb.bench-pack/1", "rows": done}, file, indent=1)

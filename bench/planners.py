@@ -1,21 +1,26 @@
 #!/usr/bin/python3
 """Compares all planners: the memory that each needs without a stall, and its time at a budget.
 
-    bench/planners.py --data ../shared/data --record DIR -o planners.json
+    bench/planners.py --record DIR --write docs/planners.md
+    bench/planners.py --skip large,pack -o planners.json
 
-Each table has a bound or a peer for comparison:
+With --write, the tables replace the marked sections of a document, as those of report.py do. Each
+has the date and the commit of the build. Each table has a bound or a peer for comparison:
 
   detection   period found, and the time it took
-  zero stall  the smallest budget at which nothing waits, by policy; the bound; ebb's gap to it
-  budgets     iteration time by policy at 80 ... 40 % of the peak, and whether ebb is at or below
-              every other one; ebb against the bound on the time
-  frontier    AutoSwap's published VGG trace, 260 ... 630 MiB, and the published overheads
-  footprint   the memory that other allocators would have held, and Ebb's packing
+  zero-stall  the smallest budget at which nothing waits, by policy; the bound; ebb's gap to it
+  budgets     iteration time by policy at 80 ... 40 % of the peak; ebb's gap to the bound
+  curve       AutoSwap's published VGG trace, 260 ... 630 MiB, and the published overheads
+  footprint   the memory that other allocators would have held, and what the pools need
+  pools       pools under plans: SmartPool with AutoSwap, both of Ebb, against CnMem
   large       a plan for 100,000 events and 20,000 blocks an iteration: seconds and memory
   pack        bench/pack.py's
 
 The traces are SINGA's in --data, and six of PyTorch. Missing ones are recorded into --record, which
 takes minutes each. The machine is autoswap-paper, so the figures do not depend on this computer.
+
+Policies are all that the build knows. A column is a policy, or the best of those that begin with
+its name and a colon.
 """
 import argparse
 import csv
@@ -28,12 +33,18 @@ import sys
 import tempfile
 import time
 
+from paired import provenance
+from report import Unusable, prose, replaced, table
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRAIN = os.path.join(os.path.dirname(HERE), "examples", "torch_train.py")
+SOURCE = os.path.dirname(HERE)
+TRAIN = os.path.join(SOURCE, "examples", "torch_train.py")
 MIB = 1 << 20
+ZERO = "zero-stall"
 BUDGETS = ("80%", "70%", "60%", "50%", "40%")
-POLICIES = ("ebb", "appobmem", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa",
-            "autoswap:vote", "autoswap:bo", "vdnn:all", "vdnn:conv", "fifo", "lru")
+SHOWN = ("80%", "60%", "40%")  # in the document
+COLUMNS = ("ebb", "appobmem", "autoswap", "vdnn", "layrub", "fifo", "lru")
+POOLED = ("ebb", "autoswap")  # columns whose plans are packed
 MODELS = {"resnet50": (8, 160), "vgg16": (4, 160), "densenet121": (8, 128),
           "mobilenet_v2": (16, 128), "gpt": (4, 128), "lstm": (16, 64)}
 PUBLISHED = "vec_block_fresh_vgg.csv"
@@ -44,12 +55,21 @@ ALLOCATIONS = ("memInfo_alex_20itr_100size.text", "memInfo_vgg_20itr_100size.tex
 SAME = 1.0001
 
 
+# --- measurements ----------------------------------------------------------------------------
+
+
 def ebb(args, *arguments):
     done = subprocess.run([args.ebb, *arguments, "--json"], capture_output=True, text=True,
                           check=False)
     if done.returncode not in (0, 3):
         sys.exit(f"planners.py: ebb {' '.join(arguments)}: {done.stderr}")
     return json.loads(done.stdout)
+
+
+def compare(args, path, budgets, *more):
+    policies = ("--policies", ",".join(args.policies)) if args.policies else ()
+    return ebb(args, "compare", path, "--machine", args.machine, "--budgets", ",".join(budgets),
+               *policies, *more)
 
 
 def record(args):
@@ -74,70 +94,71 @@ def detection(args, traces):
             "events", "iterations", "period_events", "detect_ns", "iteration_peak_bytes")}}
 
 
-def on_machine(args):
-    return ("--machine", args.machine)
+def works(row):
+    return row["feasible"] and (row["budget"] != ZERO or row["stall_ns"] == 0)
 
 
-def zero_stall(args, traces):
+def rows_at(rows, budget):
+    return {row["policy"]: row for row in rows if row["budget"] == budget}
+
+
+def best(rows, column, key):
+    """The least figure of a column's policies; None if none works."""
+    values = [row[key] for policy, row in rows.items()
+              if (policy == column or policy.startswith(column + ":")) and works(row)]
+    return min(values, default=None)
+
+
+def planned(args, traces):
+    """All policies, at all budgets and without a stall."""
     for name, path in traces:
-        policies = {}
-        for policy in args.policies:
-            plan = ebb(args, "plan", path, "--zero-stall", "--policy", policy, *on_machine(args))
-            policies[policy] = {key: plan[key] for key in ("budget_bytes", "feasible", "peak_bytes",
-                                                           "lower_bound_bytes", "plan_ns")}
-            # Some policies stall at any budget.
-            policies[policy]["feasible"] &= plan["stall_ns"] == 0
-        best = policies["ebb"]
-        others = [p["peak_bytes"] for name, p in policies.items() if name != "ebb" and p["feasible"]]
-        yield {"trace": name, "policies": policies, "lower_bound_bytes": best["lower_bound_bytes"],
-               "of_bound": best["peak_bytes"] / best["lower_bound_bytes"],
-               "ebb_is_lowest": all(best["peak_bytes"] <= other for other in others)}
+        yield {"trace": name, "rows": compare(args, path, (ZERO, *BUDGETS))["rows"]}
 
 
-def budgets(args, traces):
-    for name, path in traces:
-        compared = ebb(args, "compare", path, "--budgets", ",".join(BUDGETS), "--policies",
-                       ",".join(args.policies), *on_machine(args))
-        for budget in BUDGETS:
-            rows = {row["policy"]: row for row in compared["rows"] if row["budget"] == budget}
-            own = rows["ebb"]
-            others = [row for policy, row in rows.items() if policy != "ebb" and row["feasible"]]
-            plan = ebb(args, "plan", path, "--budget", budget, *on_machine(args))
-            unlimited = plan["iteration_ns"] - plan["stall_ns"]
-            yield {"trace": name, "budget": budget, "feasible": own["feasible"],
-                   "policies": {policy: {"feasible": row["feasible"],
-                                         "iteration_ns": row["iteration_ns"]}
-                                for policy, row in rows.items()},
-                   "of_bound": own["iteration_ns"] / (unlimited + plan["lower_bound_stall_ns"])
-                               if own["feasible"] else None,
-                   "ebb_is_fastest": all(own["feasible"] and
-                                         own["iteration_ns"] <= row["iteration_ns"] * SAME
-                                         for row in others)}
-
-
-def frontier(args, path):
+def curve(args, path):
     """Stall by budget, and the published overheads at the nearest published limit."""
     with open(os.path.join(args.data, "singa", "autoswap_vgg_expected_overhead_ns.csv"),
               encoding="utf-8") as file:
         published = [{key: float(value) for key, value in row.items()}
                      for row in csv.DictReader(file)]
-    for mib in range(260, 631, 10):
-        plan = ebb(args, "plan", path, "--budget", f"{mib}MiB", *on_machine(args))
-        near = min(published, key=lambda row: abs(row["mem_limit_bytes"] - mib * MIB))
-        shown = abs(near["mem_limit_bytes"] - mib * MIB) < 5 * MIB
-        yield {"budget_mib": mib, "stall_ns": plan["stall_ns"], "peak_bytes": plan["peak_bytes"],
-               "lower_bound_stall_ns": plan["lower_bound_stall_ns"],
+    sizes = range(260, 631, 10)
+    rows = ebb(args, "compare", path, "--machine", args.machine, "--policies", "ebb", "--budgets",
+               ",".join(f"{size}MiB" for size in sizes))["rows"]
+    for size, row in zip(sizes, rows):
+        near = min(published, key=lambda found: abs(found["mem_limit_bytes"] - size * MIB))
+        shown = abs(near["mem_limit_bytes"] - size * MIB) < 5 * MIB
+        yield {"budget_mib": size, "stall_ns": row["stall_ns"], "peak_bytes": row["peak_bytes"],
+               "lower_bound_stall_ns": row["lower_bound_stall_ns"],
                "published_least_ns": min(value for key, value in near.items()
                                          if key.startswith("overhead")) if shown else None}
 
 
 def footprints(args, traces):
     for name, path in traces:
-        compared = ebb(args, "compare", path, "--budgets", "100%", "--policies", "none",
-                       *on_machine(args))
-        yield {"trace": name, **{row["allocator"]: row["held_bytes"]
-                                 for row in compared["footprints"]},
-               "load_bytes": compared["footprints"][0]["load_bytes"]}
+        found = ebb(args, "compare", path, "--machine", args.machine, "--budgets", "100%",
+                    "--policies", "none")["footprints"]
+        yield {"trace": name, "load_bytes": found[0]["load_bytes"],
+               **{row["allocator"] + (" pool" if row["scope"] == "iteration" else ""):
+                  row["held_bytes"] for row in found}}
+
+
+def pools(args, traces):
+    """The best height for each column and pool, with what CnMem would hold."""
+    for name, path in traces:
+        known = sorted({row["policy"] for row in ebb(
+            args, "compare", path, "--machine", args.machine, "--budgets", "100%")["rows"]
+            if row["policy"].split(":")[0] in POOLED})
+        found = ebb(args, "compare", path, "--machine", args.machine, "--policies",
+                    ",".join(known), "--budgets", ",".join((ZERO, *SHOWN)), "--pools",
+                    "ebb,smartpool")
+        for budget in (*SHOWN, ZERO):
+            for column in POOLED:
+                for pool in ("ebb", "smartpool"):
+                    heights = [row for row in found["pools"] if row["budget"] == budget and
+                               row["pool"] == pool and row["policy"].split(":")[0] == column]
+                    if heights:
+                        yield {"trace": name, "column": column,
+                               **min(heights, key=lambda row: row["height_bytes"])}
 
 
 def large(args, folder):
@@ -162,7 +183,7 @@ def large(args, folder):
                 event("Free", i, sizes[i])
     begin = time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    plan = ebb(args, "plan", path, "--budget", "50%", *on_machine(args))
+    plan = ebb(args, "plan", path, "--budget", "50%", "--machine", args.machine)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"period_events": ebb(args, "info", path)["period_events"], "plan_ns": plan["plan_ns"],
             "seconds_in_all": time.monotonic() - begin,
@@ -180,107 +201,203 @@ def pack(args, folder):
         return json.load(file)["rows"]
 
 
+# --- tables ----------------------------------------------------------------------------------
+
+
 def mib(value):
     return "-" if value is None else f"{value / MIB:.1f}"
 
 
-def table(title, columns, rows):
-    print(f"\n{title}")
-    texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in texts)) if texts else len(name)
-              for i, name in enumerate(columns)]
-    for row in [columns, *texts]:
-        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                        for i, (cell, width) in enumerate(zip(row, widths))))
+def bold_least(values, form):
+    """The cells of a row, with the least in bold."""
+    known = [value for value in values if value is not None]
+    return ["-" if value is None else
+            f"**{form(value)}**" if value <= min(known) * SAME else form(value)
+            for value in values]
 
 
-def show(report):
-    table("Detection", ["trace", "events", "iterations", "period", "ms"],
-          [[r["trace"], r["events"], r["iterations"], r["period_events"],
-            f"{r['detect_ns'] / 1e6:.3f}"] for r in report["detection"]])
-    policies = list(report["zero_stall"][0]["policies"]) if report["zero_stall"] else []
-    table("Smallest budget without a stall, MiB",
-          ["trace", "bound", *policies, "ebb/bound", "ebb lowest"],
-          [[r["trace"], mib(r["lower_bound_bytes"]),
-            *(mib(p["peak_bytes"]) if p["feasible"] else "none" for p in r["policies"].values()),
-            f"{r['of_bound']:.3f}", "yes" if r["ebb_is_lowest"] else "NO"]
-           for r in report["zero_stall"]])
-    table("Iteration by budget, ms ('-': the policy cannot)",
-          ["trace", "budget", *policies, "ebb/bound", "ebb fastest"],
-          [[r["trace"], r["budget"],
-            *(f"{p['iteration_ns'] / 1e6:.1f}" if p["feasible"] else "-"
-              for p in r["policies"].values()),
-            "-" if r["of_bound"] is None else f"{r['of_bound']:.3f}",
-            "yes" if r["ebb_is_fastest"] else "NO"] for r in report["budgets"]])
-    table("Published VGG trace: stall an iteration by budget, ms",
-          ["MiB", "ebb", "bound", "published, best"],
-          [[r["budget_mib"], f"{r['stall_ns'] / 1e6:.2f}", f"{r['lower_bound_stall_ns'] / 1e6:.2f}",
-            "-" if r["published_least_ns"] is None else f"{r['published_least_ns'] / 1e6:.2f}"]
-           for r in report["frontier"]])
-    names = [key for key in report["footprints"][0] if key not in ("trace",)] \
-        if report["footprints"] else []
-    table("Footprint, MiB", ["trace", *names],
-          [[r["trace"], *(mib(r.get(name)) for name in names)] for r in report["footprints"]])
-    if report["large"]:
-        r = report["large"]
-        print(f"\nLarge: {r['period_events']} events an iteration planned in "
-              f"{r['plan_ns'] / 1e9:.2f} s, {r['max_rss_bytes'] / MIB:.0f} MiB")
-    if report["pack"]:
-        table("Packing", ["instance", "pool", "buffers", "height/load", "optimal", "ms"],
-              [[r["instance"], r["pool"], r["buffers"], f"{r['ratio']:.4f}",
-                "yes" if r["optimal"] else "no", f"{r['solve_ns'] / 1e6:.1f}"]
-               for r in report["pack"]])
-    medians = report["medians"]
-    print("\nMedian of ebb against the bound: "
-          + ", ".join(f"{key} {value:.3f}" for key, value in medians.items() if value))
+def known_columns(args, entries):
+    """The columns that have a plan for at least one trace."""
+    return [column for column in args.columns
+            if any(row["policy"] == column or row["policy"].startswith(column + ":")
+                   for entry in entries for row in entry["rows"])]
 
 
-def medians(report):
-    found = {"zero-stall peak": [r["of_bound"] for r in report["zero_stall"]]}
-    for budget in ("60%", "40%"):
-        found[f"iteration at {budget}"] = [r["of_bound"] for r in report["budgets"]
-                                           if r["budget"] == budget and r["of_bound"]]
-    return {key: statistics.median(values) if values else None for key, values in found.items()}
+def lowest_sentence(gaps, lowest, what):
+    return prose(f"`ebb` is {what} in {sum(lowest)} of {len(lowest)} rows. The median of the last "
+                 f"column is {statistics.median(gaps):.3f}." if gaps else "No row has a plan.")
+
+
+def show_zero_stall(args, report):
+    columns = known_columns(args, report["planned"])
+    lines, gaps, lowest = [], [], []
+    for entry in report["planned"]:
+        rows = rows_at(entry["rows"], ZERO)
+        values = [best(rows, column, "peak_bytes") for column in columns]
+        own, bound = rows["ebb"], rows["ebb"]["lower_bound_bytes"]
+        gaps.append(own["peak_bytes"] / bound)
+        lowest.append(all(value is None or own["peak_bytes"] <= value for value in values))
+        lines.append([entry["trace"], mib(bound), *bold_least(values, mib), f"{gaps[-1]:.3f}"])
+    return (table(["trace", "bound", *columns, "ebb / bound"], lines) + "\n\n"
+            + prose("MiB. `-`: it stalls at any budget, or does not apply.") + "\n"
+            + lowest_sentence(gaps, lowest, "lowest"))
+
+
+def show_budgets(args, report):
+    columns = known_columns(args, report["planned"])
+    lines, gaps, lowest = [], [], []
+    for entry in report["planned"]:
+        for budget in args.budgets:
+            rows = rows_at(entry["rows"], budget)
+            values = [best(rows, column, "iteration_ns") for column in columns]
+            own = rows["ebb"]
+            if own["feasible"]:
+                gaps.append(1 + own["gap"])
+            lowest.append(all(value is None or own["feasible"] and
+                              own["iteration_ns"] <= value * SAME for value in values))
+            lines.append([entry["trace"], budget,
+                          *bold_least(values, lambda ns: f"{ns / 1e6:.1f}"),
+                          f"{1 + own['gap']:.3f}" if own["feasible"] else "-"])
+    return (table(["trace", "budget", *columns, "ebb / bound"], lines) + "\n\n"
+            + prose("ms an iteration. `-`: no plan of this policy is within the budget.") + "\n"
+            + lowest_sentence(gaps, lowest, "as fast as the fastest, and feasible if any is,"))
+
+
+def show_curve(_, report):
+    rows = [row for row in report["curve"] if row["published_least_ns"] is not None]
+    return table(["MiB", *(row["budget_mib"] for row in rows)],
+                 [[name, *(f"{row[key] / 1e6:.2f}" for row in rows)] for name, key in (
+                     ("ebb, ms", "stall_ns"), ("bound, ms", "lower_bound_stall_ns"),
+                     ("published, ms", "published_least_ns"))])
+
+
+def show_footprint(_, report):
+    names = list(dict.fromkeys(key for row in report["footprint"] for key in row
+                               if key not in ("trace", "load_bytes")))
+    return table(["trace", "load", *names],
+                 [[row["trace"], mib(row["load_bytes"]), *(mib(row.get(name)) for name in names)]
+                  for row in report["footprint"]])
+
+
+def show_pools(_, report):
+    return table(["trace", "budget", "policy", "pool", "peak", "height", "CnMem", "below CnMem"],
+                 [[row["trace"], row["budget"], row["policy"], row["pool"], mib(row["peak_bytes"]),
+                   mib(row["height_bytes"]), mib(row["cnmem_bytes"]),
+                   f"{100 - 100 * row['height_bytes'] / row['cnmem_bytes']:.1f} %"]
+                  for row in report["pools"]])
+
+
+def show_detection(_, report):
+    return table(["trace", "events", "iterations", "period", "ms"],
+                 [[row["trace"], row["events"], row["iterations"], row["period_events"],
+                   f"{row['detect_ns'] / 1e6:.3f}"] for row in report["detection"]])
+
+
+def show_large(_, report):
+    row = report["large"]
+    return prose(f"{row['period_events']:,} events an iteration are planned in "
+                 f"{row['plan_ns'] / 1e9:.2f} s. The command takes {row['max_rss_bytes'] / MIB:.0f} "
+                 "MiB.")
+
+
+def show_pack(_, report):
+    return table(["instance", "pool", "buffers", "height / load", "optimal", "ms"],
+                 [[row["instance"], row["pool"], row["buffers"], f"{row['ratio']:.6f}",
+                   "yes" if row["optimal"] else "no", f"{row['solve_ns'] / 1e6:.1f}"]
+                  for row in report["pack"]])
+
+
+TITLES = {"detection": show_detection, "zero-stall": show_zero_stall, "budgets": show_budgets,
+          "curve": show_curve, "footprint": show_footprint, "pools": show_pools,
+          "large": show_large, "pack": show_pack}
+NEEDS = {"zero-stall": "planned", "budgets": "planned"}
+
+
+def build_of(args):
+    """The commit of the source, with a plus if it was changed, and the version."""
+    def git(*words):
+        return subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True,
+                              check=False).stdout.strip()
+    version = subprocess.run([args.ebb, "--version"], capture_output=True, text=True,
+                             check=True).stdout.split()[-1]
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return f"{version} {git('rev-parse', '--short=8', 'HEAD')}{'+' if changed else ''}".strip()
+
+
+def sections(args, report):
+    """The Markdown of each table that was measured, by name."""
+    machine = report["machine"]
+    stamp = (f"{report['date'].split()[0]}, build {report['build']}, {machine['cpu']}, "
+             f"{machine['cores']} cores.")
+    return {f"planners/{name}": f"{prose(stamp)}\n\n{show(args, report)}\n"
+            for name, show in TITLES.items() if report.get(NEEDS.get(name, name))}
+
+
+def write(args, made):
+    try:
+        with open(args.write, encoding="utf-8") as file:
+            document = replaced(file.read(), made)
+        with open(args.write + ".part", "w", encoding="utf-8") as file:
+            file.write(document)
+        os.rename(args.write + ".part", args.write)
+    except (OSError, Unusable) as error:
+        sys.exit(f"planners.py: {args.write}: {error}")
+
+
+def measure(args, report):
+    def at(name):
+        return name.split("_itr")[0].rsplit(".", 1)[0], os.path.join(args.data, "singa", name)
+    singa = [at(name) for name in ACCESSES]
+    traces = singa + (list(record(args)) if args.record else [])
+    every = traces + [at(name) for name in ALLOCATIONS]
+
+    def made(names, rows):
+        return list(rows) if any(name not in args.skip for name in names) else []
+    report["detection"] = made(["detection"], detection(args, every))
+    report["planned"] = made(["zero-stall", "budgets"], planned(args, traces))
+    report["curve"] = made(["curve"], curve(args, at(PUBLISHED)[1]))
+    report["footprint"] = made(["footprint"], footprints(args, every))
+    report["pools"] = made(["pools"], pools(args, singa))
+    with tempfile.TemporaryDirectory() as folder:
+        report["large"] = None if "large" in args.skip else large(args, folder)
+        report["pack"] = [] if "pack" in args.skip else pack(args, folder)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ebb", default=os.path.join(os.path.dirname(HERE), "build", "release",
-                                                      "bin", "ebb"))
+
+    def names(text):
+        return [name for name in text.split(",") if name]
+    parser.add_argument("--ebb", default=os.path.join(SOURCE, "build", "release", "bin", "ebb"))
     parser.add_argument("--data", default=os.environ.get("EBB_DATA", "../shared/data"))
     parser.add_argument("--record", help="folder of the recorded traces; none are used without it")
     parser.add_argument("--machine", default="autoswap-paper")
-    parser.add_argument("--policies", default=",".join(POLICIES),
-                        type=lambda text: text.split(","))
-    parser.add_argument("--skip", default="", help="tables to leave out, e.g. pack,large",
-                        type=lambda text: text.split(","))
+    parser.add_argument("--policies", type=names, help="default: all that the build knows")
+    parser.add_argument("--columns", type=names, default=COLUMNS,
+                        help="of the tables; a name stands for the best of name:..., too")
+    parser.add_argument("--budgets", type=names, default=SHOWN, help="that the tables show")
+    parser.add_argument("--skip", type=names, default=[], help="tables to leave out, e.g. pack,large")
     parser.add_argument("-o", "--output", help="write everything as JSON")
+    parser.add_argument("--write", metavar="DOCUMENT", help="replace the tables' sections there")
     args = parser.parse_args()
-    if "ebb" not in args.policies:
+    for name, known in ((args.skip, TITLES), (args.budgets, BUDGETS)):
+        if set(name) - set(known):
+            parser.error(f"{', '.join(sorted(set(name) - set(known)))}: known are {', '.join(known)}")
+    if args.policies and "ebb" not in args.policies:
         parser.error("--policies: ebb must be among them")
-
-    def at(name):
-        return name.split("_itr")[0].rsplit(".", 1)[0], os.path.join(args.data, "singa", name)
-    planned = [at(name) for name in ACCESSES] + (list(record(args)) if args.record else [])
-    every = planned + [at(name) for name in ALLOCATIONS]
-
-    def made(name, rows):
-        return [] if name in args.skip else list(rows)
-    report = {"schema": "ebb.planners/1", "machine": args.machine}
-    report["detection"] = made("detection", detection(args, every))
-    report["zero_stall"] = made("zero_stall", zero_stall(args, planned))
-    report["budgets"] = made("budgets", budgets(args, planned))
-    report["frontier"] = made("frontier", frontier(args, at(PUBLISHED)[1]))
-    report["footprints"] = made("footprint", footprints(args, every))
-    with tempfile.TemporaryDirectory() as folder:
-        report["large"] = None if "large" in args.skip else large(args, folder)
-        report["pack"] = [] if "pack" in args.skip else pack(args, folder)
-    report["medians"] = medians(report)
-    show(report)
+    report = {"schema": "ebb.planners/2", **provenance("."), "build": build_of(args),
+              "planned_for": args.machine}
+    measure(args, report)
+    made = {name: text for name, text in sections(args, report).items()
+            if name.split("/")[1] not in args.skip}
+    for name, text in made.items():
+        print(f"\n{name}\n{text}")
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
             file.write("\n")
+    if args.write:
+        write(args, made)
 
 
 if __name__ == "__main__":

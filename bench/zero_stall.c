@@ -22,8 +22,8 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* Runs the search of the policy `ebb` with the given seed. The simulator computes its peak. */
-static enum ebb_status search(const struct ebb_plan_request *request, uint64_t seed,
+/* Runs the search of the policy `ebb` with the request's seed. The simulator computes its peak. */
+static enum ebb_status search(const struct ebb_plan_request *request,
                               struct ebb_swap_outcome *outcome, uint64_t *took_ns,
                               struct ebb_error *error)
 {
@@ -35,7 +35,6 @@ static enum ebb_status search(const struct ebb_plan_request *request, uint64_t s
     uint64_t floor_bytes = swap.smallest_feasible_bytes, limit_steps = swap.limit_steps;
     status = ebb__anneal_init(&anneal, &swap, request->model->time_ns, error);
     if (!status) {
-        anneal.chance = EBB_ANNEAL_SEED ^ (seed << 32) ^ seed;
         ebb__anneal_start(&anneal);
         ebb__anneal_greedy(&anneal, floor_bytes, limit_steps);
         ebb__anneal_run(&anneal, floor_bytes, limit_steps);
@@ -60,7 +59,8 @@ static int run(const struct ebb_plan_request *request, uint32_t seeds, double se
         struct ebb_error error;
         uint64_t took_ns;
         timed.time_limit_ns = (uint64_t)(seconds * 1e9);
-        if (search(&timed, i, &outcome, &took_ns, &error)) {
+        timed.seed = i;
+        if (search(&timed, &outcome, &took_ns, &error)) {
             fprintf(stderr, "%s: %s\n", error.what, error.why);
             free(peaks);
             return 1;

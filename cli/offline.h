@@ -3,6 +3,8 @@
 #ifndef EBB_CLI_OFFLINE_H
 #define EBB_CLI_OFFLINE_H
 
+#include "options.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,12 +25,15 @@ struct ebb_offline {
     const char *machine, *store;   /* as for ebb__planning_machine() */
     const char *budget, *budgets;  /* as for ebb__planning_budget(); several, separated by commas */
     const char *policy, *policies; /* a name; several, separated by commas */
-    const char *pool;              /* a name */
+    const char *pool, *pools;      /* likewise */
     const char *plan_path, *out_path; /* input file, output file */
+    const char *csv_path, *plot_path; /* output files */
+    struct ebb_option_texts plan_paths;
     uint64_t smallest_block_bytes, capacity_bytes;
     uint64_t time_limit_ns; /* 0: the command's default */
     uint64_t period;        /* 0: none */
-    bool zero_stall, json;
+    uint64_t seeds;         /* number of them */
+    bool zero_stall, json, force;
 };
 
 /* Reads the options of `command` into *options, which holds the defaults. Help prints `text` above

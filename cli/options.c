@@ -9,11 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_OPTIONS 16
+#define MOST_OPTIONS 24
 #define FIRST 256 /* getopt's value for known[0]: above all letters */
 #define HELP 'h'
 #define HELP_COLUMN 22 /* the column of an option's help */
 #define LINE_COLUMNS 96
+
+static int take_text(const char *command, const struct ebb_option *option,
+                     struct ebb_option_texts *texts)
+{
+    if (texts->count == EBB_OPTION_TEXTS_MAX)
+        return ebb__command_usage(command, "--%s: at most %d times", option->name,
+                                  EBB_OPTION_TEXTS_MAX);
+    texts->items[texts->count++] = optarg;
+    return -1;
+}
 
 /* Returns -1 or the exit code. */
 static int take(const char *command, const struct ebb_option *option, void *value)
@@ -41,6 +51,8 @@ static int take(const char *command, const struct ebb_option *option, void *valu
                    ? -1
                    : ebb__command_usage(command, "--%s: '%s' is not a whole number above 0",
                                         option->name, optarg);
+    case EBB_OPTION_TEXTS:
+        return take_text(command, option, value);
     case EBB_OPTION_TUNE:
         return ebb__tune_take(command, optarg);
     }

@@ -29,7 +29,15 @@ enum ebb_option_kind {
     EBB_OPTION_SIZE,    /* as in ebb_size_parse(): uint64_t, bytes */
     EBB_OPTION_SECONDS, /* as in ebb_seconds_parse(): uint64_t, ns */
     EBB_OPTION_COUNT,   /* a whole number above 0: uint64_t */
+    EBB_OPTION_TEXTS,   /* any text, may be repeated: struct ebb_option_texts */
     EBB_OPTION_TUNE     /* as in ebb__tune_take(): has no offset, may be repeated */
+};
+
+#define EBB_OPTION_TEXTS_MAX 32 /* a limit, large enough for the plans of one comparison */
+
+struct ebb_option_texts {
+    const char *items[EBB_OPTION_TEXTS_MAX]; /* point into argv */
+    size_t count;
 };
 
 struct ebb_option {
@@ -61,7 +69,7 @@ int ebb__option_word(const char *text, const char *const *words, int count);
  * columns. */
 void ebb__option_names(const char *(*names)(size_t index), int column);
 
-/* Reads the options of a command, at most 16, into the struct at `values`. Fields of options that
+/* Reads the options of a command, at most 24, into the struct at `values`. Fields of options that
  * are not given stay unchanged. Returns -1 to continue: the operands begin at argv[optind].
  * Otherwise returns the exit code, after it has printed a usage error or help. */
 int ebb__options_parse(const struct ebb_usage *usage, int argc, char **argv, void *values);

@@ -1,7 +1,9 @@
 #include "planning.h"
 
 #include "base/tuning.h"
+#include "sim/reactive.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum ebb_status ebb__planning_machine(const char *spec, const char *store,
@@ -48,4 +50,39 @@ enum ebb_status ebb__planning_make(const struct ebb_plan_terms *terms, bool zero
     if (status)
         ebb__planned_fini(planned);
     return status;
+}
+
+enum ebb_status ebb__planning_simulate(const struct ebb_plan_file *file,
+                                       const struct ebb_model *model,
+                                       const struct ebb_machine *machine,
+                                       uint64_t smallest_block_bytes, struct ebb_sim_result *result,
+                                       struct ebb_error *error)
+{
+    model = ebb__plan_file_model(file, model);
+    if (!file->plan.reactive) {
+        struct ebb_sim_request request = {model,
+                                          machine,
+                                          file->plan.absences,
+                                          file->plan.absence_count,
+                                          file->plan.budget_bytes,
+                                          file->page_bytes,
+                                          &file->plan.rules};
+        return ebb__simulate(&request, NULL, result, error);
+    }
+    struct ebb_reactive_request request = {model, machine, file->plan.budget_bytes,
+                                           file->page_bytes, smallest_block_bytes};
+    struct ebb_reactive_result reactive;
+    enum ebb_status status = ebb__simulate_reactive(&request, &reactive, error);
+    if (status)
+        return status;
+    free(reactive.absences);
+    *result = (struct ebb_sim_result){.peak_bytes = reactive.peak_bytes,
+                                      .iteration_ns = reactive.iteration_ns,
+                                      .stall_ns = reactive.stall_ns,
+                                      .moved_out_bytes = reactive.moved_out_bytes,
+                                      .moved_in_bytes = reactive.moved_in_bytes,
+                                      .laps = reactive.laps,
+                                      .steady = reactive.steady,
+                                      .feasible = reactive.peak_bytes <= file->plan.budget_bytes};
+    return EBB_OK;
 }

@@ -3,7 +3,10 @@
 #define EBB_CLI_PLANNING_H
 
 #include "base/size.h"
+#include "plan/file.h"
 #include "plan/request/request.h"
+
+#include "sim/simulate.h"
 
 #include <stdbool.h>
 
@@ -28,5 +31,14 @@ EBB_NODISCARD enum ebb_status ebb__planning_budget(const char *text, uint64_t pe
 EBB_NODISCARD enum ebb_status ebb__planning_make(const struct ebb_plan_terms *terms,
                                                  bool zero_stall, struct ebb_planned *planned,
                                                  struct ebb_error *error);
+
+/* Simulates a plan out of a file on a machine, within the plan's budget. A reactive plan is
+ * simulated as its budget alone, without absences. */
+EBB_NODISCARD enum ebb_status ebb__planning_simulate(const struct ebb_plan_file *file,
+                                                     const struct ebb_model *model,
+                                                     const struct ebb_machine *machine,
+                                                     uint64_t smallest_block_bytes,
+                                                     struct ebb_sim_result *result,
+                                                     struct ebb_error *error);
 
 #endif

@@ -8,7 +8,6 @@
 #include "options.h"
 #include "plan/file.h"
 #include "planning.h"
-#include "sim/reactive.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -54,40 +53,6 @@ static enum ebb_status replace(const struct ebb_offline *options, const struct e
     return status
                ? status
                : ebb__planning_budget(options->budget, peak_bytes, &file->plan.budget_bytes, error);
-}
-
-/* Simulates the plan. A reactive plan is simulated as its budget alone, without absences. */
-static enum ebb_status simulate(const struct ebb_offline *options, const struct ebb_model *model,
-                                const struct ebb_plan_file *file, struct ebb_sim_result *result,
-                                struct ebb_error *error)
-{
-    model = ebb__plan_file_model(file, model);
-    if (!file->plan.reactive) {
-        struct ebb_sim_request request = {model,
-                                          &file->machine,
-                                          file->plan.absences,
-                                          file->plan.absence_count,
-                                          file->plan.budget_bytes,
-                                          file->page_bytes,
-                                          &file->plan.rules};
-        return ebb__simulate(&request, NULL, result, error);
-    }
-    struct ebb_reactive_request request = {model, &file->machine, file->plan.budget_bytes,
-                                           file->page_bytes, options->smallest_block_bytes};
-    struct ebb_reactive_result reactive;
-    enum ebb_status status = ebb__simulate_reactive(&request, &reactive, error);
-    if (status)
-        return status;
-    free(reactive.absences);
-    *result = (struct ebb_sim_result){.peak_bytes = reactive.peak_bytes,
-                                      .iteration_ns = reactive.iteration_ns,
-                                      .stall_ns = reactive.stall_ns,
-                                      .moved_out_bytes = reactive.moved_out_bytes,
-                                      .moved_in_bytes = reactive.moved_in_bytes,
-                                      .laps = reactive.laps,
-                                      .steady = reactive.steady,
-                                      .feasible = reactive.peak_bytes <= file->plan.budget_bytes};
-    return EBB_OK;
 }
 
 static json_t *bytes(uint64_t value)
@@ -151,7 +116,8 @@ int ebb__cmd_simulate(int argc, char **argv)
     if (!status)
         status = replace(&options, model, &file, &error);
     if (!status)
-        status = simulate(&options, model, &file, &result, &error);
+        status = ebb__planning_simulate(&file, model, &file.machine, options.smallest_block_bytes,
+                                        &result, &error);
     if (!status) {
         double slowdown = (double)result.iteration_ns / (double)ebb__model_iteration_ns(model);
         bool ok = true;

@@ -11,6 +11,7 @@ SHARED = ["--machine", "--store", "--smallest-block"]
 OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
                     "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
-LAB_OPTIONS = {"compare": ["--budgets", "--policies", *SHARED, "--tune", "--json"],
+LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--pools", "--plan", *SHARED, "--seeds",
+                           "--time-limit", "--csv", "--plot", "--force", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
                         "--tune", "--json"]}

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests the arithmetic of bench/host.py, bench/lost.py and bench/report.py on artificial runs."""
+"""Tests the arithmetic of bench/host.py, lost.py, planners.py and report.py on artificial runs."""
+import argparse
 import contextlib
 import io
 import json
@@ -17,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import host  # noqa: E402  pylint: disable=wrong-import-position
 import lost  # noqa: E402  pylint: disable=wrong-import-position
+import planners  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 MACHINE = {"cpu": "A|B 3000", "cores": 2, "memory_bytes": 24 << 30, "kernel": "6.18.1",
@@ -521,6 +523,50 @@ class Report(unittest.TestCase):
         self.assertIn("is none of", self.report({"schema": "ebb.run/2"}, code=1))
         self.assertIn("is none of", self.report([1], code=1))
         self.assertIn("lacks what", self.report({**DARKNET, "rows": [{}]}, code=1))
+
+
+def planned_row(policy, budget, iteration_ns, peak_mib, feasible=True, stall_ns=0):
+    return {"policy": policy, "budget": budget, "feasible": feasible, "stall_ns": stall_ns,
+            "iteration_ns": iteration_ns, "peak_bytes": peak_mib * MIB,
+            "lower_bound_bytes": 100 * MIB, "gap": 0.5}
+
+
+class Planners(unittest.TestCase):
+    """bench/planners.py: the best of a column, and sections of a document."""
+    ROWS = [planned_row("ebb", "zero-stall", 100, 110), planned_row("x:a", "zero-stall", 100, 130),
+            planned_row("x:b", "zero-stall", 100, 120),
+            planned_row("x:c", "zero-stall", 100, 90, stall_ns=1),  # it stalls at any budget
+            planned_row("ebb", "60%", 2 * 10**6, 60), planned_row("x:a", "60%", 10**6, 50, False),
+            planned_row("x:b", "60%", 3 * 10**6, 50), planned_row("y", "60%", 10**6, 50, False)]
+
+    def made(self, columns, **more):
+        args = argparse.Namespace(columns=columns, budgets=["60%"])
+        return planners.sections(args, {**BEGINNING, "build": "0.1.0 abc+", "planned": [
+            {"trace": "t", "rows": self.ROWS}], **more})
+
+    def test_columns(self):
+        made = self.made(["ebb", "x", "x:a", "y", "z"])
+        self.assertEqual(set(made), {"planners/zero-stall", "planners/budgets"})
+        text = made["planners/zero-stall"]
+        self.assertTrue(text.startswith("2026-11-24, build 0.1.0 abc+, A|B 3000, 2 cores.\n\n"))
+        self.assertIn("| trace | bound | ebb | x | x:a | y | ebb / bound |\n", text)
+        self.assertIn("| t | 100.0 | **110.0** | 120.0 | 130.0 | - | 1.100 |\n", text)
+        self.assertIn("`ebb` is lowest in 1 of 1 rows.", text)
+        self.assertIn("| t | 60% | **2.0** | 3.0 | - | - | 1.500 |\n", made["planners/budgets"])
+
+    def test_it_may_lose(self):
+        self.ROWS.append(planned_row("w", "60%", 10**6, 50))
+        self.addCleanup(self.ROWS.pop)
+        text = self.made(["ebb", "w"])["planners/budgets"]
+        self.assertIn("| t | 60% | 2.0 | **1.0** | 1.500 |\n", text)
+        self.assertIn("in 0 of 1 rows.", text)
+
+    def test_the_document_has_every_section(self):
+        with open(os.path.join(os.path.dirname(BENCH), "docs", "planners.md"),
+                  encoding="utf-8") as file:
+            document = file.read()
+        for name in planners.TITLES:
+            self.assertIn(f"<!-- report: planners/{name} -->\n", document)
 
 
 if __name__ == "__main__":

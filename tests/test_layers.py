@@ -236,9 +236,12 @@ ORDER = {
         "hooks",
     ],
     "cli": [
-        "command environment lab place planning store_dir tune",
+        "command environment interrupt lab output place planning store_dir tune",
         "choices launch load options",
         "doctor import info offline record summary",
+        "compare_front compare_list compare_pools",
+        "compare_csv compare_files compare_json compare_plot compare_table",
+        "compare_rows",
         "compare pack plan run simulate",
         "main no_lab",
     ],

@@ -99,7 +99,24 @@ struct ebb_plan_request {
     bool newest_only;      /* only the newest instance of a block can be evicted (by the runtime's
                          script). Gaps of blocks that outlive an iteration are not used */
     uint64_t effort_steps; /* of the search (base/effort.h); 0: derived from time_limit_ns */
+    uint64_t seed;         /* of the search's chance; 0: the usual one */
+    bool *chance_used;     /* is set if the search used chance: another seed may find another plan.
+                              NULL: nobody asks */
 };
+
+/* The first state of a search's random generator: `usual`, changed by the request's seed. */
+static inline uint64_t ebb__plan_chance(const struct ebb_plan_request *request, uint64_t usual)
+{
+    uint64_t chance = usual ^ (request->seed << 32) ^ request->seed;
+    return chance ? chance : usual;
+}
+
+/* A search calls it if its random generator decided something. */
+static inline void ebb__plan_used_chance(const struct ebb_plan_request *request)
+{
+    if (request->chance_used)
+        *request->chance_used = true;
+}
 
 /* The effort that the request allows. A time limit alone is converted to the steps that it usually
  * suffices for. */

@@ -101,6 +101,8 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
         ebb__bayes_init(&bayes, EBB_SCORE_COUNT, BO_EVALUATIONS, BO_KAPPA, error);
     if (status)
         return status;
+    bayes.random = ebb__plan_chance(swap->request, EBB_BAYES_SEED);
+    ebb__plan_used_chance(swap->request);
     for (int i = 0; i < BO_EVALUATIONS && !status; i++) {
         double point[EBB_SCORE_COUNT], value = 0;
         uint64_t limit_bytes;

@@ -11,7 +11,6 @@
 #define LENGTH 0.5       /* length scale of the kernel: half the cube's edge */
 #define NOISE_LEAST 1e-6 /* keeps the kernel matrix positive if points are nearly equal */
 #define NOISE_MOST 1e-1  /* if even this noise does not suffice, the next point is random */
-#define RANDOM_SEED 0x2545f4914f6cdd1du
 
 static double random_unit(struct ebb_bayes *bayes)
 {
@@ -25,7 +24,7 @@ enum ebb_status ebb__bayes_init(struct ebb_bayes *bayes, size_t dimensions, size
                                 double kappa, struct ebb_error *error)
 {
     *bayes = (struct ebb_bayes){
-        .dimensions = dimensions, .most = most, .kappa = kappa, .random = RANDOM_SEED};
+        .dimensions = dimensions, .most = most, .kappa = kappa, .random = EBB_BAYES_SEED};
     bayes->points = calloc(most * dimensions + 1, sizeof *bayes->points);
     bayes->values = calloc(most + 1, sizeof *bayes->values);
     bayes->factor = calloc(most * most + 1, sizeof *bayes->factor);

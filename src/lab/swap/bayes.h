@@ -28,9 +28,9 @@ struct ebb_bayes {
     size_t most;  /* most observations */
     size_t count; /* observations made */
     double kappa;
-    uint64_t random;
-    double *points; /* most * dimensions */
-    double *values; /* most */
+    uint64_t random; /* state of the generator, from EBB_BAYES_SEED on */
+    double *points;  /* most * dimensions */
+    double *values;  /* most */
 
     /* Internal. */
     double *factor;     /* most * most: Cholesky factor of the kernel matrix */
@@ -39,7 +39,10 @@ struct ebb_bayes {
     double *kernels;    /* most for each candidate: its kernels with the observations */
 };
 
-/* For up to `most` observations of a function of `dimensions` numbers in [0, 1]. EBB_ERR_MEMORY. */
+#define EBB_BAYES_SEED 0x2545f4914f6cdd1du /* any value but 0 is as good */
+
+/* For up to `most` observations of a function of `dimensions` numbers in [0, 1]. The caller may
+ * then set `random`, which must not be 0. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__bayes_init(struct ebb_bayes *bayes, size_t dimensions,
                                               size_t most, double kappa, struct ebb_error *error);
 void ebb__bayes_fini(struct ebb_bayes *bayes);

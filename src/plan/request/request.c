@@ -56,6 +56,8 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
         .smallest_block_bytes = terms->smallest_block_bytes,
         .effort_steps = terms->effort_steps,
         .time_limit_ns = terms->time_limit_ns,
+        .seed = terms->seed,
+        .chance_used = terms->chance_used,
         .newest_only = is_of_runtime(terms->page_bytes),
     };
 }

@@ -33,6 +33,8 @@ struct ebb_plan_terms {
     uint64_t smallest_block_bytes;
     uint64_t effort_steps; /* of all planning; this and the next as in struct ebb_plan_request */
     uint64_t time_limit_ns;
+    uint64_t seed; /* this and the next as in struct ebb_plan_request */
+    bool *chance_used;
 };
 
 /* Default terms of a run; the caller changes what it knows better. */

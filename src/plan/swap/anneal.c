@@ -52,8 +52,10 @@ static void orders_make(struct ebb_anneal *anneal)
 enum ebb_status ebb__anneal_init(struct ebb_anneal *anneal, struct ebb_swap *swap,
                                  const uint64_t *time_ns, struct ebb_error *error)
 {
-    *anneal = (struct ebb_anneal){
-        .swap = swap, .time_ns = time_ns, .chance = EBB_ANNEAL_SEED, .best_peak_bytes = UINT64_MAX};
+    *anneal = (struct ebb_anneal){.swap = swap,
+                                  .time_ns = time_ns,
+                                  .chance = ebb__plan_chance(swap->request, EBB_ANNEAL_SEED),
+                                  .best_peak_bytes = UINT64_MAX};
     enum ebb_status status = ebb__measure_init(&anneal->measure, swap, time_ns, error);
     if (status)
         return status;
@@ -237,6 +239,8 @@ void ebb__anneal_run(struct ebb_anneal *anneal, uint64_t target_bytes, uint64_t 
         target = target_below((int64_t)anneal->best_peak_bytes, target_bytes);
         now = ebb__measure(&anneal->measure, target, INFINITY);
     }
+    if (anneal->moves)
+        ebb__plan_used_chance(anneal->swap->request);
 }
 
 void ebb__anneal_take(const struct ebb_anneal *anneal, struct ebb_swap *swap)

@@ -21,8 +21,7 @@ struct ebb_anneal {
     struct ebb_swap *swap;
     const uint64_t *time_ns; /* tick_count + 1: time of each tick */
     struct ebb_measure measure;
-    uint64_t chance;          /* state of the generator, with a fixed seed: every search is the
-                                 same */
+    uint64_t chance;          /* state of the generator. Searches with the same seed are the same */
     uint32_t *order[2];       /* useful items in order of ready time, and of due time */
     uint32_t *place[2];       /* by useful item: its index in that order */
     bool *best;               /* by item */

@@ -1,0 +1,39 @@
+/* Files that a command writes: whole, or not at all.
+ *
+ *     status = ebb__output_check(path, force, &error);          (before the work begins)
+ *     ... work, then write into `stream` of struct ebb_output ...
+ *     status = ebb__output_open(path, &output, &error);
+ *     fprintf(output.stream, ...);
+ *     status = ebb__output_close(&output, force, &error);
+ *
+ * The text lies in memory until the file is closed. It is written beside the file and renamed, so
+ * that no failure leaves half a file. */
+#ifndef EBB_CLI_OUTPUT_H
+#define EBB_CLI_OUTPUT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct ebb_output {
+    const char *path;
+    FILE *stream;
+    char *text;
+    size_t size;
+};
+
+/* EBB_ERR_IO if the file exists and is not to be replaced, or its folder cannot be written. */
+EBB_NODISCARD enum ebb_status ebb__output_check(const char *path, bool force,
+                                                struct ebb_error *error);
+/* EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__output_open(const char *path, struct ebb_output *output,
+                                               struct ebb_error *error);
+/* Writes the file. A device or a pipe is written in place. Releases *output in any case. */
+EBB_NODISCARD enum ebb_status ebb__output_close(struct ebb_output *output, bool force,
+                                                struct ebb_error *error);
+/* Releases *output; no file is written. */
+void ebb__output_discard(struct ebb_output *output);
+
+#endif
