@@ -34,6 +34,7 @@ struct row {
     char budget[32];      /* as the user gave it */
     struct ebb_plan plan; /* without its absences */
     double slowdown;
+    const char *ground; /* of the policy's row */
 };
 
 struct held {
@@ -153,6 +154,7 @@ static enum ebb_status compare_plan(const char *trace, const char *budget,
     ebb__planned_fini(&planned);
     row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);
     snprintf(row.policy, sizeof row.policy, "%s", terms.policy->name);
+    row.ground = terms.policy->ground;
     snprintf(row.budget, sizeof row.budget, "%s", budget);
     return ebb_vec_push(&results->rows, row) ? EBB_OK : fail_memory(error);
 }
@@ -254,14 +256,14 @@ static json_t *bytes(uint64_t value)
 static json_t *json_row(const struct row *row)
 {
     const struct ebb_plan *plan = &row->plan;
-    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "trace",
+    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:s?}", "trace",
                      row->trace, "policy", row->policy, "budget", row->budget, "budget_bytes",
                      bytes(plan->budget_bytes), "feasible", (int)plan->feasible,
                      "smallest_feasible_bytes", bytes(plan->smallest_feasible_bytes), "peak_bytes",
                      bytes(plan->peak_bytes), "stall_ns", bytes(plan->stall_ns), "iteration_ns",
                      bytes(plan->iteration_ns), "slowdown", row->slowdown, "moved_bytes",
                      bytes(plan->moved_out_bytes + plan->moved_in_bytes), "plan_ns",
-                     bytes(plan->plan_ns));
+                     bytes(plan->plan_ns), "ground", row->ground);
 }
 
 static double ratio_of(const struct ebb_footprint *footprint)

@@ -72,8 +72,13 @@ static enum ebb_status simulate(const struct ebb_offline *options, const struct 
                                           &file->plan.rules};
         return ebb__simulate(&request, NULL, result, error);
     }
-    struct ebb_reactive_request request = {model, &file->machine, file->plan.budget_bytes,
-                                           file->page_bytes, options->smallest_block_bytes};
+    struct ebb_reactive_request request = {
+        model,
+        &file->machine,
+        file->plan.budget_bytes,
+        file->page_bytes,
+        options->smallest_block_bytes,
+        strcmp(file->plan.policy, "belady") == 0 ? EBB_REACTIVE_FARTHEST : EBB_REACTIVE_OLDEST};
     struct ebb_reactive_result reactive;
     enum ebb_status status = ebb__simulate_reactive(&request, &reactive, error);
     if (status)

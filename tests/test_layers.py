@@ -179,7 +179,9 @@ ORDER = {
         "analyse watch",
     ],
     "src/sim": [
-        "reactive setup",
+        "uses",
+        "passive reactive",
+        "setup",
         "simulate",
     ],
     "src/plan": [

@@ -24,7 +24,9 @@ uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranke
 
 /* A policy of this kind. */
 struct ebb_straddle {
-    ebb_swap_choice is_candidate; /* its context is the peak's tick, a const uint32_t * */
+    ebb_swap_choice is_candidate; /* its context is the peak's tick, a const uint32_t *; NULL: every
+                                     gap is a candidate, and gaps are taken peak by peak */
+    bool passive;                 /* its engine swaps passively, too (engine.h) */
     ebb_swap_ranker rank;
     /* Finds EBB_SCORE_COUNT weights for the ranker; NULL: it needs none. */
     enum ebb_status (*weigh)(struct ebb_swap_ranking *ranking, bool no_stall, double *weights,
@@ -38,7 +40,7 @@ EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *poli
                                                  struct ebb_plan *plan, struct ebb_error *error);
 
 /* As ebb__plan_zero_stall(): starts with the mode "no stall", then bisects the budget with plans of
- * `make_within`. */
+ * `make_within`. NULL: does not bisect. */
 EBB_NODISCARD enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy,
                                                        ebb_planner make_within,
                                                        const struct ebb_plan_request *request,
