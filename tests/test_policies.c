@@ -215,9 +215,9 @@ static struct ebb_model scored_model(void)
     return make_model(&maker, 70000);
 }
 
-static void ranking_score_all(struct ebb_swap_ranking *ranking, bool strong)
+static void ranking_score_all(struct ebb_swap_ranking *ranking, bool scripts)
 {
-    ranking->strong = strong;
+    ranking->scripts = scripts;
     for (int kind = 0; kind < EBB_SCORE_COUNT; kind++)
         ebb__ranking_score(ranking, (enum ebb_swap_score)kind, 6000);
 }
@@ -233,7 +233,7 @@ static void scores_by_hand(void **state)
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
     assert_int_equal(ebb__swap_peak_tick(&swap), 4);
     assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
-    ranking_score_all(&ranking, true);
+    ranking_score_all(&ranking, false);
     uint32_t small = UINT32_MAX, large = UINT32_MAX;
     for (uint32_t i = 0; i < swap.gap_count; i++) {
         if (swap.gaps[i].from_tick == 1 && swap.gaps[i].to_tick == 9)
@@ -258,8 +258,8 @@ static void scores_by_hand(void **state)
     assert_true(ranking.score[EBB_SCORE_SWDOA][small] == 12000);
     assert_true(ranking.score[EBB_SCORE_SWDOA][large] == 4000);
 
-    /* As published: without the copy in, the whole load, and absences from the access on. */
-    ranking_score_all(&ranking, false);
+    /* As in the scripts: without the copy in, the whole load, and absences from the access on. */
+    ranking_score_all(&ranking, true);
     assert_true(ranking.score[EBB_SCORE_DOA][small] == 59000 - 2100);
     assert_true(ranking.score[EBB_SCORE_AOA][large] == (27000 - 5100) * 5000.0);
     assert_true(ranking.score[EBB_SCORE_WDOA][small] == 4 * 7000 + 2 * 10000 + 2 * 2000);
@@ -291,9 +291,9 @@ static void short_gaps_score_below_zero(void **state)
     struct ebb_swap_ranking ranking;
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
     assert_int_equal(ebb__ranking_init(&ranking, &swap, NULL), EBB_OK);
-    for (int strong = 0; strong < 2; strong++) {
-        double copies = strong ? 1e6 : 5e5;
-        ranking_score_all(&ranking, strong);
+    for (int scripts = 0; scripts < 2; scripts++) {
+        double copies = scripts ? 5e5 : 1e6;
+        ranking_score_all(&ranking, scripts);
         for (uint32_t i = 0; i < swap.gap_count; i++)
             if (swap.gaps[i].from_tick == 3)
                 assert_true(fabs(ranking.score[EBB_SCORE_AOA][i] - (27000 - copies) / 5000) < 1e-9);

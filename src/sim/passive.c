@@ -26,6 +26,7 @@ bool ebb__passive_init(struct sim *sim)
             .absence = NONE,
             .fetched_by = NONE,
             .used_tick = NONE,
+            .single = block->span_ticks <= model->tick_count,
             .live = persistent || block->alloc_tick + block->span_ticks >= model->tick_count,
             .movable = block->access_count > 0 && block->span_ticks <= model->tick_count &&
                        block->size_bytes > 0 && block->size_bytes >= rules->passive_least_bytes};
@@ -42,6 +43,17 @@ void ebb__passive_fini(struct sim *sim)
     free(sim->passive);
 }
 
+/* The plan alone comes into force first, so that its blocks are where it expects them. Otherwise the
+ * first iteration, in which all blocks are resident, could be swapped passively for ever. */
+bool ebb__passive_go_on(struct sim *sim, uint32_t lap, const struct ebb_sim_result *result)
+{
+    struct passive *passive = sim->passive;
+    if (!passive || passive->begun || (!result->steady && lap < LAPS_MAX) || result->feasible)
+        return false;
+    passive->begun = true;
+    return true;
+}
+
 void ebb__passive_lap(struct sim *sim)
 {
     if (!sim->passive)
@@ -50,17 +62,25 @@ void ebb__passive_lap(struct sim *sim)
     sim->passive->count = 0;
     if (sim->detail && sim->detail->passive_count)
         *sim->detail->passive_count = 0;
+    /* Of iterations that are not steady yet, nothing is held against the plan. */
+    for (uint32_t i = 0; sim->detail && sim->detail->times && i < sim->request->absence_count; i++)
+        sim->detail->times[i].cancelled = sim->detail->times[i].wasted = false;
 }
 
 uint32_t ebb__passive_absence(const struct sim *sim, const struct ebb_model_event *event,
                               uint32_t planned)
 {
-    return sim->passive ? sim->passive->blocks[event->block].absence : planned;
+    if (!sim->passive || !sim->passive->blocks[event->block].single)
+        return planned;
+    return sim->passive->blocks[event->block].absence;
 }
 
 bool ebb__passive_allows(const struct sim *sim, uint32_t absence)
 {
-    return !sim->passive || sim->passive->blocks[ebb__sim_block(sim, absence)].absence == NONE;
+    if (!sim->passive)
+        return true;
+    const struct passive_block *block = &sim->passive->blocks[ebb__sim_block(sim, absence)];
+    return !block->single || block->absence == NONE;
 }
 
 void ebb__passive_begin(struct sim *sim, uint32_t absence)
@@ -134,7 +154,8 @@ static bool is_evictable(const struct sim *sim, const struct passive_block *bloc
 
 bool ebb__passive_evict(struct sim *sim)
 {
-    if (!sim->passive || sim->out.absence != NONE || sim->wait.kind == WAIT_NONE)
+    if (!sim->passive || !sim->passive->begun || sim->out.absence != NONE ||
+        sim->wait.kind == WAIT_NONE)
         return false;
     uint32_t victim = NONE;
     for (uint32_t i = 0; i < sim->model->block_count; i++) {

@@ -418,7 +418,7 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
                          before.peak_bytes == sim.lap.peak_bytes &&
                          before.moved_out_bytes == sim.lap.moved_out_bytes &&
                          before.moved_in_bytes == sim.lap.moved_in_bytes;
-        if (result->steady)
+        if (!ebb__passive_go_on(&sim, lap, result) && result->steady)
             break;
         before = sim.lap;
     }

@@ -58,12 +58,14 @@ struct passive_block {
     uint64_t used_at;    /* events of all iterations before that use */
     uint64_t evicted_ns; /* model time of its last passive eviction */
     uint32_t fetched_by; /* the planned absence that has ended before the use; NONE */
+    bool single;         /* no instances of several iterations live at once */
     bool live, movable;
 };
 
 struct passive {
     struct ebb_sim_uses uses;
     struct passive_block *blocks;
+    bool begun;         /* blocks are evicted */
     uint64_t lap_first; /* events before this iteration */
     uint32_t count;     /* absences noted in this iteration */
 };
@@ -130,6 +132,8 @@ void ebb__sim_begin(struct sim *sim, const uint32_t *ready);
 bool ebb__passive_init(struct sim *sim);
 void ebb__passive_fini(struct sim *sim);
 void ebb__passive_lap(struct sim *sim);
+/* After an iteration: true if the plan alone is not feasible. Passive swap then begins. */
+bool ebb__passive_go_on(struct sim *sim, uint32_t lap, const struct ebb_sim_result *result);
 /* What keeps the block of the event absent, or NONE. `planned` is returned without passive. */
 uint32_t ebb__passive_absence(const struct sim *sim, const struct ebb_model_event *event,
                               uint32_t planned);

@@ -6,7 +6,8 @@
  * weighted sum of all four, with weights from Bayesian optimisation. Enough are taken that the load
  * without them meets the limit. A block is evicted only some events after its read or write. Copies
  * out start as early as possible, copies in as late as possible (straddle.h). `strong` is the best
- * of the scores, over all gaps of all blocks, peak by peak, without a guard, and with passive swap.
+ * of the scores over all gaps of all blocks, peak by peak, and over the pairs at the one peak. It
+ * has no guard and no least size, and swaps passively beside the plan.
  * Source: arXiv 1903.06631 and the scripts published with it; docs/papers.md lists the differences.
  * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 24 times.
  * Fails like AppObMem: it handles one peak, and one gap of each block. */
@@ -21,7 +22,6 @@
 #define MARGIN_WRITE_TICKS 6               /* from the published code */
 #define BO_KAPPA 5.0                       /* from the published code */
 #define BO_EVALUATIONS 24                  /* the four scores alone, and 20 suggested points */
-#define STRONG_WORK 20000000 /* gaps times ticks up to which `strong` tries SWDOA, too */
 
 static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                          const void *peak_tick, uint32_t *margin_ticks)
@@ -144,7 +144,7 @@ static struct ebb_straddle policy_of(const char *name)
                  {"wdoa", rank_wdoa},
                  {"swdoa", rank_swdoa},
                  {"bo", rank_weighted}};
-    struct ebb_straddle policy = {is_candidate, false, ebb__straddle_vote, NULL};
+    struct ebb_straddle policy = {is_candidate, true, false, ebb__straddle_vote, NULL};
     const char *colon = strchr(name, ':');
     for (size_t i = 0; colon && i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].variant, colon + 1) == 0)
@@ -154,62 +154,22 @@ static struct ebb_straddle policy_of(const char *name)
     return policy;
 }
 
+/* Every score, over all gaps and over the pairs at the one peak. */
+static const struct ebb_straddle strong[] = {
+    {NULL, false, true, ebb__straddle_vote, NULL},
+    {NULL, false, true, rank_doa, NULL},
+    {NULL, false, true, rank_aoa, NULL},
+    {NULL, false, true, rank_wdoa, NULL},
+    {ebb__straddle_candidate, false, true, ebb__straddle_vote, NULL},
+    {ebb__straddle_candidate, false, true, rank_doa, NULL},
+    {ebb__straddle_candidate, false, true, rank_aoa, NULL},
+    {ebb__straddle_candidate, false, true, rank_wdoa, NULL},
+    {ebb__straddle_candidate, false, true, rank_swdoa, NULL},
+};
+
 static bool is_strong(const char *name)
 {
     return strcmp(name, "autoswap:strong") == 0;
-}
-
-/* True if the left plan is better: feasible, faster, with fewer bytes moved. */
-static bool is_better(const struct ebb_plan *left, const struct ebb_plan *right, bool zero_stall)
-{
-    if (left->feasible != right->feasible)
-        return left->feasible;
-    if (zero_stall && (left->stall_ns == 0) != (right->stall_ns == 0))
-        return left->stall_ns == 0;
-    if (zero_stall)
-        return left->budget_bytes < right->budget_bytes;
-    if (left->iteration_ns != right->iteration_ns)
-        return left->iteration_ns < right->iteration_ns;
-    return left->moved_out_bytes + left->moved_in_bytes <
-           right->moved_out_bytes + right->moved_in_bytes;
-}
-
-static enum ebb_status strong_make(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error);
-
-/* The best plan of all scores. */
-static enum ebb_status strong_best(const struct ebb_plan_request *request, bool zero_stall,
-                                   struct ebb_plan *plan, struct ebb_error *error)
-{
-    static const ebb_swap_ranker rankers[] = {ebb__straddle_vote, rank_doa, rank_aoa, rank_wdoa,
-                                              rank_swdoa};
-    const struct ebb_plan blank = *plan;
-    uint64_t work = (uint64_t)request->model->gap_count * request->model->tick_count;
-    uint64_t spent_ns = 0;
-    enum ebb_status status = EBB_OK;
-    for (size_t i = 0; i < sizeof rankers / sizeof rankers[0] && !status; i++) {
-        const struct ebb_straddle policy = {NULL, true, rankers[i], NULL};
-        struct ebb_plan made = blank;
-        if (rankers[i] == rank_swdoa && work > STRONG_WORK)
-            break;
-        status = zero_stall ? ebb__straddle_zero_stall(&policy, NULL, request, &made, error)
-                            : ebb__straddle_make(&policy, request, &made, error);
-        spent_ns += made.plan_ns;
-        bool kept = !status && (i == 0 || is_better(&made, plan, zero_stall));
-        ebb__plan_fini(kept ? plan : &made);
-        if (kept)
-            *plan = made;
-    }
-    plan->plan_ns = spent_ns;
-    if (!status && zero_stall)
-        status = ebb__plan_search_zero_stall(strong_make, request, plan, error);
-    return status;
-}
-
-static enum ebb_status strong_make(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error)
-{
-    return strong_best(request, false, plan, error);
 }
 
 enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
@@ -217,7 +177,8 @@ enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struc
 {
     const struct ebb_straddle policy = policy_of(plan->policy);
     if (is_strong(plan->policy))
-        return strong_make(request, plan, error);
+        return ebb__straddle_best(strong, sizeof strong / sizeof strong[0], false, request, plan,
+                                  error);
     return ebb__straddle_make(&policy, request, plan, error);
 }
 
@@ -225,7 +186,9 @@ enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *req
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
     const struct ebb_straddle policy = policy_of(plan->policy);
-    if (is_strong(plan->policy))
-        return strong_best(request, true, plan, error);
-    return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
+    if (!is_strong(plan->policy))
+        return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
+    enum ebb_status status =
+        ebb__straddle_best(strong, sizeof strong / sizeof strong[0], true, request, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(ebb__swap_autoswap, request, plan, error);
 }

@@ -68,7 +68,7 @@ static double duration_of_absence(const struct ebb_swap_ranking *ranking,
     double length_ns = (double)time_ns[gap->to_tick] - (double)time_ns[gap->from_tick];
     if (gap->to_tick <= gap->from_tick)
         length_ns += (double)swap->lap_ns;
-    return length_ns - (double)gap->out_ns - (ranking->strong ? (double)gap->in_ns : 0);
+    return length_ns - (double)gap->out_ns - (ranking->scripts ? 0 : (double)gap->in_ns);
 }
 
 /* Prefix sums, over the ticks, of the load, or of its excess over the limit. */
@@ -76,7 +76,7 @@ static void weights_compute(struct ebb_swap_ranking *ranking, const uint64_t *lo
                             uint64_t limit_bytes)
 {
     ranking->weight[0] = 0;
-    uint64_t less = ranking->strong ? limit_bytes : 0;
+    uint64_t less = ranking->scripts ? 0 : limit_bytes;
     for (uint32_t t = 0; t < ranking->swap->cell_count; t++)
         ranking->weight[t + 1] =
             ranking->weight[t] + (load[t] > less ? (double)(load[t] - less) : 0);
@@ -110,7 +110,7 @@ static void score_submodular(struct ebb_swap_ranking *ranking, uint64_t limit_by
         const struct ebb_swap_gap *gap = &swap->gaps[best];
         ranking->picked[best] = true;
         ranking->score[EBB_SCORE_SWDOA][best] = best_weight;
-        uint32_t first = ranking->strong ? gap->ready_tick : gap->from_tick;
+        uint32_t first = ranking->scripts ? gap->from_tick : gap->ready_tick;
         ebb__swap_range_add(ranking->load, swap->cell_count, first,
                             ebb__swap_ticks_between(swap, first, gap->to_tick), 0 - gap->bytes);
     }
@@ -228,6 +228,23 @@ static bool contains(const struct ebb_swap *swap, const struct ebb_swap_gap *gap
     return tick == gap->ready_tick || ebb__swap_ticks_between(swap, gap->ready_tick, tick) < length;
 }
 
+/* Takes gaps that contain the tick, in order, until the curve there is within the limit. */
+static void take_at(struct ebb_swap_ranking *ranking, uint32_t tick, bool long_enough,
+                    uint64_t limit_bytes)
+{
+    struct ebb_swap *swap = ranking->swap;
+    for (uint32_t i = 0; i < swap->gap_count && swap->curve[tick] > limit_bytes; i++) {
+        struct ebb_swap_gap *gap = &swap->gaps[ranking->order[i]];
+        bool is_long = gap->need_ns - gap->ready_ns >= gap->out_ns + gap->in_ns;
+        if (gap->taken || is_long != long_enough || !contains(swap, gap, tick))
+            continue;
+        gap->taken = true;
+        ebb__swap_range_add(swap->curve, swap->cell_count, gap->ready_tick,
+                            ebb__swap_ticks_between(swap, gap->ready_tick, gap->to_tick),
+                            0 - gap->bytes);
+    }
+}
+
 bool ebb__ranking_take_peaks(struct ebb_swap_ranking *ranking, uint64_t limit_bytes)
 {
     struct ebb_swap *swap = ranking->swap;
@@ -235,18 +252,11 @@ bool ebb__ranking_take_peaks(struct ebb_swap_ranking *ranking, uint64_t limit_by
         swap->gaps[i].taken = false;
     uint64_t peak_bytes = ebb__swap_curve_ideal(swap);
     while (peak_bytes > limit_bytes) {
-        uint32_t peak = 0, next = 0;
+        uint32_t peak = 0;
         while (swap->curve[peak] < peak_bytes)
             peak++;
-        for (; next < swap->gap_count && swap->curve[peak] > limit_bytes; next++) {
-            struct ebb_swap_gap *gap = &swap->gaps[ranking->order[next]];
-            if (gap->taken || !contains(swap, gap, peak))
-                continue;
-            gap->taken = true;
-            ebb__swap_range_add(swap->curve, swap->cell_count, gap->ready_tick,
-                                ebb__swap_ticks_between(swap, gap->ready_tick, gap->to_tick),
-                                0 - gap->bytes);
-        }
+        take_at(ranking, peak, true, limit_bytes);
+        take_at(ranking, peak, false, limit_bytes);
         if (swap->curve[peak] > limit_bytes)
             return false;
         peak_bytes = 0;

@@ -1,16 +1,15 @@
 /* AutoSwap and AppObMem rank the gaps that contain the load's peak by these scores.
  *
  * A gap (a, b) of a block of s bytes lies between the accesses at a and b. out(s) and in(s) are the
- * lane times. `limit` is the budget of the choice. As published, by the public scripts:
- *   DOA    duration of absence: t(b) - t(a) - out(s), ns. The scripts leave in(s) out
+ * lane times. `limit` is the budget of the choice. By the papers:
+ *   DOA    duration of absence: t(b) - t(a) - out(s) - in(s), ns
  *   AOA    area of absence: DOA * s if DOA >= 0, else DOA / s
- *   WDOA   weighted: the sum of the load over the ticks in [a, b), bytes
- *   SWDOA  submodular: WDOA on the load that remains after the gaps with a higher SWDOA are taken,
- *          each from a to b
- * The strong variants differ. Their DOA is without in(s), too. Their weights are max(load - limit,
- * 0), since only that has to go. Higher scores are taken first. Source: AutoSwap, arXiv 1903.06631,
- * section 4, and the scripts published with it. AppObMem, doi 10.1145/3535355, votes by the same
- * three scores. */
+ *   WDOA   weighted: the sum over the ticks in [a, b) of max(load - limit, 0), bytes
+ *   SWDOA  submodular: WDOA on the load that remains after the gaps with a higher SWDOA are taken
+ * AutoSwap's public scripts differ. Their DOA leaves in(s) out. Their WDOA and SWDOA sum the whole
+ * load, and a taken gap counts from a to b. Higher scores are taken first. Source: AutoSwap, arXiv
+ * 1903.06631, section 4, and the scripts published with it. AppObMem, doi 10.1145/3535355, votes by
+ * the first three scores; it has no public code. */
 #ifndef EBB_LAB_SWAP_SCORES_H
 #define EBB_LAB_SWAP_SCORES_H
 
@@ -32,7 +31,8 @@ struct ebb_swap_ranked {
 /* The scores of a swap's gaps, and an order by them. Valid as long as the gaps do not change. */
 struct ebb_swap_ranking {
     struct ebb_swap *swap;
-    bool strong;                    /* not as published: see above */
+    bool scripts;                   /* scores as in AutoSwap's public scripts: see above */
+    bool peaks;                     /* gaps are taken peak by peak */
     double *score[EBB_SCORE_COUNT]; /* gap_count each; unset until computed */
     double *key;                    /* gap_count: the order is by descending key */
     uint32_t *order;                /* gap_count: gaps, in the order in which they are taken */
@@ -70,7 +70,7 @@ void ebb__ranking_by_weights(struct ebb_swap_ranking *ranking, const double *wei
  * gaps do not suffice, takes all and returns false. O(log gaps * (gaps + cells)). */
 bool ebb__ranking_take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes);
 /* The same, peak by peak: at the highest tick of the ideal curve, takes the first gaps in order
- * that contain it. Then it looks at the next highest one, until all are within `limit_bytes`.
+ * that contain it; those that are too short for their copies come last. Then it looks at the next highest one, until all are within `limit_bytes`.
  * O(taken * (gaps + cells)). */
 bool ebb__ranking_take_peaks(struct ebb_swap_ranking *ranking, uint64_t limit_bytes);
 

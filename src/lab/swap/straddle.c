@@ -23,7 +23,7 @@ void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
 
 static bool take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes)
 {
-    return (ranking->strong ? ebb__ranking_take_peaks : ebb__ranking_take)(ranking, limit_bytes);
+    return (ranking->peaks ? ebb__ranking_take_peaks : ebb__ranking_take)(ranking, limit_bytes);
 }
 
 bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
@@ -89,7 +89,7 @@ static uint32_t attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker 
     const struct ebb_swap *swap = ranking->swap;
     uint64_t least = swap->smallest_feasible_bytes, most = swap->load[ebb__swap_peak_tick(swap)];
     uint64_t work = (uint64_t)swap->gap_count * swap->cell_count;
-    uint32_t limits = work > LARGE_WORK ? LIMITS_LARGE : ranking->strong ? LIMITS_STRONG : LIMITS;
+    uint32_t limits = work > LARGE_WORK ? LIMITS_LARGE : ranking->peaks ? LIMITS_STRONG : LIMITS;
     for (uint32_t i = 0; i <= limits; i++) {
         uint64_t limit = least + (uint64_t)((double)(most - least) * i / limits);
         attempts[i] = (struct attempt){limit, attempt_make(ranking, rank, weights, limit)};
@@ -205,7 +205,8 @@ static enum ebb_status make(const struct ebb_straddle *policy,
         status = ebb__swap_narrow(&swap, policy->is_candidate, &peak_tick, error);
     if (!status)
         status = ebb__ranking_init(&ranking, &swap, error);
-    ranking.strong = !policy->is_candidate;
+    ranking.peaks = !policy->is_candidate;
+    ranking.scripts = policy->scripts;
     if (!status && policy->weigh)
         status = policy->weigh(&ranking, no_stall, weights, error);
     if (!status)
@@ -230,4 +231,46 @@ enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy, ebb_
     enum ebb_status status = make(policy, request, true, plan, error);
     return status || !make_within ? status
                                   : ebb__plan_search_zero_stall(make_within, request, plan, error);
+}
+
+bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                             const void *peak_tick, uint32_t *margin_ticks)
+{
+    (void)margin_ticks;
+    return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
+}
+
+/* True if the left plan is better: feasible, faster, with fewer bytes moved. */
+static bool is_better(const struct ebb_plan *left, const struct ebb_plan *right, bool zero_stall)
+{
+    if (left->feasible != right->feasible)
+        return left->feasible;
+    if (zero_stall && (left->stall_ns == 0) != (right->stall_ns == 0))
+        return left->stall_ns == 0;
+    if (zero_stall)
+        return left->budget_bytes < right->budget_bytes;
+    if (left->iteration_ns != right->iteration_ns)
+        return left->iteration_ns < right->iteration_ns;
+    return left->moved_out_bytes + left->moved_in_bytes <
+           right->moved_out_bytes + right->moved_in_bytes;
+}
+
+enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
+                                   bool zero_stall, const struct ebb_plan_request *request,
+                                   struct ebb_plan *plan, struct ebb_error *error)
+{
+    const struct ebb_plan blank = *plan;
+    uint64_t spent_ns = 0;
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        struct ebb_plan made = blank;
+        status = make(&policies[i], request, zero_stall, &made, error);
+        spent_ns += made.plan_ns;
+        bool kept = !status && (i == 0 || is_better(&made, plan, zero_stall));
+        ebb__plan_fini(kept ? plan : &made);
+        if (kept)
+            *plan = made;
+    }
+    plan->plan_ns = spent_ns;
+    return status;
 }
