@@ -43,7 +43,7 @@ void ebb__passive_fini(struct sim *sim)
     free(sim->passive);
 }
 
-/* The plan alone comes into force first, so that its blocks are where it expects them. Otherwise the
+/* The plan alone comes into force first: its blocks are then where it expects them. Otherwise the
  * first iteration, in which all blocks are resident, could be swapped passively for ever. */
 bool ebb__passive_go_on(struct sim *sim, uint32_t lap, const struct ebb_sim_result *result)
 {

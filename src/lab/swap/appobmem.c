@@ -5,9 +5,10 @@
  * between them. Candidates are ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h). As
  * many as the budget needs are evicted, over one lane in each direction. What lacks memory beside
  * that is swapped passively, on access (engine.h). `strong` also has the same vote over all gaps,
- * peak by peak, and takes the better plan. Source: ACM TACO 2022, doi 10.1145/3535355; docs/papers.md lists the differences.
- * O(gaps log gaps * (gaps + cells)). Fails if the load is high far from its peak: a block has at
- * most one candidate gap. Most of the swapping there is passive, and the program waits. */
+ * peak by peak, and takes the better plan. Source: ACM TACO 2022, doi 10.1145/3535355;
+ * docs/papers.md lists the differences. O(gaps log gaps * (gaps + cells)). Fails if the load is
+ * high far from its peak: a block has at most one candidate gap. Most of the swapping there is
+ * passive, and the program waits. */
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
 

@@ -69,9 +69,5 @@ void ebb__ranking_by_weights(struct ebb_swap_ranking *ranking, const double *wei
 /* Takes the fewest gaps, in order, with which the ideal curve is within `limit_bytes`. If even all
  * gaps do not suffice, takes all and returns false. O(log gaps * (gaps + cells)). */
 bool ebb__ranking_take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes);
-/* The same, peak by peak: at the highest tick of the ideal curve, takes the first gaps in order
- * that contain it; those that are too short for their copies come last. Then it looks at the next highest one, until all are within `limit_bytes`.
- * O(taken * (gaps + cells)). */
-bool ebb__ranking_take_peaks(struct ebb_swap_ranking *ranking, uint64_t limit_bytes);
 
 #endif

@@ -23,7 +23,9 @@ void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
 
 static bool take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes)
 {
-    return (ranking->peaks ? ebb__ranking_take_peaks : ebb__ranking_take)(ranking, limit_bytes);
+    if (ranking->peaks)
+        return ebb__swap_take_peaks(ranking->swap, ranking->order, limit_bytes);
+    return ebb__ranking_take(ranking, limit_bytes);
 }
 
 bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
@@ -229,8 +231,7 @@ enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy, ebb_
                                          struct ebb_plan *plan, struct ebb_error *error)
 {
     enum ebb_status status = make(policy, request, true, plan, error);
-    return status || !make_within ? status
-                                  : ebb__plan_search_zero_stall(make_within, request, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(make_within, request, plan, error);
 }
 
 bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,

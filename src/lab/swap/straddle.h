@@ -40,8 +40,8 @@ EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *poli
                                                  const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
 
-/* The best plan of several policies. `zero_stall`: the one without a stall with the smallest budget,
- * as by ebb__straddle_zero_stall() without bisection. */
+/* The best plan of several policies. `zero_stall`: the one without a stall whose budget is least, as
+ * by ebb__straddle_zero_stall(), without bisection. */
 EBB_NODISCARD enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
                                                  bool zero_stall,
                                                  const struct ebb_plan_request *request,
@@ -52,7 +52,7 @@ bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_
                              const void *peak_tick, uint32_t *margin_ticks);
 
 /* As ebb__plan_zero_stall(): starts with the mode "no stall", then bisects the budget with plans of
- * `make_within`. NULL: does not bisect. */
+ * `make_within`. */
 EBB_NODISCARD enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy,
                                                        ebb_planner make_within,
                                                        const struct ebb_plan_request *request,
