@@ -40,8 +40,8 @@ EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *poli
                                                  const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
 
-/* The best plan of several policies. `zero_stall`: the one without a stall whose budget is least, as
- * by ebb__straddle_zero_stall(), without bisection. */
+/* The best plan of several policies. `zero_stall`: the one without a stall and with the smallest
+ * budget, as by ebb__straddle_zero_stall() without bisection. */
 EBB_NODISCARD enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
                                                  bool zero_stall,
                                                  const struct ebb_plan_request *request,
