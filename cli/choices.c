@@ -24,7 +24,7 @@ const char *ebb__policy_name(size_t index)
 
 const struct ebb_policy *ebb__policy_choose(const char *command, const char *name)
 {
-    char known[256] = "known: ";
+    char known[320] = "known: ";
     for (size_t i = 0; ebb__policy_at(i); i++) {
         if (strcmp(ebb__policy_name(i), name) == 0)
             return ebb__policy_at(i);

@@ -54,6 +54,7 @@ struct ebb_compare_row {
     char policy[32];         /* or the last part of the path of a given plan */
     char budget[32];         /* as the user gave it; of a given plan: in percent of the peak */
     const char *path;        /* of a given plan, or NULL */
+    const char *ground;      /* of the policy's row; NULL for a given plan */
     uint64_t seed;
     struct ebb_plan plan; /* figures only: absence_count without the absences */
     struct ebb_compare_bound bound;

@@ -30,13 +30,13 @@ static json_t *row_json(const struct ebb_comparison *comparison, const struct eb
         bytes(plan->stall_ns), "iteration_ns", bytes(plan->iteration_ns), "slowdown",
         row->slowdown);
     json_t *more = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "lower_bound_bytes",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s?}", "lower_bound_bytes",
         bound->known ? bytes(bound->peak_bytes) : json_null(), "lower_bound_stall_ns",
         bound->known ? bytes(bound->stall_ns) : json_null(), "gap", ratio(bound->known, bound->gap),
         "moved_bytes", bytes(plan->moved_out_bytes + plan->moved_in_bytes), "moved_out_bytes",
         bytes(plan->moved_out_bytes), "moved_in_bytes", bytes(plan->moved_in_bytes), "absences",
         bytes(plan->absence_count), "plan_ns", bytes(plan->plan_ns), "timed_out",
-        (int)plan->timed_out);
+        (int)plan->timed_out, "ground", row->ground);
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;

@@ -159,6 +159,7 @@ static enum ebb_status plan_row(struct pair *pair, const struct budget *budget,
     enum ebb_status status = ebb__planning_make(&terms, zero_stall, &planned, pair->error);
     if (status)
         return status;
+    row.ground = terms.policy->ground;
     row.seed = terms.seed;
     row.plan = planned.plan;
     row.slowdown = (double)row.plan.iteration_ns / (double)ebb__model_iteration_ns(terms.model);

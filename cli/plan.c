@@ -141,6 +141,8 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
         json_object_set_new(item, "keep_copy", json_boolean(absence->keep_copy));
         json_object_set_new(item, "out_within", json_boolean(absence->out_within));
         json_object_set_new(item, "in_within", json_boolean(absence->in_within));
+        if (absence->passive)
+            json_object_set_new(item, "passive", json_true());
         json_object_set_new(item, "out_start_ns", json_bytes(absence->out_start_ns));
         json_object_set_new(item, "out_end_ns", json_bytes(absence->out_end_ns));
         if (!absence->drops) {
@@ -154,6 +156,9 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     json_object_set_new(root, "huge_rounded_blocks", json_huge_rounded(planned));
     if (!ebb__plan_is_plain(plan))
         json_rules(root, &plan->rules);
+    if (plan->rules.passive)
+        json_object_set_new(root, "passive_least_bytes",
+                            json_bytes(plan->rules.passive_least_bytes));
     int failed = json_dump_file(root, path, JSON_INDENT(1));
     json_decref(root);
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;

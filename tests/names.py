@@ -1,9 +1,11 @@
 """Names of rows of the tables behind `ebb`, in their order. A new row needs its name here."""
 
 OWN_POLICIES = ["ebb", "fifo", "none"]  # src/plan/plan.c
-LAB_POLICIES = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autoswap:aoa",
-                "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo", "vdnn:all", "vdnn:conv",
-                "lru", "static", "layrub:inter", "layrub:intra", "layrub:hybrid"]  # src/lab/lab.c
+LAB_POLICIES = ["appobmem", "appobmem:strong", "autoswap", "autoswap:vote", "autoswap:doa",
+                "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa", "autoswap:bo",
+                "autoswap:strong", "capuchin", "vdnn:all", "vdnn:conv", "vdnn:dyn", "lru",
+                "belady", "static", "layrub:inter", "layrub:intra",
+                "layrub:hybrid"]  # src/lab/lab.c
 ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
 
 # Options of the commands that plan, in the order of cli/offline.c.

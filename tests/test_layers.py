@@ -179,13 +179,17 @@ ORDER = {
         "analyse watch",
     ],
     "src/sim": [
-        "reactive setup",
+        "uses",
+        "passive reactive",
+        "setup",
         "simulate",
     ],
     "src/plan": [
         "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
-        "effort request/compile swap/measure swap/outcome swap/schedule swap/sweep within",
-        "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/swap",
+        "effort request/compile swap/measure swap/outcome swap/schedule "
+        "swap/sweep within",
+        "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/ranked "
+        "swap/swap",
         "pool/improve pool/valley swap/choice swap/fifo swap/none",
         "pool/exact swap/refine swap/stall_free",
         "pool/ebb swap/stretched",

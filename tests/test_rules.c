@@ -28,7 +28,7 @@ static struct ebb_sim_result run(struct fixture *fixture, struct ebb_sim_times *
     struct ebb_plan *plan = &fixture->plan;
     struct ebb_sim_request request = {
         &fixture->model, &one, &fixture->absence, plan->absence_count, 1000, 1, &plan->rules};
-    struct ebb_sim_detail detail = {times, stalls};
+    struct ebb_sim_detail detail = {.times = times, .tick_stall_ns = stalls};
     struct ebb_sim_result result;
     struct ebb_error error;
     if (ebb__simulate(&request, &detail, &result, &error) != EBB_OK)
@@ -167,7 +167,7 @@ static void fetches_start_behind_barriers(void **state)
     const struct ebb_plan_rules rules = {.barriers = barriers, .barrier_count = 2};
     struct ebb_sim_request request = {&model, &one, absences, 2, 1000, 1, &rules};
     struct ebb_sim_times times[2];
-    const struct ebb_sim_detail detail = {times, NULL};
+    const struct ebb_sim_detail detail = {.times = times};
     struct ebb_sim_result result;
     assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
     assert_int_equal(result.stall_ns, 70);

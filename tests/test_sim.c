@@ -41,7 +41,7 @@ static struct ebb_sim_result run(const struct small *small, const struct ebb_mac
                                  uint64_t budget, struct ebb_sim_times *times, uint64_t *stalls)
 {
     struct ebb_sim_request request = {&small->model, machine, &small->absence, 1, budget, 1, NULL};
-    struct ebb_sim_detail detail = {times, stalls};
+    struct ebb_sim_detail detail = {.times = times, .tick_stall_ns = stalls};
     struct ebb_sim_result result;
     struct ebb_error error;
     assert_int_equal(ebb__simulate(&request, &detail, &result, &error), EBB_OK);
@@ -237,7 +237,7 @@ static void lanes_are_serial_and_share(void **state)
         {.block = c, .from_tick = 4, .to_tick = 4, .in_start_ns = 250},
     };
     struct ebb_sim_times times[3];
-    struct ebb_sim_detail detail = {times, NULL};
+    struct ebb_sim_detail detail = {.times = times};
     struct ebb_sim_result result;
     struct ebb_machine machine = one;
     struct ebb_sim_request request = {&model, &machine, absences, 3, 1000, 1, NULL};
@@ -274,6 +274,76 @@ static void wrong_requests(void **state)
     ebb__model_fini(&small.model);
 }
 
+/* Two blocks of 100 bytes are used in turns, and there is memory for one. Without a plan each use
+ * evicts the other block first. */
+static void passive_evicts_what_lacks(void **state)
+{
+    (void)state;
+    struct maker maker = {0};
+    uint32_t a = make_persistent(&maker, 100), b = make_persistent(&maker, 100);
+    uint32_t tiny = make_block(&maker, 1);
+    make_event(&maker, 10, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* 0 */
+    make_event(&maker, 20, EBB_EVENT_ALLOC, tiny, 0);
+    make_event(&maker, 500, EBB_EVENT_ACCESS, b, EBB_ACCESS_READ); /* 2 */
+    make_event(&maker, 600, EBB_EVENT_FREE, tiny, 0);
+    struct ebb_model model = make_model(&maker, 1000);
+    struct ebb_plan_rules rules = {.passive = true};
+    struct ebb_absence passive[4];
+    uint32_t passive_count = 99;
+    struct ebb_sim_detail detail = {.passive = passive, .passive_count = &passive_count};
+    struct ebb_sim_request request = {&model, &one, NULL, 0, 101, 1, &rules};
+    struct ebb_sim_result result;
+    assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
+    assert_true(result.feasible && result.steady);
+    assert_int_equal(result.stall_ns, 4 * 100); /* two copies out and two copies in */
+    assert_int_equal(result.moved_out_bytes, 200);
+    assert_int_equal(result.moved_in_bytes, 200);
+    assert_int_equal(passive_count, 2);
+    assert_int_equal(passive[0].block, a);
+    assert_int_equal(passive[0].from_tick, 0);
+    assert_int_equal(passive[0].to_tick, 0);
+    assert_int_equal(passive[0].out_start_ns, 500);
+    assert_int_equal(passive[0].in_end_ns, 10);
+    assert_int_equal(passive[1].block, b);
+    assert_true(passive[1].passive && !passive[1].drops);
+    /* One of the two is planned: its copies run while the program computes. */
+    struct ebb_absence planned = {.block = a, .from_tick = 0, .to_tick = 0, .in_start_ns = 700};
+    request.absences = &planned;
+    request.absence_count = 1;
+    assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
+    assert_true(result.feasible && result.steady);
+    assert_int_equal(passive_count, 1);
+    assert_int_equal(passive[0].block, b);
+    /* b comes in at 500; it leaves when a is due, which can then start. */
+    assert_int_equal(result.stall_ns, 3 * 100);
+    ebb__model_fini(&model);
+}
+
+/* The plan was made for a program that uses the block at tick 5 only. Now it uses it before. */
+static void passive_meets_other_accesses(void **state)
+{
+    (void)state;
+    struct maker maker = {0};
+    uint32_t a = make_persistent(&maker, 100), tiny = make_block(&maker, 1);
+    make_event(&maker, 0, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* 0 */
+    make_event(&maker, 10, EBB_EVENT_ALLOC, tiny, 0);
+    make_event(&maker, 300, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* 2: unexpected */
+    make_event(&maker, 310, EBB_EVENT_FREE, tiny, 0);
+    make_event(&maker, 900, EBB_EVENT_ACCESS, a, EBB_ACCESS_READ); /* 4 */
+    struct ebb_model model = make_model(&maker, 1000);
+    struct ebb_plan_rules rules = {.passive = true};
+    struct ebb_absence planned = {.block = a, .from_tick = 0, .to_tick = 4, .in_start_ns = 800};
+    struct ebb_sim_request request = {&model, &one, &planned, 1, 1000, 1, &rules};
+    uint64_t stalls[5] = {0};
+    struct ebb_sim_detail detail = {.tick_stall_ns = stalls};
+    struct ebb_sim_result result;
+    assert_int_equal(ebb__simulate(&request, &detail, &result, NULL), EBB_OK);
+    assert_int_equal(result.stall_ns, 100);
+    assert_int_equal(stalls[2], 100);
+    assert_int_equal(stalls[4], 0);
+    ebb__model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +358,8 @@ int main(void)
         cmocka_unit_test(freed_at_tick_0),
         cmocka_unit_test(lanes_are_serial_and_share),
         cmocka_unit_test(wrong_requests),
+        cmocka_unit_test(passive_evicts_what_lacks),
+        cmocka_unit_test(passive_meets_other_accesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

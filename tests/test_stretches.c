@@ -78,10 +78,10 @@ static void what_did_not_fit_together_does(void **state)
 {
     (void)state;
     struct ebb_model model = make_optimizer();
-    /* A policy that acts at clock events only needs everything at the stretch's end. */
+    /* All policies have the same ground: `fifo` may use these gaps, too. */
     struct ebb_plan fifo = plan_of(&model, "fifo", 60);
-    assert_false(fifo.feasible);
-    assert_true(fifo.smallest_feasible_bytes >= WEIGHTS * WEIGHT_BYTES);
+    assert_true(fifo.feasible && count_within(&fifo, true) > 0);
+    assert_true(fifo.smallest_feasible_bytes < WEIGHTS * WEIGHT_BYTES);
     for (unsigned percent = 80; percent >= 40; percent -= 10) {
         struct ebb_plan plan = plan_of(&model, "ebb", percent);
         assert_true(plan.feasible);

@@ -56,7 +56,7 @@ struct ebb_error {
     enum ebb_status status;
     char what[160];
     char why[256];
-    char remedy[256];
+    char remedy[320];
 };
 
 #ifdef __cplusplus

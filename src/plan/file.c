@@ -86,6 +86,8 @@ static enum ebb_status read_absence(const struct reader *reader, const json_t *o
         status = take_boolean(reader, object, what, "keep_copy", &absence->keep_copy);
     if (!status && json_object_get(object, "out_within"))
         status = take_boolean(reader, object, what, "out_within", &absence->out_within);
+    if (!status && json_object_get(object, "passive"))
+        status = take_boolean(reader, object, what, "passive", &absence->passive);
     if (!status && json_object_get(object, "in_within"))
         status = take_boolean(reader, object, what, "in_within", &absence->in_within);
     if (!status)
@@ -176,6 +178,10 @@ static enum ebb_status read_rules(const struct reader *reader, const json_t *roo
     enum ebb_status status = EBB_OK;
     if (json_object_get(root, "keeps_all"))
         status = take_boolean(reader, root, "", "keeps_all", &rules->keeps_all);
+    rules->passive = json_object_get(root, "passive_least_bytes") != NULL;
+    if (!status && rules->passive)
+        status = take_number(reader, root, "", "passive_least_bytes", INT64_MAX,
+                             &rules->passive_least_bytes);
     if (!status)
         status = take_array(reader, root, "barriers", model->tick_count, &barriers,
                             &rules->barrier_count);

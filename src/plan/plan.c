@@ -8,9 +8,9 @@
 #define ZERO_STALL_STEPS 16 /* bisection down to peak / 65,536 */
 
 static const struct ebb_policy policies[] = {
-    {"ebb", ebb__swap_ebb, ebb__swap_ebb_zero_stall, false},
-    {"fifo", ebb__swap_fifo, NULL, false},
-    {"none", ebb__swap_none, NULL, false},
+    {"ebb", ebb__swap_ebb, ebb__swap_ebb_zero_stall, false, NULL},
+    {"fifo", ebb__swap_fifo, NULL, false, NULL},
+    {"none", ebb__swap_none, NULL, false, NULL},
 };
 
 const struct ebb_policy *ebb__plan_policies(size_t *count)

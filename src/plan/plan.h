@@ -45,6 +45,8 @@ struct ebb_absence {
                         although it is not a clock event: the use counts as over (within_ns) */
     bool in_within;  /* the block may still be absent at the last clock event before to_tick: the
                         program does not wait for it there */
+    bool passive;    /* a prediction: memory was lacking, and the block was evicted although nothing
+                        was planned (struct ebb_plan_rules) */
 };
 
 /* A block that lies in the memory of another one, its host, from its allocation to its free. It
@@ -54,8 +56,8 @@ struct ebb_share {
     uint32_t host;
 };
 
-/* What a plan asks of the program beyond absences. Only policies for comparison do. The runtime
- * cannot carry it out, so such a plan has no script. */
+/* What a plan asks of the program, or of the runtime, beyond absences. Only policies for comparison
+ * do. What is asked of the program the runtime cannot carry out, so such a plan has no script. */
 struct ebb_plan_rules {
     uint32_t *barriers; /* ticks, ascending. Before the event at each, the program waits for copies:
                            for all copies out that were requested, and for the blocks whose
@@ -65,6 +67,9 @@ struct ebb_plan_rules {
     uint32_t share_count;
     bool keeps_all; /* each block has memory of its own for the whole iteration; there are no
                        absences */
+    bool passive;   /* if memory is lacking and no planned copy will bring some, the least recently
+                       used block is evicted; it is fetched on access. Every runtime does that */
+    uint64_t passive_least_bytes; /* smaller blocks are never evicted so */
 };
 
 struct ebb_plan {
@@ -159,7 +164,9 @@ struct ebb_policy {
     const char *name; /* "autoswap:doa": the planner reads the variant from plan->policy */
     ebb_planner make;
     ebb_planner zero_stall; /* its own search for the smallest budget without a stall, or NULL */
-    bool reactive; /* decides nothing in advance: a program runs under it without a script */
+    bool reactive;      /* decides nothing in advance: a program runs under it without a script */
+    const char *ground; /* which gaps of `ebb` its authors could not use, and why; NULL: it may use
+                           them all */
 };
 
 /* The policies of this folder, the default first; *count is their number. */
@@ -190,7 +197,7 @@ EBB_NODISCARD enum ebb_status ebb__plan_search_zero_stall(ebb_planner make,
                                                           struct ebb_plan *plan,
                                                           struct ebb_error *error);
 
-/* True if the plan consists of absences alone: the runtime can carry it out. */
+/* True if the plan asks nothing of the program: the runtime can carry it out. */
 static inline bool ebb__plan_is_plain(const struct ebb_plan *plan)
 {
     return !plan->rules.barrier_count && !plan->rules.share_count && !plan->rules.keeps_all;

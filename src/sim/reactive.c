@@ -1,6 +1,7 @@
 #include "sim/reactive.h"
 
 #include "base/vec.h"
+#include "sim/uses.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct reactive {
     const struct ebb_model *model;
     struct block *blocks;
     uint32_t newest, oldest; /* of the list */
+    struct ebb_sim_uses uses;
     EBB_VEC(uint32_t) in_use;
     EBB_VEC(struct ebb_absence) absences;
     uint64_t resident_bytes;
@@ -63,21 +65,54 @@ static void list_push(struct reactive *sim, uint32_t index)
     sim->listed_bytes += block->bytes;
 }
 
-/* The operation is over: the blocks that it used become evictable, in order of use. */
-static void uses_end(struct reactive *sim)
+/* Blocks whose use is over become evictable, in order of use. At a clock event all uses are. */
+static void uses_end(struct reactive *sim, bool all)
 {
-    for (size_t i = 0; i < sim->in_use.count; i++)
-        if (sim->blocks[sim->in_use.items[i]].place == IN_USE)
-            list_push(sim, sim->in_use.items[i]);
-    sim->in_use.count = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < sim->in_use.count; i++) {
+        uint32_t index = sim->in_use.items[i];
+        struct block *block = &sim->blocks[index];
+        if (block->place != IN_USE)
+            continue;
+        if (all || sim->uses.over[block->used_tick] == sim->tick)
+            list_push(sim, index);
+        else
+            sim->in_use.items[kept++] = index;
+    }
+    sim->in_use.count = kept;
+}
+
+/* Events until the block is used again; UINT32_MAX if it is freed before. */
+static uint32_t distance(const struct reactive *sim, uint32_t index)
+{
+    uint32_t next = sim->uses.next[sim->blocks[index].used_tick], ticks = sim->model->tick_count;
+    if (next == NONE)
+        return UINT32_MAX;
+    return next >= sim->tick ? next - sim->tick : next + ticks - sim->tick;
+}
+
+static uint32_t victim_choose(const struct reactive *sim)
+{
+    uint32_t victim = sim->oldest, farthest = 0;
+    if (sim->request->order == EBB_REACTIVE_OLDEST)
+        return victim;
+    for (uint32_t index = sim->oldest; index != NONE; index = sim->blocks[index].newer) {
+        uint32_t away = distance(sim, index);
+        if (away > farthest) {
+            farthest = away;
+            victim = index;
+        }
+    }
+    return victim;
 }
 
 /* Evicts blocks until `bytes` more fit, as long as there are any. */
 static void room_make(struct reactive *sim, uint64_t bytes)
 {
     while (sim->resident_bytes + bytes > sim->request->budget_bytes && sim->oldest != NONE) {
-        struct block *block = &sim->blocks[sim->oldest];
-        list_remove(sim, sim->oldest);
+        uint32_t victim = victim_choose(sim);
+        struct block *block = &sim->blocks[victim];
+        list_remove(sim, victim);
         block->place = EVICTED;
         block->evicted_tick = sim->tick;
         sim->resident_bytes -= block->bytes;
@@ -108,6 +143,7 @@ static void absence_note(struct reactive *sim, uint32_t index, bool drops)
                                   .out_end_ns = out_ns,
                                   .in_start_ns = drops ? 0 : in_ns,
                                   .in_end_ns = drops ? 0 : in_ns};
+    ebb__sim_uses_margin(&sim->uses, &absence);
     if (!ebb_vec_push(&sim->absences, absence))
         sim->out_of_memory = true;
 }
@@ -135,8 +171,7 @@ static void access_happen(struct reactive *sim, uint32_t index)
 static void event_happen(struct reactive *sim)
 {
     const struct ebb_model_event *event = &sim->model->events[sim->tick];
-    if (event->clock || sim->model->clock_count == 0)
-        uses_end(sim);
+    uses_end(sim, event->clock || sim->model->clock_count == 0);
     if (event->block == EBB_TICK_NONE)
         return;
     struct block *block = &sim->blocks[event->block];
@@ -228,7 +263,7 @@ enum ebb_status ebb__simulate_reactive(const struct ebb_reactive_request *reques
     struct reactive sim = {.request = request, .model = model, .newest = NONE, .oldest = NONE};
     uint8_t *places = malloc(model->block_count + 1u);
     sim.blocks = calloc(model->block_count + 1u, sizeof *sim.blocks);
-    sim.out_of_memory = !places || !sim.blocks;
+    sim.out_of_memory = !places || !sim.blocks || !ebb__sim_uses_init(&sim.uses, model);
     if (!sim.out_of_memory)
         begin(&sim);
     /* Two in a row: an absence that ends in the second then began in an iteration like it. */
@@ -242,6 +277,7 @@ enum ebb_status ebb__simulate_reactive(const struct ebb_reactive_request *reques
     }
     free(places);
     free(sim.blocks);
+    ebb__sim_uses_fini(&sim.uses);
     ebb_vec_free(&sim.in_use);
     if (sim.out_of_memory) {
         ebb_vec_free(&sim.absences);

@@ -1,17 +1,19 @@
 /* The reactive simulator: an iteration under a budget without a plan. It is repeated until the same
  * blocks are resident at the start of two successive iterations.
  *
- *   - If an allocation or an absent block needs memory, the least recently used blocks are evicted
- *     one after another until it fits. An absent block is then copied in. The program waits for
- *     all of it: nothing overlaps, and every copy is a stall.
- *   - A block is in use from its access to the first clock event after it. Before its first access
- *     it has no pages to evict. Blocks below smallest_block_bytes and those that live longer than
- *     an iteration are never evicted.
+ *   - If an allocation or an absent block needs memory, blocks are evicted one after another until
+ *     it fits. The first is the least recently used, or the one whose next use is farthest away.
+ *     An absent block is then copied in. The program waits for all of it: nothing overlaps, and
+ *     every copy is a stall.
+ *   - A block is in use from its access to the first clock event after it. In a long stretch
+ *     without clock events the use is over earlier, by the rule that planners have, too
+ *     (ebb__plan_use_over()). Before its first access it has no pages to evict. Blocks below
+ *     smallest_block_bytes and those that live longer than an iteration are never evicted.
  *   - If nothing can be evicted, the budget is exceeded and the run continues.
  *
  * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O(events +
- * evictions * blocks in use) an iteration.
- * Source: LRU, after docs/papers.md. */
+ * evictions) an iteration by least recent use; by farthest use O(evictions * blocks).
+ * Source: docs/papers.md, "Others". */
 #ifndef EBB_SIM_REACTIVE_H
 #define EBB_SIM_REACTIVE_H
 
@@ -23,12 +25,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum ebb_reactive_order {
+    EBB_REACTIVE_OLDEST,   /* the least recently used block first */
+    EBB_REACTIVE_FARTHEST, /* first a block that is not used again before its FREE, then the one
+                              whose next use is farthest away. Of equals the least recently used */
+};
+
 struct ebb_reactive_request {
     const struct ebb_model *model;
     const struct ebb_machine *machine;
     uint64_t budget_bytes;
     uint64_t page_bytes; /* as in struct ebb_plan_request */
     uint64_t smallest_block_bytes;
+    enum ebb_reactive_order order;
 };
 
 struct ebb_reactive_result {

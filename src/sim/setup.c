@@ -16,19 +16,21 @@ static int in_key_compare(const void *left, const void *right)
 bool ebb__sim_allocate(struct sim *sim)
 {
     size_t blocks = sim->model->block_count, absences = sim->request->absence_count;
-    size_t entries = absences * LAPS_MAX + 1;
+    size_t entries = absences * ebb__sim_laps_most(sim) + 1, states = absences + 1;
+    if (sim->passive)
+        states += blocks;
     sim->block_bytes = calloc(blocks + 1, sizeof *sim->block_bytes);
     sim->freed_bytes = calloc(blocks + 1, sizeof *sim->freed_bytes);
     sim->ending = malloc(sim->model->tick_count * sizeof *sim->ending);
-    sim->state = calloc(absences + 1, sizeof *sim->state);
-    sim->wanted_in = calloc(absences + 1, sizeof *sim->wanted_in);
+    sim->state = calloc(states, sizeof *sim->state);
+    sim->wanted_in = calloc(states, sizeof *sim->wanted_in);
     sim->ready_first = calloc((size_t)sim->model->tick_count + 2, sizeof *sim->ready_first);
     sim->ready_list = malloc((absences + 1) * sizeof *sim->ready_list);
-    sim->by_in_start = malloc((absences + 1) * sizeof *sim->by_in_start);
+    sim->triggers.items = malloc((absences + 1) * sizeof *sim->triggers.items);
     sim->out_queue.items = malloc(entries * sizeof *sim->out_queue.items);
     sim->in_queue.items = malloc(entries * sizeof *sim->in_queue.items);
     return sim->block_bytes && sim->freed_bytes && sim->ending && sim->state && sim->wanted_in &&
-           sim->ready_first && sim->ready_list && sim->by_in_start && sim->out_queue.items &&
+           sim->ready_first && sim->ready_list && sim->triggers.items && sim->out_queue.items &&
            sim->in_queue.items;
 }
 
@@ -41,7 +43,7 @@ void ebb__sim_release(struct sim *sim)
     free(sim->wanted_in);
     free(sim->ready_first);
     free(sim->ready_list);
-    free(sim->by_in_start);
+    free(sim->triggers.items);
     free(sim->out_queue.items);
     free(sim->in_queue.items);
 }
@@ -69,6 +71,7 @@ enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready)
     struct ready_key *keys = malloc((count + 1) * sizeof *keys);
     if (!keys)
         return EBB_ERR_MEMORY;
+    uint32_t planned = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ebb_absence *absence = &request->absences[i];
         uint32_t after_margin = (absence->from_tick + absence->margin_ticks) % ticks;
@@ -78,21 +81,23 @@ enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready)
             ready[i] = (after_margin + 1) % ticks;
         uint64_t ready_ns = sim->model->time_ns[ready[i]] % sim->lap_ns;
         uint64_t start_ns = absence->out_start_ns % sim->lap_ns;
-        keys[i] =
+        if (absence->passive)
+            continue;
+        keys[planned++] =
             (struct ready_key){ready[i], i, (start_ns + sim->lap_ns - ready_ns) % sim->lap_ns};
         if (!absence->drops)
-            sim->by_in_start[sim->in_count++] =
+            sim->triggers.items[sim->triggers.count++] =
                 (struct in_key){absence->in_start_ns % sim->lap_ns, i};
     }
-    qsort(keys, count, sizeof *keys, ready_key_compare);
+    qsort(keys, planned, sizeof *keys, ready_key_compare);
     for (uint32_t t = 0, place = 0; t <= ticks; t++) {
-        while (place < count && keys[place].tick < t)
+        while (place < planned && keys[place].tick < t)
             place++;
         sim->ready_first[t] = place;
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < planned; i++)
         sim->ready_list[i] = keys[i].absence;
-    qsort(sim->by_in_start, sim->in_count, sizeof *sim->by_in_start, in_key_compare);
+    qsort(sim->triggers.items, sim->triggers.count, sizeof *sim->triggers.items, in_key_compare);
     free(keys);
     return EBB_OK;
 }
@@ -161,6 +166,8 @@ void ebb__sim_begin(struct sim *sim, const uint32_t *ready)
         sim->ending[t] = NONE;
     for (uint32_t i = 0; i < sim->request->absence_count; i++) {
         const struct ebb_absence *absence = &sim->request->absences[i];
+        if (absence->passive)
+            continue;
         if (sim->ending[absence->to_tick] == NONE)
             sim->ending[absence->to_tick] = i;
         bool wraps = absence->to_tick <= ready[i];
@@ -169,6 +176,7 @@ void ebb__sim_begin(struct sim *sim, const uint32_t *ready)
         if (!wraps || !in_later || !ebb__sim_is_first_of_gap(sim, i))
             continue;
         sim->state[i] = EVICTED;
+        ebb__passive_begin(sim, i);
         sim->resident_bytes -= sim->block_bytes[absence->block];
     }
 }

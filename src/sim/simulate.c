@@ -13,7 +13,7 @@ static void queue_push(struct queue *queue, uint32_t item)
 
 static uint64_t absence_bytes(const struct sim *sim, uint32_t absence)
 {
-    return sim->block_bytes[sim->request->absences[absence].block];
+    return sim->block_bytes[ebb__sim_block(sim, absence)];
 }
 
 static void take(struct sim *sim, uint64_t bytes)
@@ -32,13 +32,15 @@ static bool fits(const struct sim *sim, uint64_t bytes)
 
 static struct ebb_sim_times *times_of(const struct sim *sim, uint32_t absence)
 {
-    return sim->detail && sim->detail->times ? &sim->detail->times[absence] : NULL;
+    bool planned = absence < sim->request->absence_count;
+    return sim->detail && sim->detail->times && planned ? &sim->detail->times[absence] : NULL;
 }
 
 static void absence_end(struct sim *sim, uint32_t absence)
 {
     sim->state[absence] = RESIDENT;
     sim->wanted_in[absence] = false;
+    ebb__passive_end(sim, absence);
 }
 
 /* The block is needed or freed while its copy out waits or runs. */
@@ -57,7 +59,14 @@ static void absence_ready(struct sim *sim, uint32_t absence)
 {
     if (sim->state[absence] != RESIDENT || !ebb__sim_is_first_of_gap(sim, absence))
         return;
+    struct ebb_sim_times *times = times_of(sim, absence);
+    bool allowed = ebb__passive_allows(sim, absence);
+    if (times && !allowed)
+        times->cancelled = true;
+    if (!allowed)
+        return;
     sim->state[absence] = QUEUED;
+    ebb__passive_begin(sim, absence);
     queue_push(&sim->out_queue, absence);
 }
 
@@ -247,9 +256,9 @@ static bool event_apply(struct sim *sim, bool forced, uint64_t waited_ns)
     if (event->block == EBB_TICK_NONE)
         return true;
     uint64_t bytes = sim->block_bytes[event->block];
-    uint32_t absence = sim->ending[sim->tick];
+    uint32_t absence = ebb__passive_absence(sim, event, sim->ending[sim->tick]);
     if (absence != NONE &&
-        (sim->state[absence] == RESIDENT || sim->request->absences[absence].block != event->block))
+        (sim->state[absence] == RESIDENT || ebb__sim_block(sim, absence) != event->block))
         absence = NONE;
     switch (event->kind) {
     case EBB_EVENT_ALLOC:
@@ -284,6 +293,7 @@ static bool event_happen(struct sim *sim, bool forced)
         times->stall_ns = waited_ns;
     if (sim->detail && sim->detail->tick_stall_ns)
         sim->detail->tick_stall_ns[sim->tick] = waited_ns;
+    ebb__passive_event(sim, &sim->model->events[sim->tick]);
     sim->wait.kind = WAIT_NONE;
     sim->wait.demanded = NONE;
     sim->tick++;
@@ -293,11 +303,11 @@ static bool event_happen(struct sim *sim, bool forced)
 static bool triggers_fire(struct sim *sim)
 {
     bool fired = false;
-    while (sim->trigger < sim->in_count && sim->wait.kind != WAIT_BARRIER) {
-        uint32_t absence = sim->by_in_start[sim->trigger].absence;
-        if (sim->by_in_start[sim->trigger].in_start_ns > sim->model_ns)
+    while (sim->triggers.next < sim->triggers.count && sim->wait.kind != WAIT_BARRIER) {
+        uint32_t absence = sim->triggers.items[sim->triggers.next].absence;
+        if (sim->triggers.items[sim->triggers.next].in_start_ns > sim->model_ns)
             break;
-        sim->trigger++;
+        sim->triggers.next++;
         if (sim->state[absence] == RESIDENT || sim->state[absence] == FETCHING ||
             sim->wanted_in[absence])
             continue;
@@ -318,8 +328,8 @@ static bool time_pass(struct sim *sim)
     if (sim->wait.kind == WAIT_NONE) {
         uint64_t next_ns =
             sim->tick < sim->model->tick_count ? sim->model->time_ns[sim->tick] : sim->lap_ns;
-        if (sim->trigger < sim->in_count) {
-            uint64_t in_ns = sim->by_in_start[sim->trigger].in_start_ns;
+        if (sim->triggers.next < sim->triggers.count) {
+            uint64_t in_ns = sim->triggers.items[sim->triggers.next].in_start_ns;
             next_ns = in_ns < next_ns ? in_ns : next_ns;
         }
         step = next_ns > sim->model_ns ? next_ns - sim->model_ns : 0;
@@ -348,8 +358,9 @@ static void lap_run(struct sim *sim)
     sim->lap =
         (struct ebb_sim_result){.feasible = sim->resident_bytes <= sim->request->budget_bytes,
                                 .peak_bytes = sim->resident_bytes};
-    sim->tick = sim->trigger = sim->barrier = 0;
+    sim->tick = sim->triggers.next = sim->barrier = 0;
     sim->model_ns = 0;
+    ebb__passive_lap(sim);
     for (;;) {
         /* At one instant: ends first, then events, then starts. */
         bool moved = lanes_finish(sim);
@@ -362,7 +373,7 @@ static void lap_run(struct sim *sim)
             continue;
         if (sim->tick == sim->model->tick_count && sim->model_ns >= sim->lap_ns)
             break;
-        if (!time_pass(sim)) {
+        if (!time_pass(sim) && !ebb__passive_evict(sim)) {
             sim->lap.feasible = false;
             event_happen(sim, true);
         }
@@ -389,7 +400,8 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
         return ebb__fail(error, EBB_ERR_ARGUMENT, "simulate",
                          "the model's iteration takes no time");
     uint32_t *ready = malloc((request->absence_count + 1) * sizeof *ready);
-    if (!ready || !ebb__sim_allocate(&sim) || ebb__sim_index(&sim, ready) != EBB_OK) {
+    if (!ready || !ebb__passive_init(&sim) || !ebb__sim_allocate(&sim) ||
+        ebb__sim_index(&sim, ready) != EBB_OK) {
         status = ebb__fail(error, EBB_ERR_MEMORY, "simulate", "out of memory");
         goto out;
     }
@@ -398,19 +410,21 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
     ebb__sim_begin(&sim, ready);
 
     struct ebb_sim_result before = {0};
-    for (uint32_t lap = 1; lap <= LAPS_MAX; lap++) {
+    for (uint32_t lap = 1; lap <= ebb__sim_laps_most(&sim); lap++) {
         lap_run(&sim);
         *result = sim.lap;
         result->laps = lap;
         result->steady = lap > 1 && before.iteration_ns == sim.lap.iteration_ns &&
                          before.peak_bytes == sim.lap.peak_bytes &&
+                         before.moved_out_bytes == sim.lap.moved_out_bytes &&
                          before.moved_in_bytes == sim.lap.moved_in_bytes;
-        if (result->steady)
+        if (!ebb__passive_go_on(&sim, lap, result) && result->steady)
             break;
         before = sim.lap;
     }
 out:
     ebb__sim_release(&sim);
+    ebb__passive_fini(&sim);
     free(ready);
     return status;
 }

@@ -25,6 +25,8 @@
  *     meanwhile.
  *   - A block in the memory of its host takes no bytes. The host's bytes count until both are free.
  *   - If nothing can progress, the budget is exceeded (feasible == false) and the run continues.
+ *     If the plan is passive, a block is evicted first: passive.c. An access to a block that is
+ *     absent for any reason then fetches it, also if the plan expects no access there.
  *
  * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O((events
  * + absences) log absences) an iteration. */
@@ -42,7 +44,8 @@
 struct ebb_sim_request {
     const struct ebb_model *model;
     const struct ebb_machine *machine;
-    const struct ebb_absence *absences; /* all fields are read but keep_copy and the ends */
+    const struct ebb_absence *absences; /* all fields are read but keep_copy and the ends. Passive
+                                           ones are ignored: they are predicted again */
     uint32_t absence_count;
     uint64_t budget_bytes;
     uint64_t page_bytes;                /* as in struct ebb_plan_request */
@@ -57,12 +60,16 @@ struct ebb_sim_times {
     uint64_t in_end_ns;
     uint64_t stall_ns; /* the program waited this long for the block */
     bool cancelled;    /* the block was needed before its copy out ended */
+    bool wasted;       /* passive plans: it was fetched, and evicted again before its use */
 };
 
 /* Optional detail; each pointer may be NULL. */
 struct ebb_sim_detail {
     struct ebb_sim_times *times; /* absence_count */
     uint64_t *tick_stall_ns;     /* tick_count: stall just before each event */
+    /* Of a passive plan: absences that were not planned, in the order of their ends. */
+    struct ebb_absence *passive; /* at most one for each gap of the model */
+    uint32_t *passive_count;
 };
 
 struct ebb_sim_result {

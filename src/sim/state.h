@@ -4,8 +4,10 @@
 #define EBB_SIM_STATE_H
 
 #include "sim/simulate.h"
+#include "sim/uses.h"
 
 #define LAPS_MAX 8
+#define LAPS_PASSIVE_MAX 32 /* until the same blocks are evicted in each iteration */
 #define NONE UINT32_MAX
 
 enum state { RESIDENT, QUEUED, WRITING_BACK, EVICTED, FETCHING };
@@ -20,6 +22,12 @@ struct queue {
 struct in_key {
     uint64_t in_start_ns;
     uint32_t absence;
+};
+
+/* Copies in by their planned starts. `next` is the first that has not come yet. */
+struct triggers {
+    struct in_key *items; /* absences that are fetched again */
+    uint32_t count, next;
 };
 
 struct lane {
@@ -43,6 +51,25 @@ struct wait {
     uint64_t since_ns;
 };
 
+/* What a passive plan knows of a block. */
+struct passive_block {
+    uint32_t absence;    /* what keeps the block absent or is about to; NONE: it is resident */
+    uint32_t used_tick;  /* its last use; NONE: none since its allocation */
+    uint64_t used_at;    /* events of all iterations before that use */
+    uint64_t evicted_ns; /* model time of its last passive eviction */
+    uint32_t fetched_by; /* the planned absence that has ended before the use; NONE */
+    bool single;         /* no instances of several iterations live at once */
+    bool live, movable;
+};
+
+struct passive {
+    struct ebb_sim_uses uses;
+    struct passive_block *blocks;
+    bool begun;         /* blocks are evicted */
+    uint64_t lap_first; /* events before this iteration */
+    uint32_t count;     /* absences noted in this iteration */
+};
+
 struct sim {
     const struct ebb_sim_request *request;
     const struct ebb_sim_detail *detail;
@@ -56,19 +83,30 @@ struct sim {
     uint32_t *ready_first; /* tick_count + 1: index of the first absence that is ready at each
                               tick */
     uint32_t *ready_list;
-    struct in_key *by_in_start; /* absences that are fetched again */
-    uint32_t in_count;
+    struct triggers triggers;
     struct queue out_queue, in_queue;
     struct lane out, in;
 
     uint64_t resident_bytes;
     uint64_t now_ns, model_ns; /* real and model clock; model_ns is within the iteration */
     uint32_t tick;             /* next event */
-    uint32_t trigger;          /* next entry of by_in_start */
     uint32_t barrier;          /* next barrier of the rules */
     struct wait wait;
     struct ebb_sim_result lap; /* figures of the current iteration */
+    struct passive *passive;   /* NULL: nothing is evicted but by the plan */
 };
+
+static inline uint32_t ebb__sim_laps_most(const struct sim *sim)
+{
+    return sim->passive ? LAPS_PASSIVE_MAX : LAPS_MAX;
+}
+
+/* An absence of the plan, or the passive one of a block: those have the numbers behind. */
+static inline uint32_t ebb__sim_block(const struct sim *sim, uint32_t absence)
+{
+    uint32_t planned = sim->request->absence_count;
+    return absence < planned ? sim->request->absences[absence].block : absence - planned;
+}
 
 /* True for the first of several absences that end at one use. A checked plan has no others. */
 static inline bool ebb__sim_is_first_of_gap(const struct sim *sim, uint32_t absence)
@@ -87,5 +125,26 @@ void ebb__sim_release(struct sim *sim);
 EBB_NODISCARD enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready);
 /* Sets the state at the start of the first iteration. */
 void ebb__sim_begin(struct sim *sim, const uint32_t *ready);
+
+/* ---- passive.c; all but the first two do nothing if the plan is not passive ------------------ */
+
+/* False: out of memory. */
+bool ebb__passive_init(struct sim *sim);
+void ebb__passive_fini(struct sim *sim);
+void ebb__passive_lap(struct sim *sim);
+/* After an iteration: true if the plan alone is not feasible. Passive swap then begins. */
+bool ebb__passive_go_on(struct sim *sim, uint32_t lap, const struct ebb_sim_result *result);
+/* What keeps the block of the event absent, or NONE. `planned` is returned without passive. */
+uint32_t ebb__passive_absence(const struct sim *sim, const struct ebb_model_event *event,
+                              uint32_t planned);
+/* True if the plan may evict the block: it is resident. */
+bool ebb__passive_allows(const struct sim *sim, uint32_t absence);
+/* The absence begins to keep its block absent, or ends. */
+void ebb__passive_begin(struct sim *sim, uint32_t absence);
+void ebb__passive_end(struct sim *sim, uint32_t absence);
+/* The event at sim->tick has happened. */
+void ebb__passive_event(struct sim *sim, const struct ebb_model_event *event);
+/* Starts the copy out of the least recently used block; false if there is none. */
+bool ebb__passive_evict(struct sim *sim);
 
 #endif

@@ -3,30 +3,38 @@
  * Problem: choose the blocks to evict around the one peak of an iteration, from the trace of
  * accesses alone. Method: a candidate is a pair of successive accesses of one block with the peak
  * between them. Candidates are ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h). As
- * many as the budget needs are evicted, over one lane in each direction. An absent block is fetched
- * on access. Source: ACM TACO 2022, doi 10.1145/3535355; docs/papers.md lists the differences.
- * O(gaps log gaps * (gaps + cells)). Fails if the load is high far from its peak: a block has at
- * most one candidate gap, so no choice may meet the budget. */
+ * many as the budget needs are evicted, over one lane in each direction. What lacks memory beside
+ * that is swapped passively, on access (engine.h). `strong` also has the same vote over all gaps,
+ * peak by peak, and takes the better plan. Source: ACM TACO 2022, doi 10.1145/3535355;
+ * docs/papers.md lists the differences. O(gaps log gaps * (gaps + cells)). Fails if the load is
+ * high far from its peak: a block has at most one candidate gap. Most of the swapping there is
+ * passive, and the program waits. */
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
 
-static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
-                         const void *peak_tick, uint32_t *margin_ticks)
-{
-    (void)margin_ticks;
-    return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
-}
+#include <string.h>
 
-static const struct ebb_straddle policy = {is_candidate, ebb__straddle_vote, NULL};
+static const struct ebb_straddle policies[] = {
+    {ebb__straddle_candidate, false, true, ebb__straddle_vote, NULL},
+    {NULL, false, true, ebb__straddle_vote, NULL},
+};
+
+static bool is_strong(const char *name)
+{
+    return strcmp(name, "appobmem:strong") == 0;
+}
 
 enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    return ebb__straddle_make(&policy, request, plan, error);
+    size_t count = is_strong(plan->policy) ? 2 : 1;
+    return ebb__straddle_best(policies, count, false, request, plan, error);
 }
 
 enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
-    return ebb__straddle_zero_stall(&policy, ebb__swap_appobmem, request, plan, error);
+    size_t count = is_strong(plan->policy) ? 2 : 1;
+    enum ebb_status status = ebb__straddle_best(policies, count, true, request, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(ebb__swap_appobmem, request, plan, error);
 }

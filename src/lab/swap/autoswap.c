@@ -5,10 +5,12 @@
  * `wdoa`, `swdoa`) or by the sum of their ranks in the first three (`vote`). `bo` takes them by a
  * weighted sum of all four, with weights from Bayesian optimisation. Enough are taken that the load
  * without them meets the limit. A block is evicted only some events after its read or write. Copies
- * out start as early as possible, copies in as late as possible (straddle.h). Source: arXiv
- * 1903.06631 and the code published with it; docs/papers.md lists the differences. O(gaps log gaps
- * * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 30 times. Fails like AppObMem:
- * it handles one peak, and one gap of each block. */
+ * out start as early as possible, copies in as late as possible (straddle.h). `strong` is the best
+ * of the scores over all gaps of all blocks, peak by peak, and over the pairs at the one peak. It
+ * has no guard and no least size, and swaps passively beside the plan.
+ * Source: arXiv 1903.06631 and the scripts published with it; docs/papers.md lists the differences.
+ * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 24 times.
+ * Fails like AppObMem: it handles one peak, and one gap of each block. */
 #include "lab/swap/bayes.h"
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"
@@ -19,7 +21,7 @@
 #define MARGIN_READ_TICKS 4                /* from the published code */
 #define MARGIN_WRITE_TICKS 6               /* from the published code */
 #define BO_KAPPA 5.0                       /* from the published code */
-#define BO_EVALUATIONS 30                  /* 5 random points and 25 suggested ones */
+#define BO_EVALUATIONS 24                  /* the four scores alone, and 20 suggested points */
 
 static bool is_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                          const void *peak_tick, uint32_t *margin_ticks)
@@ -91,6 +93,13 @@ static enum ebb_status value_at_budget(struct ebb_swap_ranking *ranking, const d
     return EBB_OK;
 }
 
+/* The weights of a point of the unit cube: from -1 to 1. As published, that of DOA is not used. */
+static void weights_of(const double *point, double *weights)
+{
+    for (int kind = 0; kind < EBB_SCORE_COUNT; kind++)
+        weights[kind] = kind == EBB_SCORE_DOA ? 0 : 2 * point[kind] - 1;
+}
+
 static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool no_stall,
                                         double *weights, struct ebb_error *error)
 {
@@ -103,20 +112,23 @@ static enum ebb_status weights_optimise(struct ebb_swap_ranking *ranking, bool n
         return status;
     bayes.random = ebb__plan_chance(swap->request, EBB_BAYES_SEED);
     ebb__plan_used_chance(swap->request);
+    bayes.first_random = 0;
     for (int i = 0; i < BO_EVALUATIONS && !status; i++) {
         double point[EBB_SCORE_COUNT], value = 0;
         uint64_t limit_bytes;
-        ebb__bayes_suggest(&bayes, point);
+        for (int kind = 0; kind < EBB_SCORE_COUNT; kind++)
+            point[kind] = i == kind ? 1 : 0.5;
+        if (i >= EBB_SCORE_COUNT)
+            ebb__bayes_suggest(&bayes, point);
+        weights_of(point, weights);
         if (no_stall)
-            value = -(double)ebb__straddle_no_stall(ranking, rank_weighted, point, &limit_bytes) /
+            value = -(double)ebb__straddle_no_stall(ranking, rank_weighted, weights, &limit_bytes) /
                     load_peak;
         else
-            status = value_at_budget(ranking, point, &value, error);
+            status = value_at_budget(ranking, weights, &value, error);
         ebb__bayes_observe(&bayes, point, value);
-        if (!no_stall && ebb__effort_is_over(&swap->effort, swap->limit_steps))
-            break;
     }
-    memcpy(weights, ebb__bayes_best(&bayes), EBB_SCORE_COUNT * sizeof *weights);
+    weights_of(ebb__bayes_best(&bayes), weights);
     ebb__bayes_fini(&bayes);
     return status;
 }
@@ -134,7 +146,7 @@ static struct ebb_straddle policy_of(const char *name)
                  {"wdoa", rank_wdoa},
                  {"swdoa", rank_swdoa},
                  {"bo", rank_weighted}};
-    struct ebb_straddle policy = {is_candidate, ebb__straddle_vote, NULL};
+    struct ebb_straddle policy = {is_candidate, true, false, ebb__straddle_vote, NULL};
     const char *colon = strchr(name, ':');
     for (size_t i = 0; colon && i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].variant, colon + 1) == 0)
@@ -144,10 +156,31 @@ static struct ebb_straddle policy_of(const char *name)
     return policy;
 }
 
+/* Every score, over all gaps and over the pairs at the one peak. */
+static const struct ebb_straddle strong[] = {
+    {NULL, false, true, ebb__straddle_vote, NULL},
+    {NULL, false, true, rank_doa, NULL},
+    {NULL, false, true, rank_aoa, NULL},
+    {NULL, false, true, rank_wdoa, NULL},
+    {ebb__straddle_candidate, false, true, ebb__straddle_vote, NULL},
+    {ebb__straddle_candidate, false, true, rank_doa, NULL},
+    {ebb__straddle_candidate, false, true, rank_aoa, NULL},
+    {ebb__straddle_candidate, false, true, rank_wdoa, NULL},
+    {ebb__straddle_candidate, false, true, rank_swdoa, NULL},
+};
+
+static bool is_strong(const char *name)
+{
+    return strcmp(name, "autoswap:strong") == 0;
+}
+
 enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
     const struct ebb_straddle policy = policy_of(plan->policy);
+    if (is_strong(plan->policy))
+        return ebb__straddle_best(strong, sizeof strong / sizeof strong[0], false, request, plan,
+                                  error);
     return ebb__straddle_make(&policy, request, plan, error);
 }
 
@@ -155,5 +188,9 @@ enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *req
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
     const struct ebb_straddle policy = policy_of(plan->policy);
-    return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
+    if (!is_strong(plan->policy))
+        return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
+    enum ebb_status status =
+        ebb__straddle_best(strong, sizeof strong / sizeof strong[0], true, request, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(ebb__swap_autoswap, request, plan, error);
 }

@@ -23,8 +23,11 @@ static double random_unit(struct ebb_bayes *bayes)
 enum ebb_status ebb__bayes_init(struct ebb_bayes *bayes, size_t dimensions, size_t most,
                                 double kappa, struct ebb_error *error)
 {
-    *bayes = (struct ebb_bayes){
-        .dimensions = dimensions, .most = most, .kappa = kappa, .random = EBB_BAYES_SEED};
+    *bayes = (struct ebb_bayes){.dimensions = dimensions,
+                                .most = most,
+                                .kappa = kappa,
+                                .random = EBB_BAYES_SEED,
+                                .first_random = FIRST_RANDOM};
     bayes->points = calloc(most * dimensions + 1, sizeof *bayes->points);
     bayes->values = calloc(most + 1, sizeof *bayes->values);
     bayes->factor = calloc(most * most + 1, sizeof *bayes->factor);
@@ -92,7 +95,7 @@ void ebb__bayes_suggest(struct ebb_bayes *bayes, double *point)
     for (size_t i = 0; i < CANDIDATES * dimensions; i++)
         bayes->candidates[i] = random_unit(bayes);
     memcpy(point, bayes->candidates, dimensions * sizeof *point);
-    if (count < FIRST_RANDOM || !process_fit(bayes))
+    if (count < bayes->first_random || count == 0 || !process_fit(bayes))
         return;
     double mean[CANDIDATES];
     for (size_t c = 0; c < CANDIDATES; c++) {

@@ -25,8 +25,9 @@
 
 struct ebb_bayes {
     size_t dimensions;
-    size_t most;  /* most observations */
-    size_t count; /* observations made */
+    size_t most;         /* most observations */
+    size_t count;        /* observations made */
+    size_t first_random; /* so many first points are random; a caller may change it */
     double kappa;
     uint64_t random; /* state of the generator, from EBB_BAYES_SEED on */
     double *points;  /* most * dimensions */

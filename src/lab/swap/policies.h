@@ -5,8 +5,10 @@
 
 #include "plan/plan.h"
 
-enum ebb_status ebb__swap_lru(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                              struct ebb_error *error);
+enum ebb_status ebb__swap_reactive(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error);
+enum ebb_status ebb__swap_capuchin(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error);
 enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error);
 enum ebb_status ebb__swap_static(const struct ebb_plan_request *request, struct ebb_plan *plan,

@@ -52,7 +52,7 @@ uint32_t ebb__swap_peak_tick(const struct ebb_swap *swap)
 bool ebb__swap_straddles_peak(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                               uint32_t peak_tick, uint64_t smallest_bytes)
 {
-    return !gap->drops && swap->model->blocks[gap->block].size_bytes >= smallest_bytes &&
+    return swap->model->blocks[gap->block].size_bytes >= smallest_bytes &&
            gap->from_tick != peak_tick &&
            ebb__swap_ticks_between(swap, gap->from_tick, peak_tick) <
                ebb__swap_ticks_between(swap, gap->from_tick, gap->to_tick);
@@ -60,23 +60,26 @@ bool ebb__swap_straddles_peak(const struct ebb_swap *swap, const struct ebb_swap
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-static double duration_of_absence(const struct ebb_swap *swap, const struct ebb_swap_gap *gap)
+static double duration_of_absence(const struct ebb_swap_ranking *ranking,
+                                  const struct ebb_swap_gap *gap)
 {
+    const struct ebb_swap *swap = ranking->swap;
     const uint64_t *time_ns = swap->model->time_ns;
     double length_ns = (double)time_ns[gap->to_tick] - (double)time_ns[gap->from_tick];
     if (gap->to_tick <= gap->from_tick)
         length_ns += (double)swap->lap_ns;
-    return length_ns - (double)gap->out_ns - (double)gap->in_ns;
+    return length_ns - (double)gap->out_ns - (ranking->scripts ? 0 : (double)gap->in_ns);
 }
 
-/* Prefix sums, over the ticks, of the load in excess of the limit. */
+/* Prefix sums, over the ticks, of the load, or of its excess over the limit. */
 static void weights_compute(struct ebb_swap_ranking *ranking, const uint64_t *load,
                             uint64_t limit_bytes)
 {
     ranking->weight[0] = 0;
+    uint64_t less = ranking->scripts ? 0 : limit_bytes;
     for (uint32_t t = 0; t < ranking->swap->cell_count; t++)
         ranking->weight[t + 1] =
-            ranking->weight[t] + (load[t] > limit_bytes ? (double)(load[t] - limit_bytes) : 0);
+            ranking->weight[t] + (load[t] > less ? (double)(load[t] - less) : 0);
 }
 
 static double weight_of(const struct ebb_swap_ranking *ranking, const struct ebb_swap_gap *gap)
@@ -107,9 +110,9 @@ static void score_submodular(struct ebb_swap_ranking *ranking, uint64_t limit_by
         const struct ebb_swap_gap *gap = &swap->gaps[best];
         ranking->picked[best] = true;
         ranking->score[EBB_SCORE_SWDOA][best] = best_weight;
-        ebb__swap_range_add(ranking->load, swap->cell_count, gap->ready_tick,
-                            ebb__swap_ticks_between(swap, gap->ready_tick, gap->to_tick),
-                            0 - gap->bytes);
+        uint32_t first = ranking->scripts ? gap->from_tick : gap->ready_tick;
+        ebb__swap_range_add(ranking->load, swap->cell_count, first,
+                            ebb__swap_ticks_between(swap, first, gap->to_tick), 0 - gap->bytes);
     }
 }
 
@@ -126,7 +129,7 @@ void ebb__ranking_score(struct ebb_swap_ranking *ranking, enum ebb_swap_score ki
         weights_compute(ranking, swap->load, limit_bytes);
     for (uint32_t i = 0; i < swap->gap_count; i++) {
         const struct ebb_swap_gap *gap = &swap->gaps[i];
-        double duration = duration_of_absence(swap, gap), bytes = (double)gap->bytes;
+        double duration = duration_of_absence(ranking, gap), bytes = (double)gap->bytes;
         if (kind == EBB_SCORE_DOA)
             score[i] = duration;
         else if (kind == EBB_SCORE_AOA)
@@ -181,11 +184,18 @@ void ebb__ranking_by_weights(struct ebb_swap_ranking *ranking, const double *wei
     memset(ranking->key, 0, count * sizeof *ranking->key);
     for (int kind = 0; kind < EBB_SCORE_COUNT; kind++) {
         const double *score = ranking->score[kind];
-        double largest = 0;
+        double mean = 0, square = 0;
         for (uint32_t i = 0; i < count; i++)
-            largest = fmax(largest, fabs(score[i]));
-        for (uint32_t i = 0; i < count && largest > 0; i++)
-            ranking->key[i] += weights[kind] * score[i] / largest;
+            mean += score[i] / count;
+        for (uint32_t i = 0; i < count; i++)
+            square += (score[i] - mean) * (score[i] - mean) / count;
+        double unit = square > 0 ? sqrt(square) : 1;
+        if (kind == EBB_SCORE_SWDOA) {
+            mean = 0;
+            unit = 1;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            ranking->key[i] += weights[kind] * (score[i] - mean) / unit;
     }
     order_by(ranking, ranking->key);
 }

@@ -1,10 +1,15 @@
 #include "lab/swap/straddle.h"
 
+#include "lab/swap/engine.h"
+
 #include <stdlib.h>
 
 #define NEARLY 20    /* an attempt is simulated if it exceeds the budget by at most 1/20 of it */
 #define OVER_TRIES 8 /* the limit for simulations of attempts over the budget */
 #define LIMITS 128   /* a limit: a resolution below 1 % of the possible range */
+#define LIMITS_STRONG 32     /* the same for strong variants: an attempt takes gaps peak by peak */
+#define LIMITS_LARGE 8       /* the same, where each attempt takes long */
+#define LARGE_WORK 200000000 /* gaps times ticks from which it does */
 
 void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
                         const double *weights)
@@ -16,12 +21,19 @@ void ebb__straddle_vote(struct ebb_swap_ranking *ranking, uint64_t limit_bytes,
     ebb__ranking_by_vote(ranking);
 }
 
+static bool take(struct ebb_swap_ranking *ranking, uint64_t limit_bytes)
+{
+    if (ranking->peaks)
+        return ebb__swap_take_peaks(ranking->swap, ranking->order, limit_bytes);
+    return ebb__ranking_take(ranking, limit_bytes);
+}
+
 bool ebb__straddle_stick(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
                          const double *weights)
 {
     uint64_t budget = ranking->swap->request->budget_bytes;
     rank(ranking, budget, weights);
-    bool met = ebb__ranking_take(ranking, budget);
+    bool met = take(ranking, budget);
     ebb__swap_trigger_limit(ranking->swap, budget);
     return met;
 }
@@ -54,7 +66,7 @@ static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker r
 {
     struct ebb_swap *swap = ranking->swap;
     rank(ranking, limit_bytes, weights);
-    ebb__ranking_take(ranking, limit_bytes);
+    take(ranking, limit_bytes);
     for (;;) {
         uint64_t peak = ebb__swap_schedule(swap, 0);
         bool dropped = false;
@@ -71,18 +83,21 @@ static uint64_t attempt_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker r
 }
 
 /* Makes an attempt for each limit from the smallest feasible budget to the load's peak, and sorts
- * them by `compare`. */
-static void attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
-                          const double *weights, struct attempt *attempts,
-                          int (*compare)(const void *, const void *))
+ * them by `compare`. Returns their number. */
+static uint32_t attempts_make(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
+                              const double *weights, struct attempt *attempts,
+                              int (*compare)(const void *, const void *))
 {
     const struct ebb_swap *swap = ranking->swap;
     uint64_t least = swap->smallest_feasible_bytes, most = swap->load[ebb__swap_peak_tick(swap)];
-    for (uint32_t i = 0; i <= LIMITS; i++) {
-        uint64_t limit = least + (uint64_t)((double)(most - least) * i / LIMITS);
+    uint64_t work = (uint64_t)swap->gap_count * swap->cell_count;
+    uint32_t limits = work > LARGE_WORK ? LIMITS_LARGE : ranking->peaks ? LIMITS_STRONG : LIMITS;
+    for (uint32_t i = 0; i <= limits; i++) {
+        uint64_t limit = least + (uint64_t)((double)(most - least) * i / limits);
         attempts[i] = (struct attempt){limit, attempt_make(ranking, rank, weights, limit)};
     }
-    qsort(attempts, LIMITS + 1, sizeof *attempts, compare);
+    qsort(attempts, limits + 1, sizeof *attempts, compare);
+    return limits + 1;
 }
 
 uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
@@ -111,11 +126,11 @@ static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_
     struct attempt attempts[LIMITS + 1];
     enum ebb_status status = EBB_OK;
     *found = false;
-    attempts_make(ranking, rank, weights, attempts, compare);
+    uint32_t count = attempts_make(ranking, rank, weights, attempts, compare);
     /* The schedule counts whole cells, so an attempt slightly over the budget may still fit. */
     uint64_t budget = swap->request->budget_bytes;
     uint32_t over_tried = 0;
-    for (uint32_t i = 0; i <= LIMITS && !*found && !status; i++) {
+    for (uint32_t i = 0; i < count && !*found && !status; i++) {
         bool over = attempts[i].peak_bytes > budget;
         if (over && (attempts[i].peak_bytes - budget > budget / NEARLY || over_tried == OVER_TRIES))
             continue;
@@ -126,6 +141,11 @@ static enum ebb_status no_stall_find(struct ebb_swap_ranking *ranking, ebb_swap_
         *found = !status && outcome->feasible && outcome->iteration_ns == swap->lap_ns;
     }
     return status;
+}
+
+static enum ebb_status finish(struct ebb_swap *swap, struct ebb_plan *plan, struct ebb_error *error)
+{
+    return (swap->rules ? ebb__engine_finish : ebb__swap_finish)(swap, plan, error);
 }
 
 static enum ebb_status plan_within_budget(struct ebb_swap_ranking *ranking, ebb_swap_ranker rank,
@@ -140,7 +160,7 @@ static enum ebb_status plan_within_budget(struct ebb_swap_ranking *ranking, ebb_
         if (!status && !found)
             ebb__straddle_stick(ranking, rank, weights);
     }
-    return status ? status : ebb__swap_finish(ranking->swap, plan, error);
+    return status ? status : finish(ranking->swap, plan, error);
 }
 
 /* Ignores the request's budget. Sets plan->budget_bytes to the budget that the plan needs. */
@@ -164,7 +184,7 @@ static enum ebb_status plan_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_
     }
     if (!status) {
         roomy.budget_bytes = outcome.peak_bytes;
-        status = ebb__swap_finish(swap, plan, error);
+        status = finish(swap, plan, error);
     }
     swap->request = asked;
     return status;
@@ -177,13 +197,18 @@ static enum ebb_status make(const struct ebb_straddle *policy,
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking = {0};
     double weights[EBB_SCORE_COUNT] = {0};
-    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    enum ebb_status status = ebb__swap_init_within(&swap, request, error);
     if (status)
         return status;
     uint32_t peak_tick = ebb__swap_peak_tick(&swap);
-    status = ebb__swap_narrow(&swap, policy->is_candidate, &peak_tick, error);
+    const struct ebb_plan_rules rules = ebb__engine_rules(request);
+    swap.rules = policy->passive ? &rules : NULL;
+    if (policy->is_candidate)
+        status = ebb__swap_narrow(&swap, policy->is_candidate, &peak_tick, error);
     if (!status)
         status = ebb__ranking_init(&ranking, &swap, error);
+    ranking.peaks = !policy->is_candidate;
+    ranking.scripts = policy->scripts;
     if (!status && policy->weigh)
         status = policy->weigh(&ranking, no_stall, weights, error);
     if (!status)
@@ -207,4 +232,46 @@ enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy, ebb_
 {
     enum ebb_status status = make(policy, request, true, plan, error);
     return status ? status : ebb__plan_search_zero_stall(make_within, request, plan, error);
+}
+
+bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                             const void *peak_tick, uint32_t *margin_ticks)
+{
+    (void)margin_ticks;
+    return ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
+}
+
+/* True if the left plan is better: feasible, faster, with fewer bytes moved. */
+static bool is_better(const struct ebb_plan *left, const struct ebb_plan *right, bool zero_stall)
+{
+    if (left->feasible != right->feasible)
+        return left->feasible;
+    if (zero_stall && (left->stall_ns == 0) != (right->stall_ns == 0))
+        return left->stall_ns == 0;
+    if (zero_stall)
+        return left->budget_bytes < right->budget_bytes;
+    if (left->iteration_ns != right->iteration_ns)
+        return left->iteration_ns < right->iteration_ns;
+    return left->moved_out_bytes + left->moved_in_bytes <
+           right->moved_out_bytes + right->moved_in_bytes;
+}
+
+enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
+                                   bool zero_stall, const struct ebb_plan_request *request,
+                                   struct ebb_plan *plan, struct ebb_error *error)
+{
+    const struct ebb_plan blank = *plan;
+    uint64_t spent_ns = 0;
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        struct ebb_plan made = blank;
+        status = make(&policies[i], request, zero_stall, &made, error);
+        spent_ns += made.plan_ns;
+        bool kept = !status && (i == 0 || is_better(&made, plan, zero_stall));
+        ebb__plan_fini(kept ? plan : &made);
+        if (kept)
+            *plan = made;
+    }
+    plan->plan_ns = spent_ns;
+    return status;
 }

@@ -24,7 +24,10 @@ uint64_t ebb__straddle_no_stall(struct ebb_swap_ranking *ranking, ebb_swap_ranke
 
 /* A policy of this kind. */
 struct ebb_straddle {
-    ebb_swap_choice is_candidate; /* its context is the peak's tick, a const uint32_t * */
+    ebb_swap_choice is_candidate; /* its context is the peak's tick, a const uint32_t *; NULL: every
+                                     gap is a candidate, and gaps are taken peak by peak */
+    bool scripts;                 /* scores as in AutoSwap's public scripts (scores.h) */
+    bool passive;                 /* its engine swaps passively, too (engine.h) */
     ebb_swap_ranker rank;
     /* Finds EBB_SCORE_COUNT weights for the ranker; NULL: it needs none. */
     enum ebb_status (*weigh)(struct ebb_swap_ranking *ranking, bool no_stall, double *weights,
@@ -36,6 +39,17 @@ struct ebb_straddle {
 EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
                                                  const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
+
+/* The best plan of several policies. `zero_stall`: the one without a stall and with the smallest
+ * budget, as by ebb__straddle_zero_stall() without bisection. */
+EBB_NODISCARD enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
+                                                 bool zero_stall,
+                                                 const struct ebb_plan_request *request,
+                                                 struct ebb_plan *plan, struct ebb_error *error);
+
+/* A choice without a least size and without a guard. */
+bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                             const void *peak_tick, uint32_t *margin_ticks);
 
 /* As ebb__plan_zero_stall(): starts with the mode "no stall", then bisects the budget with plans of
  * `make_within`. */

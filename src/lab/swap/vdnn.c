@@ -1,7 +1,8 @@
 /* vDNN: evicts feature maps between the forward and the backward pass, whatever the budget.
  *
  * Problem: train with feature maps larger than the device, by a fixed rule. Method: `all` evicts
- * each feature map after its use in the forward pass, `conv` only those of convolutions. In the
+ * each feature map after its use in the forward pass, `conv` only those of convolutions. `dyn`
+ * evicts none if the budget holds the load; else it is the faster of both that fits. In the
  * backward pass a map is fetched when the layer begins that reads the map needed before it. If the
  * program has marked its layers, maps are their outputs (layers.h). Otherwise a feature map is a
  * block that the iteration allocates, with a gap that contains the load's peak: there the forward
@@ -19,7 +20,7 @@ static bool is_feature_map(const struct ebb_swap *swap, const struct ebb_swap_ga
                            const void *peak_tick, uint32_t *margin_ticks)
 {
     (void)margin_ticks;
-    return swap->model->blocks[gap->block].alloc_tick != EBB_TICK_NONE &&
+    return swap->model->blocks[gap->block].alloc_tick != EBB_TICK_NONE && !gap->drops &&
            ebb__swap_straddles_peak(swap, gap, *(const uint32_t *)peak_tick, 0);
 }
 
@@ -90,13 +91,13 @@ static void trigger_one_ahead(struct ebb_swap *swap, uint32_t peak_tick,
     }
 }
 
-enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
-                               struct ebb_error *error)
+static enum ebb_status make(const struct ebb_plan_request *request, bool only_large,
+                            struct ebb_plan *plan, struct ebb_error *error)
 {
     struct ebb_swap swap;
     struct ebb_stages stages = {0};
     bool layered = ebb__model_has_layers(request->model);
-    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    enum ebb_status status = ebb__swap_init_within(&swap, request, error);
     if (status)
         return status;
     uint32_t peak_tick = ebb__swap_peak_tick(&swap);
@@ -106,7 +107,7 @@ enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct eb
         status = ebb__swap_narrow(&swap, ebb__layers_is_migrated, &stages, error);
     else if (!status)
         status = ebb__swap_narrow(&swap, is_feature_map, &peak_tick, error);
-    if (!status && strcmp(plan->policy, "vdnn:conv") == 0) {
+    if (!status && only_large) {
         uint64_t least_bytes = mean_bytes(&swap);
         status = ebb__swap_narrow(&swap, is_large, &least_bytes, error);
     }
@@ -119,4 +120,42 @@ enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct eb
     ebb__stages_fini(&stages);
     ebb__swap_fini(&swap);
     return status;
+}
+
+/* The first of nothing, large maps and all maps that is feasible; of the last two the faster one.
+ * Published is a trial run of each on the device, which the simulator replaces. */
+static enum ebb_status make_dynamic(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                    struct ebb_error *error)
+{
+    const struct ebb_plan blank = *plan;
+    struct ebb_plan all = blank;
+    enum ebb_status status = ebb__swap_none(request, plan, error);
+    if (status || plan->feasible)
+        return status;
+    uint64_t spent_ns = plan->plan_ns;
+    ebb__plan_fini(plan);
+    *plan = blank;
+    status = make(request, true, plan, error);
+    if (!status)
+        status = make(request, false, &all, error);
+    uint64_t smallest = all.smallest_feasible_bytes;
+    spent_ns += plan->plan_ns + all.plan_ns;
+    if (!status && all.feasible && (!plan->feasible || all.iteration_ns < plan->iteration_ns)) {
+        struct ebb_plan other = *plan;
+        *plan = all;
+        all = other;
+    }
+    ebb__plan_fini(&all);
+    if (!status && smallest < plan->smallest_feasible_bytes)
+        plan->smallest_feasible_bytes = smallest;
+    plan->plan_ns = spent_ns;
+    return status;
+}
+
+enum ebb_status ebb__swap_vdnn(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                               struct ebb_error *error)
+{
+    if (strcmp(plan->policy, "vdnn:dyn") == 0)
+        return make_dynamic(request, plan, error);
+    return make(request, strcmp(plan->policy, "vdnn:conv") == 0, plan, error);
 }

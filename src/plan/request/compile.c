@@ -215,6 +215,15 @@ static bool has_clock_allocs(const struct ebb_model *model)
     return false;
 }
 
+/* Passive absences are predictions: nobody carries them out by a script. */
+static uint32_t count_planned(const struct ebb_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        count += !plan->absences[i].passive;
+    return count;
+}
+
 /* Computes sizes and offsets of the script's tables. The uses are last, since their number is not
  * known yet. */
 static struct ebb_script layout(const struct compiler *compiler, const struct ebb_plan *plan,
@@ -229,7 +238,7 @@ static struct ebb_script layout(const struct compiler *compiler, const struct eb
         .peak_bytes = plan->feasible ? peak_bytes : 0,
         .clock_count = compiler->clock_count,
         .block_count = model->block_count,
-        .absence_count = plan->absence_count,
+        .absence_count = count_planned(plan),
         .persistent_count = compiler->persistent_count,
         .alloc_count = ebb__model_count_allocs(model),
         .flags = ebb__model_announced(model) && has_clock_allocs(model) ? EBB_SCRIPT_ANNOUNCED : 0,
@@ -321,8 +330,9 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
         memcpy(memory + head.uses_offset, uses->items, uses->count * sizeof *uses->items);
     struct ebb_script_absence *absences =
         (struct ebb_script_absence *)(memory + head.absences_offset);
-    for (uint32_t i = 0; i < plan->absence_count; i++)
-        absences[i] = compile_absence(compiler, &plan->absences[i]);
+    for (uint32_t i = 0, place = 0; i < plan->absence_count; i++)
+        if (!plan->absences[i].passive)
+            absences[place++] = compile_absence(compiler, &plan->absences[i]);
     head.bytes = round_up(head.uses_offset + head.use_count * sizeof *uses->items);
     memcpy(memory, &head, sizeof head);
     *result = (struct ebb_script *)memory;

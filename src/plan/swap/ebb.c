@@ -5,15 +5,15 @@
  * is NP-hard (it contains knapsack).
  * Method: (1) Without a stall (stall_free.c): greedy, then annealing (greedy.c, anneal.c), then
  * useless gaps are dropped. First with a margin before copies in are due, so that jitter makes none
- * late; with less margin if that fails. (2) If that fails: sweeps over the load, judged by the
- * simulator, give a plan that stalls. (3) **Stretching**: on the timeline that includes the stalls
- * of the best plan, nothing stalls. Its stalls are reduced, and the search of (1) looks for a
- * choice that still fits. The result stalls less, and the step is repeated. (4) The remaining
- * effort adds or removes one gap at a time, then two. (5) **Pruning**: absences that are not needed
- * are dropped, since every copy costs the program at least processor time. All of this first uses
- * absences that begin and end with clock events. If these do not keep the budget, or stall, other
- * absences are used, too. For the smallest budget without a stall: (1) without a margin; the target
- * is the reached peak.
+ * late; with less margin if that fails. (2) If that fails: sweeps over the load and choices by rank
+ * (sweep.c, ranked.c) give a plan that stalls. The simulator judges. (3) **Stretching**: on the
+ * timeline that includes the stalls of the best plan, nothing stalls. Its stalls are reduced, and
+ * the search of (1) looks for a choice that still fits. The result stalls less, and the step is
+ * repeated. (4) The remaining effort adds or removes one gap at a time, then two. (5) **Pruning**:
+ * absences that are not needed are dropped, since every copy costs the program at least processor
+ * time. All of this first uses absences that begin and end with clock events. If these do not keep
+ * the budget, or stall, other absences are used, too. For the smallest budget without a stall: (1)
+ * without a margin; the target is the reached peak.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
  * Fails: nothing is proved; src/lab/bound computes how far from the best a plan may be.
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */

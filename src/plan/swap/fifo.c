@@ -11,7 +11,7 @@ enum ebb_status ebb__swap_fifo(const struct ebb_plan_request *request, struct eb
                                struct ebb_error *error)
 {
     struct ebb_swap swap;
-    enum ebb_status status = ebb__swap_init(&swap, request, error);
+    enum ebb_status status = ebb__swap_init_within(&swap, request, error);
     if (status)
         return status;
     bool met = ebb__swap_select(&swap, request->budget_bytes, EBB_SWAP_FIRST_IN);

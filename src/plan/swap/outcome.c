@@ -48,8 +48,12 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
             return status;
         bool removed = false;
         for (uint32_t i = 0; i < request.absence_count; i++) {
+            struct ebb_swap_gap *gap = &swap->gaps[swap->absence_gap[i]];
             if (swap->times[i].cancelled) {
-                swap->gaps[swap->absence_gap[i]].taken = false;
+                gap->taken = false;
+                removed = true;
+            } else if (swap->times[i].wasted && gap->trigger_ns != gap->need_ns % swap->lap_ns) {
+                gap->trigger_ns = gap->need_ns % swap->lap_ns; /* fetched on access instead */
                 removed = true;
             }
         }
@@ -128,6 +132,7 @@ static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan 
 /* Sorts the plan's absences and simulates them, until neither their order nor the set of executed
  * ones changes. At one event, the order decides which is evicted first. */
 static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
+                                   struct ebb_absence *passive, uint32_t *passive_count,
                                    struct ebb_sim_result *result, struct ebb_error *error)
 {
     for (int round = 0;; round++) {
@@ -136,7 +141,8 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
             swap->model,         swap->request->machine,      plan->absences,
             plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes,
             swap->rules};
-        struct ebb_sim_detail detail = {.times = swap->times};
+        struct ebb_sim_detail detail = {
+            .times = swap->times, .passive = passive, .passive_count = passive_count};
         enum ebb_status status = ebb__simulate(&request, &detail, result, error);
         if (status)
             return status;
@@ -152,6 +158,10 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
             absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
             absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
             absence.stall_ns = absence.drops ? 0 : times->stall_ns;
+            if (times->wasted) {
+                absence.in_start_ns = swap->model->time_ns[absence.to_tick] % swap->lap_ns;
+                ordered = false;
+            }
             plan->absences[kept++] = absence;
             ordered &= kept < 2 || absence_compare(&plan->absences[kept - 2], &absence) <= 0;
         }
@@ -180,28 +190,46 @@ static void returns_mark(const struct ebb_swap *swap, struct ebb_plan *plan)
     }
 }
 
+/* Adds the absences that were not planned. */
+static void passive_add(struct ebb_plan *plan, const struct ebb_absence *passive, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        plan->absences[plan->absence_count++] = passive[i];
+    qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
+}
+
 enum ebb_status ebb__swap_finish(struct ebb_swap *swap, struct ebb_plan *plan,
                                  struct ebb_error *error)
 {
     struct ebb_swap_outcome outcome;
     struct ebb_sim_result result;
+    bool is_passive = swap->rules && swap->rules->passive;
+    uint32_t passive_count = 0, passive_most = is_passive ? swap->model->gap_count : 0;
     enum ebb_status status = ebb__swap_evaluate(swap, &outcome, error);
     if (status)
         return status;
     plan->absence_count = absences_build(swap);
-    plan->absences = malloc((plan->absence_count + 1u) * sizeof *plan->absences);
-    if (!plan->absences)
+    plan->absences = malloc((plan->absence_count + passive_most + 1u) * sizeof *plan->absences);
+    struct ebb_absence *passive = malloc((passive_most + 1u) * sizeof *passive);
+    if (!plan->absences || !passive) {
+        free(passive);
         return ebb__fail(error, EBB_ERR_MEMORY, "plan", "out of memory");
+    }
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         plan->absences[i] = swap->absences[i];
         plan->absences[i].out_start_ns = swap->times[i].out_start_ns % swap->lap_ns;
         plan->absences[i].out_end_ns = swap->times[i].out_end_ns % swap->lap_ns;
     }
-    status = plan_settle(swap, plan, &result, error);
+    status = plan_settle(swap, plan, passive, &passive_count, &result, error);
     if (!status)
         returns_mark(swap, plan);
     if (!status)
         status = copies_keep(swap, plan, error);
+    if (!status && is_passive) {
+        plan->rules = *swap->rules;
+        passive_add(plan, passive, passive_count);
+    }
+    free(passive);
     if (status)
         return status;
     plan->budget_bytes = swap->request->budget_bytes;

@@ -11,6 +11,27 @@ static enum ebb_status judge_early(struct search *search)
     return ebb__choice_judge(search, NULL);
 }
 
+/* Judges the choice under the three ways to time copies in. */
+static enum ebb_status judge_all(struct search *search, bool *better)
+{
+    uint64_t budget = search->swap.request->budget_bytes;
+    bool won;
+    *better = false;
+    for (int way = 0; way < 3; way++) {
+        if (way == 1) {
+            ebb__swap_schedule(&search->swap, 0);
+            ebb__swap_trigger_limit(&search->swap, budget);
+        }
+        if (way == 2)
+            ebb__swap_trigger_early(&search->swap, budget);
+        enum ebb_status status = ebb__choice_judge(search, &won);
+        if (status)
+            return status;
+        *better |= won;
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb__choice_sweeps(struct search *search)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
@@ -18,6 +39,16 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
     for (uint32_t i = 0; i < 3 && (i == 0 || !ebb__choice_is_over(search)); i++) {
         ebb__swap_select(&search->swap, search->swap.request->budget_bytes, orders[i]);
         enum ebb_status status = judge_early(search);
+        if (status)
+            return status;
+    }
+    for (int rank = 0; rank < EBB_SWAP_RANKS && !ebb__choice_is_over(search); rank++) {
+        bool better;
+        ebb__swap_select_ranked(&search->swap, search->swap.request->budget_bytes,
+                                (enum ebb_swap_rank)rank);
+        ebb__swap_schedule(&search->swap, 0);
+        ebb__swap_trigger_late(&search->swap);
+        enum ebb_status status = judge_all(search, &better);
         if (status)
             return status;
     }
@@ -38,27 +69,6 @@ static uint64_t stretch(struct search *search, double share, double even)
         search->stretched_ns[t] = time_ns[t] + (uint64_t)(stalls + spread);
     }
     return search->stretched_ns[swap->cell_count] - swap->lap_ns;
-}
-
-/* Judges the choice under the three ways to time copies in. */
-static enum ebb_status judge_all(struct search *search, bool *better)
-{
-    uint64_t budget = search->swap.request->budget_bytes;
-    bool won;
-    *better = false;
-    for (int way = 0; way < 3; way++) {
-        if (way == 1) {
-            ebb__swap_schedule(&search->swap, 0);
-            ebb__swap_trigger_limit(&search->swap, budget);
-        }
-        if (way == 2)
-            ebb__swap_trigger_early(&search->swap, budget);
-        enum ebb_status status = ebb__choice_judge(search, &won);
-        if (status)
-            return status;
-        *better |= won;
-    }
-    return EBB_OK;
 }
 
 enum ebb_status ebb__choice_stretched(struct search *search, uint64_t limit_steps)

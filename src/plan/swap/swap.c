@@ -204,19 +204,35 @@ enum ebb_status ebb__swap_init_within(struct ebb_swap *swap, const struct ebb_pl
     return init(swap, request, true, error);
 }
 
+/* The event behind the margin at which the eviction may start. Within a stretch it is the first
+ * one. *within tells which. */
+static uint32_t margin_ready(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
+                             uint32_t margin_ticks, bool *within)
+{
+    const struct ebb_model *model = swap->model;
+    uint32_t cells = swap->cell_count, after_margin = (gap->from_tick + margin_ticks) % cells;
+    uint32_t clock = ebb__model_clock_after(model, gap->from_tick);
+    *within = gap->out_within && clock != EBB_TICK_NONE &&
+              margin_ticks < ebb__swap_ticks_between(swap, gap->from_tick, clock);
+    if (*within)
+        return after_margin;
+    uint32_t ready = ebb__model_clock_after(model, after_margin);
+    return ready == EBB_TICK_NONE ? (after_margin + 1) % cells : ready;
+}
+
 /* Delays the gap by its margin; returns false if nothing is left of the gap. */
 static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, uint32_t margin_ticks)
 {
     const struct ebb_model *model = swap->model;
-    uint32_t cells = swap->cell_count;
     uint32_t to_need = ebb__swap_ticks_between(swap, gap->from_tick, gap->to_tick);
+    if (margin_ticks < gap->margin_ticks)
+        margin_ticks = gap->margin_ticks;
     if (margin_ticks >= to_need)
         return false;
-    uint32_t after_margin = (gap->from_tick + margin_ticks) % cells;
-    uint32_t ready = ebb__model_clock_after(model, after_margin);
-    if (ready == EBB_TICK_NONE)
-        ready = (after_margin + 1) % cells;
-    if (margin_ticks + ebb__swap_ticks_between(swap, after_margin, ready) >= to_need)
+    bool within;
+    uint32_t after_margin = (gap->from_tick + margin_ticks) % swap->cell_count;
+    uint32_t ready = margin_ready(swap, gap, margin_ticks, &within);
+    if (!within && margin_ticks + ebb__swap_ticks_between(swap, after_margin, ready) >= to_need)
         return false;
     uint64_t since_ns = gap->ready_ns;
     uint64_t shift_ns = (model->time_ns[ready] + swap->lap_ns - since_ns) % swap->lap_ns;
@@ -224,6 +240,7 @@ static bool margin_set(const struct ebb_swap *swap, struct ebb_swap_gap *gap, ui
         return false;
     uint64_t laps_ns = (since_ns + shift_ns) / swap->lap_ns * swap->lap_ns;
     gap->margin_ticks = margin_ticks;
+    gap->out_within = within;
     gap->ready_tick = ready;
     gap->ready_ns = model->time_ns[ready];
     gap->due_ns -= laps_ns;

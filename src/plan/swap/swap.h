@@ -141,6 +141,19 @@ enum ebb_swap_order { EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED, EBB_SWAP_CHEAPEST
  * `curve`. O(gaps log gaps + cells). */
 bool ebb__swap_select(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_order order);
 
+/* Takes gaps by `order`, an order of all gaps, peak by peak. At the highest tick of the ideal curve
+ * it takes the first gaps that contain it. Those that are too short for their copies come last. It
+ * goes on at the next highest tick. False: a tick stays above the limit. O(taken * (gaps +
+ * cells)). */
+bool ebb__swap_take_peaks(struct ebb_swap *swap, const uint32_t *order, uint64_t limit_bytes);
+
+/* What a gap is worth: the time that is left beside its copies, that times its bytes, or the excess
+ * load over its ticks. */
+enum ebb_swap_rank { EBB_SWAP_BY_DURATION, EBB_SWAP_BY_AREA, EBB_SWAP_BY_EXCESS, EBB_SWAP_RANKS };
+
+/* The same by a rank of gaps. False also if out of memory. */
+bool ebb__swap_select_ranked(struct ebb_swap *swap, uint64_t budget_bytes, enum ebb_swap_rank rank);
+
 /* Simulates the taken gaps under the request's budget. Gaps whose copy out is cancelled are
  * dropped. */
 EBB_NODISCARD enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap,
