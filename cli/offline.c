@@ -53,8 +53,8 @@ static const struct ebb_option options[] = {
      .argument = "M",
      AT(machine),
      .commands = PLAN | COMPARE | SIMULATE,
-     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, optane, cxl,\n"
-             "nvme, or a JSON file (default: host, or that of a given plan)"},
+     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, nvlink, optane,\n"
+             "cxl, nvme, hdd, or a JSON file (default: host, or that of a given plan)"},
     {.name = "store",
      .kind = EBB_OPTION_TEXT,
      .argument = "DIR",
