@@ -20,11 +20,10 @@ The error is predicted / measured - 1. A run without a planned iteration has non
 output file is written after each run. If it exists, the runs in it are not repeated. The exit code
 is 0 if the errors of `run` are within LIMITS and there are at least --least runs.
 
-The sizes keep an iteration at 0.3 to 3 s on two cores. With --lock FILE each run holds a lock on
-FILE, so that benchmarks that know the file do not disturb each other.
+The sizes keep an iteration at 0.3 to 3 s on two cores. With --lock FILE the runs hold a lock
+on FILE, so that benchmarks that know the file do not disturb each other.
 """
 import argparse
-import contextlib
 import fcntl
 import json
 import os
@@ -32,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from paired import SOURCE, provenance, run
 
@@ -114,19 +114,30 @@ def is_good(summary, least):
 # --- runs ------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def locked(path):
-    if not path:
-        yield
-        return
-    with open(path, "a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+class Lock:
+    """A lock on a file, held for several runs: for so many seconds and the rest of a run."""
+
+    def __init__(self, path, seconds_held):
+        self.path, self.seconds_held = path, seconds_held
+        self.file, self.since = None, 0
+
+    def __enter__(self):
+        if self.path and not self.file:
+            self.file = open(self.path, "a", encoding="utf-8")
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            self.since = time.monotonic()
+
+    def __exit__(self, *_):
+        if self.file and time.monotonic() - self.since >= self.seconds_held:
+            self.file.close()
+            self.file = None
+            time.sleep(1)  # others are waiting
 
 
 class Validation:
     def __init__(self, args):
         self.args = args
+        self.lock = Lock(args.lock, args.lock_seconds)
         self.ebb = os.path.join(args.build, "bin", "ebb")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
         self.env.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
@@ -145,7 +156,7 @@ class Validation:
         os.makedirs(self.args.traces, exist_ok=True)
         path = os.path.join(self.args.traces, f"{python}-{model}.ebbt")
         if not os.path.exists(path):
-            with locked(self.args.lock):
+            with self.lock:
                 result = run([self.ebb, "record", "-o", path + ".part", "--",
                               *self.program(python, model, self.args.recorded)], self.env)
             if result["exit_code"] != 0:
@@ -180,7 +191,7 @@ class Validation:
     def row(self, key):
         trace = self.trace(key["python"], key["model"])
         budget = budget_of(key["budget"], self.peak_bytes(trace))
-        with tempfile.TemporaryDirectory() as folder, locked(self.args.lock):
+        with tempfile.TemporaryDirectory() as folder, self.lock:
             path = os.path.join(folder, "summary.json")
             result = run([self.ebb, "run", "--no-cache", "--store", self.args.store, "--budget",
                           budget, "--policy", key["policy"], "--summary-json", path, "--",
@@ -265,6 +276,7 @@ def main():
     parser.add_argument("--store", default=".", help="folder of the store")
     parser.add_argument("--traces", default="traces", help="folder of the traces")
     parser.add_argument("--lock", help="a file that is locked during each run")
+    parser.add_argument("--lock-seconds", type=float, default=180, help="and held for so long")
     parser.add_argument("-o", "--output", help="JSON, written after each run")
     args = parser.parse_args()
     validation = Validation(args)

@@ -222,7 +222,7 @@ static void put_rates(json_t *object, const struct ebb_parent_result *figures)
     json_object_set_new(object, "in_bps", json_integer((json_int_t)figures->lanes.in_bps));
     json_object_set_new(object, "machine",
                         figures->plan.iteration_ns ? ebb__machine_to_json(&figures->plan.machine)
-                                                   : json_null());
+                                                   : json_object());
     put(object, "measured_out_bps", (uint64_t)figures->lanes.measured_out_bps);
     put(object, "measured_in_bps", (uint64_t)figures->lanes.measured_in_bps);
     json_t *iteration = json_object();
