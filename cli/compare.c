@@ -1,5 +1,6 @@
 /* `ebb compare`: every policy with every budget on the same models and machine, and what other
  * allocators would have held. */
+#include "budget_at.h"
 #include "check/packing.h"
 #include "choices.h"
 #include "command.h"
@@ -236,6 +237,8 @@ static enum ebb_status compare(const struct options *options, const policy_list 
     for (size_t i = 0; !status && i < options->file_count; i++) {
         struct ebb_loaded loaded;
         status = ebb__load(options->files[i], EBB_LOAD_TRACE, &loaded, error);
+        if (!status && loaded.analysis.has_model)
+            ebb__planning_scale_time(options->given.time_billionths, &loaded.analysis.model);
         if (!status)
             status = compare_trace(options->files[i], options, &loaded, &machine, policies, budgets,
                                    results, error);
@@ -346,6 +349,8 @@ int ebb__cmd_compare(int argc, char **argv)
     int exit_code = options_parse(argc, argv, &options);
     if (exit_code >= 0)
         return exit_code;
+    if (options.given.budget_at)
+        return ebb__budget_at(&options.given, options.files, options.file_count);
     struct ebb_error error = {0};
     struct results results = {0};
     policy_list policies = {0};

@@ -24,6 +24,8 @@ struct ebb_offline {
     const char *budget, *budgets;  /* as for ebb__planning_budget(); several, separated by commas */
     const char *policy, *policies; /* a name; several, separated by commas */
     const char *pool;              /* a name */
+    const char *budget_at;         /* percentages, separated by commas; NULL: not asked for */
+    uint64_t time_billionths;      /* factor for the times of the program, times 10^9; 0: 1 */
     const char *plan_path, *out_path; /* input file, output file */
     uint64_t smallest_block_bytes, capacity_bytes;
     uint64_t time_limit_ns; /* 0: the command's default */

@@ -247,6 +247,8 @@ int ebb__cmd_plan(int argc, char **argv)
     struct ebb_loaded loaded;
     enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     if (!status)
+        ebb__planning_scale_time(options.time_billionths, &loaded.analysis.model);
+    if (!status)
         status = plan_model(&options, policy, &loaded.analysis.model, loaded.page_bytes, &exit_code,
                             &error);
     ebb__load_fini(&loaded);

@@ -7,10 +7,11 @@ LAB_POLICIES = ["appobmem", "autoswap", "autoswap:vote", "autoswap:doa", "autosw
 ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
 
 # Options of the commands that plan, in the order of cli/offline.c.
-SHARED = ["--machine", "--store", "--smallest-block"]
+SHARED = ["--machine", "--scale-time", "--store", "--smallest-block"]
 OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
                     "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
-LAB_OPTIONS = {"compare": ["--budgets", "--policies", *SHARED, "--tune", "--json"],
+LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--machine", "--scale-time", "--budget-at",
+                           "--store", "--smallest-block", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
                         "--tune", "--json"]}

@@ -192,6 +192,7 @@ ORDER = {
         "pool/pool swap/ebb",
         "place/place plan",
         "request/request",
+        "request/budget_at",
     ],
     "src/api": [
         "mark statistics",
@@ -239,7 +240,8 @@ ORDER = {
         "command environment lab place planning store_dir tune",
         "choices launch load options",
         "doctor import info offline record summary",
-        "compare pack plan run simulate",
+        "budget_at pack plan run simulate",
+        "compare",
         "main no_lab",
     ],
 }

@@ -1,0 +1,12 @@
+/* `ebb compare --budget-at`: for each trace and policy, the smallest budgets for some slow-downs. */
+#ifndef EBB_CLI_BUDGET_AT_H
+#define EBB_CLI_BUDGET_AT_H
+
+#include "offline.h"
+
+#include <stddef.h>
+
+/* Does what `ebb compare --budget-at` asks for, and returns its exit code. */
+int ebb__budget_at(const struct ebb_offline *options, char *const *files, size_t file_count);
+
+#endif
