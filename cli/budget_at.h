@@ -1,4 +1,4 @@
-/* `ebb compare --budget-at`: for each trace and policy, the smallest budgets for some slow-downs. */
+/* `ebb compare --budget-at`: for each trace and policy, the least budgets for some slow-downs. */
 #ifndef EBB_CLI_BUDGET_AT_H
 #define EBB_CLI_BUDGET_AT_H
 

@@ -17,9 +17,9 @@ struct ebb_budget_at {
  * which they are more.
  *   terms       the budget in them is ignored
  *   peak_bytes  the peak without a budget
- * For 0 it is the policy's own search,
- * otherwise a bisection down to peak_bytes / 256. Planners are heuristic: a smaller budget may happen to work
- * although a larger one does not. Every plan is checked. Errors as in ebb__planned_make(). */
+ * For 0 it is the policy's own search, otherwise a bisection down to peak_bytes / 256. Planners are
+ * heuristic: a smaller budget may happen to work although a larger one does not. Every plan is
+ * checked. Errors as in ebb__planned_make(). */
 EBB_NODISCARD enum ebb_status ebb__plan_budget_at(const struct ebb_plan_terms *terms,
                                                   uint64_t peak_bytes, double slowdown,
                                                   struct ebb_budget_at *found,
