@@ -3,8 +3,8 @@
 
     bench/properties.py --store DIR -o properties.json TRACE...
 
-AppObMem (docs/papers.md) rests on three properties of a training, on a cost of a transfer that is
-linear in its bytes, and says that swapping saves 40 to 60 % of the memory. Three tables:
+AppObMem (docs/papers.md) rests on three properties of a training, and on a cost of a transfer that
+is linear in its bytes. It says that swapping saves 40 to 60 % of the memory. Three tables:
 
   properties  of each trace, by `ebb info`. *Iterative*: the share of events that repeat an iteration
               exactly. *Regular*: the share of blocks whose size, ticks and accesses agree in all
@@ -66,8 +66,8 @@ def saving_of(row):
 
 
 def savings_of(rows):
-    """By machine, policy and slow-down: the median saving over the traces, and the number of traces
-    whose saving is at least the least that the paper names."""
+    """By machine, policy and slow-down: the median saving over the traces. Also the number of traces
+    that save as much as the paper says, at least."""
     groups = {}
     for row in rows:
         key = (row["machine"], row["policy"], row["at_percent"])
