@@ -185,7 +185,7 @@ def main():
     parser.add_argument("--policies", type=words, default=list(POLICIES))
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
-    report = {"schema": "ebb.properties/1", **provenance(args.store)}
+    report = {"schema": "ebb.bench-properties/1", **provenance(args.store)}
     report["cost"] = measure_costs(args.store, args.rounds)
     report["properties"] = list(measure_properties(args))
     report["savings"] = list(measure_savings(args))

@@ -251,10 +251,10 @@ def begin(args):
     if args.output and os.path.exists(args.output):
         with open(args.output, encoding="utf-8") as file:
             report = json.load(file)
-        if report.get("schema") != "ebb.validate/1":
+        if report.get("schema") != "ebb.bench-validate/1":
             sys.exit(f"validate.py: {args.output} is no output of this program")
         return report
-    return {"schema": "ebb.validate/1", **provenance(args.store), "rows": []}
+    return {"schema": "ebb.bench-validate/1", **provenance(args.store), "rows": []}
 
 
 def words(text):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Tests the arithmetic of bench/validate.py on artificial runs."""
+import json
 import os
 import sys
 import unittest
@@ -9,6 +10,7 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
 sys.dont_write_bytecode = True
 
+import report  # noqa: E402  pylint: disable=wrong-import-position
 import validate  # noqa: E402  pylint: disable=wrong-import-position
 
 KEY = {"python": "debian", "model": "lstm", "budget": "b60%", "policy": "ebb"}
@@ -75,6 +77,22 @@ class Summary(unittest.TestCase):
         self.assertFalse(good(row("lru"), row("lru"), row("lru", run=1.26)))
         self.assertFalse(good(row(), least=2))
         self.assertTrue(good(row(), row("lru"), least=2))
+
+
+class Report(unittest.TestCase):
+    def test_tables(self):
+        rows = [row(run=1.01), row("lru", run=0.75, trace=1.2),
+                validate.row_of(KEY, {**RESULT, "exit_code": 1}, {}, {})]
+        machine = {"cpu": "A", "cores": 2, "memory_bytes": 1 << 30, "kernel": "6.18",
+                   "file_system": "ext4", "transparent_hugepages": "madvise", "load_before": 0}
+        made = report.section(json.dumps({
+            "schema": "ebb.bench-validate/1", "command": "bench/validate.py -o x/y.json",
+            "date": "2026-11-26", "machine": machine, "rows": rows,
+            "summary": {source: validate.summary_of(rows, source) for source in validate.SOURCES}}))
+        self.assertIn("    bench/validate.py -o y.json\n", made)
+        self.assertIn("| lru | run | 1 | +25.0 % | +25.0 % |\n", made)
+        self.assertIn("| debian | lstm | b60% | lru | 1.00 | 0.75 (-25.0 %) | 1.20 (+20.0 %) |\n", made)
+        self.assertIn("| debian | lstm | b60% | ebb | - | - (-) | - (-) |\n", made)
 
 
 if __name__ == "__main__":
