@@ -16,7 +16,8 @@ predictions stand beside it:
 A budget `b60%` is 60 % of the trace's peak, given in bytes: it holds from the first allocation. `60%`
 is passed on as it is, so the first iterations are unlimited.
 
-The error is predicted / measured - 1. A run without a planned iteration has none, and says why. The
+The error is predicted / measured - 1. A run without a planned iteration has none, and says why. So
+does a run whose budget is too small for its policy: the plan is then not carried out. The
 output file is written after each run. If it exists, the runs in it are not repeated. The exit code
 is 0 if the errors of `run` are within LIMITS and there are at least --least runs.
 
@@ -60,6 +61,8 @@ def why_nothing(result, summary):
         return f"exit code {result['exit_code']}"
     if not summary.get("iteration_ns", {}).get("median"):
         return "no planned iteration"
+    if summary.get("smallest_feasible_bytes", 0) > (summary.get("budget_bytes") or 0):
+        return "infeasible budget"
     return None
 
 
@@ -165,10 +168,11 @@ class Validation:
         return path
 
     def peak_bytes(self, trace):
-        """The most bytes of an iteration, and what lives beside it."""
+        """The most bytes of the trace, or of its iteration made anew."""
         done = subprocess.run([self.ebb, "info", trace, "--json"], capture_output=True, text=True,
                               check=True)
-        return json.loads(done.stdout)["peak_bytes"]
+        found = json.loads(done.stdout)
+        return max(found["peak_bytes"], found["iteration_peak_bytes"])
 
     def planned(self, trace, summary, policy):
         """What `ebb plan` says of the trace with the machine and the budget of the run."""
